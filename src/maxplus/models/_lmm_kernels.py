@@ -1,0 +1,174 @@
+"""Jitted forward pass, active path and subgradient of the LMM.
+
+Weights come as ``LMMWeights``: W1 and W2 transposed, because every reduction
+runs along the axis that is contiguous then. Row i of the linear layer belongs
+to feature p(i) = i // 2; even rows carry the + slope, odd rows the − slope.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from maxplus.algebra._kernels import (
+    ROWS_PER_TASK,
+    first_index,
+    maxplus_cell,
+    maxplus_rows,
+    minplus_cell,
+    minplus_rows,
+)
+from maxplus.models._softmax import softmax_error
+
+
+class LMMWeights(NamedTuple):
+    """The LMM's weights as kernels see them."""
+
+    W0: np.ndarray  # (2P,)
+    W1T: np.ndarray  # (H, 2P)
+    W2T: np.ndarray  # (C, H)
+
+
+class LMMGradient(NamedTuple):
+    """Room for one sample's path and subgradient; every array has C entries.
+
+    Entries of W1 and W0 that several classes share are merged: only the first
+    ``n[0]`` of (row1, unit1, value1) and ``n[1]`` of (row0, value0) count.
+    """
+
+    z: np.ndarray
+    e: np.ndarray
+    h_star: np.ndarray
+    i_star: np.ndarray
+    row1: np.ndarray
+    unit1: np.ndarray
+    value1: np.ndarray
+    row0: np.ndarray
+    value0: np.ndarray
+    n: np.ndarray
+
+
+def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
+    """A `LMMGradient` to be filled."""
+
+    def index() -> np.ndarray:
+        return np.zeros(n_classes, np.int64)
+
+    def value() -> np.ndarray:
+        return np.zeros(n_classes)
+
+    return LMMGradient(
+        z=np.zeros(n_classes, dtype), e=value(), h_star=index(), i_star=index(),
+        row1=index(), unit1=index(), value1=value(),
+        row0=index(), value0=value(), n=np.zeros(2, np.int64),
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def linear(x, W0, lam):
+    """λ_i = W0[i] · x[p(i)]; O(P)."""
+    for p in range(x.size):
+        lam[2 * p] = W0[2 * p] * x[p]
+        lam[2 * p + 1] = W0[2 * p + 1] * x[p]
+
+
+@njit(cache=True)
+def scores_rows(X, weights, Z):
+    """z = max_h (min_i (λ_i + W1) + W2) for some rows of X on one thread; O(n·P·H)."""
+    n = X.shape[0]
+    lam = np.empty((n, weights.W0.size), X.dtype)
+    g = np.empty((n, weights.W1T.shape[0]), X.dtype)
+    for r in range(n):
+        linear(X[r], weights.W0, lam[r])
+    minplus_rows(lam, weights.W1T, g)
+    maxplus_rows(g, weights.W2T, Z)
+
+
+@njit(cache=True)
+def scores_serial(X, weights, Z):
+    """`scores_rows` in blocks, so that λ stays in cache."""
+    for lo in range(0, X.shape[0], ROWS_PER_TASK):
+        hi = min(lo + ROWS_PER_TASK, X.shape[0])
+        scores_rows(X[lo:hi], weights, Z[lo:hi])
+
+
+@njit(cache=True, parallel=True)
+def scores_parallel(X, weights, Z):
+    """`scores_serial` with the blocks spread over the threads."""
+    n = X.shape[0]
+    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        lo = task * ROWS_PER_TASK
+        hi = min(lo + ROWS_PER_TASK, n)
+        scores_rows(X[lo:hi], weights, Z[lo:hi])
+
+
+@njit(cache=True)
+def hidden_rows(X, weights, G):
+    """g = min_i (λ_i + W1) for all rows; O(N·P·H)."""
+    lam = np.empty((1, weights.W0.size), X.dtype)
+    for r in range(X.shape[0]):
+        linear(X[r], weights.W0, lam[0])
+        minplus_rows(lam, weights.W1T, G[r : r + 1])
+
+
+@njit(cache=True)
+def active_path(x, weights, lam, g, z, h_star, i_star):
+    """Scores of one sample and, per class, the winning unit and its winning row; O(P·H).
+
+    Fills lam (2P), g (H), z, h_star and i_star (C).
+    """
+    linear(x, weights.W0, lam)
+    for h in range(g.size):
+        g[h] = minplus_cell(lam, weights.W1T[h])
+    for d in range(z.size):
+        z[d] = maxplus_cell(g, weights.W2T[d])
+        h_star[d] = first_index(g, weights.W2T[d], z[d])
+        i_star[d] = first_index(lam, weights.W1T[h_star[d]], g[h_star[d]])
+
+
+@njit(cache=True)
+def subgradient_entries(x, y, linear_moves, grad):
+    """Fill the rest of ``grad`` from its z, h_star and i_star; O(C²).
+
+    ∂/∂W2[h*_d, d] = e_d; ∂/∂W1[i*_d, h*_d] = Σ e_d over the classes that share
+    the entry; ∂/∂W0[i*_d] = Σ e_d · x[p(i*_d)] likewise (the appendix's form).
+    """
+    softmax_error(grad.z, y, grad.e)
+    n1 = n0 = 0
+    for d in range(grad.e.size):
+        h, i, e = grad.h_star[d], grad.i_star[d], grad.e[d]
+        j = 0
+        while j < n1 and (grad.unit1[j] != h or grad.row1[j] != i):
+            j += 1
+        if j == n1:
+            grad.row1[j], grad.unit1[j], grad.value1[j] = i, h, 0.0
+            n1 += 1
+        grad.value1[j] += e
+        if linear_moves:
+            j = 0
+            while j < n0 and grad.row0[j] != i:
+                j += 1
+            if j == n0:
+                grad.row0[j], grad.value0[j] = i, 0.0
+                n0 += 1
+            grad.value0[j] += e * np.float64(x[i // 2])
+    grad.n[0], grad.n[1] = n1, n0
+
+
+@njit(cache=True)
+def sum_of_squares(values, n):
+    """Σ_{j<n} values_j², left to right."""
+    total = 0.0
+    for j in range(n):
+        total += values[j] * values[j]
+    return total
+
+
+@njit(cache=True)
+def squared_norm(grad):
+    """Squared norm of all entries, summed in the order of `Subgradient.squared_norm`."""
+    return (
+        sum_of_squares(grad.e, grad.e.size)
+        + sum_of_squares(grad.value1, grad.n[0])
+        + sum_of_squares(grad.value0, grad.n[1])
+    )

@@ -1,0 +1,72 @@
+"""Softmax cross-entropy: the one definition that models and engines share.
+
+Scores may be float32; losses and errors are always computed in float64, so
+that two engines with equal scores have equal losses to the last bit.
+"""
+
+import math
+
+import numpy as np
+from numba import njit, prange
+
+
+@njit(cache=True)
+def sample_loss(z, y):
+    """logsumexp(z) − z_y ≥ 0 in float64; O(C).
+
+    The largest score is taken out of the sum, so nothing overflows, and the
+    sum of the others goes through log1p, so small losses keep their digits.
+    """
+    top = 0
+    for d in range(1, z.size):
+        if z[d] > z[top]:
+            top = d
+    peak = np.float64(z[top])
+    rest = 0.0
+    for d in range(z.size):
+        if d != top:
+            rest += math.exp(np.float64(z[d]) - peak)
+    return math.log1p(rest) + (peak - np.float64(z[y]))
+
+
+@njit(cache=True)
+def softmax_error(z, y, e):
+    """e_d = ŷ_d − 1{d = y}, the derivative of the loss by z_d; O(C).
+
+    e_y is minus the sum of the others, not a difference of nearly equal numbers.
+    """
+    top = 0
+    for d in range(1, z.size):
+        if z[d] > z[top]:
+            top = d
+    peak = np.float64(z[top])
+    total = 0.0
+    for d in range(z.size):
+        e[d] = math.exp(np.float64(z[d]) - peak)
+        total += e[d]
+    others = 0.0
+    for d in range(z.size):
+        e[d] /= total
+        if d != y:
+            others += e[d]
+    e[y] = -others
+
+
+@njit(cache=True, parallel=True)
+def losses(Z, y, out):
+    """`sample_loss` of each row; O(N·C)."""
+    for n in prange(Z.shape[0]):
+        out[n] = sample_loss(Z[n], y[n])
+
+
+def softmax(Z: np.ndarray) -> np.ndarray:
+    """Rows of probabilities, in the scores' own type."""
+    P = np.exp(Z - Z.max(axis=1, keepdims=True))
+    P /= P.sum(axis=1, keepdims=True)
+    return P
+
+
+def log_softmax(Z: np.ndarray) -> np.ndarray:
+    """Logarithm of `softmax`, finite wherever the scores are."""
+    S = Z - Z.max(axis=1, keepdims=True)
+    return S - np.log(np.exp(S).sum(axis=1, keepdims=True))

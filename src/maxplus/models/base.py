@@ -1,0 +1,117 @@
+"""What all models have in common: scores, losses, paths, subgradients and moves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.models import _softmax
+
+M = TypeVar("M", bound="Model")
+
+
+class Entries(NamedTuple):
+    """Some entries of one weight array: ``W[index]`` has the derivative ``value``.
+
+    No entry is named twice: classes that share one have been summed.
+    """
+
+    index: tuple[NDArray, ...]
+    value: NDArray
+
+
+class Subgradient(dict[str, Entries]):
+    """Sparse subgradient: layer name → its entries, in the order of the norm's sum."""
+
+    def squared_norm(self) -> float:
+        """Σ v² over all entries, layer after layer, left to right.
+
+        Compiled engines add in the same order: Polyak's step depends on it.
+        """
+        total = 0.0
+        for entries in self.values():
+            part = 0.0
+            for v in entries.value.tolist():
+                part += v * v
+            total += part
+        return total
+
+    def n_nonzero(self) -> int:
+        """Entries that are really different from zero."""
+        return sum(int(np.count_nonzero(entries.value)) for entries in self.values())
+
+
+class Model(ABC):
+    """A max-plus network with softmax output.
+
+    Subclasses hold their weight arrays as attributes named in ``layers``, last
+    layer first: the order in which a subgradient is derived and its norm summed.
+    """
+
+    layers: ClassVar[tuple[str, ...]]
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of inputs P."""
+
+    @property
+    @abstractmethod
+    def n_classes(self) -> int:
+        """Number of classes C."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype:
+        """Float type of weights and scores."""
+
+    @abstractmethod
+    def scores(self, X: NDArray) -> NDArray:
+        """Pre-softmax scores z, shape (N, C)."""
+
+    @abstractmethod
+    def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
+        """Sparse subgradient of the loss of the sample (x, y), for some layers or all."""
+
+    @abstractmethod
+    def copy(self: M) -> M:
+        """The same model with weights of its own."""
+
+    def probabilities(self, X: NDArray) -> NDArray:
+        """softmax(z), shape (N, C)."""
+        return _softmax.softmax(self.scores(X))
+
+    def losses(self, X: NDArray, y: NDArray) -> NDArray:
+        """Cross-entropy of each sample, float64, shape (N,)."""
+        out = np.empty(len(y))
+        _softmax.losses(self.scores(X), y, out)
+        return out
+
+    def mean_subgradient(self, X: NDArray, y: NDArray, weight: NDArray | None = None) -> Subgradient:
+        """Subgradient of the (weighted) mean loss: the mean of the samples' own.
+
+        Every entry is listed, zeros included; `Subgradient.n_nonzero` over
+        `n_weights` is the paper's sparsity γ.
+        """
+        weight = np.ones(len(y)) if weight is None else weight
+        total = {name: np.zeros(getattr(self, name).shape) for name in self.layers}
+        for x, label, w in zip(X, y, weight / weight.sum(), strict=True):
+            for name, entries in self.subgradient(x, int(label)).items():
+                total[name][entries.index] += w * entries.value
+        return Subgradient(
+            (name, Entries(tuple(np.indices(G.shape).reshape(G.ndim, -1)), G.ravel()))
+            for name, G in total.items()
+        )
+
+    def n_weights(self) -> int:
+        """Number of weights that can move."""
+        return sum(getattr(self, name).size for name in self.layers)
+
+    def move(self, subgradient: Subgradient, step: float) -> None:
+        """W ← W − step · subgradient, in place; each entry is rounded once."""
+        for name, (index, value) in subgradient.items():
+            getattr(self, name)[index] -= step * value

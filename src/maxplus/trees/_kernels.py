@@ -1,0 +1,103 @@
+"""Jitted operations on one tree, stored level by level in a flat array.
+
+``offsets[l]`` is where level l starts; level 0 holds the n leaves, level l + 1
+half as many nodes, rounded up, and the last level the root. Node j of a level
+has the children 2j and 2j + 1 of the level below; where the number of nodes is
+odd, the last one has a single child and passes it up. So any n ≥ 1 works with
+fewer than 2n + log₂ n nodes, and leaves keep their order, which is what makes
+"lowest index wins" a matter of going left first.
+"""
+
+import numpy as np
+from numba import njit
+
+
+def level_offsets(n_leaves: int) -> np.ndarray:
+    """Start of each level and, last, the total number of nodes; O(log n)."""
+    offsets = [0]
+    width = n_leaves
+    while True:
+        offsets.append(offsets[-1] + width)
+        if width == 1:
+            return np.array(offsets, np.int64)
+        width = (width + 1) // 2
+
+
+@njit(cache=True)
+def _better(a, b, maximum):
+    """The winner of two nodes; the left one, a, wins a tie."""
+    if maximum:
+        return a if a >= b else b
+    return a if a <= b else b
+
+
+@njit(cache=True)
+def build(nodes, offsets, maximum):
+    """Fill the inner nodes from the leaves nodes[:n]; O(n)."""
+    for level in range(offsets.size - 2):
+        lo, mid, hi = offsets[level], offsets[level + 1], offsets[level + 2]
+        width = mid - lo
+        for j in range(hi - mid):
+            left = nodes[lo + 2 * j]
+            if 2 * j + 1 < width:
+                left = _better(left, nodes[lo + 2 * j + 1], maximum)
+            nodes[mid + j] = left
+
+
+@njit(cache=True)
+def update(nodes, offsets, leaf, value, maximum):
+    """Set one leaf and repair its path to the root; True if the root changed.
+
+    O(log n), less when an ancestor keeps its value: nothing above it can change.
+    """
+    nodes[leaf] = value
+    j = leaf
+    for level in range(offsets.size - 2):
+        lo, mid = offsets[level], offsets[level + 1]
+        j //= 2
+        new = nodes[lo + 2 * j]
+        if lo + 2 * j + 1 < mid:
+            new = _better(new, nodes[lo + 2 * j + 1], maximum)
+        if nodes[mid + j] == new:
+            return False
+        nodes[mid + j] = new
+    return True
+
+
+@njit(cache=True)
+def root(nodes, offsets):
+    """The maximum (minimum) of all leaves; O(1)."""
+    return nodes[offsets[-1] - 1]
+
+
+@njit(cache=True)
+def winner(nodes, offsets):
+    """The lowest leaf that attains the root's value; O(log n)."""
+    value = root(nodes, offsets)
+    j = 0
+    for level in range(offsets.size - 3, -1, -1):
+        j *= 2
+        if nodes[offsets[level] + j] != value:
+            j += 1
+    return j
+
+
+@njit(cache=True)
+def build_all(nodes, offsets, maximum):
+    """`build` for each row of nodes (n_trees × n_nodes)."""
+    for tree in range(nodes.shape[0]):
+        build(nodes[tree], offsets, maximum)
+
+
+@njit(cache=True)
+def update_column(nodes, offsets, leaf, values, maximum):
+    """Set one leaf of every tree; O(n_trees · log n)."""
+    for tree in range(nodes.shape[0]):
+        update(nodes[tree], offsets, leaf, values[tree], maximum)
+
+
+@njit(cache=True)
+def winners(nodes, offsets, out):
+    """`winner` of each row of nodes."""
+    for tree in range(nodes.shape[0]):
+        out[tree] = winner(nodes[tree], offsets)
