@@ -154,6 +154,18 @@ def maxplus_parallel(A, BT, out):
         maxplus_rows(A[lo:hi], BT, out[lo:hi])
 
 
+def minplus_into(A, BT, out):
+    """The min-plus product of checked operands, threaded where that pays."""
+    large = A.size * BT.shape[0] >= PARALLEL_FROM
+    (minplus_parallel if large else minplus_rows)(A, BT, out)
+
+
+def maxplus_into(A, BT, out):
+    """The max-plus product of checked operands, threaded where that pays."""
+    large = A.size * BT.shape[0] >= PARALLEL_FROM
+    (maxplus_parallel if large else maxplus_rows)(A, BT, out)
+
+
 @njit(cache=True, parallel=True)
 def winners(A, BT, values, out):
     """out[n, k] = lowest j with A[n, j] + BT[k, j] == values[n, k]; O(n·k·m)."""

@@ -44,9 +44,7 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
     >>> minplus([[0.0, 3.0]], [[5.0], [1.0]])
     array([[4.]])
     """
-    return _product(
-        A, B, np.inf, _kernels.minplus_rows, _kernels.minplus_parallel, return_index
-    )
+    return _product(A, B, np.inf, _kernels.minplus_into, return_index)
 
 
 @overload
@@ -67,9 +65,7 @@ def maxplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
     >>> values, index
     (array([[5.]]), array([[0]]))
     """
-    return _product(
-        A, B, -np.inf, _kernels.maxplus_rows, _kernels.maxplus_parallel, return_index
-    )
+    return _product(A, B, -np.inf, _kernels.maxplus_into, return_index)
 
 
 def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
@@ -86,9 +82,7 @@ def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
     return array
 
 
-def _product(
-    A: ArrayLike, B: ArrayLike, zero: float, serial: Product, parallel: Product, index: bool
-) -> Any:
+def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: bool) -> Any:
     A, B = as_operand("A", A, 2), as_operand("B", B, 2)
     if A.shape[1] != B.shape[0]:
         raise ValueError(
@@ -104,8 +98,7 @@ def _product(
     if (A == -zero).any() or (BT == -zero).any():
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
     else:
-        large = A.size * BT.shape[0] >= _kernels.PARALLEL_FROM
-        (parallel if large else serial)(A, BT, values)
+        product(A, BT, values)
         if index:
             _kernels.winners(A, BT, values, winners)
     return (values, winners) if index else values

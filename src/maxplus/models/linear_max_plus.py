@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.algebra import maxplus
+from maxplus.algebra._kernels import maxplus_into
 from maxplus.models import _softmax
 from maxplus.models.base import Entries, Model, Subgradient
 
@@ -57,7 +58,9 @@ class LinearMaxPlus(Model):
 
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·H·(P + C))."""
-        return maxplus(self.hidden(X), self.W)
+        Z = np.empty((len(X), self.n_classes), self.dtype)
+        maxplus_into(self.hidden(X), self.W.T, Z)
+        return Z
 
     def active_path(self, X: NDArray) -> NDArray:
         """h*[n, d], the unit that decides each score, lowest among equals."""

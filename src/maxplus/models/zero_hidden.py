@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.algebra import maxplus
+from maxplus.algebra._kernels import maxplus_into
 from maxplus.models import _softmax
 from maxplus.models.base import Entries, Model, Subgradient
 
@@ -42,7 +43,9 @@ class ZeroHidden(Model):
 
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·C)."""
-        return maxplus(X, self.W.T)
+        Z = np.empty((len(X), self.n_classes), self.dtype)
+        maxplus_into(X, self.W, Z)
+        return Z
 
     def active_path(self, X: NDArray) -> NDArray:
         """p*[n, d], the feature that decides each score, lowest among equals."""

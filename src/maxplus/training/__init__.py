@@ -1,0 +1,24 @@
+"""Training: objectives, step rules, engines and the loop that drives them."""
+
+from maxplus.training.loop import Progress, train
+from maxplus.training.objectives import MaxLoss, MeanLoss, Objective
+from maxplus.training.result import History, Status, TrainingResult
+from maxplus.training.steps import StepRule, constant, paper_alpha, polyak, two_phase
+from maxplus.training.task import Task
+
+__all__ = [
+    "History",
+    "MaxLoss",
+    "MeanLoss",
+    "Objective",
+    "Progress",
+    "Status",
+    "StepRule",
+    "Task",
+    "TrainingResult",
+    "constant",
+    "paper_alpha",
+    "polyak",
+    "train",
+    "two_phase",
+]

@@ -1,0 +1,163 @@
+"""Jitted parts of the tree engine: a tree per minimum, per maximum and over the losses."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from maxplus.models._softmax import sample_loss
+from maxplus.training.engines._descent import descend
+from maxplus.training.result import Signal
+from maxplus.trees._kernels import build, root, update, winner
+
+_GOES_ON, _TARGET, _STATIONARY = (
+    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY)
+)  # fmt: skip
+# From this many samples on, a second thread is worth waking for each iteration.
+_PARALLEL_FROM = 2_000
+
+
+class Trees(NamedTuple):
+    """All trees of a training set, and the levels' offsets of each kind."""
+
+    minima: np.ndarray  # (N, H, nodes of 2P leaves): λ_i(x_n) + W1[i, h]
+    maxima: np.ndarray  # (N, C, nodes of H leaves): g_h(x_n) + W2[h, d]
+    losses: np.ndarray  # (nodes of N leaves), float64
+    off_min: np.ndarray
+    off_max: np.ndarray
+    off_loss: np.ndarray
+
+
+@njit(cache=True)
+def _scores(maxima, off, z):
+    """z_d = the root of each class's tree."""
+    for d in range(z.size):
+        z[d] = root(maxima[d], off)
+
+
+@njit(cache=True)
+def _plant_sample(n, X, y, weights, trees):
+    """Build sample n's trees by a forward pass; O(P·H)."""
+    W0, W1T, W2T = weights.W0, weights.W1T, weights.W2T
+    z = np.empty(W2T.shape[0], W0.dtype)
+    for h in range(W1T.shape[0]):
+        tree = trees.minima[n, h]
+        for i in range(W0.size):
+            tree[i] = W0[i] * X[n, i // 2] + W1T[h, i]
+        build(tree, trees.off_min, False)
+        for d in range(z.size):
+            trees.maxima[n, d, h] = root(tree, trees.off_min) + W2T[d, h]
+    for d in range(z.size):
+        build(trees.maxima[n, d], trees.off_max, True)
+    _scores(trees.maxima[n], trees.off_max, z)
+    trees.losses[n] = sample_loss(z, y[n])
+
+
+@njit(cache=True, parallel=True)
+def _plant_samples(X, y, weights, trees):
+    # Only calls may stand in a parallel loop over a NamedTuple of arrays: Numba
+    # drops writes made there directly (its issue 5872).
+    for n in prange(X.shape[0]):
+        _plant_sample(n, X, y, weights, trees)
+
+
+@njit(cache=True)
+def plant(X, y, weights, trees):
+    """Build every tree by a full forward pass; O(N·P·H)."""
+    _plant_samples(X, y, weights, trees)
+    build(trees.losses, trees.off_loss, True)
+
+
+@njit(cache=True)
+def _set_row(n, h, i, X, weights, trees):
+    """Row i of unit h changed: repair its minimum and, if that moved, the maxima above."""
+    value = weights.W0[i] * X[n, i // 2] + weights.W1T[h, i]
+    tree = trees.minima[n, h]
+    if tree[i] == value or not update(tree, trees.off_min, i, value, False):
+        return False
+    moved = False
+    g = root(tree, trees.off_min)
+    for d in range(weights.W2T.shape[0]):
+        new = g + weights.W2T[d, h]
+        moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+    return moved
+
+
+@njit(cache=True)
+def _refresh_sample(n, X, y, weights, grad, trees, z):
+    """Repair sample n's trees after a step; True if a score moved. O(C·log P + C²·log H).
+
+    With a moved slope in W0 it is O(H·log P) per row; samples whose feature is
+    zero there do not notice.
+    """
+    moved = False
+    for j in range(grad.n[1]):
+        i = grad.row0[j]
+        if X[n, i // 2] != 0:
+            for h in range(weights.W1T.shape[0]):
+                moved |= _set_row(n, h, i, X, weights, trees)
+    for j in range(grad.n[0]):
+        moved |= _set_row(n, grad.unit1[j], grad.row1[j], X, weights, trees)
+    for d in range(z.size):
+        h = grad.h_star[d]
+        new = root(trees.minima[n, h], trees.off_min) + weights.W2T[d, h]
+        if trees.maxima[n, d, h] != new:
+            moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+    if moved:
+        _scores(trees.maxima[n], trees.off_max, z)
+    return moved
+
+
+@njit(cache=True)
+def _refresh_serial(X, y, weights, grad, trees, losses):
+    z = np.empty(grad.z.size, grad.z.dtype)
+    for n in range(X.shape[0]):
+        losses[n] = -1.0
+        if _refresh_sample(n, X, y, weights, grad, trees, z):
+            losses[n] = sample_loss(z, y[n])
+
+
+@njit(cache=True, parallel=True)
+def _refresh_parallel(X, y, weights, grad, trees, losses):
+    for n in prange(X.shape[0]):
+        z = np.empty(grad.z.size, grad.z.dtype)
+        losses[n] = -1.0
+        if _refresh_sample(n, X, y, weights, grad, trees, z):
+            losses[n] = sample_loss(z, y[n])
+
+
+@njit(cache=True)
+def refresh(X, y, weights, grad, trees, losses):
+    """Repair all trees after a step; O(N·(C·log P + C²·log H)).
+
+    ``losses`` is scratch of N numbers: the new loss where one moved, else −1.
+    """
+    if X.shape[0] < _PARALLEL_FROM:
+        _refresh_serial(X, y, weights, grad, trees, losses)
+    else:
+        _refresh_parallel(X, y, weights, grad, trees, losses)
+    for n in range(losses.size):
+        if losses[n] >= 0.0:
+            update(trees.losses, trees.off_loss, n, losses[n], True)
+
+
+@njit(cache=True)
+def tree_block(X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step):
+    """Fill loss, sample and step, one iteration each; returns (iterations done, signal)."""
+    for k in range(loss.size):
+        loss[k] = root(trees.losses, trees.off_loss)
+        n = winner(trees.losses, trees.off_loss)
+        sample[k], step[k] = n, 0.0
+        if loss[k] <= rule.target:
+            return k + 1, _TARGET
+        _scores(trees.maxima[n], trees.off_max, grad.z)
+        for d in range(grad.z.size):
+            grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
+            grad.i_star[d] = winner(trees.minima[n, grad.h_star[d]], trees.off_min)
+        step[k] = descend(
+            weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k
+        )
+        if step[k] == 0.0:
+            return k + 1, _STATIONARY
+        refresh(X, y, weights, grad, trees, scratch)
+    return loss.size, _GOES_ON

@@ -1,0 +1,47 @@
+"""What compiled engines for the LMM share: whole blocks in one call, the best iterate kept."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from maxplus.models import LMM
+from maxplus.training.engines._descent import Journal, empty_journal, undo
+from maxplus.training.engines.base import Engine
+from maxplus.training.result import Block, Signal
+from maxplus.training.task import Task
+
+
+class CompiledEngine(Engine):
+    """Minimises the maximum loss of an LMM; a block is one call of a kernel."""
+
+    objectives = ("max",)
+    models = (LMM,)
+    model: LMM
+
+    def __init__(self, model: LMM, task: Task) -> None:
+        super().__init__(model, task)
+        self._best = model.copy()
+
+    @abstractmethod
+    def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
+        """Fill the block; return how many iterations were done and a `Signal`."""
+
+    def advance(self, block: Block) -> None:
+        """Do the iterations that ``block`` has room for."""
+        journal = empty_journal(block.loss.size, self.model.n_classes)
+        n, signal = self._run(block, journal)
+        block.n, block.signal = n, Signal(signal)
+        self.iteration += n
+        lowest = int(np.argmin(block.loss[:n]))
+        if block.loss[lowest] < self.best_loss:
+            # At most one copy per block, however often the best improved within it.
+            self.best_loss = float(block.loss[lowest])
+            self._best = self.model.copy()
+            undo(self._best.weights, journal, lowest)
+
+    @property
+    def best(self) -> LMM:
+        """The weights with the lowest objective seen."""
+        return self._best

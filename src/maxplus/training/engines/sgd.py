@@ -1,0 +1,87 @@
+"""Stochastic subgradient descent on the mean loss: one random sample per step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maxplus.models import LMM, Model
+from maxplus.models._lmm_kernels import empty_gradient
+from maxplus.models._softmax import sample_loss
+from maxplus.training.engines import _sgd_kernels
+from maxplus.training.engines._descent import empty_journal
+from maxplus.training.engines.base import Engine
+from maxplus.training.result import Block, Signal
+from maxplus.training.steps import step_size
+from maxplus.training.task import Task
+
+
+class SGDEngine(Engine):
+    """W ← W − α·Loss_n'(W) for samples n drawn with probability proportional to their weight.
+
+    O(P·H) per step. The history's ``loss`` is the drawn sample's own, an unbiased
+    estimate of the mean. The mean itself is computed once per epoch (N steps),
+    which costs as much as the steps did; the best epoch is kept.
+    """
+
+    name = "sgd"
+    objectives = ("mean",)
+
+    def __init__(self, model: Model, task: Task) -> None:
+        super().__init__(model, task)
+        self._best = model.copy()
+        self._rng = np.random.default_rng() if task.rng is None else task.rng
+        weight = np.ones(len(task.y)) if task.weight is None else task.weight
+        self._cumulative = np.cumsum(weight / weight.sum())
+        self._evaluated_at = -1
+
+    def advance(self, block: Block) -> None:
+        """Do the iterations that ``block`` has room for, with an evaluation at each epoch."""
+        epoch = len(self.task.y)
+        while block.n < block.loss.size:
+            done = self.iteration - self.task.start
+            if done % epoch == 0 and self._evaluate() <= self.task.step.target:
+                block.record(self.best_loss, -1, 0.0)
+                block.signal = Signal.TARGET
+                return
+            size = min(block.loss.size - block.n, epoch - done % epoch)
+            part = slice(block.n, block.n + size)
+            # One uniform number per sample: how draws are cut into blocks makes no difference.
+            draws = np.searchsorted(self._cumulative, self._rng.random(size), side="right")
+            block.sample[part] = np.minimum(draws, epoch - 1)
+            self._descend(block.loss[part], block.sample[part], block.step[part])
+            block.n += size
+            self.iteration += size
+
+    @property
+    def best(self) -> Model:
+        """The weights with the lowest mean loss, of each epoch's start and the present ones."""
+        self._evaluate()
+        return self._best
+
+    def _evaluate(self) -> float:
+        """The mean loss now; keeps the weights if they are the best so far; O(N·P·H)."""
+        if self._evaluated_at != self.iteration:
+            self._evaluated_at = self.iteration
+            losses = self.model.losses(self.task.X, self.task.y)
+            self._mean = self.task.objective.value(losses, self.task.weight).loss
+            if self._mean < self.best_loss:
+                self.best_loss, self._best = self._mean, self.model.copy()
+        return self._mean
+
+    def _descend(self, loss: np.ndarray, sample: np.ndarray, step: np.ndarray) -> None:
+        task, model = self.task, self.model
+        if isinstance(model, LMM):
+            _sgd_kernels.sgd_block(
+                task.X, task.y, model.weights, empty_gradient(model.n_classes, model.dtype),
+                task.step, task.linear_every, self.iteration,
+                empty_journal(1, model.n_classes), loss, sample, step,
+            )  # fmt: skip
+            return
+        for k, n in enumerate(sample):
+            z = model.scores(task.X[n : n + 1])[0]
+            loss[k], step[k] = sample_loss(z, task.y[n]), 0.0
+            G = model.subgradient(task.X[n], int(task.y[n]))
+            norm = G.squared_norm()
+            if loss[k] > task.step.target and norm > 0.0:
+                step[k] = step_size(task.step, self.iteration + k, loss[k], norm)
+                model.move(G, step[k])

@@ -1,0 +1,81 @@
+"""The loop around an engine: blocks of iterations, callbacks, Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from maxplus.models.base import Model
+from maxplus.training.engines.base import Engine
+from maxplus.training.interrupts import deferred_interrupt
+from maxplus.training.result import Block, History, Signal, Status, TrainingResult
+
+# A block should take about this long: short enough for Ctrl-C and a lively
+# progress bar, long enough that what happens between blocks does not count.
+SECONDS_PER_BLOCK = 0.2
+
+_ENDS = {Signal.TARGET: Status.TARGET, Signal.STATIONARY: Status.STATIONARY}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each block."""
+
+    iteration: int
+    max_iter: int
+    loss: float
+    best_loss: float
+    seconds: float
+    model: Model
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+def train(engine: Engine, max_iter: int, callbacks: Iterable[Callback] = ()) -> TrainingResult:
+    """Run up to ``max_iter`` iterations and say how it ended.
+
+    A callback is called after each block and ends the training by returning
+    True. Ctrl-C ends it too; the engine keeps what it has. Blocks grow until
+    one takes a fifth of a second; their sizes have no influence on the iterates.
+    """
+    callbacks = list(callbacks)
+    history = History()
+    started = time.perf_counter()
+    done, size = 0, 1
+    status = Status.MAX_ITER
+    try:
+        with deferred_interrupt() as interrupt:
+            while done < max_iter:
+                block = Block(min(size, max_iter - done))
+                begun = time.perf_counter()
+                engine.advance(block)
+                history.append(block)
+                done += block.n
+                now = time.perf_counter()
+                size = _next_size(size, now - begun)
+                progress = Progress(
+                    done, max_iter, float(block.loss[block.n - 1]), engine.best_loss,
+                    now - started, engine.model,
+                )  # fmt: skip
+                # A list, not a generator: every callback hears of every block.
+                stop = any([callback(progress) for callback in callbacks])
+                if block.signal in _ENDS:
+                    status = _ENDS[block.signal]
+                elif interrupt.requested:
+                    status = Status.INTERRUPTED
+                elif stop:
+                    status = Status.CALLBACK
+                else:
+                    continue
+                break
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return TrainingResult(history, status, time.perf_counter() - started)
+
+
+def _next_size(size: int, seconds: float) -> int:
+    """At most double: the first block of an engine also compiles and says little."""
+    wanted = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
+    return max(1, min(2 * size, int(wanted)))

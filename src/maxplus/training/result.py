@@ -1,0 +1,100 @@
+"""What training leaves behind: the course of it and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Signal(IntEnum):
+    """What a compiled block of iterations reports about its end."""
+
+    GOES_ON = 0
+    TARGET = 1
+    STATIONARY = 2
+
+
+class Status(Enum):
+    """Why training ended; the values are what users read."""
+
+    MAX_ITER = "all iterations done"
+    TARGET = "the objective reached the target"
+    STATIONARY = "the subgradient is zero: no step can be taken"
+    CALLBACK = "stopped by a callback"
+    INTERRUPTED = "interrupted by the user"
+
+
+class Block:
+    """Room for the history of one block of iterations; the first ``n`` rows count."""
+
+    def __init__(self, size: int) -> None:
+        self.loss = np.empty(size)
+        self.sample = np.empty(size, np.int64)
+        self.step = np.empty(size)
+        self.n = 0
+        self.signal = Signal.GOES_ON
+
+    def record(self, loss: float, sample: int, step: float) -> None:
+        """Append one iteration."""
+        self.loss[self.n], self.sample[self.n], self.step[self.n] = loss, sample, step
+        self.n += 1
+
+
+class History(Mapping[str, NDArray]):
+    """Arrays per iteration: ``loss`` before the step, worst ``sample``, ``step`` size.
+
+    The last iteration of a training that ended by itself has the step 0.
+    """
+
+    columns = ("loss", "sample", "step")
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[NDArray]] = {name: [] for name in self.columns}
+
+    def append(self, block: Block) -> None:
+        """Add a block's iterations."""
+        for name, parts in self._blocks.items():
+            parts.append(getattr(block, name)[: block.n].copy())
+
+    def extend(self, other: History) -> None:
+        """Add all of another history behind this one."""
+        for name, parts in self._blocks.items():
+            parts.append(other[name])
+
+    def map_samples(self, index: NDArray) -> None:
+        """Replace sample numbers n ≥ 0 by index[n], in place."""
+        old = self["sample"]
+        self._blocks["sample"] = [np.where(old >= 0, index[old], old)]
+
+    def __getitem__(self, name: str) -> NDArray:
+        """Return one column over all iterations."""
+        parts = self._blocks[name]
+        if len(parts) != 1:
+            empty = np.empty(0, np.int64 if name == "sample" else np.float64)
+            parts[:] = [np.concatenate([empty, *parts])]
+        return parts[0]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the column names."""
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """Return the number of columns."""
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        """Say how long it is."""
+        return f"History({self['loss'].size} iterations)"
+
+
+@dataclass
+class TrainingResult:
+    """How a training went. The weights are with the engine: `Engine.best` and its model."""
+
+    history: History
+    status: Status
+    seconds: float
