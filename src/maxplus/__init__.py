@@ -1,0 +1,47 @@
+"""maxplus: Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.
+
+Importing this package imports nothing heavy and compiles nothing; names are
+loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from maxplus.estimators import (
+        LinearMaxPlusClassifier,
+        LMMClassifier,
+        LMMRegressor,
+        MaxPlusClassifier,
+    )
+
+_HOMES = {
+    "LMMClassifier": "maxplus.estimators",
+    "LMMRegressor": "maxplus.estimators",
+    "LinearMaxPlusClassifier": "maxplus.estimators",
+    "MaxPlusClassifier": "maxplus.estimators",
+}
+_ROOMS = ("algebra", "estimators", "models", "training", "trees")
+
+__all__ = [
+    "LMMClassifier",
+    "LMMRegressor",
+    "LinearMaxPlusClassifier",
+    "MaxPlusClassifier",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"maxplus.{name}")
+    raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_ROOMS])

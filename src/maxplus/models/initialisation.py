@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models.lmm import LMM
+from maxplus.models.pyramids import pyramid_lmm
 
 # Pairs of samples that a median distance is taken over.
 N_PAIRS = 2_000
@@ -55,17 +56,9 @@ def prototype_lmm(
     W0 = ±k, W1 = ∓k·x_h, W2[h, d] = +c if d = y_h else −c, so that
     g_h(x) = −k·‖x − x_h‖∞: a nearest-prototype classifier in the L∞ norm.
     """
-    n_hidden, n_features = points.shape
-    dtype = points.dtype
-    W0 = np.empty(2 * n_features, dtype)
-    W0[0::2], W0[1::2] = slope, -slope
-    W1T = np.empty((n_hidden, 2 * n_features), dtype)
-    # The very products the forward pass forms, so that g is exactly 0 at a prototype.
-    W1T[:, 0::2] = -(W0[0::2] * points)
-    W1T[:, 1::2] = -(W0[1::2] * points)
-    W2 = np.full((n_hidden, n_classes), -confidence, dtype)
-    W2[np.arange(n_hidden), labels] = confidence
-    return LMM(W0, W1T.T, W2)
+    W2 = np.full((len(points), n_classes), -confidence)
+    W2[np.arange(len(points)), labels] = confidence
+    return pyramid_lmm(points, W2, slope)
 
 
 def random_lmm(

@@ -1,0 +1,8 @@
+"""scikit-learn estimators."""
+
+from maxplus.estimators.linear_max_plus_classifier import LinearMaxPlusClassifier
+from maxplus.estimators.lmm_classifier import LMMClassifier
+from maxplus.estimators.lmm_regressor import LMMRegressor
+from maxplus.estimators.max_plus_classifier import MaxPlusClassifier
+
+__all__ = ["LMMClassifier", "LMMRegressor", "LinearMaxPlusClassifier", "MaxPlusClassifier"]

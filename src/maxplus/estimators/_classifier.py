@@ -1,0 +1,306 @@
+"""What all trained classifiers share: validation, training, prediction."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABCMeta, abstractmethod
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from maxplus.estimators._threads import threads
+from maxplus.estimators._validation import (
+    check_callbacks,
+    check_choice,
+    check_integer,
+    check_real,
+    check_sample_weight,
+)
+from maxplus.models import Model
+from maxplus.models._softmax import log_softmax, softmax
+from maxplus.training import (
+    MaxLoss,
+    MeanLoss,
+    Objective,
+    Status,
+    StepRule,
+    Task,
+    constant,
+    paper_alpha,
+    polyak,
+    train,
+    two_phase,
+)
+from maxplus.training.engines import ENGINES, Engine
+from maxplus.training.progress import ProgressBar
+
+Self = TypeVar("Self", bound="TrainedClassifier")
+
+OBJECTIVES: dict[str, Objective] = {"max": MaxLoss(), "mean": MeanLoss()}
+STEPS = ("two-phase", "polyak", "constant")
+
+# Below this maximum loss no training sample can be misclassified (the paper's proposition 2.2).
+CERTIFICATE = math.log(2.0)
+
+
+class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+    """A model trained by an engine, with scikit-learn's interface.
+
+    Subclasses name their hyper-parameters and build the model that training
+    starts from.
+    """
+
+    # Hyper-parameters that every subclass has.
+    objective: str
+    step: str
+    polyak_target: float
+    polyak_fraction: float
+    learning_rate: float
+    engine: str
+    max_iter: int
+    keep: str
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callbacks: Any
+
+    model_: Model
+    _model_class: type[Model]
+
+    @abstractmethod
+    def _initial_model(
+        self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
+    ) -> Model:
+        """Where training starts; ``index`` tells which rows the user gave X's rows as."""
+
+    @abstractmethod
+    def _automatic_engine(self) -> str:
+        """What ``engine="auto"`` stands for with the maximum loss."""
+
+    def fit(
+        self: Self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Train on samples X with labels y.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+        y : labels of shape (n_samples,), at least two different ones
+        sample_weight : array of shape (n_samples,), optional
+            A weight of 0 leaves a sample out. Other weights do not change a
+            maximum; in a mean they are weights.
+
+        Returns
+        -------
+        self
+        """
+        resume = self.warm_start and hasattr(self, "model_")
+        return self._fit(X, y, sample_weight, None, resume=resume, go_on=False)
+
+    def partial_fit(
+        self: Self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train ``max_iter`` iterations more, from the present parameters.
+
+        The iteration count, and with it the step rule's phase, goes on; the
+        history grows. ``classes`` lists all labels there will ever be; it is
+        only read at the first call and may be left out if y has them all.
+        """
+        resume = hasattr(self, "model_")
+        return self._fit(X, y, sample_weight, classes, resume=resume, go_on=resume)
+
+    def decision_function(self, X: ArrayLike) -> NDArray:
+        """The scores z of shape (n_samples, n_classes); with two classes z₁ − z₀.
+
+        For two classes scikit-learn wants one number per sample, positive for
+        ``classes_[1]``; ``model_.scores`` gives both.
+        """
+        Z = self._scores(X)
+        return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """The label with the highest score; the first one among equals."""
+        winners = np.argmax(self._scores(X), axis=1)
+        return self.classes_[winners]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray:
+        """softmax(z): probabilities of shape (n_samples, n_classes)."""
+        return softmax(self._scores(X))
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray:
+        """Logarithm of the probabilities, finite where they underflow."""
+        return log_softmax(self._scores(X))
+
+    @property
+    def loss_curve_(self) -> NDArray:
+        """The objective before each step."""
+        return self.history_["loss"]
+
+    @property
+    def certified_(self) -> bool:
+        """Whether max_loss_ < log 2: then every training sample is classified right."""
+        return bool(self.max_loss_ < CERTIFICATE)
+
+    def _scores(self, X: ArrayLike) -> NDArray:
+        check_is_fitted(self)
+        X = _as_dense(
+            validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        )
+        X = np.ascontiguousarray(X, self.model_.dtype)
+        with threads(self.n_jobs):
+            return self.model_.scores(self._within_range(X))
+
+    def _within_range(self, X: NDArray) -> NDArray:
+        """Inputs so large that a score would overflow are moved to where it does not."""
+        slopes = [float(np.abs(getattr(self.model_, name)).max()) for name in self._slopes]
+        largest = max([1.0, *slopes])
+        limit = float(np.finfo(X.dtype).max) / (8.0 * largest)
+        return np.clip(X, -limit, limit) if X.size and np.abs(X).max() > limit else X
+
+    # Weight arrays that multiply an input.
+    _slopes: tuple[str, ...] = ()
+
+    def _check_parameters(self) -> None:
+        """Raise for hyper-parameters that cannot be."""
+        check_choice("objective", self.objective, tuple(OBJECTIVES))
+        check_choice("step", self.step, STEPS)
+        check_real("polyak_target", self.polyak_target, minimum=0.0)
+        check_real("polyak_fraction", self.polyak_fraction, minimum=0.0, maximum=1.0)
+        check_real("learning_rate", self.learning_rate, above=0.0)
+        check_integer("max_iter", self.max_iter, 1)
+        check_choice("keep", self.keep, ("best", "last"))
+        check_integer("verbose", int(self.verbose), 0)
+        check_callbacks(self.callbacks)
+        self._engine_class()
+
+    def _engine_class(self) -> type[Engine]:
+        check_choice("engine", self.engine, ("auto", *ENGINES))
+        name = self.engine
+        if name == "auto":
+            name = "sgd" if self.objective == "mean" else self._automatic_engine()
+        engine = ENGINES[name]
+        if self.objective not in engine.objectives:
+            raise ValueError(
+                f"engine={name!r} minimises the {' or '.join(engine.objectives)} loss, "
+                f"not objective={self.objective!r}; use engine='auto'"
+            )
+        if not issubclass(self._model_class, engine.models):
+            raise ValueError(
+                f"engine={name!r} cannot train a {type(self).__name__}; use engine='auto'"
+            )
+        return engine
+
+    def _step_rule(self, n_classes: int) -> StepRule:
+        first = polyak(self.polyak_target)
+        then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
+        if self.step == "polyak":
+            return first
+        if self.step == "constant":
+            return then
+        return two_phase(first, then, math.ceil(self.polyak_fraction * self.max_iter))
+
+    def _fit(
+        self: Self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None,
+        *,
+        resume: bool,
+        go_on: bool,
+    ) -> Self:
+        """Train from scratch, from the present model (resume), counting on from it (go_on)."""
+        self._check_parameters()
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=not resume
+        )
+        X = np.ascontiguousarray(_as_dense(X))
+        check_classification_targets(y)
+        weight = check_sample_weight(sample_weight, len(y))
+        index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
+        if weight is not None:
+            X, y, weight = X[index], y[index], weight[index]
+        labels, codes = self._encode(y, classes, resume)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+
+        if resume:
+            model, X = self.model_.copy(), X.astype(self.model_.dtype, copy=False)
+        else:
+            model = self._initial_model(X, codes, labels.size, index, rng)
+        task = Task(
+            X, codes, OBJECTIVES[self.objective], self._step_rule(labels.size),
+            linear_every=getattr(self, "linear_every", 0),
+            start=self.n_iter_ if go_on else 0, weight=weight, rng=rng,
+        )  # fmt: skip
+        with ExitStack() as stack:
+            stack.enter_context(threads(self.n_jobs))
+            callbacks = check_callbacks(self.callbacks)
+            if self.verbose:
+                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+            engine = self._engine_class()(model, task)
+            result = train(engine, self.max_iter, callbacks)
+            kept = engine.best if self.keep == "best" else engine.model
+            losses = kept.losses(X, codes)
+
+        result.history.map_samples(index)
+        if go_on:
+            self.history_.extend(result.history)
+        else:
+            self.history_ = result.history
+        self.model_ = kept
+        self.classes_ = labels
+        self.n_iter_ = self.history_["loss"].size
+        self.status_ = result.status.value
+        self.max_loss_ = float(losses.max())
+        self.mean_loss_ = float(np.average(losses, weights=weight))
+        if result.status is Status.INTERRUPTED:
+            warnings.warn(
+                f"training was interrupted after {result.history['loss'].size} of "
+                f"{self.max_iter} iterations; the {self.keep} parameters so far are kept",
+                stacklevel=3,
+            )
+        return self
+
+    def _encode(
+        self, y: NDArray, classes: ArrayLike | None, resume: bool
+    ) -> tuple[NDArray, NDArray]:
+        """All labels in order, and y as positions among them."""
+        if resume:
+            labels = self.classes_
+        else:
+            labels = np.unique(y if classes is None else np.asarray(classes))
+        known = np.isin(y, labels)
+        if not known.all():
+            raise ValueError(
+                f"y has the label {y[~known][0]!r}, which is not one of the classes "
+                f"{labels.tolist()}; a model keeps the classes it began with"
+            )
+        if labels.size < 2:
+            raise ValueError(
+                f"y holds one class only ({labels[0]!r}); a classifier needs at least two"
+            )
+        return labels, np.searchsorted(labels, y)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that CSR input is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _as_dense(X: Any) -> NDArray:
+    """Rows as the kernels want them; a sparse matrix is expanded."""
+    return X.toarray() if sparse.issparse(X) else X

@@ -1,0 +1,32 @@
+"""``n_jobs`` for kernels that Numba runs in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numba
+
+from maxplus.estimators._validation import check_integer
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Run kernels on ``n_jobs`` threads; None and −1 stand for all that Numba has.
+
+    Results do not depend on the number of threads.
+    """
+    available = numba.config.NUMBA_NUM_THREADS
+    if n_jobs is None:
+        wanted = available
+    else:
+        jobs = check_integer("n_jobs", n_jobs, -available)
+        if jobs == 0:
+            raise ValueError("n_jobs must not be 0; give a number of threads, or -1 for all")
+        wanted = min(jobs, available) if jobs > 0 else available + 1 + jobs
+    before = numba.get_num_threads()
+    numba.set_num_threads(max(1, wanted))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

@@ -1,0 +1,75 @@
+"""Checks of what users pass in; every message names the argument, the value and the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def check_choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name} must be one of {words}; got {value!r}")
+    return value
+
+
+def check_integer(name: str, value: Any, minimum: int) -> int:
+    """A whole number, at least ``minimum``."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer >= {minimum}; got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}; got {value!r}")
+    return int(value)
+
+
+def check_real(
+    name: str, value: Any, *, above: float = -math.inf, minimum: float = -math.inf,
+    maximum: float = math.inf,
+) -> float:  # fmt: skip
+    """A finite number, > ``above``, >= ``minimum`` and <= ``maximum``."""
+    bounds = [f"> {above:g}"] * (above > -math.inf)
+    bounds += [f">= {minimum:g}"] * (minimum > -math.inf)
+    bounds += [f"<= {maximum:g}"] * (maximum < math.inf)
+    wanted = " ".join(["a finite number", " and ".join(bounds)]).strip()
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {wanted}; got {value!r}")
+    number = float(value)
+    if not (math.isfinite(number) and number > above and minimum <= number <= maximum):
+        raise ValueError(f"{name} must be {wanted}; got {value!r}")
+    return number
+
+
+def check_callbacks(callbacks: Any) -> list[Callable]:
+    """None, one callable or several."""
+    if callbacks is None:
+        return []
+    if callable(callbacks):
+        return [callbacks]
+    several = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    if not all(callable(callback) for callback in several):
+        raise TypeError(f"callbacks must be None, a callable or a list of them; got {callbacks!r}")
+    return several
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
+    """None, or one finite number >= 0 per sample, not all zero."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight must have shape ({n_samples},), one weight per sample; "
+            f"got shape {weight.shape}"
+        )
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        bad = weight[~np.isfinite(weight) | (weight < 0)][0]
+        raise ValueError(f"sample_weight must hold finite numbers >= 0; got {bad}")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every sample: none is left to train on")
+    return weight

@@ -1,0 +1,127 @@
+"""The Linear Max-Plus classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.estimators._classifier import TrainedClassifier
+from maxplus.estimators._validation import check_choice, check_integer, check_real
+from maxplus.models import LinearMaxPlus
+from maxplus.models.initialisation import gaussian, glorot_uniform, uniform
+
+
+class LinearMaxPlusClassifier(TrainedClassifier):
+    """A linear layer with ReLU, a max-plus layer and softmax.
+
+    a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
+    the paper measures how sparse subgradients are.
+
+    Parameters
+    ----------
+    n_hidden : int
+        Hidden units H.
+    init : {"glorot", "gaussian", "uniform"}
+        Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
+    scale : float
+        Spread of the latter two.
+    objective, step, polyak_target, polyak_fraction, learning_rate, engine, max_iter, keep, \
+warm_start, n_jobs, random_state, verbose, callbacks
+        As in `LMMClassifier`; engines are "dense" and, for the mean, "sgd".
+
+    Attributes
+    ----------
+    A_ : array of shape (P, H)
+    b_ : array of shape (H,)
+    W_ : array of shape (H, C)
+    classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
+        As in `LMMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LinearMaxPlusClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LinearMaxPlusClassifier(20, max_iter=500, random_state=0).fit(X, y)
+    >>> clf.A_.shape, clf.W_.shape
+    ((4, 20), (20, 3))
+    """
+
+    _slopes = ("A",)
+    model_: LinearMaxPlus
+    _model_class = LinearMaxPlus
+
+    def __init__(
+        self,
+        n_hidden: int = 100,
+        *,
+        init: str = "glorot",
+        scale: float = 1.0,
+        objective: str = "max",
+        step: str = "two-phase",
+        polyak_target: float = 0.0,
+        polyak_fraction: float = 0.5,
+        learning_rate: float = 0.1,
+        engine: str = "auto",
+        max_iter: int = 10_000,
+        keep: str = "best",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.init = init
+        self.scale = scale
+        self.objective = objective
+        self.step = step
+        self.polyak_target = polyak_target
+        self.polyak_fraction = polyak_fraction
+        self.learning_rate = learning_rate
+        self.engine = engine
+        self.max_iter = max_iter
+        self.keep = keep
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def A_(self) -> NDArray:
+        """Weights of the linear layer, shape (P, H)."""
+        return self.model_.A
+
+    @property
+    def b_(self) -> NDArray:
+        """Biases of the linear layer, shape (H,)."""
+        return self.model_.b
+
+    @property
+    def W_(self) -> NDArray:
+        """Offsets of the max-plus layer, shape (H, C)."""
+        return self.model_.W
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("n_hidden", self.n_hidden, 1)
+        check_choice("init", self.init, ("glorot", "gaussian", "uniform"))
+        check_real("scale", self.scale, above=0.0)
+
+    def _automatic_engine(self) -> str:
+        return "dense"
+
+    def _initial_model(
+        self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
+    ) -> LinearMaxPlus:
+        first, last = (X.shape[1], self.n_hidden), (self.n_hidden, n_classes)
+        if self.init == "glorot":
+            A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
+        else:
+            draw = {"gaussian": gaussian, "uniform": uniform}[self.init]
+            A, W = draw(first, self.scale, rng), draw(last, self.scale, rng)
+        b = np.zeros(self.n_hidden, X.dtype)
+        return LinearMaxPlus(A.astype(X.dtype), b, W.astype(X.dtype))

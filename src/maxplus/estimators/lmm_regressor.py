@@ -1,0 +1,184 @@
+"""Regression by the approximation theorem's network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from maxplus.estimators._threads import threads
+from maxplus.estimators._validation import (
+    check_choice,
+    check_integer,
+    check_real,
+    check_sample_weight,
+)
+from maxplus.models import LMM
+from maxplus.models.pyramids import lipschitz_constant, pyramid_lmm
+
+
+class LMMRegressor(RegressorMixin, BaseEstimator):
+    """Lipschitz interpolation: a pyramid of slope K at each chosen training point.
+
+    h(x) = max_j (y_j − K·‖x − x_j‖∞), the network of the paper's approximation
+    theorem. If f is K-Lipschitz and y_j = f(x_j), then h ≤ f, h = f at the
+    chosen points, and f − h ≤ 2Kδ where no x is farther than δ from one of them.
+
+    Parameters
+    ----------
+    n_hidden : int, optional
+        Number of pyramids, at random training points; all points by default.
+    slope : float or "auto"
+        K. "auto" is the Lipschitz constant of the training data (O(N²·P)), with
+        a margin of √eps against rounding.
+    n_jobs : int, optional
+        Threads; None and −1 are all.
+    random_state : int, RandomState or None
+        Chooses points when there are more than ``n_hidden``.
+
+    Attributes
+    ----------
+    slope_ : K
+    lipschitz_ : Lipschitz constant of the training data in the L∞ norm
+    interpolates_ : whether K is large enough for h to pass through all chosen points
+    prototypes_ : indices of the chosen points in the training set
+    W0_, W1_, W2_, n_hidden_, model_ : the network
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Samples at the same point become one, with the (weighted) mean of their
+    targets. Targets with noise have a large Lipschitz constant: set the slope.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus import LMMRegressor
+    >>> x = np.linspace(0, 6, 50)[:, None]
+    >>> reg = LMMRegressor(slope=1.0).fit(x, np.sin(x[:, 0]))
+    >>> lower, upper = reg.predict_interval([[2.0]])
+    >>> bool(lower[0] <= np.sin(2.0) <= upper[0])
+    True
+    """
+
+    model_: LMM
+
+    def __init__(
+        self,
+        n_hidden: int | None = None,
+        *,
+        slope: float | str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.slope = slope
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> LMMRegressor:
+        """Put a pyramid at each chosen training point.
+
+        ``sample_weight`` of 0 leaves a sample out; other weights count where
+        several samples share a point.
+        """
+        if self.n_hidden is not None:
+            check_integer("n_hidden", self.n_hidden, 1)
+        if isinstance(self.slope, str):
+            check_choice("slope", self.slope, ("auto",))
+        else:
+            check_real("slope", self.slope, above=0.0)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
+        )
+        X = np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+        weight = check_sample_weight(sample_weight, len(y))
+        points, targets, index = _merge_equal_points(X, y, weight)
+
+        with threads(self.n_jobs):
+            self.lipschitz_ = lipschitz_constant(points, targets)
+        if self.slope == "auto":
+            self.slope_ = self.lipschitz_ * (1.0 + float(np.finfo(X.dtype).eps) ** 0.5)
+        else:
+            self.slope_ = float(self.slope)
+        if self.n_hidden is not None and self.n_hidden < len(points):
+            rng = check_random_state(self.random_state)
+            chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
+            points, targets, index = points[chosen], targets[chosen], index[chosen]
+        self.interpolates_ = self.slope_ >= self.lipschitz_
+        self.prototypes_ = index
+        self.model_ = pyramid_lmm(points, targets[:, None], self.slope_)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """h(x), the largest function below all K-Lipschitz functions through the points."""
+        check_is_fitted(self)
+        return self._envelope(X, self.model_)
+
+    def predict_interval(self, X: ArrayLike) -> tuple[NDArray, NDArray]:
+        """Lower and upper envelope: every K-Lipschitz f with f(x_j) = y_j lies between.
+
+        lower = max_j (y_j − K·‖x − x_j‖∞) = `predict`, and
+        upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets.
+        """
+        check_is_fitted(self)
+        mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
+        return self._envelope(X, self.model_), -self._envelope(X, mirror)
+
+    @property
+    def W0_(self) -> NDArray:
+        """The two slopes of each feature, + then −."""
+        return self.model_.W0
+
+    @property
+    def W1_(self) -> NDArray:
+        """Offsets of the min-plus layer, shape (2P, H)."""
+        return self.model_.W1
+
+    @property
+    def W2_(self) -> NDArray:
+        """Heights of the pyramids, shape (H, 1)."""
+        return self.model_.W2
+
+    @property
+    def n_hidden_(self) -> int:
+        """Number of pyramids."""
+        return self.model_.n_hidden
+
+    def _envelope(self, X: ArrayLike, model: LMM) -> NDArray:
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
+        X = X.toarray() if sparse.issparse(X) else X
+        with threads(self.n_jobs):
+            return model.scores(np.ascontiguousarray(X, model.dtype))[:, 0]
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that CSR input is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _merge_equal_points(
+    X: NDArray, y: NDArray, weight: NDArray | None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Different points, the mean target at each, and where each occurs first."""
+    weight = np.ones(len(y)) if weight is None else weight
+    used = np.flatnonzero(weight)
+    points, first, group = np.unique(X[used], axis=0, return_index=True, return_inverse=True)
+    group = group.ravel()
+    total = np.bincount(group, weights=weight[used])
+    targets = np.bincount(group, weights=weight[used] * y[used]) / total
+    # A point of one sample keeps its target to the last bit.
+    alone = np.bincount(group) == 1
+    targets[alone] = y[used[first[alone]]]
+    order = np.argsort(first)
+    return points[order], targets[order], used[first[order]]

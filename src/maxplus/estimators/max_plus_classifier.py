@@ -1,0 +1,113 @@
+"""The zero-hidden-layer max-plus classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.estimators._classifier import TrainedClassifier
+from maxplus.estimators._validation import check_choice, check_real
+from maxplus.models import ZeroHidden
+from maxplus.models.initialisation import gaussian, glorot_uniform, uniform
+
+
+class MaxPlusClassifier(TrainedClassifier):
+    """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
+
+    The paper's baseline. Its scores can only compare features with constants,
+    so its loss soon stays where it is; `LMMClassifier` goes further.
+
+    Parameters
+    ----------
+    init : {"glorot", "gaussian", "uniform"}
+        Glorot uniform, N(0, scale²) or U(−scale, scale).
+    scale : float
+        Spread of the latter two.
+    objective, step, polyak_target, polyak_fraction, learning_rate, engine, max_iter, keep, \
+warm_start, n_jobs, random_state, verbose, callbacks
+        As in `LMMClassifier`; engines are "dense" and, for the mean, "sgd".
+
+    Attributes
+    ----------
+    W_ : array of shape (C, P)
+    classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
+        As in `LMMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import MaxPlusClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MaxPlusClassifier(max_iter=500, random_state=0).fit(X, y)
+    >>> clf.W_.shape
+    (3, 4)
+    """
+
+    model_: ZeroHidden
+    _model_class = ZeroHidden
+
+    def __init__(
+        self,
+        *,
+        init: str = "glorot",
+        scale: float = 1.0,
+        objective: str = "max",
+        step: str = "two-phase",
+        polyak_target: float = 0.0,
+        polyak_fraction: float = 0.5,
+        learning_rate: float = 0.1,
+        engine: str = "auto",
+        max_iter: int = 10_000,
+        keep: str = "best",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.init = init
+        self.scale = scale
+        self.objective = objective
+        self.step = step
+        self.polyak_target = polyak_target
+        self.polyak_fraction = polyak_fraction
+        self.learning_rate = learning_rate
+        self.engine = engine
+        self.max_iter = max_iter
+        self.keep = keep
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def W_(self) -> NDArray:
+        """Offsets of the max-plus layer, shape (C, P)."""
+        return self.model_.W
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("init", self.init, ("glorot", "gaussian", "uniform"))
+        check_real("scale", self.scale, above=0.0)
+
+    def _automatic_engine(self) -> str:
+        return "dense"
+
+    def _initial_model(
+        self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
+    ) -> ZeroHidden:
+        shape = (n_classes, X.shape[1])
+        if self.init == "glorot":
+            W = glorot_uniform(*shape, rng)
+        else:
+            W = {"gaussian": gaussian, "uniform": uniform}[self.init](shape, self.scale, rng)
+        return ZeroHidden(W.astype(X.dtype))
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that the model is weak by design."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags

@@ -1,0 +1,273 @@
+"""Min-plus and max-plus products and the morphological perceptron."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from strategies import (
+    DTYPES,
+    GRID,
+    INFINITIES,
+    SEEDS,
+    SIZES_OR_ZERO,
+    grid_array,
+    operands,
+    quick,
+)
+
+from maxplus.algebra import maxplus, minplus, morphological_perceptron
+from maxplus.algebra._kernels import PARALLEL_FROM
+
+INF = np.inf
+PRODUCTS = {"min": minplus, "max": maxplus}
+KINDS = pytest.mark.parametrize("kind", PRODUCTS)
+
+
+def check_product(kind, A, B):
+    """Values and winners against the oracle, with and without the index."""
+    shape = A.shape[0], B.shape[1]
+    values, winners = oracles.product(A, B, B.shape[1], kind)
+    expected = np.array(values, np.result_type(A, B)).reshape(shape)
+    got = PRODUCTS[kind](A, B)
+    assert_array_equal(got, expected, strict=True)
+    if A.shape[1]:
+        got, got_winners = PRODUCTS[kind](A, B, return_index=True)
+        assert_array_equal(got, expected, strict=True)
+        assert np.issubdtype(got_winners.dtype, np.integer)
+        assert_array_equal(got_winners, np.array(winners, int).reshape(shape))
+
+
+@KINDS
+@quick(80)
+@given(AB=operands())
+def test_product_matches_the_oracle(kind, AB):
+    check_product(kind, *AB)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("infinities", [(), (INF, -INF)], ids=["finite", "infinite"])
+def test_product_on_several_threads(kind, dtype, infinities):
+    n, m, k = 70, 130, 45
+    assert n * m * k > PARALLEL_FROM
+    rng = np.random.default_rng(0)
+    check_product(
+        kind, grid_array(rng, (n, m), dtype, infinities), grid_array(rng, (m, k), dtype, infinities)
+    )
+
+
+@KINDS
+@pytest.mark.parametrize("shape", [(13_337, 6, 5), (5, 16_001, 5), (5, 6, 13_337)])
+def test_long_thin_product_on_several_threads(kind, shape):
+    n, m, k = shape
+    assert n * m * k > PARALLEL_FROM
+    rng = np.random.default_rng(1)
+    check_product(kind, grid_array(rng, (n, m)), grid_array(rng, (m, k)))
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_each_sum_is_rounded_in_the_operands_own_type(kind, dtype):
+    rng = np.random.default_rng(2)
+    A, B = rng.normal(size=(9, 33)).astype(dtype), rng.normal(size=(33, 6)).astype(dtype)
+    expected = getattr(A[:, :, None] + B[None], kind)(axis=1)
+    assert_array_equal(PRODUCTS[kind](A, B), expected, strict=True)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("a", "b", "out"),
+    [
+        (np.float32, np.float32, np.float32),
+        (np.float64, np.float64, np.float64),
+        (np.float32, np.float64, np.float64),
+        (np.float64, np.float32, np.float64),
+        (np.float16, np.float16, np.float64),
+        (np.int64, np.float32, np.float64),
+        (np.uint8, np.int8, np.float64),
+        (np.bool_, np.int32, np.float64),
+    ],
+)
+def test_result_type(kind, a, b, out):
+    A, B = np.array([[0, 1], [1, 1]], a), np.array([[1], [0]], b)
+    expected = {"min": [[1], [1]], "max": [[1], [2]]}[kind]
+    assert_array_equal(PRODUCTS[kind](A, B), np.array(expected, out), strict=True)
+
+
+def strided(M):
+    wide = np.full((2 * M.shape[0], 3 * M.shape[1]), np.nan)
+    wide[::2, 1::3] = M
+    return wide[::2, 1::3]
+
+
+def read_only(M):
+    M = M.copy()
+    M.flags.writeable = False
+    return M
+
+
+LAYOUTS = {
+    "list": np.ndarray.tolist,
+    "integer": lambda M: M.astype(int),
+    "integer list": lambda M: M.astype(int).tolist(),
+    "fortran": np.asfortranarray,
+    "strided": strided,
+    "reversed": lambda M: M[::-1, ::-1].copy()[::-1, ::-1],
+    "read-only": read_only,
+    "big-endian": lambda M: M.astype(">f8"),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_any_layout_is_welcome(kind, layout):
+    rng = np.random.default_rng(3)
+    A, B = 2 * grid_array(rng, (6, 9)), 2 * grid_array(rng, (9, 5))
+    expected = oracles.product(A, B, B.shape[1], kind)
+    A, B = layout(A), layout(B)
+    before = np.array(A), np.array(B)
+    got = PRODUCTS[kind](A, B, return_index=True)
+    assert_array_equal(got[0], expected[0])
+    assert_array_equal(got[1], expected[1])
+    assert_array_equal(A, before[0])
+    assert_array_equal(B, before[1])
+
+
+@KINDS
+def test_the_lowest_index_wins_a_tie(kind):
+    values, index = PRODUCTS[kind](np.zeros((5, 33)), np.zeros((33, 5)), return_index=True)
+    assert_array_equal(values, np.zeros((5, 5)))
+    assert_array_equal(index, np.zeros((5, 5)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "A", "B", "value", "winner"),
+    [
+        ("min", [INF, 1.0], [-INF, 2.0], 3.0, 1),
+        ("min", [-INF, 1.0], [INF, 2.0], 3.0, 1),
+        ("min", [INF, INF], [-INF, 0.0], INF, 0),
+        ("min", [5.0, -INF], [-9.0, 2.0], -INF, 1),
+        ("max", [INF, 1.0], [-INF, 2.0], 3.0, 1),
+        ("max", [-INF, 1.0], [INF, 2.0], 3.0, 1),
+        ("max", [-INF, -INF], [INF, 0.0], -INF, 0),
+        ("max", [-5.0, INF], [9.0, 2.0], INF, 1),
+    ],
+)
+def test_the_semiring_zero_absorbs(kind, A, B, value, winner):
+    got = PRODUCTS[kind]([A], np.array(B)[:, None], return_index=True)
+    assert_array_equal(got[0], [[value]])
+    assert_array_equal(got[1], [[winner]])
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_to_reduce_gives_the_semiring_zero(kind, dtype):
+    zero = {"min": INF, "max": -INF}[kind]
+    got = PRODUCTS[kind](np.empty((3, 0), dtype), np.empty((0, 2), dtype))
+    assert_array_equal(got, np.full((3, 2), zero, dtype), strict=True)
+
+
+@KINDS
+def test_nothing_to_reduce_has_no_winner(kind):
+    with pytest.raises(ValueError, match=r"\bA\b"):
+        PRODUCTS[kind](np.empty((3, 0)), np.empty((0, 2)), return_index=True)
+
+
+@KINDS
+@pytest.mark.parametrize("shape", [(0, 0, 0), (0, 4, 2), (3, 4, 0), (0, 0, 2)])
+def test_empty_product_has_an_empty_index(kind, shape):
+    n, m, k = shape
+    for got in PRODUCTS[kind](np.empty((n, m)), np.empty((m, k)), return_index=True):
+        assert got.shape == (n, k)
+
+
+GOOD = [[1.0, 2.0], [3.0, 4.0]]
+BAD_OPERANDS = {
+    "nan": ([[1.0, np.nan], [3.0, 4.0]], ValueError),
+    "float32 nan": (np.array([[1.0, np.nan], [3.0, 4.0]], np.float32), ValueError),
+    "vector": ([1.0, 2.0], ValueError),
+    "scalar": (1.0, ValueError),
+    "cube": (np.zeros((2, 2, 2)), ValueError),
+    "complex": ([[1j, 0], [0, 0]], TypeError),
+    "text": ([["1", "2"], ["3", "4"]], TypeError),
+    "object": ([[None, 2.0], [3.0, 4.0]], TypeError),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["A", "B"])
+@pytest.mark.parametrize(("bad", "error"), BAD_OPERANDS.values(), ids=BAD_OPERANDS)
+def test_bad_operand_is_named(kind, name, bad, error):
+    with pytest.raises(error, match=rf"\b{name}\b"):
+        PRODUCTS[kind](**({"A": GOOD, "B": GOOD} | {name: bad}))
+
+
+@KINDS
+def test_shape_mismatch_names_both_operands(kind):
+    with pytest.raises(ValueError, match=r"\bA\b.*\b3\b.*\bB\b.*\b2\b"):
+        PRODUCTS[kind](np.zeros((2, 3)), np.zeros((2, 3)))
+
+
+# -- morphological perceptron -----------------------------------------------------------------
+
+BIASES = st.sampled_from([*GRID.tolist(), INF, -INF])
+
+
+@quick(60)
+@given(n=SIZES_OR_ZERO, m=SIZES_OR_ZERO, seed=SEEDS, dtype=DTYPES, infinities=INFINITIES, b=BIASES)
+def test_perceptron_matches_the_oracle(n, m, seed, dtype, infinities, b):
+    rng = np.random.default_rng(seed)
+    X, w = grid_array(rng, (n, m), dtype, infinities), grid_array(rng, (m,), dtype, infinities)
+    expected = [oracles.perceptron(x, w, b) for x in X]
+    got = morphological_perceptron(X, w, b)
+    assert got.shape == (n,)
+    assert_array_equal(got, expected)
+    for x, value in zip(X, expected, strict=True):
+        got = morphological_perceptron(x, w, b)
+        assert np.ndim(got) == 0
+        assert got == value
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "b", "expected"),
+    [
+        ([1, 2], [0, -5], -INF, 1.0),
+        ([1, 2], [0, -5], 0.5, 1.0),
+        ([1, 2], [0, -5], 3, 3.0),
+        ([-INF, 2], [INF, -5], -7, -3.0),
+        ([-INF], [INF], -INF, -INF),
+        ([-INF], [INF], 0.25, 0.25),
+        ([], [], -INF, -INF),
+        ([], [], 1.5, 1.5),
+        ([1], [1], INF, INF),
+    ],
+)
+def test_perceptron_examples(x, w, b, expected):
+    assert morphological_perceptron(x, w, b) == expected
+
+
+def test_perceptron_has_no_bias_unless_given():
+    assert morphological_perceptron([-9.0, -8.0], [-1.0, -1.0]) == -9.0
+
+
+BAD_PERCEPTRONS = {
+    "x nan": ("x", [1.0, np.nan], ValueError),
+    "w nan": ("w", [1.0, np.nan], ValueError),
+    "b nan": ("b", np.nan, ValueError),
+    "x cube": ("x", np.zeros((1, 1, 2)), ValueError),
+    "w matrix": ("w", [[1.0, 2.0]], ValueError),
+    "x too long": ("x", [1.0, 2.0, 3.0], ValueError),
+    "w too long": ("w", [1.0, 2.0, 3.0], ValueError),
+    "x complex": ("x", [1j, 2.0], TypeError),
+    "w text": ("w", ["1", "2"], TypeError),
+    "b text": ("b", "1", TypeError),
+}
+
+
+@pytest.mark.parametrize(("name", "bad", "error"), BAD_PERCEPTRONS.values(), ids=BAD_PERCEPTRONS)
+def test_bad_perceptron_argument_is_named(name, bad, error):
+    good = {"x": [1.0, 2.0], "w": [0.0, 1.0], "b": 0.0}
+    with pytest.raises(error, match=rf"\b{name}\b"):
+        morphological_perceptron(**(good | {name: bad}))
