@@ -27,8 +27,11 @@ class LinearMaxPlusClassifier(TrainedClassifier):
         Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
     scale : float
         Spread of the latter two.
-    objective, step, polyak_target, polyak_fraction, learning_rate, engine, max_iter, keep, \
-warm_start, n_jobs, random_state, verbose, callbacks
+    objective, step, learning_rate
+        As in `LMMClassifier`, but by default the mean loss with constant steps:
+        from random weights the maximum loss hardly leaves log C.
+    polyak_target, polyak_fraction, engine, max_iter, keep, warm_start, n_jobs, \
+random_state, verbose, callbacks
         As in `LMMClassifier`; engines are "dense" and, for the mean, "sgd".
 
     Attributes
@@ -59,11 +62,11 @@ warm_start, n_jobs, random_state, verbose, callbacks
         *,
         init: str = "glorot",
         scale: float = 1.0,
-        objective: str = "max",
-        step: str = "two-phase",
+        objective: str = "mean",
+        step: str = "constant",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
-        learning_rate: float = 0.1,
+        learning_rate: float = 1.0,
         engine: str = "auto",
         max_iter: int = 10_000,
         keep: str = "best",
