@@ -22,7 +22,7 @@ def best(terms, kind):
 
 
 def semiring_sum(a, b, zero):
-    """a + b, where the semiring's zero absorbs even the opposite infinity."""
+    """Sum a + b, where the semiring's zero absorbs even the opposite infinity."""
     return zero if zero in (a, b) else a + b
 
 
@@ -54,9 +54,9 @@ def softmax(z):
 
 
 def loss(z, y):
-    """log Σ_d exp(z_d) − z_y."""
+    """Cross-entropy: log Σ_d exp(z_d) − z_y."""
     top = float(max(z))
-    return top + math.log(sum(math.exp(float(v) - top) for v in z)) - float(z[y])
+    return math.log(sum(math.exp(float(v) - top) for v in z)) + (top - float(z[y]))
 
 
 def errors(z, y):
@@ -77,7 +77,7 @@ def lmm_lambda(x, W0):
 
 
 def lmm_terms(x, W0, W1):
-    """terms[h][i] = λ_i + W1[i, h], of which g_h is the minimum."""
+    """The terms[h][i] = λ_i + W1[i, h], of which g_h is the minimum."""
     lam = lmm_lambda(x, W0)
     return [[lam[i] + float(W1[i][h]) for i in range(len(lam))] for h in range(len(W1[0]))]
 
@@ -87,7 +87,7 @@ def lmm_hidden(x, W0, W1):
 
 
 def lmm_path(x, W0, W1, W2):
-    """z, h* and i* of one sample, a list per class each."""
+    """Scores z and winners h* and i* of one sample; one number per class in each."""
     terms = lmm_terms(x, W0, W1)
     g = [min(t) for t in terms]
     z, units, rows = [], [], []
@@ -119,7 +119,7 @@ def lmm_subgradient(x, y, W0, W1, W2):
 
 
 def zero_hidden_path(x, W):
-    """z and p* of one sample."""
+    """Scores z and winners p* of one sample."""
     decided = [best([float(x[p]) + float(row[p]) for p in range(len(x))], "max") for row in W]
     return [value for value, _ in decided], [winner for _, winner in decided]
 
@@ -143,7 +143,7 @@ def linear_max_plus_preactivation(x, A, b):
 
 
 def linear_max_plus_path(x, A, b, W):
-    """z and h* of one sample."""
+    """Scores z and winners h* of one sample."""
     a = [max(0.0, v) for v in linear_max_plus_preactivation(x, A, b)]
     decided = [
         best([a[h] + float(W[h][d]) for h in range(len(a))], "max") for d in range(len(W[0]))

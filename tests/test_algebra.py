@@ -1,11 +1,14 @@
 """Min-plus and max-plus products and the morphological perceptron."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+
+import oracles
+from maxplus.algebra import maxplus, minplus, morphological_perceptron
+from maxplus.algebra._kernels import PARALLEL_FROM
 from strategies import (
     DTYPES,
     GRID,
@@ -16,9 +19,6 @@ from strategies import (
     operands,
     quick,
 )
-
-from maxplus.algebra import maxplus, minplus, morphological_perceptron
-from maxplus.algebra._kernels import PARALLEL_FROM
 
 INF = np.inf
 PRODUCTS = {"min": minplus, "max": maxplus}

@@ -13,7 +13,7 @@ from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
 # One parallel task: 32 rows of A (200 kB at 1568 float32) stay in the second-level cache.
 ROWS_PER_TASK = 32
 # Below this many additions a product is done before a second thread has woken up.
-PARALLEL_FROM = 400_000
+PARALLEL_FROM = 4_000_000
 
 
 @njit(cache=True)
@@ -166,15 +166,26 @@ def maxplus_into(A, BT, out):
     (maxplus_parallel if large else maxplus_rows)(A, BT, out)
 
 
-@njit(cache=True, parallel=True)
-def winners(A, BT, values, out):
-    """out[n, k] = lowest j with A[n, j] + BT[k, j] == values[n, k]; O(n·k·m)."""
-    for r in prange(A.shape[0]):
+@njit(cache=True)
+def _winners_rows(A, BT, values, out):
+    for r in range(A.shape[0]):
         for c in range(BT.shape[0]):
             out[r, c] = first_index(A[r], BT[c], values[r, c])
 
 
 @njit(cache=True, parallel=True)
+def _winners_parallel(A, BT, values, out):
+    for r in prange(A.shape[0]):
+        _winners_rows(A[r : r + 1], BT, values[r : r + 1], out[r : r + 1])
+
+
+def winners_into(A, BT, values, out):
+    """out[n, k] = lowest j with A[n, j] + BT[k, j] == values[n, k]; O(n·k·m)."""
+    large = A.size * BT.shape[0] >= PARALLEL_FROM
+    (_winners_parallel if large else _winners_rows)(A, BT, values, out)
+
+
+@njit(cache=True)
 def annihilating_sums(A, BT, zero, values, index):
     """The product when both infinities occur, cell by cell: zero + anything = zero.
 
@@ -182,7 +193,7 @@ def annihilating_sums(A, BT, zero, values, index):
     IEEE addition would give NaN where it meets the other infinity.
     """
     smallest = zero > 0
-    for r in prange(A.shape[0]):
+    for r in range(A.shape[0]):
         for c in range(BT.shape[0]):
             best, winner = zero, 0
             for j in range(A.shape[1]):

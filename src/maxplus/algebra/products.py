@@ -100,5 +100,5 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
     else:
         product(A, BT, values)
         if index:
-            _kernels.winners(A, BT, values, winners)
+            _kernels.winners_into(A, BT, values, winners)
     return (values, winners) if index else values

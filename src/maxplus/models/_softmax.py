@@ -9,6 +9,9 @@ import math
 import numpy as np
 from numba import njit, prange
 
+# Below this many scores the losses are done before a second thread has woken up.
+PARALLEL_FROM = 50_000
+
 
 @njit(cache=True)
 def sample_loss(z, y):
@@ -52,11 +55,21 @@ def softmax_error(z, y, e):
     e[y] = -others
 
 
+@njit(cache=True)
+def _losses_serial(Z, y, out):
+    for n in range(Z.shape[0]):
+        out[n] = sample_loss(Z[n], y[n])
+
+
 @njit(cache=True, parallel=True)
-def losses(Z, y, out):
-    """`sample_loss` of each row; O(N·C)."""
+def _losses_parallel(Z, y, out):
     for n in prange(Z.shape[0]):
         out[n] = sample_loss(Z[n], y[n])
+
+
+def losses(Z: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+    """`sample_loss` of each row; O(N·C), threaded where that pays."""
+    (_losses_parallel if Z.size >= PARALLEL_FROM else _losses_serial)(Z, y, out)
 
 
 def softmax(Z: np.ndarray) -> np.ndarray:

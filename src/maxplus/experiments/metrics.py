@@ -1,0 +1,45 @@
+"""What a trained model is judged by: the losses of a set's samples, one by one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from numpy.typing import NDArray
+
+from maxplus.models import Model
+
+LOG2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Cross-entropy of each sample of a set, never clipped, and whether each is right."""
+
+    losses: NDArray
+    correct: NDArray
+
+    @property
+    def max_loss(self) -> float:
+        """The worst sample's loss."""
+        return float(self.losses.max())
+
+    @property
+    def mean_loss(self) -> float:
+        """The average loss."""
+        return float(self.losses.mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of samples whose label has the highest score."""
+        return float(self.correct.mean())
+
+    @property
+    def certified(self) -> bool:
+        """Whether every loss is below log 2, which no misclassified sample's can be."""
+        return self.max_loss < LOG2
+
+
+def evaluate(model: Model, X: NDArray, y: NDArray) -> Evaluation:
+    """Judge a model on samples with classes 0..C−1."""
+    return Evaluation(model.losses(X, y), model.scores(X).argmax(axis=1) == y)

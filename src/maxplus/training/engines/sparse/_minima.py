@@ -1,0 +1,148 @@
+"""The minimum layer: witnesses, runners-up and the replay of changed rows."""
+
+import numpy as np
+from numba import njit
+
+from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
+from maxplus.algebra._kernels import first_index, minplus_cell
+from maxplus.models._lmm_kernels import linear
+from maxplus.training.engines.sparse._state import LOG_SIZE, NONE
+
+
+@njit(cache=True)
+def lane_max(values):
+    """Largest value of a vector."""
+    use_widest_vectors()
+    m = values[0]
+    for q in range(values.size):
+        m = fmax(m, values[q])
+    return m
+
+
+@njit(cache=True)
+def lane_min(values):
+    """Smallest value of a vector."""
+    use_widest_vectors()
+    m = values[0]
+    for q in range(values.size):
+        m = fmin(m, values[q])
+    return m
+
+
+@njit(cache=True)
+def insert_row(x, slope, offset, i, g, g2, a, a2):
+    """Row i joins the rows seen so far, for all lanes; O(B)."""
+    use_widest_vectors()
+    row = a.dtype.type(i)
+    for q in range(x.size):
+        v = slope * x[q] + offset
+        least, second = v < g[q], v < g2[q]
+        g2[q] = g[q] if least else (v if second else g2[q])
+        a2[q] = a[q] if least else (row if second else a2[q])
+        g[q] = v if least else g[q]
+        a[q] = row if least else a[q]
+
+
+@njit(cache=True)
+def change_row(x, slope, offset, i, g, g2, a, a2):
+    """Row i has a new value, for all lanes; keeps the invariants of `Minima`; O(B).
+
+    If i is the witness: a value up to g2 is simply followed; above it a known
+    runner-up takes over, and without one g stays an upper bound. If another row
+    falls below g, it becomes the witness and, where g was exact, the old one the
+    attained runner-up; a fall between g and g2 makes it the runner-up. In all
+    cases every row but the witness keeps a value of at least g2. Written
+    without branches, so that it vectorises.
+    """
+    use_widest_vectors()
+    row, none = a.dtype.type(i), a.dtype.type(NONE)
+    for q in range(x.size):
+        v = slope * x[q] + offset
+        G, S, A, R = g[q], g2[q], a[q], a2[q]
+        witness, runner_up = A == row, R == row
+        swap = (v > S) & (R != none)
+        # Another row than the witness: below g, or not.
+        less, exact, between = v < G, G <= S, v < S
+        lost = runner_up & (v > S)
+        S_less = G if exact else S
+        R_less = A if exact else (none if runner_up else R)
+        S_more = v if between else S
+        R_more = row if between else (none if lost else R)
+        g[q] = (S if swap else v) if witness else (v if less else G)
+        g2[q] = S if witness else (S_less if less else S_more)
+        a[q] = (R if swap else A) if witness else (row if less else A)
+        a2[q] = (none if swap else R) if witness else (R_less if less else R_more)
+
+
+@njit(cache=True)
+def scan_unit(columns, W0, w1, g, g2, a, a2):
+    """All rows of one unit for all lanes of a chunk, from nothing; O(P·B)."""
+    g[:] = np.inf
+    g2[:] = np.inf
+    a[:] = NONE
+    a2[:] = NONE
+    for i in range(W0.size):
+        insert_row(columns[i // 2], W0[i], w1[i], i, g, g2, a, a2)
+
+
+@njit(cache=True)
+def _min_except(lam, w1, skip):
+    use_widest_vectors()
+    m = lam.dtype.type(np.inf)
+    for i in range(lam.size):
+        v = lam[i] + w1[i]
+        m = fmin(m, m if i == skip else v)
+    return m
+
+
+@njit(cache=True)
+def _index_except(lam, w1, value, skip):
+    use_widest_vectors()
+    none = np.int32(lam.size)
+    first = none
+    for i in range(lam.size):
+        hit = (lam[i] + w1[i] == value) & (i != skip)
+        first = imin(first, np.int32(i) if hit else none)
+    return first
+
+
+@njit(cache=True)
+def scan_lane(c, h, q, n, samples, weights, minima, lam):
+    """All rows of one unit for one lane; afterwards g is exact; O(P)."""
+    linear(samples.X[n], weights.W0, lam)
+    w1 = weights.W1T[h]
+    g = minplus_cell(lam, w1)
+    a = first_index(lam, w1, g)
+    g2 = _min_except(lam, w1, a)
+    minima.g[c, h, q], minima.a[c, h, q] = g, a
+    minima.g2[c, h, q], minima.a2[c, h, q] = g2, _index_except(lam, w1, g2, a)
+
+
+@njit(cache=True)
+def replay(c, h, samples, weights, log, minima):
+    """Bring unit h of chunk c up to date with its changed rows.
+
+    Each row is applied once, with the value it has now: what it was in between
+    has no influence on the minimum. O(B) per row, O(P·B) after too many.
+    """
+    seen, n = minima.seen[c, h], log.n[h]
+    g, g2, a, a2 = minima.g[c, h], minima.g2[c, h], minima.a[c, h], minima.a2[c, h]
+    w1 = weights.W1T[h]
+    if n - seen > LOG_SIZE:
+        scan_unit(samples.columns[c], weights.W0, w1, g, g2, a, a2)
+    else:
+        for entry in range(seen, n):
+            i = log.row[h, entry % LOG_SIZE]
+            if log.last[h, i] == entry:
+                change_row(samples.columns[c, i // 2], weights.W0[i], w1[i], i, g, g2, a, a2)
+    minima.seen[c, h] = n
+    minima.raise_seen[c, h] = log.raised[h]
+    minima.g_max[c, h] = lane_max(g)
+
+
+@njit(cache=True)
+def note_row(log, h, i):
+    """Row i of unit h has changed; O(1)."""
+    log.row[h, log.n[h] % LOG_SIZE] = i
+    log.last[h, i] = log.n[h]
+    log.n[h] += 1

@@ -1,0 +1,230 @@
+"""The search for the worst sample: bounds first, exact values only where they decide."""
+
+import numpy as np
+from numba import njit, prange
+
+from maxplus.models._softmax import sample_loss
+from maxplus.training.engines.sparse._growth import FALLEN, MERGES, RAISED, SLOPES
+from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
+from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
+from maxplus.training.engines.sparse._minima import lane_max, replay
+from maxplus.training.engines.sparse._state import RING
+from maxplus.trees._kernels import root, update, winner
+
+# So many lanes of a class are scanned one by one before the class is refreshed.
+_SCANS = 2
+_REFRESHED = -1_000_000
+
+
+@njit(cache=True)
+def _loosen(c, since, t, samples, events, maxima, scale, up, down):
+    """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
+
+    Within an iteration a minimum changes by no more than the largest change of a
+    row; over several iterations the changes add up.
+    """
+    up[:] = 0.0
+    down[:] = 0.0
+    moved = False
+    for s in range(since, t):
+        slot = s % RING
+        if events.n[slot, SLOPES] == 0:
+            continue
+        moved = True
+        for q in range(up.size):
+            most = least = 0.0
+            for j in range(events.n[slot, SLOPES]):
+                x = np.float64(samples.columns[c, events.slope_row[slot, j] // 2, q])
+                change = (events.slope_new[slot, j] - events.slope_old[slot, j]) * x
+                most, least = max(most, change), min(least, change)
+            up[q] += most + 2.0 * scale.noise[0]
+            down[q] += 2.0 * scale.noise[0] - least
+    if not moved:
+        return
+    for d in range(maxima.lead.shape[1]):
+        lead, rest = maxima.lead[c, d], maxima.rest[c, d]
+        if d == samples.label[c]:
+            for q in range(up.size):
+                rest[q] = max(rest[q], lead[q]) + up[q]
+                lead[q] -= down[q]
+        else:
+            for q in range(up.size):
+                rest[q] += up[q]
+                lead[q] += up[q]
+
+
+@njit(cache=True)
+def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch):
+    """Bring the chunk's bounds up to date with all steps since its last visit.
+
+    What must be heard of: units with a row that rose (a score may be higher than
+    its bound), and anything that lowers a leader of the own class. Small falls
+    in wrong classes only make bounds better and may wait.
+    """
+    since, label = search.visited[c], samples.label[c]
+    scratch.count[w, 0] += 1
+    mark = scratch.count[w, 0]
+    unit_mark, pair_mark = scratch.unit_mark[w], scratch.pair_mark[w]
+    C = weights.W2T.shape[0]
+    search.scans[c] = 0
+    if since < 0 or t - since > RING:
+        for d in range(C):
+            refresh(c, d, samples, weights, log, minima, maxima, scale, scratch.bound[w])
+            search.scans[c, d] = _REFRESHED
+    else:
+        _loosen(c, since, t, samples, events, maxima, scale, scratch.up[w], scratch.down[w])
+        for s in range(since, t):
+            slot = s % RING
+            for j in range(events.n[slot, RAISED]):
+                h = events.raised[slot, j]
+                if unit_mark[h] == mark:
+                    continue
+                unit_mark[h] = mark
+                if minima.seen[c, h] < log.n[h]:
+                    replay(c, h, samples, weights, log, minima)
+                for d in range(C):
+                    top = minima.g_max[c, h] + weights.W2T[d, h] + scale.noise[0]
+                    matters = top > maxima.rest_min[c, d] or (
+                        d == label and maxima.leads_own[c, h] != 0
+                    )
+                    if matters and pair_mark[h, d] != mark:
+                        pair_mark[h, d] = mark
+                        merge(c, d, h, samples, weights, log, minima, maxima)
+        for s in range(since, t):
+            slot = s % RING
+            for j in range(events.n[slot, FALLEN]):
+                h = events.fallen[slot, j]
+                if maxima.leads_own[c, h] != 0 and pair_mark[h, label] != mark:
+                    pair_mark[h, label] = mark
+                    merge(c, label, h, samples, weights, log, minima, maxima)
+            for j in range(events.n[slot, MERGES]):
+                h, d = events.merge_unit[slot, j], events.merge_class[slot, j]
+                own = d == label and maxima.leads_own[c, h] != 0
+                if (events.merge_now[slot, j] != 0 or own) and pair_mark[h, d] != mark:
+                    pair_mark[h, d] = mark
+                    merge(c, d, h, samples, weights, log, minima, maxima)
+    odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])
+    search.visited[c] = t
+    search.worst[c] = -np.inf
+
+
+@njit(cache=True)
+def _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch):
+    """The exact loss of the chunk's most suspicious lane; returns (loss, sample).
+
+    Exact scores also tighten the bounds of the lane, and a class in which lane
+    after lane is in doubt is refreshed for the whole chunk.
+    """
+    odds = search.odds[c]
+    top = lane_max(odds)
+    q = 0
+    while odds[q] != top:
+        q += 1
+    lam, bound, z = scratch.lam[w], scratch.bound[w], scratch.z[w]
+    refreshed = False
+    for d in range(z.size):
+        z[d] = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
+        if z[d] >= maxima.rest[c, d, q]:
+            continue
+        search.scans[c, d] += 1
+        if search.scans[c, d] > _SCANS:
+            refresh(c, d, samples, weights, log, minima, maxima, scale, bound)
+            search.scans[c, d] = _REFRESHED
+            refreshed = True
+        z[d] = scan_units(
+            c, d, q, samples, weights, log, minima, maxima, scale, bound, lam
+        )
+    if refreshed:
+        fresh = np.empty(odds.size, odds.dtype)
+        odds_bounds(samples.label[c], samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
+        for k in range(odds.size):
+            odds[k] = min(odds[k], fresh[k]) if odds[k] >= 0 else RESOLVED
+    odds[q] = RESOLVED
+    return sample_loss(z, samples.label[c]), samples.sample[c, q]
+
+
+@njit(cache=True)
+def _set_key(c, loss, w, samples, search):
+    """The chunk's bound is now ``loss``; O(log K)."""
+    label = samples.label[c]
+    keys = search.keys[w, label]
+    update(keys, search.offsets, search.leaf[c], loss - search.growth[label], True)
+
+
+@njit(cache=True)
+def search_worker(w, t, samples, weights, log, minima, maxima, events, search, scale, scratch):
+    """The worst of one worker's samples, unless another worker has a worse one.
+
+    Take the chunk with the largest bound; look at it more closely; until the
+    largest bound is below the worst loss found. Then no sample left can be
+    worse, and none as bad has been left out.
+    """
+    best, best_sample = -np.inf, np.int64(np.iinfo(np.int64).max)
+    search.best_loss[w, 0] = best
+    n_touched = 0
+    W, C = search.keys.shape[0], search.growth.size
+    touched = scratch.touched[w]
+    while True:
+        label, bound = 0, -np.inf
+        for d in range(C):
+            top = root(search.keys[w, d], search.offsets) + search.growth[d]
+            if top > bound:
+                label, bound = d, top
+        # Any value another worker has written is a loss that really occurs.
+        threshold = best
+        for other in range(W):
+            threshold = max(threshold, search.best_loss[other, 0])
+        if bound < threshold or bound == -np.inf:
+            break
+        c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
+        if search.visited[c] != t:
+            visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
+            touched[n_touched] = c
+            n_touched += 1
+            scratch.count[w, 1] += 1
+        else:
+            loss, n = _resolve(
+                c, w, samples, weights, log, minima, maxima, search, scale, scratch
+            )
+            scratch.count[w, 2] += 1
+            search.worst[c] = max(search.worst[c], loss)
+            if loss > best or (loss == best and n < best_sample):
+                best, best_sample = loss, n
+                search.best_loss[w, 0] = best
+        _set_key(c, loss_bound(lane_max(search.odds[c])), w, samples, search)
+    search.best_sample[w, 0] = best_sample
+    for k in range(n_touched):
+        c = touched[k]
+        exact = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
+        _set_key(c, exact, w, samples, search)
+
+
+@njit(cache=True, parallel=True)
+def _search_parallel(t, samples, weights, log, minima, maxima, events, search, scale, scratch):
+    # Only a call may stand here: Numba drops direct writes to arrays in a NamedTuple.
+    for w in prange(search.keys.shape[0]):
+        search_worker(
+            w, t, samples, weights, log, minima, maxima, events, search, scale, scratch
+        )
+
+
+@njit(cache=True)
+def worst_sample(t, samples, weights, log, minima, maxima, events, search, scale, scratch):
+    """(loss, sample) of the worst sample, the lowest one among equals."""
+    W = search.keys.shape[0]
+    if W == 1:
+        search_worker(
+            0, t, samples, weights, log, minima, maxima, events, search, scale, scratch
+        )
+    else:
+        for w in range(W):
+            search.best_loss[w, 0] = -np.inf
+        _search_parallel(
+            t, samples, weights, log, minima, maxima, events, search, scale, scratch
+        )
+    loss, sample = -np.inf, np.int64(-1)
+    for w in range(W):
+        mine, n = search.best_loss[w, 0], search.best_sample[w, 0]
+        if mine > loss or (mine == loss and n < sample):
+            loss, sample = mine, n
+    return loss, sample

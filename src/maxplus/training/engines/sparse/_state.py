@@ -1,0 +1,131 @@
+"""What the sparse engine keeps, grouped by idea.
+
+Sizes: K chunks of B lanes (samples of one class), P features, H units, C
+classes; F is the model's float type. The last chunk of a class may
+have padding lanes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# "No row" and "no unit".
+NONE = -1
+# Changed rows a unit remembers; a chunk that missed more scans the unit afresh.
+LOG_SIZE = 256
+# Iterations whose events are remembered; a chunk that missed more is rebuilt.
+RING = 512
+
+
+class Samples(NamedTuple):
+    """The training set, by rows and by chunks."""
+
+    X: np.ndarray  # (N, P) F
+    y: np.ndarray  # (N,)
+    columns: np.ndarray  # (K, P, B) F: each feature of a chunk, contiguous
+    sample: np.ndarray  # (K, B): the lane's sample; padding repeats the last one
+    lanes: np.ndarray  # (K,): lanes that are not padding
+    label: np.ndarray  # (K,): the class of the chunk
+    worker: np.ndarray  # (K,): who searches the chunk
+    x_min: np.ndarray  # (P,): each feature's range
+    x_max: np.ndarray
+
+
+class Minima(NamedTuple):
+    """Per (chunk, unit, lane): the smallest row as far as it is known.
+
+    ``g`` is the value of row ``a``; every other row has at least the value
+    ``g2``, and ``a2``, if it is not NONE, attains it. So the minimum is exactly
+    g when g ≤ g2, and lies in [g2, g] otherwise.
+    """
+
+    g: np.ndarray  # (K, H, B) F
+    g2: np.ndarray
+    a: np.ndarray  # (K, H, B) row numbers
+    a2: np.ndarray
+    seen: np.ndarray  # (K, H): how much of the unit's log has been replayed
+    raise_seen: np.ndarray  # (K, H): the unit's cumulative raise at that time
+    g_max: np.ndarray  # (K, H) F: largest g of the chunk's lanes
+
+
+class RowLog(NamedTuple):
+    """Per unit: which rows changed, in order, and by how much they can have risen."""
+
+    row: np.ndarray  # (H, LOG_SIZE), a ring
+    n: np.ndarray  # (H,): entries ever written
+    last: np.ndarray  # (H, 2P): number of the row's latest entry
+    raised: np.ndarray  # (H,): sum over all steps of the largest rise of a row
+
+
+class Maxima(NamedTuple):
+    """Per (chunk, class, lane): a leading unit and a bound on all others.
+
+    For wrong classes ``lead`` bounds the leader's score from above, for the
+    chunk's own class from below; ``rest`` bounds every other unit's from above.
+    """
+
+    lead: np.ndarray  # (K, C, B) F
+    unit: np.ndarray  # (K, C, B)
+    rest: np.ndarray  # (K, C, B) F
+    rest_min: np.ndarray  # (K, C) F: not above any lane's rest
+    leads_own: np.ndarray  # (K, H): whether the unit may lead a lane of the own class
+
+
+class Events(NamedTuple):
+    """A ring over iterations: what chunks must do when they are next visited."""
+
+    n: np.ndarray  # (RING, 4): merges, raised units, fallen units, slopes
+    merge_unit: np.ndarray  # (RING, C): (unit, class) pairs whose score moved
+    merge_class: np.ndarray
+    merge_now: np.ndarray  # (RING, C): whether every chunk must take notice
+    raised: np.ndarray  # (RING, C): units with a row that rose
+    fallen: np.ndarray  # (RING, C): units with a row that fell
+    slope_row: np.ndarray  # (RING, C): rows of W0 that moved, and their slopes
+    slope_old: np.ndarray
+    slope_new: np.ndarray
+    fall: np.ndarray  # (H, C): small falls of W2 not yet turned into an event
+
+
+class Search(NamedTuple):
+    """Bounds on losses: of lanes, of chunks, and trees over the chunks.
+
+    A chunk's loss is at most key + growth[label]; the keys are leaves of one
+    tree per (worker, class), so all chunks of a class grow by one addition.
+    """
+
+    odds: np.ndarray  # (K, B) float32: bound on exp(loss) − 1; −1 when resolved
+    visited: np.ndarray  # (K,): iteration of the last visit
+    worst: np.ndarray  # (K,): largest resolved loss of the iteration
+    scans: np.ndarray  # (K, C): scans of single lanes since the class was refreshed
+    leaf: np.ndarray  # (K,): the chunk's leaf
+    chunk: np.ndarray  # (W, C, leaves): the leaf's chunk
+    keys: np.ndarray  # (W, C, nodes)
+    offsets: np.ndarray
+    growth: np.ndarray  # (C,)
+    best_loss: np.ndarray  # (W, 8): each worker's worst loss, a cache line apart
+    best_sample: np.ndarray  # (W, 8)
+
+
+class Scale(NamedTuple):
+    """Magnitudes that bounds are made with."""
+
+    noise: np.ndarray  # (1,): more than any rounding error of a score
+    largest: np.ndarray  # (3,): largest weight of each layer so far, in absolute value
+    x_largest: float  # largest input in absolute value
+    eps: float  # of the float type
+    small: float  # a fall of W2 that wrong classes need not hear of
+    margin: float  # how far below the top a refresh looks first
+
+
+class Scratch(NamedTuple):
+    """Room that each worker has for itself."""
+
+    lam: np.ndarray  # (W, 2P) F
+    bound: np.ndarray  # (W, H) F
+    z: np.ndarray  # (W, C) F
+    up: np.ndarray  # (W, B) F
+    down: np.ndarray
+    unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit
+    pair_mark: np.ndarray  # (W, H, C)
+    touched: np.ndarray  # (W, K): chunks visited in this iteration
+    count: np.ndarray  # (W, 8): visits, and statistics

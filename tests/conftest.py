@@ -1,0 +1,49 @@
+"""Data that several test modules train on."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris
+
+# Read when Numba loads OpenMP, which no test module has done yet: threads that
+# wait for each other sleep. On a busy machine spinning makes small parallel
+# loops fifty times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+class Data(NamedTuple):
+    """Samples and labels 0..C−1."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+    def astype(self, dtype):
+        return Data(self.X.astype(dtype), self.y)
+
+
+@pytest.fixture(scope="session")
+def iris():
+    """Three classes, two of which overlap; many equal values."""
+    return Data(*load_iris(return_X_y=True))
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Ten classes, 64 features of few values, some of them constant."""
+    X, y = load_digits(return_X_y=True)
+    return Data(X[:500], y[:500])
+
+
+@pytest.fixture(scope="session")
+def cloud():
+    """Forty-five samples without any structure: hard for every model."""
+    rng = np.random.default_rng(7)
+    return Data(rng.normal(size=(45, 4)), np.arange(45) % 3)
+
+
+@pytest.fixture(scope="session")
+def pair(cloud):
+    """The same with two classes."""
+    return Data(cloud.X, cloud.y % 2)

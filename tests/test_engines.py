@@ -1,0 +1,445 @@
+"""Engines: the dense one is the algorithm, the tree engine is the dense one, sgd keeps its word."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from maxplus import LMMClassifier
+from maxplus.models.initialisation import prototype_lmm, random_lmm
+from maxplus.training import MaxLoss, MeanLoss, Task, constant, memory, polyak, two_phase
+from maxplus.training.engines import ENGINES, TreeEngine
+from maxplus.training.result import Block, History, Signal
+
+STEPS = {
+    "polyak": polyak(),
+    "constant": constant(0.02),
+    "two-phase": two_phase(polyak(), constant(0.02), 60),
+}
+POLYAK = STEPS["polyak"]
+DTYPES = [np.float64, np.float32]
+LAYERS = ("W0", "W1", "W2")
+
+
+def start_at(X, y, init, n_hidden, seed=0, slope=2.0):
+    """An LMM to start from: pyramids at random samples, or random weights."""
+    rng = np.random.default_rng(seed)
+    C = int(y.max()) + 1
+    if init != "prototypes":
+        return random_lmm(init, (X.shape[1], n_hidden, C), slope, slope, X.dtype, rng)
+    chosen = rng.choice(len(y), min(n_hidden, len(y)), replace=False)
+    return prototype_lmm(X[chosen], y[chosen], C, slope, slope)
+
+
+def make(name, model, X, y, step=POLYAK, linear_every=0, **options):
+    objective = MeanLoss() if name == "sgd" else MaxLoss()
+    return ENGINES[name](model.copy(), Task(X, y, objective, step, linear_every, **options))
+
+
+def run(engine, *sizes):
+    """Advance by blocks of these sizes; all of the history, and how the last block ended."""
+    blocks = []
+    for size in sizes:
+        blocks.append(Block(size))
+        engine.advance(blocks[-1])
+        if blocks[-1].signal != Signal.GOES_ON:
+            break
+    columns = {c: np.concatenate([getattr(b, c)[: b.n] for b in blocks]) for c in History.columns}
+    return columns, blocks[-1].signal
+
+
+def assert_same_weights(a, b):
+    for name in LAYERS:
+        assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name, strict=True)
+
+
+def assert_same_history(a, b):
+    for name in History.columns:
+        assert_array_equal(a[name], b[name], err_msg=name, strict=True)
+
+
+def assert_engines_agree(data, model, step, linear_every, n_iter, sizes=None):
+    """Train twice and compare everything to the last bit; returns the history."""
+    X, y = data
+    dense, tree = (make(name, model, X, y, step, linear_every) for name in ("dense", "tree"))
+    expected, dense_end = run(dense, n_iter)
+    actual, tree_end = run(tree, *(sizes or [n_iter]))
+    assert_same_history(actual, expected)
+    assert tree_end == dense_end
+    assert tree.best_loss == dense.best_loss == expected["loss"].min()
+    assert_same_weights(tree.model, dense.model)
+    assert_same_weights(tree.best, dense.best)
+    return expected
+
+
+# -- the dense engine is the algorithm --------------------------------------------------------
+
+
+def plain_scores(x, W0, W1, W2):
+    """z, h* and i* of one sample, straight from the formulas."""
+    lam = [W0[i] * x[i // 2] for i in range(len(W0))]
+    rows = [np.argmin(lam + W1[:, h]) for h in range(W1.shape[1])]
+    g = np.array([lam[i] + W1[i, h] for h, i in enumerate(rows)])
+    units = [np.argmax(g + W2[:, d]) for d in range(W2.shape[1])]
+    z = np.array([g[h] + W2[h, d] for d, h in enumerate(units)])
+    return z, units, [rows[h] for h in units]
+
+
+def plain_loss(x, y, *W):
+    z = plain_scores(x, *W)[0]
+    return np.log(np.exp(z - z.max()).sum()) + z.max() - z[y]
+
+
+def plain_training(X, y, W, rule, linear_every, samples):
+    """The whole algorithm, a step on each of these samples.
+
+    Which sample is the worst is not decided here: where two have the same loss
+    but for rounding, it is the engine's to say. ``largest`` is what it must attain.
+    """
+    history = {"loss": [], "largest": [], "step": []}
+    for t, n in enumerate(samples):
+        losses = [plain_loss(x, label, *W) for x, label in zip(X, y, strict=True)]
+        z, units, rows = plain_scores(X[n], *W)
+        e = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        e[y[n]] -= 1
+        G = [np.zeros_like(w) for w in W]
+        for d, (h, i) in enumerate(zip(units, rows, strict=True)):
+            G[2][h, d] = e[d]
+            G[1][i, h] += e[d]
+            if linear_every > 0 and (t + 1) % linear_every == 0:
+                G[0][i] += e[d] * X[n][i // 2]
+        norm = sum(float((g**2).sum()) for g in G)
+        alpha = (losses[n] - rule.target) / norm if t < rule.polyak_until else rule.alpha
+        W = [w - alpha * g for w, g in zip(W, G, strict=True)]
+        for name, value in (("loss", losses[n]), ("largest", max(losses)), ("step", alpha)):
+            history[name].append(value)
+    return history, W
+
+
+def assert_plain_training_agrees(engine, history, start):
+    """The history of ``engine`` is what plain loops give; returns the largest loss of each step."""
+    task = engine.task
+    W = [start.W0, start.W1, start.W2]
+    expected, W = plain_training(task.X, task.y, W, task.step, task.linear_every, history["sample"])
+    for name in ("loss", "step"):
+        assert_allclose(history[name], expected[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    for name, w in zip(LAYERS, W, strict=True):
+        assert_allclose(getattr(engine.model, name), w, rtol=1e-9, atol=1e-9, err_msg=name)
+    return expected["largest"]
+
+
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("init", ["prototypes", "gaussian"])
+def test_dense_is_the_algorithm(cloud, init, step, linear_every):
+    X, y = cloud.X[:20], cloud.y[:20]
+    model = start_at(X, y, init, n_hidden=6)
+    engine = make("dense", model, X, y, STEPS[step], linear_every)
+    history, _ = run(engine, 200)
+    largest = assert_plain_training_agrees(engine, history, model)
+    assert_allclose(history["loss"], largest, rtol=1e-9, atol=1e-9)
+    assert history["loss"].size == 200
+    assert np.unique(history["sample"]).size > 3
+
+
+def test_of_equally_bad_samples_the_first_is_taken(cloud):
+    X, y = duplicates(*cloud)
+    history, _ = run(make("dense", start_at(X, y, "gaussian", n_hidden=6), X, y), 100)
+    assert_array_equal(history["sample"] % 2, 0)
+
+
+def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
+    """A task that starts at t = 6 moves W0 first, and Polyak's step aims at the target."""
+    X, y = cloud
+    model = start_at(X, y, "prototypes", n_hidden=6)
+    engine = make("dense", model, X, y, polyak(0.5), linear_every=7, start=6)
+    history, _ = run(engine, 1)
+    G = model.subgradient(X[history["sample"][0]], int(y[history["sample"][0]]))
+    assert history["step"][0] == (history["loss"][0] - 0.5) / G.squared_norm()
+    assert not np.array_equal(engine.model.W0, model.W0)
+    assert engine.iteration == 7
+
+
+# -- the tree engine is the dense one ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("step", STEPS)
+def test_tree_is_dense_on_iris(iris, step, linear_every, dtype):
+    data = iris.astype(dtype)
+    model = start_at(*data, "prototypes", n_hidden=30)
+    history = assert_engines_agree(data, model, STEPS[step], linear_every, 2000)
+    assert np.unique(history["sample"]).size > 3
+
+
+@pytest.mark.parametrize(
+    ("step", "linear_every", "dtype"),
+    [
+        ("polyak", 0, np.float64),
+        ("two-phase", 1, np.float64),
+        ("constant", 7, np.float64),
+        ("two-phase", 7, np.float32),
+    ],
+)
+def test_tree_is_dense_on_digits(digits, step, linear_every, dtype):
+    data = digits.astype(dtype)
+    model = start_at(*data, "prototypes", n_hidden=20, slope=0.3)
+    assert_engines_agree(data, model, STEPS[step], linear_every, 2000, sizes=[1, 499, 1500])
+
+
+def coarse_grid(X, y):
+    return np.round(X), y
+
+
+def duplicates(X, y):
+    return np.repeat(X, 2, axis=0), np.repeat(y, 2)
+
+
+def contradictions(X, y):
+    """Every sample twice, with different labels: no model can get both right."""
+    return np.repeat(X, 2, axis=0), np.ravel(np.column_stack([y, (y + 1) % 3]))
+
+
+def constant_features(X, y):
+    return np.column_stack([np.zeros(len(y)), X, np.full(len(y), 3.0)]), y
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("linear_every", [0, 3])
+@pytest.mark.parametrize("init", ["prototypes", "uniform"])
+@pytest.mark.parametrize("spoil", [coarse_grid, duplicates, contradictions, constant_features])
+def test_tree_is_dense_where_ties_abound(iris, spoil, init, linear_every, dtype):
+    X, y = spoil(iris.X, iris.y)
+    X = np.ascontiguousarray(X, dtype)
+    model = start_at(X, y, init, n_hidden=12)
+    assert_engines_agree((X, y), model, STEPS["two-phase"], linear_every, 300)
+
+
+@st.composite
+def tiny_trainings(draw):
+    """Everything `assert_engines_agree` takes, for problems of a few samples."""
+    n_samples, n_features, n_hidden = (draw(st.integers(1, k)) for k in (12, 4, 6))
+    n_classes = draw(st.integers(2, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    X = rng.normal(0, 2, (n_samples, n_features))
+    if draw(st.booleans()):
+        X = np.round(X)
+    X = X.astype(draw(st.sampled_from(DTYPES)))
+    y = rng.integers(0, n_classes, n_samples)
+    y[0] = n_classes - 1  # start_at counts the classes by their labels
+    init = draw(st.sampled_from(["prototypes", "gaussian", "uniform"]))
+    model = start_at(X, y, init, n_hidden, slope=draw(st.sampled_from([0.5, 1.0, 4.0])))
+    rule = draw(st.sampled_from([*STEPS.values(), polyak(0.25)]))
+    n_iter = draw(st.integers(50, 200))
+    first = draw(st.integers(1, n_iter - 1))
+    return (X, y), model, rule, draw(st.integers(0, 5)), n_iter, [first, n_iter - first]
+
+
+@given(training=tiny_trainings())
+@settings(max_examples=100, deadline=None)
+def test_tree_is_dense_on_tiny_problems(training):
+    assert_engines_agree(*training)
+
+
+@pytest.mark.parametrize("linear_every", [0, 7])
+def test_tree_is_dense_where_the_norm_overflows(cloud, linear_every):
+    """x² is infinite, so Polyak's step is 0 when W0 takes part."""
+    data = cloud.X * 1e200, cloud.y
+    model = start_at(*data, "prototypes", n_hidden=6, slope=1e-200)
+    assert_engines_agree(data, model, STEPS["polyak"], linear_every, 30)
+
+
+# -- every engine: blocks, the best iterate, the end ------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [[1] * 90, [7] * 12 + [6], [89, 1], [50, 40]])
+@pytest.mark.parametrize("name", ENGINES)
+def test_blocks_have_no_influence(cloud, name, sizes):
+    X, y = cloud
+    model = start_at(X, y, "prototypes", n_hidden=6)
+    whole, parts = (
+        make(name, model, X, y, STEPS["two-phase"], 5, rng=np.random.default_rng(3))
+        for _ in range(2)
+    )
+    assert_same_history(run(parts, *sizes)[0], run(whole, 90)[0])
+    assert_same_weights(parts.model, whole.model)
+    assert_same_weights(parts.best, whole.best)
+    assert parts.best_loss == whole.best_loss
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("linear_every", [0, 3])
+@pytest.mark.parametrize("name", ["dense", "tree"])
+def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, linear_every, dtype):
+    X, y = cloud.astype(dtype)
+    model = start_at(X, y, "prototypes", n_hidden=30)
+    long = make(name, model, X, y, STEPS["polyak"], linear_every)
+    loss = run(long, 30, 170)[0]["loss"]
+    best = int(np.argmin(loss))
+    assert 30 < best < 199
+    short = make(name, model, X, y, STEPS["polyak"], linear_every)
+    run(short, best)
+    assert_same_weights(long.best, short.model)
+    assert long.best_loss == loss[best] == long.best.losses(X, y).max()
+
+
+@pytest.mark.parametrize("name", ["dense", "tree"])
+def test_training_ends_at_the_target(cloud, name):
+    X, y = cloud
+    model = start_at(X, y, "prototypes", n_hidden=6)
+    engine = make(name, model, X, y, constant(0.02, target=2.0))
+    history, signal = run(engine, 10, 1000)
+    assert signal == Signal.TARGET
+    assert history["loss"][-1] <= 2.0 < history["loss"][:-1].min()
+    assert history["step"][-1] == 0.0
+    assert engine.iteration == history["loss"].size > 10
+    assert_same_weights(engine.best, engine.model)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "signal"), [(300.0, Signal.STATIONARY), (500.0, Signal.TARGET)]
+)
+@pytest.mark.parametrize("name", ["dense", "tree"])
+def test_training_ends_where_nothing_can_move(name, confidence, signal):
+    """A loss of e^−600 has a subgradient whose square underflows; e^−1000 is 0."""
+    X, y = np.array([[0.0], [1e6]]), np.array([0, 1])
+    model = prototype_lmm(X, y, 2, 1.0, confidence)
+    engine = make(name, model, X, y)
+    history, ended = run(engine, 10)
+    assert ended == signal
+    assert_array_equal(history["step"], [0.0])
+    assert (history["loss"] > 0).all() == (signal == Signal.STATIONARY)
+    assert_same_weights(engine.model, model)
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_samples", "n_hidden"), [(1, 1), (45, 6), (17, 17)])
+def test_the_tree_engine_takes_what_it_said(cloud, n_samples, n_hidden, dtype):
+    X, y = cloud.X[:n_samples].astype(dtype), cloud.y[:n_samples]
+    model = start_at(X, cloud.y[:3], "gaussian", n_hidden)
+    engine = make("tree", model, X, y)
+    trees = engine._trees
+    held = [trees.minima, trees.maxima, trees.losses, engine._scratch]
+    held += [getattr(engine.best, name) for name in LAYERS]
+    assert TreeEngine.bytes_needed(model, engine.task) == sum(array.nbytes for array in held)
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A task whose trees take some 80 MB, and its model."""
+    X, y = np.zeros((2000, 100)), np.arange(2000) % 2
+    model = random_lmm("gaussian", (100, 12, 2), 1.0, 1.0, X.dtype, np.random.default_rng(0))
+    return model, Task(X, y, MaxLoss(), polyak())
+
+
+def test_the_tree_engine_refuses_before_it_allocates(large, monkeypatch):
+    needed = TreeEngine.bytes_needed(*large)
+    assert needed > 50e6
+    monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(memory.NotEnoughMemoryError, match="engine='dense'") as caught:
+            TreeEngine(*large)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1e6
+    assert memory.human_bytes(needed) in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+
+
+@pytest.mark.parametrize("available", ["as much as needed", None])
+def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
+    X, y = cloud
+    model = start_at(X, y, "prototypes", n_hidden=6)
+    needed = TreeEngine.bytes_needed(model, Task(X, y, MaxLoss(), polyak()))
+    monkeypatch.setattr(memory, "available_bytes", lambda: needed if available else None)
+    run(make("tree", model, X, y), 3)
+
+
+def test_the_classifier_passes_the_refusal_on(iris, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 1\.0 kB .*engine='dense'"):
+        LMMClassifier(10, engine="tree", max_iter=5).fit(*iris)
+
+
+def test_available_memory_is_plausible():
+    assert memory.available_bytes() is None or 1e6 < memory.available_bytes() < 1e15
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (491.2e9, "491.2 GB"),
+                    (3.76e14, "376.0 TB")]
+)  # fmt: skip
+def test_sizes_are_written_as_people_do(n, text):
+    assert memory.human_bytes(n) == text
+
+
+# -- sgd --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_sgd_descends_on_the_samples_it_drew(cloud, step):
+    X, y = cloud
+    model = start_at(X, y, "gaussian", n_hidden=6)
+    engine = make("sgd", model, X, y, STEPS[step], 4, rng=np.random.default_rng(0))
+    history, _ = run(engine, 150)
+    assert_plain_training_agrees(engine, history, model)
+    assert np.unique(history["sample"]).size > 20
+
+
+def test_sgd_draws_by_weight():
+    X, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+    weight = np.array([1.0, 2.0, 3.0, 14.0])
+    engine = make(
+        "sgd", start_at(X, y, "gaussian", 3), X, y, constant(1e-9),
+        weight=weight, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    drawn = run(engine, 20_000)[0]["sample"]
+    # Five standard deviations of a binomial share are 0.018 at most.
+    assert_allclose(np.bincount(drawn) / drawn.size, weight / 20, atol=0.018)
+
+
+@pytest.mark.parametrize(("n_iter", "looked_at"), [(45, [45]), (90, [45, 90]), (70, [45, 70])])
+def test_sgd_keeps_the_best_epoch(cloud, n_iter, looked_at):
+    """Of the start, the end of each epoch of 45 samples and the end."""
+    X, y = cloud
+    model = start_at(X, y, "prototypes", n_hidden=6)
+
+    def after(n):
+        engine = make("sgd", model, X, y, constant(0.2), 3, rng=np.random.default_rng(1))
+        run(engine, n)
+        return engine
+
+    means = [e.losses(X, y).mean() for e in (model, *(after(n).model for n in looked_at))]
+    best = after(n_iter).best
+    assert best.losses(X, y).mean() == min(means)
+    assert len(set(means)) == len(means)
+
+
+def test_sgd_ends_at_the_target():
+    X, y = np.array([[0.0], [1e6]]), np.array([0, 1])
+    engine = make("sgd", prototype_lmm(X, y, 2, 1.0, 300.0), X, y, polyak(1e-9))
+    history, signal = run(engine, 10)
+    assert signal == Signal.TARGET
+    assert_array_equal(history["sample"], [-1])
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_moves_the_model_it_was_given(cloud, name):
+    """In place, for a caller who holds it; the best is a copy of its own."""
+    X, y = cloud
+    model = start_at(X, y, "prototypes", n_hidden=6)
+    before = model.copy()
+    engine = ENGINES[name](model, Task(X, y, MeanLoss() if name == "sgd" else MaxLoss(), polyak()))
+    run(engine, 5)
+    assert engine.model is model
+    assert not np.array_equal(model.W2, before.W2)
+    assert not np.shares_memory(engine.best.W2, model.W2)
