@@ -32,25 +32,25 @@ def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
 
 
 @intrinsic
-def fmin(typingctx, a, b):  # type: ignore[no-untyped-def]
+def fmin(typingctx, a, b):
     """Smaller of two floats of one type (neither is NaN)."""
     return a(a, b), _binary_call("llvm.minnum", _SAFE_FLAGS)
 
 
 @intrinsic
-def fmax(typingctx, a, b):  # type: ignore[no-untyped-def]
+def fmax(typingctx, a, b):
     """Larger of two floats of one type (neither is NaN)."""
     return a(a, b), _binary_call("llvm.maxnum", _SAFE_FLAGS)
 
 
 @intrinsic
-def imin(typingctx, a, b):  # type: ignore[no-untyped-def]
+def imin(typingctx, a, b):
     """Smaller of two signed integers of one type."""
     return a(a, b), _binary_call("llvm.smin", ())
 
 
 @intrinsic
-def use_widest_vectors(typingctx):  # type: ignore[no-untyped-def]
+def use_widest_vectors(typingctx):
     """Let LLVM vectorise the enclosing function with 512-bit registers.
 
     By default it stays at 256 bits even where the processor has more; on the

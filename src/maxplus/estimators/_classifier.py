@@ -27,6 +27,7 @@ from maxplus.estimators._validation import (
 from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, softmax
 from maxplus.training import (
+    History,
     MaxLoss,
     MeanLoss,
     Objective,
@@ -74,6 +75,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     callbacks: Any
 
     model_: Model
+    classes_: NDArray
+    history_: History
+    n_iter_: int
+    max_loss_: float
+    mean_loss_: float
+    status_: str
     _model_class: type[Model]
 
     @abstractmethod
@@ -86,9 +93,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _automatic_engine(self) -> str:
         """What ``engine="auto"`` stands for with the maximum loss."""
 
-    def fit(
-        self: Self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on samples X with labels y.
 
         Parameters
@@ -108,8 +113,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def partial_fit(
         self: Self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -122,7 +127,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         resume = hasattr(self, "model_")
         return self._fit(X, y, sample_weight, classes, resume=resume, go_on=resume)
 
-    def decision_function(self, X: ArrayLike) -> NDArray:
+    def decision_function(self, X: Any) -> NDArray:
         """The scores z of shape (n_samples, n_classes); with two classes z₁ − z₀.
 
         For two classes scikit-learn wants one number per sample, positive for
@@ -131,16 +136,16 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Z = self._scores(X)
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
-    def predict(self, X: ArrayLike) -> NDArray:
+    def predict(self, X: Any) -> NDArray:
         """The label with the highest score; the first one among equals."""
         winners = np.argmax(self._scores(X), axis=1)
         return self.classes_[winners]
 
-    def predict_proba(self, X: ArrayLike) -> NDArray:
+    def predict_proba(self, X: Any) -> NDArray:
         """softmax(z): probabilities of shape (n_samples, n_classes)."""
         return softmax(self._scores(X))
 
-    def predict_log_proba(self, X: ArrayLike) -> NDArray:
+    def predict_log_proba(self, X: Any) -> NDArray:
         """Logarithm of the probabilities, finite where they underflow."""
         return log_softmax(self._scores(X))
 
@@ -154,7 +159,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Whether max_loss_ < log 2: then every training sample is classified right."""
         return bool(self.max_loss_ < CERTIFICATE)
 
-    def _scores(self, X: ArrayLike) -> NDArray:
+    def _scores(self, X: Any) -> NDArray:
         check_is_fitted(self)
         X = _as_dense(
             validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -214,8 +219,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _fit(
         self: Self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         sample_weight: ArrayLike | None,
         classes: ArrayLike | None,
         *,

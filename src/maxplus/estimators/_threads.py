@@ -16,7 +16,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
 
     Results do not depend on the number of threads.
     """
-    available = numba.config.NUMBA_NUM_THREADS
+    available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if n_jobs is None:
         wanted = available
     else:

@@ -187,7 +187,8 @@ class LMMClassifier(TrainedClassifier):
             chosen = choose_prototypes(y, self.n_hidden, rng)
             self.prototypes_ = index[chosen]
             return prototype_lmm(X[chosen], y[chosen], n_classes, slope, confidence)
-        vars(self).pop("prototypes_", None)
+        if hasattr(self, "prototypes_"):
+            del self.prototypes_
         shape = (X.shape[1], self.n_hidden, n_classes)
         return random_lmm(self.init, shape, slope, confidence, X.dtype, rng)
 

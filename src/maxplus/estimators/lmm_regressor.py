@@ -81,9 +81,7 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> LMMRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LMMRegressor:
         """Put a pyramid at each chosen training point.
 
         ``sample_weight`` of 0 leaves a sample out; other weights count where
@@ -117,12 +115,12 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
         self.model_ = pyramid_lmm(points, targets[:, None], self.slope_)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray:
+    def predict(self, X: Any) -> NDArray:
         """h(x), the largest function below all K-Lipschitz functions through the points."""
         check_is_fitted(self)
         return self._envelope(X, self.model_)
 
-    def predict_interval(self, X: ArrayLike) -> tuple[NDArray, NDArray]:
+    def predict_interval(self, X: Any) -> tuple[NDArray, NDArray]:
         """Lower and upper envelope: every K-Lipschitz f with f(x_j) = y_j lies between.
 
         lower = max_j (y_j − K·‖x − x_j‖∞) = `predict`, and
@@ -152,10 +150,8 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
         """Number of pyramids."""
         return self.model_.n_hidden
 
-    def _envelope(self, X: ArrayLike, model: LMM) -> NDArray:
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+    def _envelope(self, X: Any, model: LMM) -> NDArray:
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = X.toarray() if sparse.issparse(X) else X
         with threads(self.n_jobs):
             return model.scores(np.ascontiguousarray(X, model.dtype))[:, 0]

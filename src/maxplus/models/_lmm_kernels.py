@@ -74,7 +74,7 @@ def linear(x, W0, lam):
 
 @njit(cache=True)
 def scores_rows(X, weights, Z):
-    """z = max_h (min_i (λ_i + W1) + W2) for some rows of X on one thread; O(n·P·H)."""
+    """Z = max_h (min_i (λ_i + W1) + W2) for some rows of X on one thread; O(n·P·H)."""
     n = X.shape[0]
     lam = np.empty((n, weights.W0.size), X.dtype)
     g = np.empty((n, weights.W1T.shape[0]), X.dtype)
@@ -104,7 +104,7 @@ def scores_parallel(X, weights, Z):
 
 @njit(cache=True)
 def hidden_rows(X, weights, G):
-    """g = min_i (λ_i + W1) for all rows; O(N·P·H)."""
+    """G = min_i (λ_i + W1) for all rows; O(N·P·H)."""
     lam = np.empty((1, weights.W0.size), X.dtype)
     for r in range(X.shape[0]):
         linear(X[r], weights.W0, lam[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ from maxplus.models import _softmax
 M = TypeVar("M", bound="Model")
 
 
-class Entries(NamedTuple):
+@dataclass(frozen=True)
+class Entries:
     """Some entries of one weight array: ``W[index]`` has the derivative ``value``.
 
     No entry is named twice: classes that share one have been summed.
@@ -91,7 +93,9 @@ class Model(ABC):
         _softmax.losses(self.scores(X), y, out)
         return out
 
-    def mean_subgradient(self, X: NDArray, y: NDArray, weight: NDArray | None = None) -> Subgradient:
+    def mean_subgradient(
+        self, X: NDArray, y: NDArray, weight: NDArray | None = None
+    ) -> Subgradient:
         """Subgradient of the (weighted) mean loss: the mean of the samples' own.
 
         Every entry is listed, zeros included; `Subgradient.n_nonzero` over
@@ -113,5 +117,5 @@ class Model(ABC):
 
     def move(self, subgradient: Subgradient, step: float) -> None:
         """W ← W − step · subgradient, in place; each entry is rounded once."""
-        for name, (index, value) in subgradient.items():
-            getattr(self, name)[index] -= step * value
+        for name, entries in subgradient.items():
+            getattr(self, name)[entries.index] -= step * entries.value

@@ -28,7 +28,7 @@ def pyramid_lmm(points: NDArray, heights: NDArray, slope: float) -> LMM:
 
 
 def lipschitz_constant(X: NDArray, y: NDArray) -> float:
-    """max |y_i − y_j| / ‖x_i − x_j‖∞ over all pairs of different points; O(N²·P).
+    """Max |y_i − y_j| / ‖x_i − x_j‖∞ over all pairs of different points; O(N²·P).
 
     0 for fewer than two points; inf where equal points have different values.
     """

@@ -59,13 +59,12 @@ def train(engine: Engine, max_iter: int, callbacks: Iterable[Callback] = ()) -> 
                     done, max_iter, float(block.loss[block.n - 1]), engine.best_loss,
                     now - started, engine.model,
                 )  # fmt: skip
-                # A list, not a generator: every callback hears of every block.
-                stop = any([callback(progress) for callback in callbacks])
+                answers = [callback(progress) for callback in callbacks]
                 if block.signal in _ENDS:
                     status = _ENDS[block.signal]
                 elif interrupt.requested:
                     status = Status.INTERRUPTED
-                elif stop:
+                elif any(answers):
                     status = Status.CALLBACK
                 else:
                     continue

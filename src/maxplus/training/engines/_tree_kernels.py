@@ -142,7 +142,9 @@ def refresh(X, y, weights, grad, trees, losses):
 
 
 @njit(cache=True)
-def tree_block(X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step):
+def tree_block(
+    X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step
+):
     """Fill loss, sample and step, one iteration each; returns (iterations done, signal)."""
     for k in range(loss.size):
         loss[k] = root(trees.losses, trees.off_loss)
@@ -154,9 +156,7 @@ def tree_block(X, y, weights, grad, trees, scratch, rule, linear_every, t, journ
         for d in range(grad.z.size):
             grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
             grad.i_star[d] = winner(trees.minima[n, grad.h_star[d]], trees.off_min)
-        step[k] = descend(
-            weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k
-        )
+        step[k] = descend(weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k)
         if step[k] == 0.0:
             return k + 1, _STATIONARY
         refresh(X, y, weights, grad, trees, scratch)

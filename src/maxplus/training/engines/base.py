@@ -25,9 +25,7 @@ class Engine(ABC):
     memory_remedy: ClassVar[str] = "use fewer hidden units or fewer samples"
 
     def __init__(self, model: Model, task: Task) -> None:
-        memory.require(
-            self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy
-        )
+        memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)
         self.model = model
         self.task = task
         self.iteration = task.start

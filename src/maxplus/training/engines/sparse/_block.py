@@ -40,7 +40,5 @@ def sparse_block(
         )
         if step[k] == 0.0:
             return k + 1, _STATIONARY
-        record_step(
-            t, weights, journal, first, samples, log, events, search, scale, rise, fall
-        )
+        record_step(t, weights, journal, first, samples, log, events, search, scale, rise, fall)
     return loss.size, _GOES_ON

@@ -19,15 +19,15 @@ RESOLVED = np.float32(-1.0)
 _C2, _C3, _C4, _C5, _C6 = (np.float32(1 / math.factorial(k)) for k in range(2, 7))
 _LOG2_HIGH, _LOG2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _PER_LOG2 = np.float32(1 / math.log(2))
-# Larger than all errors together: polynomial, rounding of the argument (|x| ≤ 87), sum over classes.
+# More than all errors together: the polynomial, the rounded argument (|x| ≤ 87), the sum.
 _SLACK = np.float32(1.00004)
 
 
 @intrinsic
-def _bits_to_float(typingctx, bits):  # type: ignore[no-untyped-def]
+def _bits_to_float(typingctx, bits):
     """The float32 with these 32 bits."""
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         return builder.bitcast(args[0], ir.FloatType())
 
     return types.float32(types.int32), codegen

@@ -59,8 +59,8 @@ def change_row(x, slope, offset, i, g, g2, a, a2):
     for q in range(x.size):
         v = slope * x[q] + offset
         G, S, A, R = g[q], g2[q], a[q], a2[q]
-        witness, runner_up = A == row, R == row
-        swap = (v > S) & (R != none)
+        witness, runner_up = row == A, row == R
+        swap = (v > S) & (none != R)
         # Another row than the witness: below g, or not.
         less, exact, between = v < G, G <= S, v < S
         lost = runner_up & (v > S)

@@ -62,8 +62,8 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     in wrong classes only make bounds better and may wait.
     """
     since, label = search.visited[c], samples.label[c]
-    scratch.count[w, 0] += 1
-    mark = scratch.count[w, 0]
+    scratch.counts[w, 0] += 1
+    mark = scratch.counts[w, 0]
     unit_mark, pair_mark = scratch.unit_mark[w], scratch.pair_mark[w]
     C = weights.W2T.shape[0]
     search.scans[c] = 0
@@ -131,9 +131,7 @@ def _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch
             refresh(c, d, samples, weights, log, minima, maxima, scale, bound)
             search.scans[c, d] = _REFRESHED
             refreshed = True
-        z[d] = scan_units(
-            c, d, q, samples, weights, log, minima, maxima, scale, bound, lam
-        )
+        z[d] = scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam)
     if refreshed:
         fresh = np.empty(odds.size, odds.dtype)
         odds_bounds(samples.label[c], samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
@@ -181,12 +179,10 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
             visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
             touched[n_touched] = c
             n_touched += 1
-            scratch.count[w, 1] += 1
+            scratch.counts[w, 1] += 1
         else:
-            loss, n = _resolve(
-                c, w, samples, weights, log, minima, maxima, search, scale, scratch
-            )
-            scratch.count[w, 2] += 1
+            loss, n = _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch)
+            scratch.counts[w, 2] += 1
             search.worst[c] = max(search.worst[c], loss)
             if loss > best or (loss == best and n < best_sample):
                 best, best_sample = loss, n
@@ -203,9 +199,7 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
 def _search_parallel(t, samples, weights, log, minima, maxima, events, search, scale, scratch):
     # Only a call may stand here: Numba drops direct writes to arrays in a NamedTuple.
     for w in prange(search.keys.shape[0]):
-        search_worker(
-            w, t, samples, weights, log, minima, maxima, events, search, scale, scratch
-        )
+        search_worker(w, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
 
 
 @njit(cache=True)
@@ -213,15 +207,11 @@ def worst_sample(t, samples, weights, log, minima, maxima, events, search, scale
     """(loss, sample) of the worst sample, the lowest one among equals."""
     W = search.keys.shape[0]
     if W == 1:
-        search_worker(
-            0, t, samples, weights, log, minima, maxima, events, search, scale, scratch
-        )
+        search_worker(0, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
     else:
         for w in range(W):
             search.best_loss[w, 0] = -np.inf
-        _search_parallel(
-            t, samples, weights, log, minima, maxima, events, search, scale, scratch
-        )
+        _search_parallel(t, samples, weights, log, minima, maxima, events, search, scale, scratch)
     loss, sample = -np.inf, np.int64(-1)
     for w in range(W):
         mine, n = search.best_loss[w, 0], search.best_sample[w, 0]

@@ -128,4 +128,4 @@ class Scratch(NamedTuple):
     unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit
     pair_mark: np.ndarray  # (W, H, C)
     touched: np.ndarray  # (W, K): chunks visited in this iteration
-    count: np.ndarray  # (W, 8): visits, and statistics
+    counts: np.ndarray  # (W, 8): visits ever; then visits and resolved lanes, for statistics

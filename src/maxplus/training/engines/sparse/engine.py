@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.models import LMM, Model
+from maxplus.models import LMM
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
@@ -52,8 +50,8 @@ class SparseEngine(CompiledEngine):
             X, task.y, columns, layout.sample, layout.lanes, layout.label, layout.worker,
             X.min(axis=0).astype(float), X.max(axis=0).astype(float),
         )  # fmt: skip
-        rows = np.int16 if 2 * P < np.iinfo(np.int16).max else np.int32
-        units = np.int16 if H < np.iinfo(np.int16).max else np.int32
+        rows = np.int16 if np.iinfo(np.int16).max > 2 * P else np.int32
+        units = np.int16 if np.iinfo(np.int16).max > H else np.int32
         self._minima = _state.Minima(
             np.empty((K, H, B), F), np.empty((K, H, B), F),
             np.empty((K, H, B), rows), np.empty((K, H, B), rows),
