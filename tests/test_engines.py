@@ -171,7 +171,7 @@ def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
 @pytest.mark.parametrize("step", STEPS)
 def test_tree_is_dense_on_iris(iris, step, linear_every, dtype):
     data = iris.astype(dtype)
-    model = start_at(*data, "prototypes", n_hidden=30)
+    model = start_at(*data, "prototypes", n_hidden=12)
     history = assert_engines_agree(data, model, STEPS[step], linear_every, 2000)
     assert np.unique(history["sample"]).size > 3
 

@@ -145,8 +145,12 @@ def _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch
 def _set_key(c, loss, w, samples, search):
     """The chunk's bound is now ``loss``; O(log K)."""
     label = samples.label[c]
-    keys = search.keys[w, label]
-    update(keys, search.offsets, search.leaf[c], loss - search.growth[label], True)
+    growth = search.growth[label]
+    key = loss - growth
+    if loss > -np.inf:
+        # Taking growth away and adding it again must not round the bound down.
+        key += 4e-16 * (loss + growth)
+    update(search.keys[w, label], search.offsets, search.leaf[c], key, True)
 
 
 @njit(cache=True)

@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
+import time
+from typing import cast
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.models import LMM
+from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
-from maxplus.training.engines.sparse import _state
+from maxplus.training.engines.sparse import _state, _whole
+from maxplus.training.engines.sparse._audit import GOOD, MESSAGES
 from maxplus.training.engines.sparse._block import sparse_block
 from maxplus.training.engines.sparse._growth import update_noise
-from maxplus.training.engines.sparse._setup import scan_all
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, RING
-from maxplus.training.engines.sparse.layout import Layout, arrange, lanes_per_chunk
+from maxplus.training.engines.sparse.layout import Layout, arrange, count_chunks, lanes_per_chunk
 from maxplus.training.result import Block
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
 
+# From this many (sample, unit) pairs on, a search is worth two threads.
+PARALLEL_FROM = 1_000_000
+# Regrouping may take this share of the time.
+REGROUP_SHARE = 0.05
+# Fewer chunks than this are not worth sorting.
+REGROUP_FROM = 40
+
 
 class SparseEngine(CompiledEngine):
-    """The worst sample by bounds, the step by its active path: exact, and near what changed."""
+    """The dense engine's iterates, at a cost near what a step changes.
+
+    Samples are searched by bounds: only where a bound exceeds the worst loss
+    found are scores computed exactly. Minima are kept with a witness and a
+    runner-up, maxima with a leader and a bound on the rest; both are brought up
+    to date chunk by chunk, when a bound asks for it. ARCHITECTURE.md tells the
+    whole story.
+
+    Parameters
+    ----------
+    model : LMM, moved in place
+    task : Task
+    audit : bool
+        After each search derive every bound again and raise AssertionError if
+        one is violated. As slow as it sounds; for tests.
+    """
 
     name = "sparse"
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
-    def __init__(self, model: LMM, task: Task) -> None:
+    def __init__(self, model: LMM, task: Task, *, audit: bool = False) -> None:
         super().__init__(model, task)
-        self._n_lanes = lanes_per_chunk(task.y)
-        K = -(-len(task.y) // self._n_lanes)
-        n_workers = numba.get_num_threads() if K * self._n_lanes * model.n_hidden > 500_000 else 1
-        self._n_workers = n_workers
-        layout = arrange(task.y, np.arange(len(task.y)), self._n_lanes, n_workers)
+        self._audit = audit
         self._grad = empty_gradient(model.n_classes, model.dtype)
-        self._allocate(layout)
-        scan_all(self._samples, model.weights, self._minima)
+        large = len(task.y) * model.n_hidden >= PARALLEL_FROM
+        self._n_workers = numba.get_num_threads() if large else 1
 
-    def _allocate(self, layout: Layout) -> None:
-        model, task, W = self.model, self.task, self._n_workers
-        X, F = task.X, model.dtype
-        P, H, C = model.n_features, model.n_hidden, model.n_classes
-        K, B = layout.sample.shape
-        columns = np.empty((K, P, B), F)
-        for c in range(K):
-            columns[c] = X[layout.sample[c]].T
-        self._samples = _state.Samples(
-            X, task.y, columns, layout.sample, layout.lanes, layout.label, layout.worker,
-            X.min(axis=0).astype(float), X.max(axis=0).astype(float),
-        )  # fmt: skip
-        rows = np.int16 if np.iinfo(np.int16).max > 2 * P else np.int32
-        units = np.int16 if np.iinfo(np.int16).max > H else np.int32
+        P, H, F = model.n_features, model.n_hidden, model.dtype
+        B, K = lanes_per_chunk(task.y), count_chunks(task.y, lanes_per_chunk(task.y))
+        rows = _index_type(2 * P)
+        self._columns = np.empty((K, P, B), F)
         self._minima = _state.Minima(
             np.empty((K, H, B), F), np.empty((K, H, B), F),
             np.empty((K, H, B), rows), np.empty((K, H, B), rows),
@@ -61,9 +72,45 @@ class SparseEngine(CompiledEngine):
             np.zeros((H, LOG_SIZE), np.int32), np.zeros(H, np.int64),
             np.full((H, 2 * P), NONE, np.int64), np.zeros(H),
         )  # fmt: skip
+        largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
+        self._scale = _state.Scale(
+            np.zeros(1), np.array(largest), float(np.abs(task.X).max()), float(np.finfo(F).eps),
+            small=0.0125 * largest[2], margin=0.075 * largest[2],
+        )  # fmt: skip
+        update_noise(self._scale)
+
+        self._seat(arrange(task.y, np.arange(len(task.y)), B, self._n_workers))
+        _whole.scan_all(self._samples, model.weights, self._minima)
+        self._regroup_seconds = 0.0
+        self._regrouped = time.perf_counter()
+
+    @classmethod
+    def bytes_needed(cls, model: Model, task: Task) -> int:
+        """Minima and columns of all chunks, and the smaller things beside them."""
+        lmm = cast(LMM, model)
+        P, H, C, F = lmm.n_features, lmm.n_hidden, lmm.n_classes, lmm.dtype.itemsize
+        B = lanes_per_chunk(task.y)
+        K = count_chunks(task.y, B)
+        per_minimum = 2 * F + 2 * _index_type(2 * P)().itemsize
+        per_maximum = 2 * F + _index_type(H)().itemsize
+        lanes = K * B * (H * per_minimum + C * per_maximum + P * F + 8 + 4)
+        chunks = K * (H * (8 + 8 + F + 1) + C * (8 + F + 16) + 64)
+        logs = H * (4 * LOG_SIZE + 8 * 2 * P + 16 * C + 16)
+        return lanes + chunks + logs + super().bytes_needed(model, task)
+
+    def _seat(self, layout: Layout) -> None:
+        """Put samples into their lanes; all bounds on maxima and losses start anew."""
+        model, task, W = self.model, self.task, self._n_workers
+        F, P, H, C = model.dtype, model.n_features, model.n_hidden, model.n_classes
+        K, B = layout.sample.shape
+        self._samples = _state.Samples(
+            task.X, task.y, self._columns, layout.sample, layout.lanes, layout.label,
+            layout.worker, task.X.min(axis=0).astype(float), task.X.max(axis=0).astype(float),
+        )  # fmt: skip
+        _whole.fill_columns(self._samples)
         self._maxima = _state.Maxima(
-            np.zeros((K, C, B), F), np.full((K, C, B), NONE, units), np.zeros((K, C, B), F),
-            np.zeros((K, C), F), np.zeros((K, H), np.int8),
+            np.zeros((K, C, B), F), np.full((K, C, B), NONE, _index_type(H)),
+            np.zeros((K, C, B), F), np.zeros((K, C), F), np.zeros((K, H), np.int8),
         )  # fmt: skip
 
         def ring(dtype: type) -> NDArray:
@@ -74,14 +121,14 @@ class SparseEngine(CompiledEngine):
             ring(np.int64), ring(np.int64), ring(np.int64), ring(float), ring(float),
             np.zeros((H, C)),
         )  # fmt: skip
-        L = int(layout.leaf.max()) + 1
-        offsets = level_offsets(L)
-        chunk = np.zeros((W, C, L), np.int64)
+        leaves = int(layout.leaf.max()) + 1
+        offsets = level_offsets(leaves)
+        chunk = np.zeros((W, C, leaves), np.int64)
         chunk[layout.worker, layout.label, layout.leaf] = np.arange(K)
         keys = np.full((W, C, offsets[-1]), -np.inf)
         keys[layout.worker, layout.label, layout.leaf] = np.inf
-        for w in range(W):
-            build_all(keys[w], offsets, True)
+        for worker_keys in keys:
+            build_all(worker_keys, offsets, True)
         self._search = _state.Search(
             np.zeros((K, B), np.float32), np.full(K, NONE, np.int64), np.zeros(K),
             np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
@@ -93,18 +140,54 @@ class SparseEngine(CompiledEngine):
             np.zeros((W, H), np.int64), np.zeros((W, H, C), np.int64),
             np.zeros((W, K), np.int64), np.zeros((W, 8), np.int64),
         )  # fmt: skip
-        largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
-        self._scale = _state.Scale(
-            np.zeros(1), np.array(largest), float(np.abs(X).max()), float(np.finfo(F).eps),
-            0.0125 * largest[2], 0.075 * largest[2],
-        )  # fmt: skip
-        update_noise(self._scale)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
+        if time.perf_counter() - self._regrouped > self._regroup_seconds / REGROUP_SHARE:
+            self.regroup()
         task = self.task
-        return sparse_block(
+        n, signal, violated = sparse_block(
             self._samples, self.model.weights, self._log, self._minima, self._maxima,
             self._events, self._search, self._scale, self._scratch,
-            self._grad, task.step, task.linear_every, self.iteration, journal,
+            self._grad, task.step, task.linear_every, self.iteration, self._audit, journal,
             block.loss, block.sample, block.step,
         )  # fmt: skip
+        if violated != GOOD:
+            raise AssertionError(f"iteration {self.iteration + n - 1}: {MESSAGES[violated]}")
+        return n, signal
+
+    def regroup(self) -> None:
+        """Sort each class's samples by loss into chunks; O(N·(H + P)).
+
+        Hard samples then share chunks, and the bounds of all other chunks stay
+        below the worst loss for many iterations. Minima move with their samples,
+        so nothing is computed again.
+        """
+        began = time.perf_counter()
+        old = self._samples
+        K, B = old.sample.shape
+        if K < REGROUP_FROM:
+            self._regroup_seconds = np.inf
+            return
+        weights = self.model.weights
+        odds = np.empty((K, B), np.float32)
+        _whole.difficulty(
+            self.iteration, old, weights, self._log, self._minima, self._maxima,
+            self._events, self._search, self._scale, self._scratch, odds,
+        )  # fmt: skip
+        _whole.replay_all(old, weights, self._log, self._minima)
+        valid = np.arange(B) < old.lanes[:, None]
+        lane_of = np.empty(len(self.task.y), np.int64)
+        lane_of[old.sample[valid]] = np.flatnonzero(valid)
+        loss_of = np.empty(len(self.task.y), np.float32)
+        loss_of[old.sample[valid]] = odds[valid]
+        order = np.argsort(-loss_of, kind="stable")
+        layout = arrange(self.task.y, order, B, self._n_workers)
+        _whole.move_lanes(lane_of[layout.sample], self._minima)
+        self._seat(layout)
+        self._regrouped = time.perf_counter()
+        self._regroup_seconds = self._regrouped - began
+
+
+def _index_type(n: int) -> type[np.signedinteger]:
+    """The smallest integer type for numbers below n and `NONE`."""
+    return np.int16 if n < np.iinfo(np.int16).max else np.int32

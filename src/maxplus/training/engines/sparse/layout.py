@@ -29,6 +29,11 @@ def lanes_per_chunk(y: NDArray) -> int:
     return min(MAX_LANES, -(-largest // LANE_STEP) * LANE_STEP)
 
 
+def count_chunks(y: NDArray, n_lanes: int) -> int:
+    """K: each class fills whole chunks of its own."""
+    return int((-(-np.bincount(y) // n_lanes)).sum())
+
+
 def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
     """Cut each class's samples, taken in ``order``, into chunks.
 

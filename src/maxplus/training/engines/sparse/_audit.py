@@ -1,0 +1,79 @@
+"""The debug switch: derive every bound again, by brute force, and find one that is violated."""
+
+import numpy as np
+from numba import njit
+
+from maxplus.models._softmax import sample_loss
+
+GOOD = 0
+WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(1, 9)
+MESSAGES = {
+    WITNESS: "g is not the value of its witness",
+    OTHER_ROW: "a row lies below g2",
+    RUNNER_UP: "a2 does not attain g2",
+    UNIT: "a minimum lies above its bound",
+    WRONG_CLASS: "a wrong class's score lies above its bound",
+    OWN_CLASS: "the own class's score lies below its bound",
+    REST: "a unit that does not lead lies above rest",
+    CHUNK: "a loss lies above its chunk's bound",
+}
+
+
+@njit(cache=True)
+def _audit_unit(c, h, q, x, samples, weights, log, minima, noise):
+    """(code, exact minimum) of one unit in one lane."""
+    w1 = weights.W1T[h]
+    g, g2 = minima.g[c, h, q], minima.g2[c, h, q]
+    a, a2 = minima.a[c, h, q], minima.a2[c, h, q]
+    least = weights.W0.dtype.type(np.inf)
+    current = minima.seen[c, h] == log.n[h]
+    for i in range(w1.size):
+        v = weights.W0[i] * x[i // 2] + w1[i]
+        least = min(least, v)
+        if current:
+            if i == a and v != g:
+                return WITNESS, least
+            if i != a and v < g2:
+                return OTHER_ROW, least
+            if i == a2 and v != g2:
+                return RUNNER_UP, least
+    if least > g + (log.raised[h] - minima.raise_seen[c, h]) + noise:
+        return UNIT, least
+    return GOOD, least
+
+
+@njit(cache=True)
+def audit(t, samples, weights, log, minima, maxima, search, scale):
+    """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
+    C, H = weights.W2T.shape
+    z = np.empty(C, weights.W0.dtype)
+    score = np.empty((C, H), weights.W0.dtype)
+    noise = scale.noise[0]
+    for c in range(samples.label.size):
+        label = samples.label[c]
+        leaf = search.leaf[c]
+        key = search.keys[samples.worker[c], label, leaf] + search.growth[label]
+        for q in range(samples.lanes[c]):
+            x = samples.X[samples.sample[c, q]]
+            z[:] = -np.inf
+            for h in range(H):
+                code, g = _audit_unit(c, h, q, x, samples, weights, log, minima, noise)
+                if code != GOOD:
+                    return code
+                for d in range(C):
+                    score[d, h] = g + weights.W2T[d, h]
+                    z[d] = max(z[d], score[d, h])
+            if sample_loss(z, label) > key:
+                return CHUNK
+            if search.visited[c] != t:
+                continue
+            for d in range(C):
+                lead, rest = maxima.lead[c, d, q], maxima.rest[c, d, q]
+                if d == label and z[d] < lead:
+                    return OWN_CLASS
+                if d != label and z[d] > max(lead, rest) + noise:
+                    return WRONG_CLASS
+                for h in range(H):
+                    if h != maxima.unit[c, d, q] and score[d, h] > rest + noise:
+                        return REST
+    return GOOD

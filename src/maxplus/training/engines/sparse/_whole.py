@@ -1,0 +1,91 @@
+"""Jitted passes over all chunks: the first scan, and moving samples between chunks."""
+
+import numpy as np
+from numba import njit, prange
+
+from maxplus.training.engines.sparse._minima import lane_max, replay, scan_unit
+from maxplus.training.engines.sparse._search import visit
+
+
+@njit(cache=True)
+def _fill_chunk(c, samples):
+    for q in range(samples.sample.shape[1]):
+        x = samples.X[samples.sample[c, q]]
+        for p in range(x.size):
+            samples.columns[c, p, q] = x[p]
+
+
+@njit(cache=True, parallel=True)
+def fill_columns(samples):
+    """Copy each chunk's samples, feature by feature; O(N·P)."""
+    for c in prange(samples.label.size):
+        _fill_chunk(c, samples)
+
+
+@njit(cache=True)
+def _scan_chunk(c, samples, weights, minima):
+    for h in range(weights.W1T.shape[0]):
+        g = minima.g[c, h]
+        scan_unit(
+            samples.columns[c], weights.W0, weights.W1T[h],
+            g, minima.g2[c, h], minima.a[c, h], minima.a2[c, h],
+        )  # fmt: skip
+        minima.g_max[c, h] = lane_max(g)
+
+
+@njit(cache=True, parallel=True)
+def scan_all(samples, weights, minima):
+    """Exact minima, runners-up and witnesses of all samples and units; O(N·P·H)."""
+    for c in prange(samples.label.size):
+        _scan_chunk(c, samples, weights, minima)
+
+
+@njit(cache=True)
+def difficulty(t, samples, weights, log, minima, maxima, events, search, scale, scratch, odds):
+    """Bounds on the losses of all lanes at iteration t, as odds; O(N·C) and what changed."""
+    for c in range(samples.label.size):
+        visit(c, t, 0, samples, weights, log, minima, maxima, events, search, scale, scratch)
+        odds[c] = search.odds[c]
+
+
+@njit(cache=True)
+def _replay_chunk(c, samples, weights, log, minima):
+    for h in range(log.n.size):
+        if minima.seen[c, h] < log.n[h]:
+            replay(c, h, samples, weights, log, minima)
+
+
+@njit(cache=True, parallel=True)
+def replay_all(samples, weights, log, minima):
+    """Bring every unit of every chunk up to date."""
+    for c in prange(samples.label.size):
+        _replay_chunk(c, samples, weights, log, minima)
+
+
+@njit(cache=True)
+def _move(values, source, spare):
+    """values[c, q] ← the lane ``source[c, q]`` (counted through) of what values was."""
+    K, B = values.shape
+    for c in range(K):
+        for q in range(B):
+            spare[c * B + q] = values[c, q]
+    for c in range(K):
+        for q in range(B):
+            values[c, q] = spare[source[c, q]]
+
+
+@njit(cache=True)
+def _move_unit(h, source, minima):
+    _move(minima.g[:, h], source, np.empty(source.size, minima.g.dtype))
+    _move(minima.g2[:, h], source, np.empty(source.size, minima.g.dtype))
+    _move(minima.a[:, h], source, np.empty(source.size, minima.a.dtype))
+    _move(minima.a2[:, h], source, np.empty(source.size, minima.a.dtype))
+    for c in range(source.shape[0]):
+        minima.g_max[c, h] = lane_max(minima.g[c, h])
+
+
+@njit(cache=True, parallel=True)
+def move_lanes(source, minima):
+    """Give every lane the minima of lane ``source[c, q]``, unit by unit; O(N·H)."""
+    for h in prange(minima.g.shape[1]):
+        _move_unit(h, source, minima)

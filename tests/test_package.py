@@ -1,0 +1,121 @@
+"""The package as a whole: importing it is cheap, and its layers point one way."""
+
+import ast
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import maxplus
+
+SOURCE = Path(maxplus.__file__).parent
+# What each layer may import of the package, besides itself.
+BELOW = {
+    "algebra": set(),
+    "trees": {"algebra"},
+    "models": {"algebra", "trees"},
+    "training": {"algebra", "trees", "models"},
+    "estimators": {"algebra", "trees", "models", "training"},
+}
+DOCUMENTED = [
+    "maxplus.algebra.products",
+    "maxplus.algebra.perceptron",
+    "maxplus.trees.tree",
+    "maxplus.trees.forest",
+    "maxplus.training.steps",
+    "maxplus.estimators.linear_max_plus_classifier",
+    "maxplus.estimators.lmm_classifier",
+    "maxplus.estimators.lmm_regressor",
+    "maxplus.estimators.max_plus_classifier",
+]
+
+
+def run_fresh(code):
+    """What a new interpreter prints, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+def test_importing_is_quick_and_loads_nothing_heavy():
+    seconds, loaded = run_fresh(
+        "import json, sys, time\n"
+        "start = time.perf_counter()\n"
+        "import maxplus\n"
+        "print(json.dumps([time.perf_counter() - start, sorted(sys.modules)]))"
+    )
+    assert seconds < 2.0
+    assert "maxplus" in loaded
+    assert not {"numba", "sklearn", "scipy", "rich", "matplotlib"} & set(loaded)
+
+
+def test_a_name_is_loaded_when_it_is_used():
+    loaded = run_fresh(
+        "import json, sys, maxplus\nmaxplus.LMMRegressor\nprint(json.dumps(sorted(sys.modules)))"
+    )
+    assert {"numba", "sklearn"} <= set(loaded)
+
+
+@pytest.mark.parametrize("name", maxplus.__all__)
+def test_public_names_resolve(name):
+    thing = getattr(maxplus, name)
+    assert thing.__name__ == name
+    assert thing.__doc__
+    assert name in dir(maxplus)
+
+
+@pytest.mark.parametrize("name", BELOW)
+def test_layers_resolve(name):
+    layer = getattr(maxplus, name)
+    assert layer.__name__ == f"maxplus.{name}"
+    for public in layer.__all__:
+        assert hasattr(layer, public)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        maxplus.nonsense  # noqa: B018
+
+
+def imports_of(path):
+    """Modules of this package that a file imports, anywhere in it: "maxplus.models.lmm"."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            # ``from maxplus import models`` imports a layer too.
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] == "maxplus"}
+
+
+@pytest.mark.parametrize("layer", BELOW)
+def test_imports_point_one_way(layer):
+    files = sorted((SOURCE / layer).rglob("*.py"))
+    assert files
+    for path in files:
+        used = {name.split(".")[1] for name in imports_of(path) if name.count(".")}
+        assert used <= {layer, *BELOW[layer]}, path
+
+
+def test_kernel_files_define_no_classes_but_tuples():
+    """Their functions take plain arrays, so that they compile once per float type."""
+    files = [p for p in SOURCE.rglob("_*.py") if "njit" in p.read_text()]
+    assert len(files) > 4
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                assert [ast.unparse(base) for base in node.bases] == ["NamedTuple"], path
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0

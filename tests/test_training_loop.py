@@ -1,0 +1,259 @@
+"""The loop around engines: blocks, callbacks, the ways to end, Ctrl-C, the history."""
+
+import io
+import os
+import signal
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from rich.console import Console
+
+from maxplus.training import History, Progress, Status, loop, train
+from maxplus.training.progress import ProgressBar
+from maxplus.training.result import Block, Signal
+
+
+class FakeEngine:
+    """Counts down from 1000; ``ends`` tells after how many iterations it ends, and how."""
+
+    def __init__(self, ends=None, signal=Signal.TARGET, on_block=lambda: None):
+        self.sizes = []
+        self.iteration, self.best_loss, self.model = 0, float("inf"), object()
+        self._ends, self._signal, self._on_block = ends, signal, on_block
+
+    def advance(self, block):
+        self.sizes.append(block.loss.size)
+        while block.n < block.loss.size:
+            self.iteration += 1
+            self.best_loss = 1000.0 - self.iteration
+            block.record(self.best_loss, self.iteration, 0.5)
+            if self.iteration == self._ends:
+                block.signal = self._signal
+                return
+        self._on_block()
+
+
+class Clock:
+    """A clock that stands still unless it is told to go on."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+
+class Listener:
+    """A callback that keeps all it was told and stops after ``stop_after`` calls."""
+
+    def __init__(self, stop_after=None):
+        self.heard, self._stop_after = [], stop_after
+
+    def __call__(self, progress):
+        self.heard.append(progress)
+        return len(self.heard) == self._stop_after
+
+
+def press_ctrl_c(progress=None):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+# -- blocks and callbacks ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 100, 1023, 1024])
+def test_all_iterations_are_done(max_iter):
+    engine = FakeEngine()
+    result = train(engine, max_iter)
+    assert result.status is Status.MAX_ITER
+    assert engine.iteration == max_iter
+    assert_array_equal(result.history["sample"], np.arange(1, max_iter + 1))
+
+
+def test_blocks_of_an_engine_that_takes_no_time_double(monkeypatch):
+    Clock(monkeypatch)
+    engine = FakeEngine()
+    train(engine, 100)
+    assert engine.sizes == [1, 2, 4, 8, 16, 32, 37]
+
+
+def test_a_block_takes_a_fifth_of_a_second(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def on_block():
+        clock.now += 0.01 * engine.sizes[-1]
+
+    engine = FakeEngine(on_block=on_block)
+    train(engine, 200)
+    assert engine.sizes[:5] == [1, 2, 4, 8, 16]
+    assert set(engine.sizes[5:-1]) <= {19, 20}
+
+
+def test_a_block_is_never_empty(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def on_block():
+        clock.now += 60.0
+
+    engine = FakeEngine(on_block=on_block)
+    result = train(engine, 5)
+    assert engine.sizes == [1] * 5
+    assert result.seconds == 300.0
+
+
+def test_callbacks_are_told_once_per_block():
+    engine, listener = FakeEngine(), Listener()
+    train(engine, 1000, [listener])
+    assert len(listener.heard) == len(engine.sizes) < 100
+    last = listener.heard[-1]
+    assert isinstance(last, Progress)
+    assert [p.iteration for p in listener.heard] == np.cumsum(engine.sizes).tolist()
+    assert (last.iteration, last.max_iter) == (1000, 1000)
+    assert (last.loss, last.best_loss, last.model) == (0.0, 0.0, engine.model)
+    assert last.seconds >= listener.heard[0].seconds > 0
+
+
+def test_a_callback_stops_the_training_and_all_hear_of_it():
+    engine, first, second = FakeEngine(), Listener(stop_after=3), Listener()
+    result = train(engine, 1000, [first, second])
+    assert result.status is Status.CALLBACK
+    assert len(first.heard) == len(second.heard) == len(engine.sizes) == 3
+    assert result.history["loss"].size == engine.iteration == 7
+
+
+@pytest.mark.parametrize("answer", [None, False, 0])
+def test_other_answers_of_a_callback_do_not_stop_it(answer):
+    assert train(FakeEngine(), 50, [lambda progress: answer]).status is Status.MAX_ITER
+
+
+def test_an_error_in_a_callback_is_not_hidden():
+    def fail(progress):
+        raise RuntimeError("a mistake of the user's")
+
+    with pytest.raises(RuntimeError, match="mistake"):
+        train(FakeEngine(), 50, [fail])
+
+
+@pytest.mark.parametrize(
+    ("sign", "status"),
+    [(Signal.TARGET, Status.TARGET), (Signal.STATIONARY, Status.STATIONARY)],
+)
+@pytest.mark.parametrize("ends", [1, 5, 50])
+def test_an_engine_can_end_the_training(ends, sign, status):
+    listener = Listener(stop_after=1) if ends == 1 else Listener()
+    result = train(FakeEngine(ends, sign), 50, [listener])
+    assert result.status is status
+    assert result.history["loss"].size == ends
+    assert listener.heard[-1].iteration == ends
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------
+
+
+def raise_keyboard_interrupt(progress):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("interrupt", [press_ctrl_c, raise_keyboard_interrupt])
+def test_ctrl_c_in_a_callback(interrupt):
+    result = train(FakeEngine(), 1000, [interrupt])
+    assert result.status is Status.INTERRUPTED
+    assert result.history["loss"].size == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_waits_for_the_end_of_a_block():
+    """Of a block that has begun, every iteration is in the history."""
+
+    def on_block():
+        if len(engine.sizes) == 4:
+            press_ctrl_c()
+
+    engine = FakeEngine(on_block=on_block)
+    result = train(engine, 1000)
+    assert result.status is Status.INTERRUPTED
+    assert result.history["loss"].size == engine.iteration == sum(engine.sizes[:4])
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    def on_block():
+        press_ctrl_c()
+        press_ctrl_c()
+        pytest.fail("the second Ctrl-C had no effect")
+
+    result = train(FakeEngine(on_block=on_block), 1000)
+    assert result.status is Status.INTERRUPTED
+    assert result.history["loss"].size == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_somebody_elses_handler_is_left_alone():
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        result = train(FakeEngine(), 5, [press_ctrl_c])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.status is Status.MAX_ITER
+    assert set(pressed) == {signal.SIGINT}
+
+
+def test_training_in_another_thread():
+    """Where Python allows no signal handlers."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(train(FakeEngine(), 10)))
+    thread.start()
+    thread.join(30)
+    assert results[0].status is Status.MAX_ITER
+
+
+# -- the history ------------------------------------------------------------------------------
+
+
+def block_of(*samples):
+    block = Block(len(samples) + 2)
+    for n in samples:
+        block.record(n / 2, n, 0.25)
+    return block
+
+
+def test_a_history_is_a_mapping_of_columns():
+    history = History()
+    assert {name: column.size for name, column in history.items()} == dict.fromkeys(
+        ("loss", "sample", "step"), 0
+    )
+    history.append(block_of(3, 1))
+    history.append(block_of(4))
+    assert_array_equal(history["sample"], [3, 1, 4])
+    assert_array_equal(history["loss"], [1.5, 0.5, 2.0])
+    assert_array_equal(history["step"], [0.25] * 3)
+    assert history["sample"].dtype == np.int64
+    assert len(history) == 3
+    assert "3 iterations" in repr(history)
+    with pytest.raises(KeyError):
+        history["gradient"]
+
+
+def test_a_history_can_be_extended_and_renumbered():
+    first, second = History(), History()
+    first.append(block_of(0, 2))
+    second.append(block_of(1, -1))
+    second.map_samples(np.array([10, 11, 12]))
+    first.extend(second)
+    assert_array_equal(first["sample"], [0, 2, 11, -1])
+    first.append(block_of(2))
+    assert_array_equal(first["sample"], [0, 2, 11, -1, 2])
+    assert first["loss"].size == 5
+
+
+# -- the progress bar -------------------------------------------------------------------------
+
+
+def test_the_progress_bar_says_how_far_it_is():
+    paper = io.StringIO()
+    with ProgressBar("a title", Console(file=paper, width=120)) as bar:
+        train(FakeEngine(), 700, [bar])
+    text = paper.getvalue()
+    for part in ("a title", "700/700", "best 300.0000", "now 300.0000"):
+        assert part in text
