@@ -48,23 +48,22 @@ def test_product_matches_the_oracle(kind, AB):
 
 @KINDS
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("infinities", [(), (INF, -INF)], ids=["finite", "infinite"])
-def test_product_on_several_threads(kind, dtype, infinities):
-    n, m, k = 70, 130, 45
-    assert n * m * k > PARALLEL_FROM
-    rng = np.random.default_rng(0)
-    check_product(
-        kind, grid_array(rng, (n, m), dtype, infinities), grid_array(rng, (m, k), dtype, infinities)
-    )
-
-
-@KINDS
-@pytest.mark.parametrize("shape", [(13_337, 6, 5), (5, 16_001, 5), (5, 6, 13_337)])
-def test_long_thin_product_on_several_threads(kind, shape):
+@pytest.mark.parametrize(
+    "shape", [(333, 130, 97), (133_337, 6, 5), (5, 160_001, 5), (5, 6, 133_337)]
+)
+def test_product_on_several_threads(kind, dtype, shape):
+    """Equal to the product in five parts, each on one thread, and to the oracle's last row."""
     n, m, k = shape
-    assert n * m * k > PARALLEL_FROM
-    rng = np.random.default_rng(1)
-    check_product(kind, grid_array(rng, (n, m)), grid_array(rng, (m, k)))
+    assert n * m * k >= PARALLEL_FROM > -(-n // 5) * m * k
+    rng = np.random.default_rng(0)
+    A, B = grid_array(rng, (n, m), dtype), grid_array(rng, (m, k), dtype)
+    parts = [PRODUCTS[kind](part, B, return_index=True) for part in np.array_split(A, 5)]
+    last_row = oracles.product(A[-1:], B, k, kind)
+    for got, *expected, last in zip(
+        PRODUCTS[kind](A, B, return_index=True), *parts, last_row, strict=True
+    ):
+        assert_array_equal(got, np.concatenate(expected), strict=True)
+        assert_array_equal(got[-1:], last)
 
 
 @KINDS

@@ -130,14 +130,14 @@ def test_polyak_aims_at_the_target(cloud):
     [(0, []), (1, [*range(12)]), (4, [3, 7, 11]), (5, [4, 9]), (100, [])],
 )
 def test_the_linear_layer_moves_now_and_then(cloud, linear_every, moves):
-    clf = initial(cloud, linear_every=linear_every, keep="best")
-    clf = lmm(linear_every=linear_every, keep="last", max_iter=1, init="gaussian")
-    seen, before = [], None
+    parameters = {"n_hidden": 20, "linear_every": linear_every}
+    before = initial(cloud, **parameters).W0_
+    clf = lmm(**parameters, keep="last", max_iter=1)
+    seen = []
     for t in range(12):
-        before = initial(cloud, init="gaussian").W0_ if before is None else before
-        clf.partial_fit(*cloud)
-        seen += [t] * (not np.array_equal(clf.W0_, before))
-        before = clf.W0_.copy()
+        after = clf.partial_fit(*cloud).W0_
+        seen += [t] * (not np.array_equal(after, before))
+        before = after
     assert seen == moves
 
 
@@ -204,9 +204,11 @@ def test_the_certificate(max_iter):
 
 
 def test_iris_is_learnt(iris):
+    """Two classes overlap: log 2 is as far as the worst sample's loss will soon get."""
     clf = lmm(20, max_iter=2000).fit(*iris)
-    assert clf.score(*iris) > 0.95
-    assert clf.max_loss_ < initial(iris, n_hidden=20).max_loss_ / 2
+    assert clf.score(*iris) > 0.9
+    assert LOG_2 < clf.max_loss_ < LOG_2 + 0.02
+    assert initial(iris, n_hidden=20).max_loss_ > 1.0
 
 
 @MAX_ENGINES
@@ -417,16 +419,17 @@ def test_a_weight_counts_in_a_mean_as_often_as_it_says(cloud):
 def test_the_mean_loss_is_lowered(cloud, engine):
     parameters = {"objective": "mean", "engine": engine, "step": "constant", "n_hidden": 20}
     clf = lmm(**parameters, max_iter=900, learning_rate=0.3).fit(*cloud)
-    assert clf.mean_loss_ < 0.8 * initial(cloud, **parameters).mean_loss_
+    assert clf.mean_loss_ < 0.8 * initial(cloud, n_hidden=20).mean_loss_
     assert clf.mean_loss_ == pytest.approx(losses(clf, *cloud).mean())
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sgd_never_ends_above_its_start(cloud, seed):
     """Even with steps far too long."""
-    parameters = {"objective": "mean", "random_state": seed}
-    clf = lmm(**parameters, learning_rate=50.0, step="constant", max_iter=100).fit(*cloud)
-    assert clf.mean_loss_ <= initial(cloud, **parameters).mean_loss_
+    clf = lmm(objective="mean", learning_rate=50.0, step="constant", random_state=seed)
+    start = initial(cloud, random_state=seed)
+    assert clf.fit(*cloud).mean_loss_ <= start.mean_loss_
+    assert clf.set_params(keep="last").fit(*cloud).mean_loss_ > start.mean_loss_
 
 
 def test_the_mean_is_for_sgd_by_default(cloud):
@@ -536,10 +539,10 @@ def assert_same_but_for_the_status(clf, other, data):
 @MAX_ENGINES
 def test_ctrl_c_during_training(cloud, engine):
     """From outside, at a moment that the training does not choose."""
-    timer = threading.Timer(0.3, press_ctrl_c)
+    timer = threading.Timer(0.5, press_ctrl_c)
     clf = lmm(engine=engine, max_iter=10**9, callbacks=lambda p: p.seconds > 60)
+    timer.start()
     with pytest.warns(UserWarning, match="interrupted"):
-        timer.start()
         clf.fit(*cloud)
     assert "interrupted" in clf.status_
     assert clf.max_loss_ == clf.history_["loss"].min()

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
-from maxplus.algebra._kernels import PARALLEL_FROM
+from maxplus.algebra._kernels import PARALLEL_FROM as SCORES_PARALLEL_FROM
 from maxplus.models import LMM, Entries, LinearMaxPlus, Subgradient, ZeroHidden
+from maxplus.models._softmax import PARALLEL_FROM as LOSSES_PARALLEL_FROM
 from maxplus.models.initialisation import prototype_lmm
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
 
@@ -89,11 +90,11 @@ def table(rows, n_classes, dtype):
 def dense(model, subgradient):
     """The subgradient as full arrays; an entry named twice is an error."""
     full = {}
-    for name, (index, value) in subgradient.items():
-        named = list(zip(*(i.tolist() for i in index), strict=True))
-        assert len(named) == len(set(named)) == len(value)
+    for name, entries in subgradient.items():
+        named = list(zip(*(i.tolist() for i in entries.index), strict=True))
+        assert len(named) == len(set(named)) == len(entries.value)
         full[name] = np.zeros(getattr(model, name).shape)
-        full[name][index] = value
+        full[name][entries.index] = entries.value
     return full
 
 
@@ -130,13 +131,23 @@ def test_forward_pass_matches_the_oracle(case, problem):
 
 @EVERY_MODEL
 @FLOATS
-def test_scores_on_several_threads(case, dtype):
-    n, (P, H, C) = 401, (33, 45, 33)
-    assert n * P * C > PARALLEL_FROM
+def test_forward_pass_on_several_threads(case, dtype):
+    """Equal to the pass in fifty parts, each on one thread, and to the oracle in some rows."""
+    n, (P, H, C) = 4001, (33, 45, 33)
+    assert n * P * C >= SCORES_PARALLEL_FROM > (n // 50 + 1) * 2 * P * H
+    assert n * C >= LOSSES_PARALLEL_FROM > (n // 50 + 1) * C
     rng = np.random.default_rng(0)
     model, X = grid_model(case, rng, (P, H, C), dtype), grid_array(rng, (n, P), dtype)
-    expected = np.array([z for z, *_ in paths(case, X, model)], dtype)
-    assert_array_equal(model.scores(X), expected, strict=True)
+    y = rng.integers(C, size=n)
+    Z, losses = model.scores(X), model.losses(X, y)
+    parts = list(zip(np.array_split(X, 50), np.array_split(y, 50), strict=True))
+    expected = np.concatenate([model.scores(part) for part, _ in parts])
+    assert_array_equal(Z, expected, strict=True)
+    assert_array_equal(losses, np.concatenate([model.losses(*part) for part in parts]))
+    some = slice(None, None, 100)
+    assert_array_equal(Z[some], [z for z, *_ in paths(case, X[some], model)])
+    expected = [oracles.loss(z, label) for z, label in zip(Z[some], y[some], strict=True)]
+    assert_allclose(losses[some], expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
@@ -415,10 +426,12 @@ def test_subgradient_matches_finite_differences(case, seed):
 
 
 def entries_of(subgradient):
-    return {
-        name: dict(zip(zip(*(i.tolist() for i in index), strict=True), value.tolist(), strict=True))
-        for name, (index, value) in subgradient.items()
-    }
+    """Layer → index → value."""
+    named = {}
+    for name, entries in subgradient.items():
+        indices = zip(*(i.tolist() for i in entries.index), strict=True)
+        named[name] = dict(zip(indices, entries.value.tolist(), strict=True))
+    return named
 
 
 def test_classes_that_share_a_unit_are_summed():

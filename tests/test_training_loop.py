@@ -114,8 +114,9 @@ def test_callbacks_are_told_once_per_block():
     assert last.seconds >= listener.heard[0].seconds > 0
 
 
-def test_a_callback_stops_the_training_and_all_hear_of_it():
-    engine, first, second = FakeEngine(), Listener(stop_after=3), Listener()
+@pytest.mark.parametrize("stops", [(3, None), (None, 3)])
+def test_a_callback_stops_the_training_and_all_hear_of_it(stops):
+    engine, (first, second) = FakeEngine(), (Listener(after) for after in stops)
     result = train(engine, 1000, [first, second])
     assert result.status is Status.CALLBACK
     assert len(first.heard) == len(second.heard) == len(engine.sizes) == 3

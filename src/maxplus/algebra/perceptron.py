@@ -1,5 +1,8 @@
 """The morphological perceptron, the building block of max-plus networks."""
 
+import math
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -28,9 +31,13 @@ def morphological_perceptron(
     >>> float(morphological_perceptron([1.0, 2.0], [0.0, -5.0], b=0.5))
     1.0
     """
-    if np.isnan(b):
+    if not isinstance(b, Real):
+        raise TypeError(f"b must be a number, got {b!r}")
+    if math.isnan(b):
         raise ValueError("b is NaN; give a number, or -inf for no bias")
     x = np.asarray(x)
-    rows = as_operand("x", np.atleast_2d(x), 2)
-    activation = np.maximum(maxplus(rows, as_operand("w", w, 1)[:, None])[:, 0], b)
+    rows, w = as_operand("x", np.atleast_2d(x), 2), as_operand("w", w, 1)
+    if rows.shape[1] != w.size:
+        raise ValueError(f"x has {rows.shape[1]} features and w has {w.size}; they must be equal")
+    activation = np.maximum(maxplus(rows, w[:, None])[:, 0], b)
     return activation[0] if x.ndim == 1 else activation

@@ -42,6 +42,10 @@ class Subgradient(dict[str, Entries]):
             total += part
         return total
 
+    def only(self, layers: Sequence[str]) -> Subgradient:
+        """The entries of some layers, in the order given."""
+        return Subgradient((name, self[name]) for name in layers)
+
     def n_nonzero(self) -> int:
         """Entries that are really different from zero."""
         return sum(int(np.count_nonzero(entries.value)) for entries in self.values())

@@ -54,7 +54,7 @@ class LinearMaxPlus(Model):
 
     def hidden(self, X: NDArray) -> NDArray:
         """a, shape (N, H): what the linear layer and ReLU give."""
-        return np.maximum(X @ self.A + self.b, 0)
+        return np.maximum(np.asarray(X, self.dtype) @ self.A + self.b, 0)
 
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·H·(P + C))."""
@@ -87,8 +87,7 @@ class LinearMaxPlus(Model):
             ),
             b=Entries((on,), error[on]),
         )
-        wanted = self.layers if layers is None else layers
-        return Subgradient((name, full[name]) for name in wanted)
+        return full.only(self.layers if layers is None else layers)
 
     def copy(self) -> LinearMaxPlus:
         """The same model with weights of its own."""

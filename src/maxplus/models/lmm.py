@@ -75,7 +75,7 @@ class LMM(Model):
     def hidden(self, X: NDArray) -> NDArray:
         """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H)."""
         G = np.empty((len(X), self.n_hidden), self.dtype)
-        _lmm_kernels.hidden_rows(X, self.weights, G)
+        _lmm_kernels.hidden_rows(np.ascontiguousarray(X, self.dtype), self.weights, G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
@@ -83,7 +83,7 @@ class LMM(Model):
         Z = np.empty((len(X), self.n_classes), self.dtype)
         large = len(X) * self.W1.size >= PARALLEL_FROM
         kernel = _lmm_kernels.scores_parallel if large else _lmm_kernels.scores_serial
-        kernel(X, self.weights, Z)
+        kernel(np.ascontiguousarray(X, self.dtype), self.weights, Z)
         return Z
 
     def active_path(self, X: NDArray) -> ActivePath:
@@ -109,7 +109,7 @@ class LMM(Model):
             W1=Entries((grad.row1[:n1], grad.unit1[:n1]), grad.value1[:n1]),
             W0=Entries((grad.row0[:n0],), grad.value0[:n0]),
         )
-        return Subgradient((name, full[name]) for name in wanted)
+        return full.only(wanted)
 
     def copy(self) -> LMM:
         """The same model with weights of its own."""
@@ -119,5 +119,6 @@ class LMM(Model):
         grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
         lam = np.empty(self.W0.size, self.dtype)
         g = np.empty(self.n_hidden, self.dtype)
+        x = np.ascontiguousarray(x, self.dtype)
         _lmm_kernels.active_path(x, self.weights, lam, g, grad.z, grad.h_star, grad.i_star)
         return grad

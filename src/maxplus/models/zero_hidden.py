@@ -44,7 +44,7 @@ class ZeroHidden(Model):
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·C)."""
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        maxplus_into(X, self.W, Z)
+        maxplus_into(np.ascontiguousarray(X, self.dtype), self.W, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
@@ -56,7 +56,8 @@ class ZeroHidden(Model):
         z, p_star = maxplus(x[None], self.W.T, return_index=True)
         e = np.empty(self.n_classes)
         _softmax.softmax_error(z[0], y, e)
-        return Subgradient(W=Entries((np.arange(self.n_classes), p_star[0]), e))
+        full = Subgradient(W=Entries((np.arange(self.n_classes), p_star[0]), e))
+        return full.only(self.layers if layers is None else layers)
 
     def copy(self) -> ZeroHidden:
         """The same model with weights of its own."""

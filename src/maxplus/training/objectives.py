@@ -71,5 +71,4 @@ class MeanLoss:
         layers: Sequence[str],
     ) -> Subgradient:  # fmt: skip
         """The mean of all samples' subgradients: not sparse, which is the paper's point."""
-        full = model.mean_subgradient(X, y, weight)
-        return Subgradient((name, full[name]) for name in layers)
+        return model.mean_subgradient(X, y, weight).only(layers)

@@ -50,6 +50,8 @@ def update(nodes, offsets, leaf, value, maximum):
 
     O(log n), less when an ancestor keeps its value: nothing above it can change.
     """
+    if nodes[leaf] == value:
+        return False
     nodes[leaf] = value
     j = leaf
     for level in range(offsets.size - 2):

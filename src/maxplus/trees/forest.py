@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.algebra.products import as_operand
 from maxplus.trees import _kernels
 
 Kind = Literal["max", "min"]
@@ -40,17 +41,13 @@ class ShortComputationalForest:
     """
 
     def __init__(self, values: ArrayLike, kind: Kind = "max") -> None:
-        leaves = np.asarray(values)
-        if leaves.dtype != np.float32:
-            leaves = leaves.astype(np.float64)
-        if leaves.ndim != 2 or leaves.shape[1] == 0:
+        leaves = as_operand("values", values, 2)
+        if leaves.shape[1] == 0:
             raise ValueError(
                 f"values must have shape (n_trees, n_leaves >= 1), got shape {leaves.shape}"
             )
         if kind not in ("max", "min"):
             raise ValueError(f"kind must be 'max' or 'min', got {kind!r}")
-        if np.isnan(leaves).any():
-            raise ValueError("values contains NaN, which has no place in an order")
         self.kind: Kind = kind
         self.n_trees, self.n_leaves = leaves.shape
         self.offsets = _kernels.level_offsets(self.n_leaves)

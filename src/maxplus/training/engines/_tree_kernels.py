@@ -73,7 +73,7 @@ def _set_row(n, h, i, X, weights, trees):
     """Row i of unit h changed: repair its minimum and, if that moved, the maxima above."""
     value = weights.W0[i] * X[n, i // 2] + weights.W1T[h, i]
     tree = trees.minima[n, h]
-    if tree[i] == value or not update(tree, trees.off_min, i, value, False):
+    if not update(tree, trees.off_min, i, value, False):
         return False
     moved = False
     g = root(tree, trees.off_min)
@@ -101,8 +101,7 @@ def _refresh_sample(n, X, y, weights, grad, trees, z):
     for d in range(z.size):
         h = grad.h_star[d]
         new = root(trees.minima[n, h], trees.off_min) + weights.W2T[d, h]
-        if trees.maxima[n, d, h] != new:
-            moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+        moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
     if moved:
         _scores(trees.maxima[n], trees.off_max, z)
     return moved

@@ -17,7 +17,7 @@ def update_noise(scale):
     scale.noise[0] = 16.0 * scale.eps * (w0 * scale.x_largest + w1 + w2)
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _append_once(ring, slot, n, kind, unit):
     for j in range(n[slot, kind]):
         if ring[slot, j] == unit:
@@ -26,19 +26,19 @@ def _append_once(ring, slot, n, kind, unit):
     n[slot, kind] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _slope_effect(delta, low, high):
     """The largest rise and fall of delta·x for x in [low, high]."""
     a, b = delta * low, delta * high
     return max(a, b, 0.0), max(-a, -b, 0.0)
 
 
-@njit(cache=True)
-def record_step(t, weights, journal, first, samples, log, events, search, scale, rise, fall):
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def record_step(t, weights, journal, first, samples, log, events, search, scale):
     """Note what moved in iteration t (journal entries from ``first`` on) for all chunks.
 
     Returns nothing; logs rows, writes events, and lets the bounds of all chunks
-    grow. ``rise`` and ``fall`` are scratch of C × 2 numbers. O(C² + H·(slopes moved)).
+    grow. O(C² + H·(slopes moved)).
 
     A score of class d is a maximum of minima of rows: it rises at most by the
     largest rise of one of its terms, the row's plus the entry of W2's, and falls
@@ -50,8 +50,7 @@ def record_step(t, weights, journal, first, samples, log, events, search, scale,
     n[slot] = 0
     C = weights.W2T.shape[0]
     up0 = down0 = 0.0
-    rise[:] = 0.0
-    fall[:] = 0.0
+    rise, fall = np.zeros(C), np.zeros(C)
     for k in range(first, journal.n[0]):
         layer, row, column, old = (
             journal.layer[k], journal.row[k], journal.column[k], journal.old[k]
@@ -116,7 +115,7 @@ def record_step(t, weights, journal, first, samples, log, events, search, scale,
         search.growth[label] += wrong + fall[label] + up0 + down0 + 4.0 * scale.noise[0]
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _old_w2(journal, first, d, h):
     for k in range(first, journal.n[0]):
         if journal.layer[k] > LAYER_1 and journal.row[k] == d and journal.column[k] == h:

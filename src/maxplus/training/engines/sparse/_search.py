@@ -1,14 +1,16 @@
 """The search for the worst sample: bounds first, exact values only where they decide."""
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from maxplus.models._softmax import sample_loss
+from maxplus.training.engines.sparse._borrow import borrowed
 from maxplus.training.engines.sparse._growth import FALLEN, MERGES, RAISED, SLOPES
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, replay
 from maxplus.training.engines.sparse._state import RING
+from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
 from maxplus.trees._kernels import root, update, winner
 
 # So many lanes of a class are scanned one by one before the class is refreshed.
@@ -16,7 +18,7 @@ _SCANS = 2
 _REFRESHED = -1_000_000
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _loosen(c, since, t, samples, events, maxima, scale, up, down):
     """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
 
@@ -53,7 +55,7 @@ def _loosen(c, since, t, samples, events, maxima, scale, up, down):
                 lead[q] += up[q]
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch):
     """Bring the chunk's bounds up to date with all steps since its last visit.
 
@@ -108,7 +110,7 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     search.worst[c] = -np.inf
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch):
     """The exact loss of the chunk's most suspicious lane; returns (loss, sample).
 
@@ -141,7 +143,7 @@ def _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch
     return sample_loss(z, samples.label[c]), samples.sample[c, q]
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _set_key(c, loss, w, samples, search):
     """The chunk's bound is now ``loss``; O(log K)."""
     label = samples.label[c]
@@ -153,7 +155,7 @@ def _set_key(c, loss, w, samples, search):
     update(search.keys[w, label], search.offsets, search.leaf[c], key, True)
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def search_worker(w, t, samples, weights, log, minima, maxima, events, search, scale, scratch):
     """The worst of one worker's samples, unless another worker has a worse one.
 
@@ -162,7 +164,6 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
     worse, and none as bad has been left out.
     """
     best, best_sample = -np.inf, np.int64(np.iinfo(np.int64).max)
-    search.best_loss[w, 0] = best
     n_touched = 0
     W, C = search.keys.shape[0], search.growth.size
     touched = scratch.touched[w]
@@ -175,7 +176,7 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
         # Any value another worker has written is a loss that really occurs.
         threshold = best
         for other in range(W):
-            threshold = max(threshold, search.best_loss[other, 0])
+            threshold = max(threshold, atomic_load(search.best_loss, LINE * other))
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
@@ -190,35 +191,40 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
             search.worst[c] = max(search.worst[c], loss)
             if loss > best or (loss == best and n < best_sample):
                 best, best_sample = loss, n
-                search.best_loss[w, 0] = best
+                atomic_store(search.best_loss, LINE * w, best)
         _set_key(c, loss_bound(lane_max(search.odds[c])), w, samples, search)
-    search.best_sample[w, 0] = best_sample
+    search.best_sample[LINE * w] = best_sample
     for k in range(n_touched):
         c = touched[k]
         exact = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
         _set_key(c, exact, w, samples, search)
 
 
-@njit(cache=True, parallel=True)
-def _search_parallel(t, samples, weights, log, minima, maxima, events, search, scale, scratch):
-    # Only a call may stand here: Numba drops direct writes to arrays in a NamedTuple.
-    for w in prange(search.keys.shape[0]):
+@njit(cache=True, nogil=True)
+def help_search(w, t, flags, samples, weights, log, minima, maxima, events, search, scale, scratch):
+    """What helper w does: its share of the searches of iterations t, t + 1, …, until told to stop."""
+    samples, weights, log = borrowed(samples), borrowed(weights), borrowed(log)
+    minima, maxima, events = borrowed(minima), borrowed(maxima), borrowed(events)
+    search, scale, scratch = borrowed(search), borrowed(scale), borrowed(scratch)
+    while wait_for(flags, 0, t) != STOP:
         search_worker(w, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
+        atomic_store(flags, LINE * w, t)
+        t += 1
 
 
-@njit(cache=True)
-def worst_sample(t, samples, weights, log, minima, maxima, events, search, scale, scratch):
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def worst_sample(t, flags, samples, weights, log, minima, maxima, events, search, scale, scratch):
     """(loss, sample) of the worst sample, the lowest one among equals."""
     W = search.keys.shape[0]
-    if W == 1:
-        search_worker(0, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
-    else:
-        for w in range(W):
-            search.best_loss[w, 0] = -np.inf
-        _search_parallel(t, samples, weights, log, minima, maxima, events, search, scale, scratch)
+    # What the others found last time must not pass for a loss of this iteration.
+    search.best_loss[:] = -np.inf
+    atomic_store(flags, 0, t)
+    search_worker(0, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
     loss, sample = -np.inf, np.int64(-1)
     for w in range(W):
-        mine, n = search.best_loss[w, 0], search.best_sample[w, 0]
+        if w > 0:
+            wait_for(flags, LINE * w, t)
+        mine, n = search.best_loss[LINE * w], search.best_sample[LINE * w]
         if mine > loss or (mine == loss and n < sample):
             loss, sample = mine, n
     return loss, sample

@@ -102,8 +102,8 @@ class Search(NamedTuple):
     keys: np.ndarray  # (W, C, nodes)
     offsets: np.ndarray
     growth: np.ndarray  # (C,)
-    best_loss: np.ndarray  # (W, 8): each worker's worst loss, a cache line apart
-    best_sample: np.ndarray  # (W, 8)
+    best_loss: np.ndarray  # (8·W,): each worker's worst loss, a cache line apart
+    best_sample: np.ndarray  # (8·W,)
 
 
 class Scale(NamedTuple):

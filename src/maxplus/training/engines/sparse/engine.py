@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import numba
@@ -17,7 +18,9 @@ from maxplus.training.engines.sparse import _state, _whole
 from maxplus.training.engines.sparse._audit import GOOD, MESSAGES
 from maxplus.training.engines.sparse._block import sparse_block
 from maxplus.training.engines.sparse._growth import update_noise
+from maxplus.training.engines.sparse._search import help_search
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, RING
+from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange, count_chunks, lanes_per_chunk
 from maxplus.training.result import Block
 from maxplus.training.task import Task
@@ -132,7 +135,7 @@ class SparseEngine(CompiledEngine):
         self._search = _state.Search(
             np.zeros((K, B), np.float32), np.full(K, NONE, np.int64), np.zeros(K),
             np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
-            np.zeros((W, 8)), np.zeros((W, 8), np.int64),
+            np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
         )  # fmt: skip
         self._scratch = _state.Scratch(
             np.empty((W, 2 * P), F), np.empty((W, H), F), np.empty((W, C), F),
@@ -144,16 +147,32 @@ class SparseEngine(CompiledEngine):
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         if time.perf_counter() - self._regrouped > self._regroup_seconds / REGROUP_SHARE:
             self.regroup()
+        flags = np.full(LINE * self._n_workers, self.iteration - 1)
+        with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
+            try:
+                for w in range(1, self._n_workers):
+                    team.submit(help_search, w, self.iteration, flags, *self._state)
+                return self._iterate(block, journal, flags)
+            finally:
+                flags[0] = STOP
+
+    def _iterate(self, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         task = self.task
-        n, signal, violated = sparse_block(
+        rule = (self._grad, task.step, task.linear_every)
+        if not self._audit:
+            return sparse_block(
+                flags, *self._state, *rule, self.iteration, journal,
+                block.loss, block.sample, block.step,
+            )  # fmt: skip
+        raise NotImplementedError
+
+    @property
+    def _state(self) -> tuple:
+        """Everything a search works on, in the order of the kernels' arguments."""
+        return (
             self._samples, self.model.weights, self._log, self._minima, self._maxima,
             self._events, self._search, self._scale, self._scratch,
-            self._grad, task.step, task.linear_every, self.iteration, self._audit, journal,
-            block.loss, block.sample, block.step,
         )  # fmt: skip
-        if violated != GOOD:
-            raise AssertionError(f"iteration {self.iteration + n - 1}: {MESSAGES[violated]}")
-        return n, signal
 
     def regroup(self) -> None:
         """Sort each class's samples by loss into chunks; O(N·(H + P)).
@@ -170,10 +189,7 @@ class SparseEngine(CompiledEngine):
             return
         weights = self.model.weights
         odds = np.empty((K, B), np.float32)
-        _whole.difficulty(
-            self.iteration, old, weights, self._log, self._minima, self._maxima,
-            self._events, self._search, self._scale, self._scratch, odds,
-        )  # fmt: skip
+        _whole.difficulty(self.iteration, *self._state, odds)
         _whole.replay_all(old, weights, self._log, self._minima)
         valid = np.arange(B) < old.lanes[:, None]
         lane_of = np.empty(len(self.task.y), np.int64)

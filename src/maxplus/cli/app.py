@@ -1,0 +1,41 @@
+"""What the command line offers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from maxplus import __version__
+from maxplus.cli.demo import demo
+
+app = typer.Typer(
+    help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"maxplus {__version__}")
+        raise typer.Exit
+
+
+# Being there, this callback also makes typer keep `demo` a named command while it is the only one.
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="maxplus")

@@ -1,0 +1,246 @@
+"""Bad input is refused; the message names the argument, the value and what is allowed."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from maxplus import LinearMaxPlusClassifier, LMMClassifier, LMMRegressor, MaxPlusClassifier
+
+CLASSIFIERS = [LMMClassifier, MaxPlusClassifier, LinearMaxPlusClassifier]
+ALL = [*CLASSIFIERS, LMMRegressor]
+NAN, INF = float("nan"), float("inf")
+
+
+def quick(estimator, **parameters):
+    """An estimator that would be done soon if nobody stopped it."""
+    if estimator is LMMRegressor:
+        return estimator(**parameters)
+    return estimator(**{"max_iter": 5, **parameters})
+
+
+def assert_refused(call, *parts, error=(ValueError, TypeError)):
+    """``call`` raises, and the message has all these parts."""
+    with pytest.raises(error) as caught:
+        call()
+    for part in parts:
+        assert re.search(part, str(caught.value)), f"{part!r} is not in {caught.value}"
+
+
+# -- hyper-parameters -------------------------------------------------------------------------
+
+WHOLE = [0, -3, 1.5, "5", True, NAN]
+POSITIVE = [0, 0.0, -1.0, NAN, INF, "much", True, [1.0]]
+
+# Estimators, argument, values that are refused, what the message says is allowed.
+PARAMETERS = [
+    (CLASSIFIERS, "objective", ["median", None, 1], ["'max', 'mean'"]),
+    (CLASSIFIERS, "step", ["big", None, 0.1], ["'two-phase', 'polyak', 'constant'"]),
+    (CLASSIFIERS, "engine", ["warp", None, 1], ["'auto'", "'dense'", "'tree'", "'sgd'"]),
+    (CLASSIFIERS, "keep", ["worst", None], ["'best', 'last'"]),
+    (CLASSIFIERS, "polyak_target", [-0.1, NAN, INF, "low"], [">= 0"]),
+    (CLASSIFIERS, "polyak_fraction", [-0.1, 1.1, NAN, "half"], [">= 0", "<= 1"]),
+    (CLASSIFIERS, "learning_rate", POSITIVE, ["> 0"]),
+    (CLASSIFIERS, "max_iter", WHOLE, ["integer >= 1"]),
+    (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["integer >= 0"]),
+    (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
+    (ALL, "n_jobs", [0, -1000, 1.5, "2", True], ["integer|number of threads"]),
+    ([LMMClassifier], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
+    (CLASSIFIERS[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
+    (CLASSIFIERS[1:], "scale", POSITIVE, ["> 0"]),
+    ([LMMClassifier, LinearMaxPlusClassifier], "n_hidden", WHOLE, ["integer >= 1"]),
+    ([LMMRegressor], "n_hidden", WHOLE, ["integer >= 1"]),
+    ([LMMClassifier, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0"]),
+    ([LMMClassifier, LMMRegressor], "slope", ["steep"], ["'auto'"]),
+    ([LMMClassifier], "confidence", POSITIVE, ["> 0"]),
+    ([LMMClassifier], "linear_every", [-1, 2.5, "7", None], ["integer >= 0"]),
+]
+CASES = [
+    pytest.param(estimator, name, value, allowed, id=f"{estimator.__name__}-{name}-{value}")
+    for estimators, name, values, allowed in PARAMETERS
+    for estimator in estimators
+    for value in values
+]
+
+
+@pytest.mark.parametrize(("estimator", "name", "value", "allowed"), CASES)
+def test_parameters(iris, estimator, name, value, allowed):
+    model = quick(estimator, **{name: value})
+    given = [] if (name, value) == ("n_jobs", 0) else [re.escape(repr(value))]
+    assert_refused(lambda: model.fit(*iris), rf"\b{name}\b", *given, *allowed)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameters", "parts"),
+    [
+        (LMMClassifier, {"engine": "tree", "objective": "mean"}, ["tree", "objective='mean'"]),
+        (LMMClassifier, {"engine": "sgd", "objective": "max"}, ["sgd", "objective='max'"]),
+        (MaxPlusClassifier, {"engine": "tree"}, ["engine='tree'", "MaxPlusClassifier"]),
+        (MaxPlusClassifier, {"engine": "sgd"}, ["sgd", "objective='max'"]),
+        (
+            LinearMaxPlusClassifier,
+            {"engine": "tree", "objective": "max"},
+            ["engine='tree'", "LinearMaxPlusClassifier"],
+        ),
+    ],
+)
+def test_engines_that_do_not_fit(iris, estimator, parameters, parts):
+    model = quick(estimator, **parameters)
+    assert_refused(lambda: model.fit(*iris), *parts, "engine='auto'", error=ValueError)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_nothing_is_checked_before_fit(estimator):
+    """As scikit-learn wants it: set_params and clone must not fail."""
+    model = quick(estimator).set_params(n_jobs="many")
+    assert model.get_params()["n_jobs"] == "many"
+
+
+# -- samples ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(("value", "word"), [(NAN, "NaN"), (INF, "infinity"), (-INF, "infinity")])
+def test_numbers_that_are_none(iris, estimator, value, word):
+    X = iris.X.copy()
+    X[7, 2] = value
+    model = quick(estimator)
+    assert_refused(lambda: model.fit(X, iris.y), "X", word, error=ValueError)
+    assert_refused(lambda: model.fit(sparse.csr_matrix(X), iris.y), "X", word, error=ValueError)
+    model.fit(*iris)
+    assert_refused(lambda: model.predict(X), "X", word, error=ValueError)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_targets_that_are_no_numbers(iris, estimator):
+    y = iris.y.astype(float)
+    y[3] = NAN
+    assert_refused(lambda: quick(estimator).fit(iris.X, y), "y", "NaN", error=ValueError)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("n", [0, 149])
+def test_lengths_that_differ(iris, estimator, n):
+    assert_refused(lambda: quick(estimator).fit(iris.X, iris.y[:n]), "150", error=ValueError)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("n_features", [3, 5])
+def test_the_wrong_number_of_features(iris, estimator, n_features):
+    model = quick(estimator).fit(*iris)
+    X = np.ones((2, n_features))
+    assert_refused(
+        lambda: model.predict(X), f"{n_features} features", "expecting 4", error=ValueError
+    )
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("go_on", ["partial_fit", "fit"])
+def test_going_on_with_other_features(iris, estimator, go_on):
+    model = quick(estimator, warm_start=True).fit(*iris)
+    call = getattr(model, go_on)
+    assert_refused(lambda: call(iris.X[:, :3], iris.y), "3 features", error=ValueError)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("X", [np.ones(150), np.ones((150, 2, 2)), 3.0, [["a"] * 4] * 150])
+def test_samples_that_are_no_table(iris, estimator, X):
+    assert_refused(lambda: quick(estimator).fit(X, iris.y), "array|number|convert")
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_no_samples_and_no_features(estimator):
+    assert_refused(lambda: quick(estimator).fit(np.ones((0, 4)), []), "0 sample", error=ValueError)
+    assert_refused(
+        lambda: quick(estimator).fit(np.ones((4, 0)), [0, 1, 0, 1]), "0 feature", error=ValueError
+    )
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_prediction_before_fit(iris, estimator):
+    assert_refused(lambda: estimator().predict(iris.X), "not fitted", error=NotFittedError)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("slope", ["auto", 1.0])
+@pytest.mark.parametrize("signs", [1.0, -1.0])
+def test_features_beyond_the_float_type(iris, slope, dtype, signs):
+    """Products with a slope would overflow: scaling is advised, before anything warns."""
+    X = (signs * iris.X / iris.X.max() * 0.9).astype(dtype) * np.finfo(dtype).max
+    model = quick(LMMClassifier, slope=slope)
+    assert_refused(
+        lambda: model.fit(X, iris.y), "X reaches", "scale", np.dtype(dtype).name, error=ValueError
+    )
+
+
+# -- classes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("label", [0, "only"])
+def test_one_class_only(iris, estimator, label):
+    y = np.full(150, label)
+    assert_refused(
+        lambda: quick(estimator).fit(iris.X, y), "class", str(label), "two", error=ValueError
+    )
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_one_class_left_by_the_weights(iris, estimator):
+    weight = iris.y == 1
+    assert_refused(
+        lambda: quick(estimator).fit(*iris, sample_weight=weight), "one class", error=ValueError
+    )
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_labels_that_are_measurements(iris, estimator):
+    assert_refused(
+        lambda: quick(estimator).fit(iris.X, iris.X[:, 0]), "continuous", error=ValueError
+    )
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_a_label_that_nobody_knows(iris, estimator):
+    call = quick(estimator).partial_fit
+    assert_refused(lambda: call(*iris, classes=[0, 1]), "label.*2", r"\[0, 1\]", error=ValueError)
+    model = quick(estimator).fit(iris.X[:100], iris.y[:100])
+    assert_refused(lambda: model.partial_fit(*iris), "label.*2", r"\[0, 1\]", error=ValueError)
+
+
+# -- sample weights ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(
+    ("weight", "parts"),
+    [
+        (np.ones(149), [r"\(149,\)", r"\(150,\)"]),
+        (np.ones((150, 1)), [r"\(150, 1\)", r"\(150,\)"]),
+        (2.0, [r"\(\)", r"\(150,\)"]),
+        (np.full(150, -1.0), ["-1", ">= 0"]),
+        (np.full(150, NAN), ["nan", "finite"]),
+        (np.full(150, INF), ["inf", "finite"]),
+        (np.zeros(150), ["zero"]),
+        (["heavy"] * 150, ["heavy"]),
+    ],
+    ids=["short", "column", "number", "negative", "nan", "inf", "zero", "words"],
+)
+def test_sample_weights(iris, estimator, weight, parts):
+    model = quick(estimator)
+    assert_refused(
+        lambda: model.fit(*iris, sample_weight=weight), "sample_weight", *parts, error=ValueError
+    )
+
+
+# -- after an error ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_a_refused_fit_leaves_a_fitted_model_usable(iris, estimator):
+    model = quick(estimator, n_jobs=1).fit(*iris)
+    before = model.predict(iris.X)
+    assert_refused(lambda: model.set_params(n_jobs=0).fit(*iris), "n_jobs")
+    assert np.array_equal(model.set_params(n_jobs=1).predict(iris.X), before)
