@@ -132,7 +132,7 @@ def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
             sample="flower",
         )
     except ImportError as error:
-        console.print(f"No figure: {error}", markup=False)
+        console.print(f"No figure: {error}", markup=False, soft_wrap=True)
         return
     figure.savefig(path)
     console.print(f"Figure: {path}", markup=False, soft_wrap=True)

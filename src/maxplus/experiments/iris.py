@@ -22,6 +22,7 @@ from sklearn.model_selection import train_test_split
 from maxplus.estimators import LMMClassifier
 from maxplus.experiments.metrics import Evaluation, evaluate
 from maxplus.experiments.mlp import MLP, AdamEngine
+from maxplus.models import Model
 from maxplus.training import MeanLoss, Status, Task, constant, train
 from maxplus.training.loop import Callback
 
@@ -138,7 +139,7 @@ def compile_kernels() -> None:
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
-        LMMClassifier(**LMM_SETTINGS, **settings, max_iter=1).fit(X, y)
+        _fit(LMMClassifier(**LMM_SETTINGS, **settings, max_iter=1), X, y)
 
 
 def _mlp(split: Split, seed: int, iterations: int, watch: Watch) -> Contestant:
@@ -155,17 +156,22 @@ def _mlp(split: Split, seed: int, iterations: int, watch: Watch) -> Contestant:
 def _lmm(
     name: str, settings: dict[str, Any], split: Split, seed: int, iterations: int, watch: Watch
 ) -> tuple[Contestant, NDArray]:
-    with watch(name) as callback, warnings.catch_warnings():
-        # An interrupted fit only warns; here it ends the comparison.
-        warnings.filterwarnings("ignore", "training was interrupted")
+    with watch(name) as callback:
         model = LMMClassifier(
             **LMM_SETTINGS, **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
         started = time.perf_counter()
-        model.fit(split.X_train, split.y_train)
+        _fit(model, split.X_train, split.y_train)
         seconds = time.perf_counter() - started
-    _raise_if_interrupted(model.status_)
     return _judge(name, model.model_, split, seconds), model.loss_curve_
+
+
+def _fit(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
+    """Fit; on Ctrl-C an estimator warns and keeps what it has, an experiment ends."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "training was interrupted")
+        model.fit(X, y)
+    _raise_if_interrupted(model.status_)
 
 
 def _raise_if_interrupted(status: str) -> None:
@@ -173,7 +179,7 @@ def _raise_if_interrupted(status: str) -> None:
         raise KeyboardInterrupt
 
 
-def _judge(name: str, model: Any, split: Split, seconds: float) -> Contestant:
+def _judge(name: str, model: Model, split: Split, seconds: float) -> Contestant:
     return Contestant(
         name,
         evaluate(model, split.X_train, split.y_train),

@@ -43,7 +43,9 @@ def _audit_unit(c, h, q, x, samples, weights, log, minima, noise):
 
 
 @njit(cache=True)
-def audit(t, samples, weights, log, minima, maxima, search, scale):
+def audit(
+    t, worker, samples, weights, log, minima, maxima, events, search, scale, scratch
+):
     """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
     C, H = weights.W2T.shape
     z = np.empty(C, weights.W0.dtype)
@@ -52,7 +54,7 @@ def audit(t, samples, weights, log, minima, maxima, search, scale):
     for c in range(samples.label.size):
         label = samples.label[c]
         leaf = search.leaf[c]
-        key = search.keys[samples.worker[c], label, leaf] + search.growth[label]
+        key = search.keys[worker[c], label, leaf] + search.growth[label]
         for q in range(samples.lanes[c]):
             x = samples.X[samples.sample[c, q]]
             z[:] = -np.inf

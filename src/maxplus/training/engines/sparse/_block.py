@@ -1,6 +1,5 @@
 """Iterations of the sparse engine, a whole block in one compiled call."""
 
-import numpy as np
 from numba import njit
 
 from maxplus.models._lmm_kernels import active_path
@@ -17,7 +16,7 @@ _GOES_ON, _TARGET, _STATIONARY = (
 
 @njit(cache=True)
 def take_step(
-    k, t, n, loss, samples, weights, log, events, search, scale, scratch,
+    k, t, n, loss, samples, weights, log, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, journal,
 ):  # fmt: skip
     """The step on the worst sample n and its consequences for all bounds; returns α; O(P·H).
@@ -51,7 +50,8 @@ def sparse_block(
         if loss[k] <= rule.target:
             return k + 1, _TARGET
         step[k] = take_step(
-            k, t, n, loss[k], samples, weights, log, events, search, scale, scratch,
+            k, t, n, loss[k],
+            samples, weights, log, minima, maxima, events, search, scale, scratch,
             grad, rule, linear_every, journal,
         )  # fmt: skip
         if step[k] == 0.0:

@@ -1,5 +1,7 @@
 """The search for the worst sample: bounds first, exact values only where they decide."""
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -9,7 +11,7 @@ from maxplus.training.engines.sparse._growth import FALLEN, MERGES, RAISED, SLOP
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, replay
-from maxplus.training.engines.sparse._state import RING
+from maxplus.training.engines.sparse._state import NONE, RING
 from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
 from maxplus.trees._kernels import root, update, winner
 
@@ -55,7 +57,7 @@ def _loosen(c, since, t, samples, events, maxima, scale, up, down):
                 lead[q] += up[q]
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@njit(cache=True)
 def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch):
     """Bring the chunk's bounds up to date with all steps since its last visit.
 
@@ -111,36 +113,76 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch):
-    """The exact loss of the chunk's most suspicious lane; returns (loss, sample).
+def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch):
+    """The score of class d in one lane; the whole class is refreshed after some such scans."""
+    lam, bound = scratch.lam[w], scratch.bound[w]
+    score = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
+    if score >= maxima.rest[c, d, q]:
+        return score
+    search.scans[c, d] += 1
+    if search.scans[c, d] > _SCANS:
+        refresh(c, d, samples, weights, log, minima, maxima, scale, bound)
+        search.scans[c, d] = _REFRESHED
+        scratch.counts[w, 3] += 1
+    scratch.counts[w, 4] += 1
+    return scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam)
 
-    Exact scores also tighten the bounds of the lane, and a class in which lane
-    after lane is in doubt is refreshed for the whole chunk.
+
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _odds_of(label, z):
+    """Σ_{d≠label} exp(z_d − z_label), rounded up."""
+    total = 0.0
+    for d in range(z.size):
+        if d != label:
+            total += math.exp(min(np.float64(z[d]) - np.float64(z[label]), 700.0))
+    return np.float32(total * (1.0 + 1e-6))
+
+
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _resolve(
+    c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
+):
+    """Look closely at the chunk's most suspicious lane: class by class, until it is cleared.
+
+    The true class first, then the wrong ones, the largest bound first: the bounds
+    of a lane that is not the worst soon fall below the threshold. Returns (loss,
+    sample) if all scores had to be computed, else (−inf, NONE). Exact scores stay
+    as bounds of the lane.
     """
-    odds = search.odds[c]
+    odds, label = search.odds[c], samples.label[c]
     top = lane_max(odds)
     q = 0
     while odds[q] != top:
         q += 1
-    lam, bound, z = scratch.lam[w], scratch.bound[w], scratch.z[w]
-    refreshed = False
+    before = scratch.counts[w, 3]
+    z, known = scratch.z[w], scratch.known[w]
     for d in range(z.size):
-        z[d] = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
-        if z[d] >= maxima.rest[c, d, q]:
-            continue
-        search.scans[c, d] += 1
-        if search.scans[c, d] > _SCANS:
-            refresh(c, d, samples, weights, log, minima, maxima, scale, bound)
-            search.scans[c, d] = _REFRESHED
-            refreshed = True
-        z[d] = scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam)
-    if refreshed:
+        z[d] = max(maxima.lead[c, d, q], maxima.rest[c, d, q])
+        known[d] = 0
+    d = label
+    cleared = False
+    for _ in range(z.size):
+        z[d] = _exact_score(
+            c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch
+        )
+        known[d] = 1
+        odds[q] = _odds_of(label, z)
+        cleared = loss_bound(odds[q]) < threshold
+        if cleared:
+            break
+        d = NONE
+        for k in range(z.size):
+            if known[k] == 0 and (d == NONE or z[k] > z[d]):
+                d = k
+    if scratch.counts[w, 3] > before:
         fresh = np.empty(odds.size, odds.dtype)
-        odds_bounds(samples.label[c], samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
+        odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
         for k in range(odds.size):
-            odds[k] = min(odds[k], fresh[k]) if odds[k] >= 0 else RESOLVED
+            odds[k] = min(odds[k], fresh[k])
+    if cleared:
+        return -np.inf, np.int64(NONE)
     odds[q] = RESOLVED
-    return sample_loss(z, samples.label[c]), samples.sample[c, q]
+    return sample_loss(z, label), samples.sample[c, q]
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -186,7 +228,9 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
             n_touched += 1
             scratch.counts[w, 1] += 1
         else:
-            loss, n = _resolve(c, w, samples, weights, log, minima, maxima, search, scale, scratch)
+            loss, n = _resolve(
+                c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
+            )
             scratch.counts[w, 2] += 1
             search.worst[c] = max(search.worst[c], loss)
             if loss > best or (loss == best and n < best_sample):
@@ -212,7 +256,7 @@ def help_search(w, t, flags, samples, weights, log, minima, maxima, events, sear
         t += 1
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@njit(cache=True)
 def worst_sample(t, flags, samples, weights, log, minima, maxima, events, search, scale, scratch):
     """(loss, sample) of the worst sample, the lowest one among equals."""
     W = search.keys.shape[0]

@@ -26,7 +26,6 @@ class Samples(NamedTuple):
     sample: np.ndarray  # (K, B): the lane's sample; padding repeats the last one
     lanes: np.ndarray  # (K,): lanes that are not padding
     label: np.ndarray  # (K,): the class of the chunk
-    worker: np.ndarray  # (K,): who searches the chunk
     x_min: np.ndarray  # (P,): each feature's range
     x_max: np.ndarray
 
@@ -122,7 +121,8 @@ class Scratch(NamedTuple):
 
     lam: np.ndarray  # (W, 2P) F
     bound: np.ndarray  # (W, H) F
-    z: np.ndarray  # (W, C) F
+    z: np.ndarray  # (W, C) F: a lane's scores, and which of them are exact
+    known: np.ndarray  # (W, C)
     up: np.ndarray  # (W, B) F
     down: np.ndarray
     unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit

@@ -7,7 +7,6 @@ loops start a team per call and, with the engine's many arrays, take several
 times as long to compile as all kernels together.
 """
 
-from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
@@ -56,7 +55,7 @@ def wait_for(flags, index, value):
     spins = 0
     while True:
         seen = atomic_load(flags, index)
-        if seen == value or seen == STOP:
+        if seen in (value, STOP):
             return seen
         spins += 1
         if spins > _PATIENCE:

@@ -15,14 +15,14 @@ from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
 from maxplus.training.engines.sparse import _state, _whole
-from maxplus.training.engines.sparse._audit import GOOD, MESSAGES
-from maxplus.training.engines.sparse._block import sparse_block
+from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, audit
+from maxplus.training.engines.sparse._block import sparse_block, take_step
 from maxplus.training.engines.sparse._growth import update_noise
-from maxplus.training.engines.sparse._search import help_search
+from maxplus.training.engines.sparse._search import help_search, worst_sample
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, RING
 from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange, count_chunks, lanes_per_chunk
-from maxplus.training.result import Block
+from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
 
@@ -106,9 +106,10 @@ class SparseEngine(CompiledEngine):
         model, task, W = self.model, self.task, self._n_workers
         F, P, H, C = model.dtype, model.n_features, model.n_hidden, model.n_classes
         K, B = layout.sample.shape
+        self._layout = layout
         self._samples = _state.Samples(
             task.X, task.y, self._columns, layout.sample, layout.lanes, layout.label,
-            layout.worker, task.X.min(axis=0).astype(float), task.X.max(axis=0).astype(float),
+            task.X.min(axis=0).astype(float), task.X.max(axis=0).astype(float),
         )  # fmt: skip
         _whole.fill_columns(self._samples)
         self._maxima = _state.Maxima(
@@ -138,7 +139,7 @@ class SparseEngine(CompiledEngine):
             np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
         )  # fmt: skip
         self._scratch = _state.Scratch(
-            np.empty((W, 2 * P), F), np.empty((W, H), F), np.empty((W, C), F),
+            np.empty((W, 2 * P), F), np.empty((W, H), F), np.empty((W, C), F), np.empty((W, C), np.int8),
             np.empty((W, B), F), np.empty((W, B), F),
             np.zeros((W, H), np.int64), np.zeros((W, H, C), np.int64),
             np.zeros((W, K), np.int64), np.zeros((W, 8), np.int64),
@@ -164,7 +165,19 @@ class SparseEngine(CompiledEngine):
                 flags, *self._state, *rule, self.iteration, journal,
                 block.loss, block.sample, block.step,
             )  # fmt: skip
-        raise NotImplementedError
+        for k in range(block.loss.size):
+            t = self.iteration + k
+            loss, n = worst_sample(t, flags, *self._state)
+            violated = audit(t, self._layout.worker, *self._state)
+            if violated != GOOD:
+                raise AssertionError(f"iteration {t}: {MESSAGES[violated]}")
+            block.loss[k], block.sample[k], block.step[k] = loss, n, 0.0
+            if loss <= task.step.target:
+                return k + 1, Signal.TARGET
+            block.step[k] = take_step(k, t, n, loss, *self._state, *rule, journal)
+            if block.step[k] == 0.0:
+                return k + 1, Signal.STATIONARY
+        return block.loss.size, Signal.GOES_ON
 
     @property
     def _state(self) -> tuple:
