@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 SHAPE = (4096, 1568, 500)
-OURS, OURS_ALONE, RIVAL = "maxplus", "maxplus, one thread", "tropical-gemm"
-NUMPY, NUMPY_TUNED = "NumPy, blocks of rows", "NumPy, tuned blocks"
+OURS, OURS_ALONE, RIVAL = "maxplus", "maxplus, 1 thread", "tropical-gemm"
+NUMPY, NUMPY_TUNED = "NumPy in blocks", "NumPy, tuned"
 GOALS = {RIVAL: 3.0, NUMPY: 40.0}
 
 Product = Callable[[NDArray, NDArray], object]
@@ -73,7 +73,7 @@ def cases() -> dict[str, tuple[type, dict[str, Product]]]:
             np.float32,
             {OURS: maxplus, RIVAL: tg.maxplus_matmul_2d, NUMPY: row_blocks(np.max)},
         ),
-        "min-plus with winners": (
+        "… with winners": (
             np.float32,
             {
                 OURS: lambda A, B: minplus(A, B, return_index=True),
@@ -81,7 +81,7 @@ def cases() -> dict[str, tuple[type, dict[str, Product]]]:
                 NUMPY: row_blocks(np.argmin),
             },
         ),
-        "min-plus, float64": (
+        "… in float64": (
             np.float64,
             {OURS: minplus, RIVAL: tg.minplus_matmul_2d_f64, NUMPY: row_blocks(np.min)},
         ),
@@ -205,14 +205,12 @@ def show(console: Console, timings: list[Timing], facts: dict[str, object]) -> N
     """Print machine, times and verdicts."""
     console.print(*(f"{name} {fact}" for name, fact in facts.items()), sep=" · ", style="dim")
     n, m, k = SHAPE
-    table = Table(title=f"{n} × {m} times {m} × {k}", title_justify="left")
-    table.add_column("product")
-    table.add_column("by")
-    for head in ("median ms", "G sums/s", "times ours", "compilation s"):
-        table.add_column(head, justify="right")
+    table = Table("product", "by", title=f"{n} × {m} times {m} × {k}", title_justify="left")
+    for head in ("ms", "G sums/s", "ratio", "compiling"):
+        table.add_column(head, justify="right", no_wrap=True)
     last = None
     for row in timings:
-        compiled = f"{row.first - row.median:.1f}" if row.contender == OURS else ""
+        compiled = f"{row.first - row.median:.1f} s" if row.contender == OURS else ""
         table.add_row(
             row.case if row.case != last else "",
             row.contender,

@@ -5,7 +5,7 @@ from numba import njit
 from maxplus.models._lmm_kernels import active_path
 from maxplus.training.engines._descent import descend
 from maxplus.training.engines.sparse._borrow import borrowed
-from maxplus.training.engines.sparse._growth import record_step
+from maxplus.training.engines.sparse._growth import grow, loss_growth, record_step
 from maxplus.training.engines.sparse._search import worst_sample
 from maxplus.training.result import Signal
 
@@ -27,7 +27,11 @@ def take_step(
     active_path(x, weights, scratch.lam[0], scratch.bound[0], grad.z, grad.h_star, grad.i_star)
     first = journal.n[0]
     alpha = descend(weights, grad, x, samples.y[n], loss, t, rule, linear_every, journal, k)
-    record_step(t, weights, journal, first, samples, log, events, search, scale)
+    record_step(t, weights, journal, first, samples, log, events, scale)
+    rise, fall = scratch.change[0, 0], scratch.change[0, 1]
+    grow(t, t + 1, 0, scratch.everyone, samples, weights, events, scale, scratch, rise, fall)
+    for label in range(rise.size):
+        search.growth[label] += loss_growth(label, rise, fall)
     return alpha
 
 

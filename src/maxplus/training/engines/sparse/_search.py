@@ -7,11 +7,24 @@ from numba import njit
 
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._borrow import borrowed
-from maxplus.training.engines.sparse._growth import FALLEN, MERGES, RAISED, SLOPES
+from maxplus.training.engines.sparse._growth import grow, loss_growth
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, replay
-from maxplus.training.engines.sparse._state import NONE, RING
+from maxplus.training.engines.sparse._state import (
+    MERGE_CLASS,
+    MERGE_NOW,
+    MERGE_UNIT,
+    MERGES,
+    NONE,
+    RING,
+    ROW_ROSE,
+    ROW_UNIT,
+    ROWS,
+    SLOPE_CHANGE,
+    SLOPE_ROW,
+    SLOPES,
+)
 from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
 from maxplus.trees._kernels import root, update, winner
 
@@ -21,14 +34,14 @@ _REFRESHED = -1_000_000
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _loosen(c, since, t, samples, events, maxima, scale, up, down):
+def _loosen(c, since, t, samples, events, maxima, scale, shift):
     """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
 
     Within an iteration a minimum changes by no more than the largest change of a
     row; over several iterations the changes add up.
     """
-    up[:] = 0.0
-    down[:] = 0.0
+    up, down = shift[0], shift[1]
+    shift[:] = 0.0
     moved = False
     for s in range(since, t):
         slot = s % RING
@@ -38,8 +51,8 @@ def _loosen(c, since, t, samples, events, maxima, scale, up, down):
         for q in range(up.size):
             most = least = 0.0
             for j in range(events.n[slot, SLOPES]):
-                x = np.float64(samples.columns[c, events.slope_row[slot, j] // 2, q])
-                change = (events.slope_new[slot, j] - events.slope_old[slot, j]) * x
+                x = np.float64(samples.columns[c, events.number[slot, SLOPE_ROW, j] // 2, q])
+                change = events.value[slot, SLOPE_CHANGE, j] * x
                 most, least = max(most, change), min(least, change)
             up[q] += most + 2.0 * scale.noise[0]
             down[q] += 2.0 * scale.noise[0] - least
@@ -76,40 +89,54 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
             refresh(c, d, samples, weights, log, minima, maxima, scale, scratch.bound[w])
             search.scans[c, d] = _REFRESHED
     else:
-        _loosen(c, since, t, samples, events, maxima, scale, scratch.up[w], scratch.down[w])
+        _loosen(c, since, t, samples, events, maxima, scale, scratch.shift[w])
+        leads_own = maxima.leads_own[c]
         for s in range(since, t):
-            slot = s % RING
-            for j in range(events.n[slot, RAISED]):
-                h = events.raised[slot, j]
-                if unit_mark[h] == mark:
+            number = events.number[s % RING]
+            for j in range(events.n[s % RING, ROWS]):
+                h = number[ROW_UNIT, j]
+                if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
                     continue
                 unit_mark[h] = mark
                 if minima.seen[c, h] < log.n[h]:
                     replay(c, h, samples, weights, log, minima)
                 for d in range(C):
                     top = minima.g_max[c, h] + weights.W2T[d, h] + scale.noise[0]
-                    matters = top > maxima.rest_min[c, d] or (
-                        d == label and maxima.leads_own[c, h] != 0
-                    )
-                    if matters and pair_mark[h, d] != mark:
+                    own = d == label and leads_own[h] != 0
+                    if (own or top > maxima.rest_min[c, d]) and pair_mark[h, d] != mark:
                         pair_mark[h, d] = mark
                         merge(c, d, h, samples, weights, log, minima, maxima)
         for s in range(since, t):
-            slot = s % RING
-            for j in range(events.n[slot, FALLEN]):
-                h = events.fallen[slot, j]
-                if maxima.leads_own[c, h] != 0 and pair_mark[h, label] != mark:
+            number = events.number[s % RING]
+            for j in range(events.n[s % RING, ROWS]):
+                h = number[ROW_UNIT, j]
+                if leads_own[h] != 0 and pair_mark[h, label] != mark:
                     pair_mark[h, label] = mark
                     merge(c, label, h, samples, weights, log, minima, maxima)
-            for j in range(events.n[slot, MERGES]):
-                h, d = events.merge_unit[slot, j], events.merge_class[slot, j]
-                own = d == label and maxima.leads_own[c, h] != 0
-                if (events.merge_now[slot, j] != 0 or own) and pair_mark[h, d] != mark:
+            for j in range(events.n[s % RING, MERGES]):
+                h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
+                own = d == label and leads_own[h] != 0
+                if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:
                     pair_mark[h, d] = mark
                     merge(c, d, h, samples, weights, log, minima, maxima)
     odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])
     search.visited[c] = t
     search.worst[c] = -np.inf
+
+
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _narrow(c, t, w, samples, weights, maxima, events, search, scale, scratch):
+    """A better bound for a chunk without visiting it; O(C) per missed iteration.
+
+    Keys grow step by step, by the sum of what each step can do. The net effect of
+    all steps since the visit is often a small part of that.
+    """
+    since = search.visited[c]
+    rise, fall = scratch.change[w, 0], scratch.change[w, 1]
+    grow(
+        since, t, w, maxima.leads_own[c], samples, weights, events, scale, scratch, rise, fall
+    )
+    return search.base[c] + loss_growth(samples.label[c], rise, fall)
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -206,9 +233,8 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
     worse, and none as bad has been left out.
     """
     best, best_sample = -np.inf, np.int64(np.iinfo(np.int64).max)
-    n_touched = 0
     W, C = search.keys.shape[0], search.growth.size
-    touched = scratch.touched[w]
+    counts = scratch.counts[w]
     while True:
         label, bound = 0, -np.inf
         for d in range(C):
@@ -222,26 +248,35 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
-        if search.visited[c] != t:
-            visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
-            touched[n_touched] = c
-            n_touched += 1
-            scratch.counts[w, 1] += 1
-        else:
+        missed = t - search.visited[c]
+        if missed == 0:
             loss, n = _resolve(
                 c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
             )
-            scratch.counts[w, 2] += 1
+            counts[2] += 1
             search.worst[c] = max(search.worst[c], loss)
             if loss > best or (loss == best and n < best_sample):
                 best, best_sample = loss, n
                 atomic_store(search.best_loss, LINE * w, best)
+        elif 1 < missed <= RING and search.visited[c] != NONE and search.narrowed[c] != t:
+            search.narrowed[c] = t
+            narrow = _narrow(
+                c, t, w, samples, weights, maxima, events, search, scale, scratch
+            )
+            counts[5] += 1
+            _set_key(c, min(bound, narrow), w, samples, search)
+            continue
+        else:
+            visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
+            counts[1] += 1
         _set_key(c, loss_bound(lane_max(search.odds[c])), w, samples, search)
     search.best_sample[LINE * w] = best_sample
-    for k in range(n_touched):
-        c = touched[k]
-        exact = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
-        _set_key(c, exact, w, samples, search)
+    for label in range(C):
+        for leaf in range(search.chunk.shape[2]):
+            c = search.chunk[w, label, leaf]
+            if c != NONE and search.visited[c] == t:
+                search.base[c] = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
+                _set_key(c, search.base[c], w, samples, search)
 
 
 @njit(cache=True, nogil=True)

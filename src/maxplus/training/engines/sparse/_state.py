@@ -70,19 +70,24 @@ class Maxima(NamedTuple):
     leads_own: np.ndarray  # (K, H): whether the unit may lead a lane of the own class
 
 
-class Events(NamedTuple):
-    """A ring over iterations: what chunks must do when they are next visited."""
+# Columns of the rings in `Events`.
+MERGES, ROWS, SLOPES = 0, 1, 2
+MERGE_UNIT, MERGE_CLASS, MERGE_NOW, ROW_UNIT, ROW_INDEX, ROW_ROSE, SLOPE_ROW = range(7)
+MERGE_OLD, ROW_OLD, SLOPE_CHANGE = range(3)
 
-    n: np.ndarray  # (RING, 4): merges, raised units, fallen units, slopes
-    merge_unit: np.ndarray  # (RING, C): (unit, class) pairs whose score moved
-    merge_class: np.ndarray
-    merge_now: np.ndarray  # (RING, C): whether every chunk must take notice
-    raised: np.ndarray  # (RING, C): units with a row that rose
-    fallen: np.ndarray  # (RING, C): units with a row that fell
-    slope_row: np.ndarray  # (RING, C): rows of W0 that moved, and their slopes
-    slope_old: np.ndarray
-    slope_new: np.ndarray
-    fall: np.ndarray  # (H, C): small falls of W2 not yet turned into an event
+
+class Events(NamedTuple):
+    """A ring over iterations: what moved, for chunks that look later.
+
+    An iteration has up to C entries of W2 (MERGE_…: unit, class, whether every
+    chunk must take notice, old value), of W1 (ROW_…: unit, row, whether it rose,
+    old value) and of W0 (SLOPE_…: row, change).
+    """
+
+    n: np.ndarray  # (RING, 3): how many of each
+    number: np.ndarray  # (RING, 7, C)
+    value: np.ndarray  # (RING, 3, C)
+    fall: np.ndarray  # (H, C): small falls of W2 that no merge has been asked for yet
 
 
 class Search(NamedTuple):
@@ -94,10 +99,12 @@ class Search(NamedTuple):
 
     odds: np.ndarray  # (K, B) float32: bound on exp(loss) − 1; −1 when resolved
     visited: np.ndarray  # (K,): iteration of the last visit
+    base: np.ndarray  # (K,): bound on the chunk's losses then
+    narrowed: np.ndarray  # (K,): iteration in which the key was last narrowed
     worst: np.ndarray  # (K,): largest resolved loss of the iteration
     scans: np.ndarray  # (K, C): scans of single lanes since the class was refreshed
     leaf: np.ndarray  # (K,): the chunk's leaf
-    chunk: np.ndarray  # (W, C, leaves): the leaf's chunk
+    chunk: np.ndarray  # (W, C, leaves): the leaf's chunk, or NONE
     keys: np.ndarray  # (W, C, nodes)
     offsets: np.ndarray
     growth: np.ndarray  # (C,)
@@ -123,9 +130,11 @@ class Scratch(NamedTuple):
     bound: np.ndarray  # (W, H) F
     z: np.ndarray  # (W, C) F: a lane's scores, and which of them are exact
     known: np.ndarray  # (W, C)
-    up: np.ndarray  # (W, B) F
-    down: np.ndarray
-    unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit
-    pair_mark: np.ndarray  # (W, H, C)
-    touched: np.ndarray  # (W, K): chunks visited in this iteration
-    counts: np.ndarray  # (W, 8): visits ever; then visits and resolved lanes, for statistics
+    shift: np.ndarray  # (W, 2, B) F: what moved slopes can do to a lane, up and down
+    reach: np.ndarray  # (W, 2, H): net rise and fall of a unit's rows,
+    change: np.ndarray  # (W, 2, C): of a class's score
+    unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit,
+    pair_mark: np.ndarray  # (W, H, C): the unit in this class,
+    row_mark: np.ndarray  # (W, H, 2P): this row of the unit
+    everyone: np.ndarray  # (H,): all ones
+    counts: np.ndarray  # (W, 8): marks given; then statistics (see `SparseEngine.statistics`)

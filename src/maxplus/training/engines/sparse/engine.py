@@ -117,17 +117,13 @@ class SparseEngine(CompiledEngine):
             np.zeros((K, C, B), F), np.zeros((K, C), F), np.zeros((K, H), np.int8),
         )  # fmt: skip
 
-        def ring(dtype: type) -> NDArray:
-            return np.zeros((RING, C), dtype)
-
         self._events = _state.Events(
-            np.zeros((RING, 4), np.int64), ring(np.int64), ring(np.int64), ring(np.int8),
-            ring(np.int64), ring(np.int64), ring(np.int64), ring(float), ring(float),
-            np.zeros((H, C)),
+            np.zeros((RING, 3), np.int64), np.zeros((RING, 7, C), np.int64),
+            np.zeros((RING, 3, C)), np.zeros((H, C)),
         )  # fmt: skip
         leaves = int(layout.leaf.max()) + 1
         offsets = level_offsets(leaves)
-        chunk = np.zeros((W, C, leaves), np.int64)
+        chunk = np.full((W, C, leaves), NONE, np.int64)
         chunk[layout.worker, layout.label, layout.leaf] = np.arange(K)
         keys = np.full((W, C, offsets[-1]), -np.inf)
         keys[layout.worker, layout.label, layout.leaf] = np.inf
@@ -135,14 +131,15 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, offsets, True)
         self._search = _state.Search(
             np.zeros((K, B), np.float32), np.full(K, NONE, np.int64), np.zeros(K),
-            np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
+            np.full(K, NONE, np.int64), np.zeros(K), np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
             np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
         )  # fmt: skip
         self._scratch = _state.Scratch(
-            np.empty((W, 2 * P), F), np.empty((W, H), F), np.empty((W, C), F), np.empty((W, C), np.int8),
-            np.empty((W, B), F), np.empty((W, B), F),
+            np.empty((W, 2 * P), F), np.empty((W, H), F),
+            np.empty((W, C), F), np.empty((W, C), np.int8), np.empty((W, 2, B), F),
+            np.empty((W, 2, H)), np.empty((W, 2, C)),
             np.zeros((W, H), np.int64), np.zeros((W, H, C), np.int64),
-            np.zeros((W, K), np.int64), np.zeros((W, 8), np.int64),
+            np.zeros((W, H, 2 * P), np.int64), np.ones(H, np.int8), np.zeros((W, 8), np.int64),
         )  # fmt: skip
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
