@@ -1,6 +1,8 @@
 """Bad input is refused; the message names the argument, the value and what is allowed."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -173,6 +175,38 @@ def test_features_beyond_the_float_type(iris, slope, dtype, signs):
     assert_refused(
         lambda: model.fit(X, iris.y), "X reaches", "scale", np.dtype(dtype).name, error=ValueError
     )
+
+
+OVERFLOWING = """
+import sys
+import numpy as np
+from sklearn.datasets import load_iris
+from maxplus import LMMClassifier
+
+X, y = load_iris(return_X_y=True)
+for dtype, scale in (("float64", 1e160), ("float32", 1e30)):
+    model = LMMClassifier(10, engine=sys.argv[1], max_iter=300, keep="last", random_state=0)
+    try:
+        model.fit((X * scale).astype(dtype), y)
+    except ValueError as error:
+        assert "X" in str(error) and "scale" in str(error), error
+        continue
+    for W in (model.W0_, model.W1_, model.W2_, model.history_["loss"]):
+        assert np.isfinite(W).all(), W
+"""
+
+
+@pytest.mark.parametrize("engine", ["dense", "tree"])
+def test_training_does_not_run_over(engine):
+    """x² overflows, so a step can move W0 to where scores are no numbers any more.
+
+    That must be refused or survived. It happens in a process of its own because
+    kernels without bounds checks have been seen to corrupt memory here.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", OVERFLOWING, engine], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 # -- classes ----------------------------------------------------------------------------------

@@ -407,6 +407,7 @@ def test_a_weight_counts_in_a_mean_as_often_as_it_says(cloud):
     b = lmm(**parameters).fit(np.repeat(cloud.X, weight, axis=0), np.repeat(cloud.y, weight))
     for name in LAYERS:
         assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9)
+    assert_allclose(a.history_["loss"], b.history_["loss"], rtol=1e-9)
     assert a.mean_loss_ == pytest.approx(b.mean_loss_)
     plain = lmm(**parameters).fit(*cloud)
     assert not np.allclose(plain.W1_, a.W1_)

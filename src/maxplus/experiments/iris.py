@@ -32,8 +32,9 @@ MLP_RATE = 0.01
 # A typical split: its LMM (max) has the lower median of the training losses of seeds 0 to 9.
 TYPICAL_SEED = 8
 
-# The paper does not state its k for Iris; 4 is its k for MNIST. Slopes that stay as they
-# are gave the lowest median training loss over 25 splits; test flowers had no say in it.
+# The paper does not state its k for Iris; 4 is its k for MNIST. Over 25 splits, slopes that
+# stay as they are ended with a lower median training loss (0.44) than slopes that move every
+# 100 iterations (0.53). Test flowers had no say in it.
 LMM_SETTINGS: dict[str, Any] = {
     "n_hidden": N_HIDDEN, "slope": 4.0, "linear_every": 0, "learning_rate": 0.05,
 }  # fmt: skip

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # More columns than this cannot be told apart in print.
 N_COLUMNS = 500
+# A logarithmic axis has no zero; lower losses are drawn here.
+FLOOR = 1e-3
 
 
 def plot_convergence(
@@ -62,16 +64,16 @@ def draw_convergence(
     loss = np.asarray(loss_curve, float)
     if loss.ndim != 1 or loss.size == 0:
         raise ValueError(f"loss_curve must be a non-empty vector, got shape {loss.shape}")
-    first, low, high = _envelope(loss)
+    first, low, high = _envelope(np.maximum(loss, FLOOR))
     ax.fill_between(first, low, high, step="post", color=BLUE, alpha=0.3, linewidth=0.8)
     ax.step(first, np.minimum.accumulate(low), where="post", color=BLUE, linewidth=2.2)
-    _scale(ax, loss, n_classes)
+    _scale(ax, low.min(), high.max(), n_classes, loss.size)
     if switch is not None and switch < loss.size:
         _mark_switch(ax, switch)
     if n_classes > 2:
         _mark_level(ax, math.log(n_classes), f"log {n_classes}\nguessing")
     _mark_level(ax, math.log(2), f"log 2\nbelow: every\ntraining {sample}\nis right")
-    _name_curves(ax, first, high, low.min())
+    _name_curves(ax, first, high, loss.min())
     ax.set_xlabel("iteration")
     quiet_frame(ax, f"Loss of the worst training {sample}")
 
@@ -88,15 +90,16 @@ def _envelope(loss: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     return np.append(first, loss.size + 1), np.append(low, low[-1]), np.append(high, high[-1])
 
 
-def _scale(ax: Axes, loss: NDArray, n_classes: int) -> None:
+def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int) -> None:
     """Two logarithmic axes with plain numbers: 0.5, 1, 2, 5."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    bottom = 0.75 * max(1e-12, min(loss.min(), math.log(2)))
-    top = 1.15 * max(loss.max(), math.log(n_classes))
+    low, high = min(low, math.log(2)), max(high, math.log(n_classes))
+    # Room below the best curve for its name, however many decades there are.
+    bottom, top = low / max(1.33, (high / low) ** 0.1), 1.15 * high
     decades = range(math.floor(math.log10(bottom)), math.ceil(math.log10(top)))
     ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    ax.set(xscale="log", yscale="log", xlim=(1, loss.size + 1), ylim=(bottom, top))
+    ax.set(xscale="log", yscale="log", xlim=(1, n_iter + 1), ylim=(bottom, top))
     ax.yaxis.set_major_locator(FixedLocator([t for t in ticks if bottom <= t <= top]))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -114,7 +117,7 @@ def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float) -> None:
         textcoords="offset points", fontsize=SMALL, color=BLUE, alpha=0.7,
     )  # fmt: skip
     ax.annotate(
-        f"best so far: {best:.3f}", (1, best), xycoords=("axes fraction", "data"),
+        f"best so far: {best:.3f}", (1, max(best, FLOOR)), xycoords=("axes fraction", "data"),
         xytext=(0, -7), textcoords="offset points", ha="right", va="top",
         fontsize=TEXT, fontweight="bold", color=BLUE,
         bbox={"facecolor": "white", "linewidth": 0, "pad": 1},

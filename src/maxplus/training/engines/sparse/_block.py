@@ -5,7 +5,7 @@ from numba import njit
 from maxplus.models._lmm_kernels import active_path
 from maxplus.training.engines._descent import descend
 from maxplus.training.engines.sparse._borrow import borrowed
-from maxplus.training.engines.sparse._growth import grow, loss_growth, record_step
+from maxplus.training.engines.sparse._growth import record_lift, record_step, step_growth
 from maxplus.training.engines.sparse._search import worst_sample
 from maxplus.training.result import Signal
 
@@ -16,7 +16,7 @@ _GOES_ON, _TARGET, _STATIONARY = (
 
 @njit(cache=True)
 def take_step(
-    k, t, n, loss, samples, weights, log, minima, maxima, events, search, scale, scratch,
+    k, t, n, loss, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, journal,
 ):  # fmt: skip
     """The step on the worst sample n and its consequences for all bounds; returns α; O(P·H).
@@ -28,34 +28,35 @@ def take_step(
     first = journal.n[0]
     alpha = descend(weights, grad, x, samples.y[n], loss, t, rule, linear_every, journal, k)
     record_step(t, weights, journal, first, samples, log, events, scale)
-    rise, fall = scratch.change[0, 0], scratch.change[0, 1]
-    grow(t, t + 1, 0, scratch.everyone, samples, weights, events, scale, scratch, rise, fall)
-    for label in range(rise.size):
-        search.growth[label] += loss_growth(label, rise, fall)
+    record_lift(t, weights, samples, events, lift)
+    step_growth(t, 0, weights, samples, events, scale, scratch, search.growth)
     return alpha
 
 
 @njit(cache=True, nogil=True)
 def sparse_block(
-    flags, samples, weights, log, minima, maxima, events, search, scale, scratch,
+    flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, t0, journal, loss, sample, step,
 ):  # fmt: skip
     """Fill loss, sample and step, one iteration each; returns (iterations done, signal)."""
-    samples, weights, log = borrowed(samples), borrowed(weights), borrowed(log)
+    samples, weights, log, lift = (
+        borrowed(samples), borrowed(weights), borrowed(log), borrowed(lift)
+    )  # fmt: skip
     minima, maxima, events = borrowed(minima), borrowed(maxima), borrowed(events)
     search, scale, scratch = borrowed(search), borrowed(scale), borrowed(scratch)
     grad, journal = borrowed(grad), borrowed(journal)
     for k in range(loss.size):
         t = t0 + k
         loss[k], n = worst_sample(
-            t, flags, samples, weights, log, minima, maxima, events, search, scale, scratch
-        )
+            t, rule.polyak_until, flags,
+            samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+        )  # fmt: skip
         sample[k], step[k] = n, 0.0
         if loss[k] <= rule.target:
             return k + 1, _TARGET
         step[k] = take_step(
             k, t, n, loss[k],
-            samples, weights, log, minima, maxima, events, search, scale, scratch,
+            samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
             grad, rule, linear_every, journal,
         )  # fmt: skip
         if step[k] == 0.0:

@@ -9,9 +9,11 @@ rise of a wrong score) + (the fall of the true one).
 import numpy as np
 from numba import njit
 
+from maxplus.algebra._intrinsics import fmax, use_widest_vectors
 from maxplus.training.engines._descent import LAYER_0, LAYER_1
 from maxplus.training.engines.sparse._minima import note_row
 from maxplus.training.engines.sparse._state import (
+    EPOCH,
     MERGE_CLASS,
     MERGE_NOW,
     MERGE_OLD,
@@ -95,67 +97,95 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def grow(since, t, w, own, samples, weights, events, scale, scratch, rise, fall):
-    """How much each class's score can have risen and fallen from iteration ``since`` to t.
-
-    Net changes: of an entry that moved several times, only where it was and where
-    it is count. A score falls no more than the units that lead in it, so with
-    ``own`` (a flag per unit) only flagged units count for falls. Fills rise and
-    fall (C); O(C) per iteration in between.
-    """
-    scratch.counts[w, 0] += 1
-    mark = scratch.counts[w, 0]
-    unit_mark, pair_mark, row_mark = (
-        scratch.unit_mark[w], scratch.pair_mark[w], scratch.row_mark[w]
-    )  # fmt: skip
-    up, down = scratch.reach[w, 0], scratch.reach[w, 1]
-    W1T, W2T = weights.W1T, weights.W2T
-    highest = lowest = 0.0
-    slopes_up = slopes_down = 0.0
-    for s in range(since, t):
-        slot = s % RING
-        number, value = events.number[slot], events.value[slot]
-        for j in range(events.n[slot, ROWS]):
-            h, i = number[ROW_UNIT, j], number[ROW_INDEX, j]
-            if unit_mark[h] != mark:
-                unit_mark[h] = mark
-                up[h] = down[h] = 0.0
-            if row_mark[h, i] != mark:
-                row_mark[h, i] = mark
-                change = np.float64(W1T[h, i]) - value[ROW_OLD, j]
-                up[h], down[h] = max(up[h], change), max(down[h], -change)
-                highest = max(highest, up[h])
-                if own[h] != 0:
-                    lowest = max(lowest, down[h])
-        if events.n[slot, SLOPES] > 0:
-            a, b = slope_effect(slot, samples, events)
-            slopes_up += a
-            slopes_down += b
-    rise[:] = highest
-    fall[:] = lowest
-    for s in range(since, t):
-        slot = s % RING
-        number, value = events.number[slot], events.value[slot]
-        for j in range(events.n[slot, MERGES]):
-            h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
-            if pair_mark[h, d] != mark:
-                pair_mark[h, d] = mark
-                change = np.float64(W2T[d, h]) - value[MERGE_OLD, j]
-                # Whoever has a moved entry of W2 has a moved row: up and down are set.
-                rise[d] = max(rise[d], up[h] + change)
-                if own[h] != 0:
-                    fall[d] = max(fall[d], down[h] - change)
-    extra = 2.0 * scale.noise[0] * (t - since)
-    for d in range(rise.size):
-        rise[d] += slopes_up + extra
-        fall[d] += slopes_down + extra
+def record_lift(t, weights, samples, events, lift):
+    """Add iteration t's moved rows to the lifts; O(C), and O(H) once per epoch."""
+    slot, epoch = t % RING, t // EPOCH
+    if t % EPOCH == 0:
+        lift.begin[:] = lift.now
+    for j in range(events.n[slot, ROWS]):
+        h, i = events.number[slot, ROW_UNIT, j], events.number[slot, ROW_INDEX, j]
+        if lift.epoch[h, i] != epoch:
+            lift.epoch[h, i] = epoch
+            lift.value[h, i] = events.value[slot, ROW_OLD, j]
+        change = np.float64(weights.W1T[h, i]) - np.float64(lift.value[h, i])
+        lift.now[0, h] = max(lift.now[0, h], lift.begin[0, h] + change)
+        lift.now[1, h] = max(lift.now[1, h], lift.begin[1, h] - change)
+    if events.n[slot, SLOPES] > 0:
+        up, down = slope_effect(slot, samples, events)
+        for h in range(lift.now.shape[1]):
+            lift.now[0, h] += up
+            lift.begin[0, h] += up
+            lift.now[1, h] += down
+            lift.begin[1, h] += down
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def loss_growth(label, rise, fall):
-    """The most that losses of class ``label`` can have grown; O(C)."""
+def step_growth(t, w, weights, samples, events, scale, scratch, growth):
+    """Let growth[label] grow by what iteration t can have done to a loss; O(C²)."""
+    slot = t % RING
+    number, value = events.number[slot], events.value[slot]
+    up, down = scratch.reach[w, 0], scratch.reach[w, 1]
+    rise, fall = scratch.change[w, 0], scratch.change[w, 1]
+    rise[:] = 0.0
+    fall[:] = 0.0
+    for j in range(events.n[slot, ROWS]):
+        h = number[ROW_UNIT, j]
+        up[h] = down[h] = 0.0
+    for j in range(events.n[slot, ROWS]):
+        h = number[ROW_UNIT, j]
+        change = np.float64(weights.W1T[h, number[ROW_INDEX, j]]) - value[ROW_OLD, j]
+        up[h], down[h] = max(up[h], change), max(down[h], -change)
+        for d in range(rise.size):
+            rise[d], fall[d] = max(rise[d], up[h]), max(fall[d], down[h])
+    for j in range(events.n[slot, MERGES]):
+        h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
+        change = np.float64(weights.W2T[d, h]) - value[MERGE_OLD, j]
+        # Whoever has a moved entry of W2 has a moved row: up and down are set.
+        rise[d], fall[d] = max(rise[d], up[h] + change), max(fall[d], down[h] - change)
+    slopes_up, slopes_down = slope_effect(slot, samples, events)
+    for label in range(growth.size):
+        wrong = 0.0
+        for d in range(growth.size):
+            if d != label:
+                wrong = max(wrong, rise[d])
+        growth[label] += wrong + fall[label] + slopes_up + slopes_down + 4.0 * scale.noise[0]
+
+
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _largest_rise(now, seen, w2, w2_seen):
+    use_widest_vectors()
+    most = 0.0
+    for h in range(now.size):
+        most = fmax(most, (now[h] - seen[h]) + (np.float64(w2[h]) - np.float64(w2_seen[h])))
+    return most
+
+
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _largest_fall(now, seen, w2, w2_seen, leads):
+    use_widest_vectors()
+    most = 0.0
+    for h in range(now.size):
+        drop = (now[h] - seen[h]) - (np.float64(w2[h]) - np.float64(w2_seen[h]))
+        most = fmax(most, drop if leads[h] != 0 else 0.0)
+    return most
+
+
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def net_growth(c, missed, samples, weights, lift, maxima, scale):
+    """How much a loss of chunk c can have grown since its visit, by net changes; O(C·H).
+
+    A true score falls no more than the unit that led it, so only leaders count.
+    """
+    label = samples.label[c]
     wrong = 0.0
-    for d in range(rise.size):
+    for d in range(weights.W2T.shape[0]):
         if d != label:
-            wrong = max(wrong, rise[d])
-    return wrong + fall[label]
+            rise = _largest_rise(
+                lift.now[0], lift.seen[c, 0], weights.W2T[d], lift.W2T[c, d]
+            )
+            wrong = max(wrong, rise)
+    fall = _largest_fall(
+        lift.now[1], lift.seen[c, 1], weights.W2T[label], lift.W2T[c, label],
+        maxima.leads_own[c],
+    )  # fmt: skip
+    return wrong + fall + 4.0 * scale.noise[0] * missed

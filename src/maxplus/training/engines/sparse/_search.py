@@ -7,7 +7,7 @@ from numba import njit
 
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._borrow import borrowed
-from maxplus.training.engines.sparse._growth import grow, loss_growth
+from maxplus.training.engines.sparse._growth import net_growth
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, replay
@@ -125,21 +125,6 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _narrow(c, t, w, samples, weights, maxima, events, search, scale, scratch):
-    """A better bound for a chunk without visiting it; O(C) per missed iteration.
-
-    Keys grow step by step, by the sum of what each step can do. The net effect of
-    all steps since the visit is often a small part of that.
-    """
-    since = search.visited[c]
-    rise, fall = scratch.change[w, 0], scratch.change[w, 1]
-    grow(
-        since, t, w, maxima.leads_own[c], samples, weights, events, scale, scratch, rise, fall
-    )
-    return search.base[c] + loss_growth(samples.label[c], rise, fall)
-
-
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch):
     """The score of class d in one lane; the whole class is refreshed after some such scans."""
     lam, bound = scratch.lam[w], scratch.bound[w]
@@ -225,7 +210,9 @@ def _set_key(c, loss, w, samples, search):
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def search_worker(w, t, samples, weights, log, minima, maxima, events, search, scale, scratch):
+def search_worker(
+    w, t, polyak_until, samples, weights, log, lift, minima, maxima, events, search, scale, scratch
+):
     """The worst of one worker's samples, unless another worker has a worse one.
 
     Take the chunk with the largest bound; look at it more closely; until the
@@ -258,10 +245,12 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
             if loss > best or (loss == best and n < best_sample):
                 best, best_sample = loss, n
                 atomic_store(search.best_loss, LINE * w, best)
-        elif 1 < missed <= RING and search.visited[c] != NONE and search.narrowed[c] != t:
+        elif missed > 1 and search.base[c] < np.inf and search.narrowed[c] != t:
+            # Keys grow by the sum of what each step can do. The net effect of all
+            # steps since the visit is often a small part of that.
             search.narrowed[c] = t
-            narrow = _narrow(
-                c, t, w, samples, weights, maxima, events, search, scale, scratch
+            narrow = search.base[c] + net_growth(
+                c, missed, samples, weights, lift, maxima, scale
             )
             counts[5] += 1
             _set_key(c, min(bound, narrow), w, samples, search)
@@ -275,32 +264,51 @@ def search_worker(w, t, samples, weights, log, minima, maxima, events, search, s
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
             if c != NONE and search.visited[c] == t:
-                search.base[c] = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
-                _set_key(c, search.base[c], w, samples, search)
+                exact = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
+                _set_key(c, exact, w, samples, search)
+                search.base[c] = np.inf
+                # Polyak steps are so large that every chunk is visited anyway.
+                if t >= polyak_until:
+                    search.base[c] = exact
+                    lift.seen[c] = lift.begin
+                    lift.W2T[c] = weights.W2T
 
 
 @njit(cache=True, nogil=True)
-def help_search(w, t, flags, samples, weights, log, minima, maxima, events, search, scale, scratch):
-    """What helper w does: its share of the searches of iterations t, t + 1, …, until told to stop."""
-    samples, weights, log = borrowed(samples), borrowed(weights), borrowed(log)
+def help_search(
+    w, t, polyak_until, flags,
+    samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+):  # fmt: skip
+    """Helper w's part: its share of the searches of iterations t, t + 1, … until told to stop."""
+    samples, weights, log, lift = (
+        borrowed(samples), borrowed(weights), borrowed(log), borrowed(lift)
+    )  # fmt: skip
     minima, maxima, events = borrowed(minima), borrowed(maxima), borrowed(events)
     search, scale, scratch = borrowed(search), borrowed(scale), borrowed(scratch)
     while wait_for(flags, 0, t) != STOP:
-        search_worker(w, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
+        search_worker(
+            w, t, polyak_until,
+            samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+        )  # fmt: skip
         atomic_store(flags, LINE * w, t)
         t += 1
 
 
 @njit(cache=True)
-def worst_sample(t, flags, samples, weights, log, minima, maxima, events, search, scale, scratch):
+def worst_sample(
+    t, polyak_until, flags,
+    samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+):  # fmt: skip
     """(loss, sample) of the worst sample, the lowest one among equals."""
-    W = search.keys.shape[0]
     # What the others found last time must not pass for a loss of this iteration.
     search.best_loss[:] = -np.inf
     atomic_store(flags, 0, t)
-    search_worker(0, t, samples, weights, log, minima, maxima, events, search, scale, scratch)
-    loss, sample = -np.inf, np.int64(-1)
-    for w in range(W):
+    search_worker(
+        0, t, polyak_until,
+        samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    )  # fmt: skip
+    loss, sample = -np.inf, np.int64(NONE)
+    for w in range(search.keys.shape[0]):
         if w > 0:
             wait_for(flags, LINE * w, t)
         mine, n = search.best_loss[LINE * w], search.best_sample[LINE * w]

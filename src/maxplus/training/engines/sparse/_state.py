@@ -56,6 +56,23 @@ class RowLog(NamedTuple):
     raised: np.ndarray  # (H,): sum over all steps of the largest rise of a row
 
 
+class Lift(NamedTuple):
+    """How far each unit's rows have risen, and fallen, over many iterations.
+
+    Time is cut into epochs. Within one, a unit's lift is the largest net rise of
+    one of its rows, not the sum of all; epochs add up. So from any iteration of
+    an epoch on, a unit has risen by no more than its present lift less its lift
+    when that epoch began. Chunks remember the latter at a visit, with W2.
+    """
+
+    now: np.ndarray  # (2, H): rise and fall
+    begin: np.ndarray  # (2, H): when the present epoch began
+    epoch: np.ndarray  # (H, 2P): the row's latest epoch, and its value at the
+    value: np.ndarray  # (H, 2P) F: first change in it
+    seen: np.ndarray  # (K, 2, H): `begin` at the chunk's last visit
+    W2T: np.ndarray  # (K, C, H) F: the weights at the chunk's last visit
+
+
 class Maxima(NamedTuple):
     """Per (chunk, class, lane): a leading unit and a bound on all others.
 
@@ -70,6 +87,8 @@ class Maxima(NamedTuple):
     leads_own: np.ndarray  # (K, H): whether the unit may lead a lane of the own class
 
 
+# Iterations of an epoch (see `Lift`).
+EPOCH = 64
 # Columns of the rings in `Events`.
 MERGES, ROWS, SLOPES = 0, 1, 2
 MERGE_UNIT, MERGE_CLASS, MERGE_NOW, ROW_UNIT, ROW_INDEX, ROW_ROSE, SLOPE_ROW = range(7)
@@ -131,10 +150,8 @@ class Scratch(NamedTuple):
     z: np.ndarray  # (W, C) F: a lane's scores, and which of them are exact
     known: np.ndarray  # (W, C)
     shift: np.ndarray  # (W, 2, B) F: what moved slopes can do to a lane, up and down
-    reach: np.ndarray  # (W, 2, H): net rise and fall of a unit's rows,
+    reach: np.ndarray  # (W, 2, H): rise and fall of a unit's rows,
     change: np.ndarray  # (W, 2, C): of a class's score
     unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit,
-    pair_mark: np.ndarray  # (W, H, C): the unit in this class,
-    row_mark: np.ndarray  # (W, H, 2P): this row of the unit
-    everyone: np.ndarray  # (H,): all ones
+    pair_mark: np.ndarray  # (W, H, C): the unit in this class
     counts: np.ndarray  # (W, 8): marks given; then statistics (see `SparseEngine.statistics`)

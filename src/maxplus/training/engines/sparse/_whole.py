@@ -41,7 +41,9 @@ def scan_all(samples, weights, minima):
 
 
 @njit(cache=True)
-def difficulty(t, samples, weights, log, minima, maxima, events, search, scale, scratch, odds):
+def difficulty(
+    t, samples, weights, log, lift, minima, maxima, events, search, scale, scratch, odds
+):
     """Bounds on the losses of all lanes at iteration t, as odds; O(N·C) and what changed."""
     for c in range(samples.label.size):
         visit(c, t, 0, samples, weights, log, minima, maxima, events, search, scale, scratch)

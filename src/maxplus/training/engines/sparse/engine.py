@@ -121,6 +121,11 @@ class SparseEngine(CompiledEngine):
             np.zeros((RING, 3), np.int64), np.zeros((RING, 7, C), np.int64),
             np.zeros((RING, 3, C)), np.zeros((H, C)),
         )  # fmt: skip
+        self._lift = _state.Lift(
+            np.zeros((2, H)), np.zeros((2, H)),
+            np.full((H, 2 * P), NONE, np.int64), np.zeros((H, 2 * P), F),
+            np.zeros((K, 2, H)), np.zeros((K, C, H), F),
+        )  # fmt: skip
         leaves = int(layout.leaf.max()) + 1
         offsets = level_offsets(leaves)
         chunk = np.full((W, C, leaves), NONE, np.int64)
@@ -130,8 +135,9 @@ class SparseEngine(CompiledEngine):
         for worker_keys in keys:
             build_all(worker_keys, offsets, True)
         self._search = _state.Search(
-            np.zeros((K, B), np.float32), np.full(K, NONE, np.int64), np.zeros(K),
-            np.full(K, NONE, np.int64), np.zeros(K), np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
+            np.zeros((K, B), np.float32), np.full(K, NONE, np.int64),
+            np.full(K, np.inf), np.full(K, NONE, np.int64), np.zeros(K),
+            np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
             np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
         )  # fmt: skip
         self._scratch = _state.Scratch(
@@ -139,17 +145,20 @@ class SparseEngine(CompiledEngine):
             np.empty((W, C), F), np.empty((W, C), np.int8), np.empty((W, 2, B), F),
             np.empty((W, 2, H)), np.empty((W, 2, C)),
             np.zeros((W, H), np.int64), np.zeros((W, H, C), np.int64),
-            np.zeros((W, H, 2 * P), np.int64), np.ones(H, np.int8), np.zeros((W, 8), np.int64),
+            np.zeros((W, 8), np.int64),
         )  # fmt: skip
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         if time.perf_counter() - self._regrouped > self._regroup_seconds / REGROUP_SHARE:
             self.regroup()
+        task = self.task
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
             try:
                 for w in range(1, self._n_workers):
-                    team.submit(help_search, w, self.iteration, flags, *self._state)
+                    team.submit(
+                        help_search, w, self.iteration, task.step.polyak_until, flags, *self._state
+                    )
                 return self._iterate(block, journal, flags)
             finally:
                 flags[0] = STOP
@@ -164,7 +173,7 @@ class SparseEngine(CompiledEngine):
             )  # fmt: skip
         for k in range(block.loss.size):
             t = self.iteration + k
-            loss, n = worst_sample(t, flags, *self._state)
+            loss, n = worst_sample(t, task.step.polyak_until, flags, *self._state)
             violated = audit(t, self._layout.worker, *self._state)
             if violated != GOOD:
                 raise AssertionError(f"iteration {t}: {MESSAGES[violated]}")
@@ -180,7 +189,7 @@ class SparseEngine(CompiledEngine):
     def _state(self) -> tuple:
         """Everything a search works on, in the order of the kernels' arguments."""
         return (
-            self._samples, self.model.weights, self._log, self._minima, self._maxima,
+            self._samples, self.model.weights, self._log, self._lift, self._minima, self._maxima,
             self._events, self._search, self._scale, self._scratch,
         )  # fmt: skip
 

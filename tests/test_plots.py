@@ -1,0 +1,101 @@
+"""Figures: drawn from plain numbers, without matplotlib's global state."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from maxplus.plots import plot_comparison, plot_convergence
+
+pytest.importorskip("matplotlib")
+
+CURVE = 2.0 / np.sqrt(np.arange(1, 3000))
+
+
+def pixels(figure):
+    """The figure as an array of colours."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3]
+
+
+def texts(figure):
+    """All that is written in the figure."""
+    from matplotlib.text import Text
+
+    return " ".join(text.get_text() for text in figure.findobj(Text))
+
+
+def outcome(losses, accuracy):
+    return SimpleNamespace(losses=np.array(losses), accuracy=accuracy)
+
+
+MODELS = [
+    SimpleNamespace(name="MLP", train=outcome([1e-9, 1e-3], 1.0), test=outcome([80.0, 0.0], 0.5)),
+    SimpleNamespace(name="LMM", train=outcome([0.4, 0.1], 1.0), test=outcome([1.0, 0.2], 0.75)),
+]
+
+
+@pytest.mark.parametrize("curve", [CURVE, CURVE[:1], np.full(5, 0.3), [0.5, 0.0]])
+def test_convergence_shows_the_best_loss_and_both_lines(curve):
+    figure = plot_convergence(curve, n_classes=3)
+    assert f"best so far: {min(curve):.3f}" in texts(figure)
+    assert "log 2" in texts(figure)
+    assert "log 3" in texts(figure)
+    assert np.ptp(pixels(figure)) > 200
+
+
+def test_two_classes_have_one_line():
+    assert "guessing" not in texts(plot_convergence(CURVE, n_classes=2))
+
+
+def test_the_switch_is_marked_where_there_is_one():
+    assert "constant steps" in texts(plot_convergence(CURVE, 3, switch=1500))
+    assert "constant steps" not in texts(plot_convergence(CURVE, 3, switch=len(CURVE)))
+
+
+def test_the_best_so_far_is_the_running_minimum():
+    (line,) = plot_convergence(CURVE[::-1], 3).axes[0].get_lines()[:1]
+    iteration, best = line.get_data()
+    assert iteration[0] == 1
+    assert iteration[-1] == len(CURVE) + 1
+    assert best[-1] == CURVE.min()
+    assert (np.diff(best) <= 0).all()
+
+
+@pytest.mark.parametrize("curve", [[], [[1.0]]])
+def test_a_curve_is_a_vector(curve):
+    with pytest.raises(ValueError, match="loss_curve must be a non-empty vector"):
+        plot_convergence(curve, 3)
+
+
+def test_comparison_names_models_and_their_figures():
+    figure = plot_comparison(CURVE, MODELS, 3, switch=1500, sample="flower")
+    written = texts(figure)
+    for words in ("MLP", "LMM", "$10^{-35}$", "0.67", "50.0%", "75.0%", "worst training flower"):
+        assert words in written
+    assert np.ptp(pixels(figure)) > 200
+
+
+def test_every_sample_is_a_dot():
+    dots = plot_comparison(CURVE, MODELS, 3).axes[1].collections
+    assert [len(row.get_offsets()) for row in dots] == [2, 2, 2, 2]
+    np.testing.assert_allclose(dots[2].get_offsets()[:, 0], np.exp([-0.4, -0.1]))
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'maxplus\[plot\]'"):
+        plot_convergence(CURVE, 3)
+
+
+def test_importing_and_drawing_leave_pyplot_alone():
+    code = (
+        "import sys, maxplus.plots as plots; assert 'matplotlib' not in sys.modules;"
+        "plots.plot_convergence([1.0, 0.5], 3); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
