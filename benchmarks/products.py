@@ -31,8 +31,10 @@ from rich.table import Table
 
 SHAPE = (4096, 1568, 500)
 OURS, OURS_ALONE, RIVAL = "maxplus", "maxplus, 1 thread", "tropical-gemm"
-NUMPY, NUMPY_TUNED = "NumPy in blocks", "NumPy, tuned"
-GOALS = {RIVAL: 3.0, NUMPY: 40.0}
+# NumPy broadcasts a block of rows at a time. 64 rows is what one writes; 2 rows, whose sums
+# stay in the cache, were the fastest of all sizes tried.
+NUMPY, NUMPY_FASTEST = "NumPy, 64 rows", "NumPy, 2 rows"
+GOALS = {RIVAL: 3.0, NUMPY: 40.0, NUMPY_FASTEST: 40.0}
 
 Product = Callable[[NDArray, NDArray], object]
 
@@ -65,25 +67,25 @@ def cases() -> dict[str, tuple[type, dict[str, Product]]]:
                 OURS: minplus,
                 OURS_ALONE: one_thread(minplus),
                 RIVAL: tg.minplus_matmul_2d,
-                NUMPY: row_blocks(np.min),
-                NUMPY_TUNED: cache_blocks,
+                NUMPY: row_blocks(np.min, 64),
+                NUMPY_FASTEST: row_blocks(np.min, 2),
             },
         ),
         "max-plus": (
             np.float32,
-            {OURS: maxplus, RIVAL: tg.maxplus_matmul_2d, NUMPY: row_blocks(np.max)},
+            {OURS: maxplus, RIVAL: tg.maxplus_matmul_2d, NUMPY_FASTEST: row_blocks(np.max, 2)},
         ),
         "… with winners": (
             np.float32,
             {
                 OURS: lambda A, B: minplus(A, B, return_index=True),
                 RIVAL: tg.minplus_matmul_with_argmax,
-                NUMPY: row_blocks(np.argmin),
+                NUMPY_FASTEST: row_blocks(np.argmin, 2),
             },
         ),
         "… in float64": (
             np.float64,
-            {OURS: minplus, RIVAL: tg.minplus_matmul_2d_f64, NUMPY: row_blocks(np.min)},
+            {OURS: minplus, RIVAL: tg.minplus_matmul_2d_f64, NUMPY_FASTEST: row_blocks(np.min, 2)},
         ),
     }
 
@@ -102,8 +104,8 @@ def one_thread(product: Product) -> Product:
     return run
 
 
-def row_blocks(reduce: Callable, size: int = 4) -> Product:
-    """What one writes in NumPy: broadcast a few rows at a time; four were the fastest here."""
+def row_blocks(reduce: Callable, size: int) -> Product:
+    """The product by broadcasting ``size`` rows at a time."""
 
     def run(A: NDArray, B: NDArray) -> NDArray:
         BT = np.ascontiguousarray(B.T)
@@ -111,16 +113,6 @@ def row_blocks(reduce: Callable, size: int = 4) -> Product:
         return np.concatenate(parts)
 
     return run
-
-
-def cache_blocks(A: NDArray, B: NDArray, rows: int = 8, terms: int = 64) -> NDArray:
-    """The fastest min-plus we could get out of NumPy: sums that stay in the cache."""
-    out = np.full((len(A), B.shape[1]), np.inf, A.dtype)
-    for i in range(0, len(A), rows):
-        for j in range(0, len(B), terms):
-            sums = A[i : i + rows, j : j + terms, None] + B[j : j + terms]
-            np.minimum(out[i : i + rows], sums.min(axis=1), out=out[i : i + rows])
-    return out
 
 
 def run(rounds: int) -> list[Timing]:
@@ -158,7 +150,7 @@ def check(A: NDArray, B: NDArray, results: dict[str, object]) -> None:
     values, winners = ours if isinstance(ours, tuple) else (ours, None)
     for name, result in results.items():
         value, index = result if isinstance(result, tuple) else (result, None)
-        if winners is not None and name == NUMPY:
+        if winners is not None and index is None:
             # NumPy, too, takes the first among equals.
             np.testing.assert_array_equal(winners, value, err_msg=name)
             continue

@@ -32,17 +32,16 @@ EXAMPLES = [
 EACH = pytest.mark.parametrize("estimator", EXAMPLES, ids=lambda e: type(e).__name__)
 
 
+RANDOM_CHOICE = {
+    LMMClassifier: "prototypes are random samples; repeated samples change which are drawn",
+    LinearMaxPlusClassifier: "sgd draws random samples; repeated samples change which are drawn",
+}
+
+
 def expected_failures(estimator):
-    if not isinstance(estimator, LMMClassifier):
-        return {}
-    reason = "prototypes are random samples; repeated samples change which are drawn"
-    return dict.fromkeys(
-        [
-            "check_sample_weight_equivalence_on_dense_data",
-            "check_sample_weight_equivalence_on_sparse_data",
-        ],
-        reason,
-    )
+    reason = RANDOM_CHOICE.get(type(estimator))
+    checks = ("dense", "sparse") if reason else ()
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in checks}
 
 
 @parametrize_with_checks(CHECKED, expected_failed_checks=expected_failures)

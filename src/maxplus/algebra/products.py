@@ -95,7 +95,8 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
     winners = np.empty(values.shape, np.int64)
     if index and A.shape[1] == 0 and values.size:
         raise ValueError("return_index=True needs at least one column in A: nothing can win")
-    if np.any(A == -zero) or np.any(BT == -zero):
+    opposite = -zero
+    if np.any(opposite == A) or np.any(opposite == BT):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
     else:
         product(A, BT, values)

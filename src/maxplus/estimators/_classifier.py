@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -18,11 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxplus.estimators._threads import threads
 from maxplus.estimators._validation import (
+    as_dense,
     check_callbacks,
     check_choice,
     check_integer,
+    check_magnitude,
     check_real,
     check_sample_weight,
+    within_range,
 )
 from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, softmax
@@ -161,19 +163,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _scores(self, X: Any) -> NDArray:
         check_is_fitted(self)
-        X = _as_dense(
-            validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        )
-        X = np.ascontiguousarray(X, self.model_.dtype)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = within_range(as_dense(X), self.model_, self._slopes)
         with threads(self.n_jobs):
-            return self.model_.scores(self._within_range(X))
-
-    def _within_range(self, X: NDArray) -> NDArray:
-        """Inputs so large that a score would overflow are moved to where it does not."""
-        slopes = [float(np.abs(getattr(self.model_, name)).max()) for name in self._slopes]
-        largest = max([1.0, *slopes])
-        limit = float(np.finfo(X.dtype).max) / (8.0 * largest)
-        return np.clip(X, -limit, limit) if X.size and np.abs(X).max() > limit else X
+            return self.model_.scores(X)
 
     # Weight arrays that multiply an input.
     _slopes: tuple[str, ...] = ()
@@ -187,7 +180,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_real("learning_rate", self.learning_rate, above=0.0)
         check_integer("max_iter", self.max_iter, 1)
         check_choice("keep", self.keep, ("best", "last"))
-        check_integer("verbose", int(self.verbose), 0)
+        check_integer("verbose", self.verbose if self.verbose is not True else 1, 0)
         check_callbacks(self.callbacks)
         self._engine_class()
 
@@ -232,7 +225,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=not resume
         )
-        X = np.ascontiguousarray(_as_dense(X))
+        X = np.ascontiguousarray(as_dense(X))
+        check_magnitude(X)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))
         index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
@@ -304,8 +298,3 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _as_dense(X: Any) -> NDArray:
-    """Rows as the kernels want them; a sparse matrix is expanded."""
-    return X.toarray() if sparse.issparse(X) else X

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from maxplus.models import Model
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> str:
@@ -45,6 +48,17 @@ def check_real(
     return number
 
 
+def check_magnitude(X: NDArray) -> None:
+    """Refuse features whose squares, as they enter a subgradient's norm, would overflow."""
+    limit = 1e-4 * math.sqrt(float(np.finfo(X.dtype).max))
+    largest = float(np.abs(X).max(initial=0.0))
+    if largest > limit:
+        raise ValueError(
+            f"X reaches {largest:g}, too large to train with in {X.dtype} (at most {limit:g}); "
+            "scale the features first, for example with StandardScaler"
+        )
+
+
 def check_callbacks(callbacks: Any) -> list[Callable]:
     """None, one callable or several."""
     if callbacks is None:
@@ -61,7 +75,10 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
     """None, or one finite number >= 0 per sample, not all zero."""
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"sample_weight must hold numbers; got {sample_weight!r:.60}") from None
     if weight.shape != (n_samples,):
         raise ValueError(
             f"sample_weight must have shape ({n_samples},), one weight per sample; "
@@ -73,3 +90,20 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
     if not weight.any():
         raise ValueError("sample_weight is zero for every sample: none is left to train on")
     return weight
+
+
+def as_dense(X: Any) -> NDArray:
+    """Rows as the kernels want them; a sparse matrix is expanded."""
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def within_range(X: NDArray, model: Model, slopes: Sequence[str]) -> NDArray:
+    """X in the model's type, with numbers so large that a score would overflow moved closer.
+
+    ``slopes`` names the weights that multiply an input.
+    """
+    steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
+    limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
+    if np.abs(X).max(initial=0.0) > limit:
+        X = np.clip(X, -limit, limit)
+    return np.ascontiguousarray(X, model.dtype)

@@ -29,7 +29,8 @@ class LinearMaxPlusClassifier(TrainedClassifier):
         Spread of the latter two.
     objective, step, learning_rate
         As in `LMMClassifier`, but by default the mean loss with constant steps:
-        from random weights the maximum loss hardly leaves log C.
+        from random weights the maximum loss hardly leaves log C. Scale the
+        features first; with all of one sign, ReLU hardly divides them.
     polyak_target, polyak_fraction, engine, max_iter, keep, warm_start, n_jobs, \
 random_state, verbose, callbacks
         As in `LMMClassifier`; engines are "dense" and, for the mean, "sgd".
@@ -46,8 +47,11 @@ random_state, verbose, callbacks
     --------
     >>> from sklearn.datasets import load_iris
     >>> from maxplus import LinearMaxPlusClassifier
+    >>> from sklearn.preprocessing import scale
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = LinearMaxPlusClassifier(20, max_iter=500, random_state=0).fit(X, y)
+    >>> clf = LinearMaxPlusClassifier(20, random_state=0).fit(scale(X), y)
+    >>> clf.score(scale(X), y) > 0.9
+    True
     >>> clf.A_.shape, clf.W_.shape
     ((4, 20), (20, 3))
     """
@@ -66,7 +70,7 @@ random_state, verbose, callbacks
         step: str = "constant",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
-        learning_rate: float = 1.0,
+        learning_rate: float = 0.1,
         engine: str = "auto",
         max_iter: int = 10_000,
         keep: str = "best",

@@ -195,7 +195,7 @@ class LMMClassifier(TrainedClassifier):
     def _choose_slope(self, X: NDArray, rng: np.random.Generator) -> float:
         slope = UNIT_SLOPE / median_distance(X, rng) if self.slope == "auto" else float(self.slope)
         reach = max(1.0, slope) * max(1.0, float(np.abs(X).max()))
-        if not 0.0 < slope < np.inf or not reach < np.finfo(X.dtype).max / 8:
+        if not reach < 1e-4 * np.finfo(X.dtype).max:
             raise ValueError(
                 f"X reaches {np.abs(X).max():g}, which times slope {slope:g} does not fit into "
                 f"{X.dtype}; scale the features (for example with StandardScaler) or set slope"

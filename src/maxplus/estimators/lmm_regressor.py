@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxplus.estimators._threads import threads
 from maxplus.estimators._validation import (
+    as_dense,
     check_choice,
     check_integer,
     check_real,
     check_sample_weight,
+    within_range,
 )
 from maxplus.models import LMM
 from maxplus.models.pyramids import lipschitz_constant, pyramid_lmm
@@ -45,7 +46,9 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
     ----------
     slope_ : K
     lipschitz_ : Lipschitz constant of the training data in the L∞ norm
-    interpolates_ : whether K is large enough for h to pass through all chosen points
+    interpolates_ : whether h passes through all chosen points. It does when K is at
+        least their Lipschitz constant, unless K·x is so much larger than the
+        differences of targets that rounding shows: then centre the features.
     prototypes_ : indices of the chosen points in the training set
     W0_, W1_, W2_, n_hidden_, model_ : the network
     n_features_in_, feature_names_in_
@@ -96,7 +99,7 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
         )
-        X = np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+        X = np.ascontiguousarray(as_dense(X))
         weight = check_sample_weight(sample_weight, len(y))
         points, targets, index = _merge_equal_points(X, y, weight)
 
@@ -110,9 +113,11 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
             rng = check_random_state(self.random_state)
             chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
             points, targets, index = points[chosen], targets[chosen], index[chosen]
-        self.interpolates_ = self.slope_ >= self.lipschitz_
         self.prototypes_ = index
         self.model_ = pyramid_lmm(points, targets[:, None], self.slope_)
+        with threads(self.n_jobs):
+            heights = self.model_.scores(points)
+        self.interpolates_ = bool(np.array_equal(heights, self.model_.W2))
         return self
 
     def predict(self, X: Any) -> NDArray:
@@ -152,14 +157,16 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
 
     def _envelope(self, X: Any, model: LMM) -> NDArray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        X = X.toarray() if sparse.issparse(X) else X
+        X = within_range(as_dense(X), model, ("W0",))
         with threads(self.n_jobs):
-            return model.scores(np.ascontiguousarray(X, model.dtype))[:, 0]
+            return model.scores(X)[:, 0]
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that CSR input is welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        # A lower envelope of a few points lies far below the others.
+        tags.regressor_tags.poor_score = self.n_hidden is not None
         return tags
 
 

@@ -15,7 +15,11 @@ from maxplus.training.result import Block, History, Signal, Status, TrainingResu
 # progress bar, long enough that what happens between blocks does not count.
 SECONDS_PER_BLOCK = 0.2
 
-_ENDS = {Signal.TARGET: Status.TARGET, Signal.STATIONARY: Status.STATIONARY}
+_ENDS = {
+    Signal.TARGET: Status.TARGET,
+    Signal.STATIONARY: Status.STATIONARY,
+    Signal.OVERFLOW: Status.OVERFLOW,
+}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class Signal(IntEnum):
     GOES_ON = 0
     TARGET = 1
     STATIONARY = 2
+    OVERFLOW = 3
 
 
 class Status(Enum):
@@ -24,6 +25,7 @@ class Status(Enum):
     MAX_ITER = "all iterations done"
     TARGET = "the objective reached the target"
     STATIONARY = "the subgradient is zero: no step can be taken"
+    OVERFLOW = "a score overflowed: scale the features or take smaller steps"
     CALLBACK = "stopped by a callback"
     INTERRUPTED = "interrupted by the user"
 
@@ -42,6 +44,11 @@ class Block:
         """Append one iteration."""
         self.loss[self.n], self.sample[self.n], self.step[self.n] = loss, sample, step
         self.n += 1
+
+    def end(self, loss: float, sample: int, signal: Signal) -> None:
+        """Append the iteration in which training ends by itself, without a step."""
+        self.record(loss, sample, 0.0)
+        self.signal = signal
 
 
 class History(Mapping[str, NDArray]):

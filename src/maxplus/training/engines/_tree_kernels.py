@@ -1,5 +1,6 @@
 """Jitted parts of the tree engine: a tree per minimum, per maximum and over the losses."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,8 @@ from maxplus.training.engines._descent import descend
 from maxplus.training.result import Signal
 from maxplus.trees._kernels import build, root, update, winner
 
-_GOES_ON, _TARGET, _STATIONARY = (
-    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY)
+_GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
+    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
 )  # fmt: skip
 # From this many samples on, a second thread is worth waking for each iteration.
 _PARALLEL_FROM = 2_000
@@ -151,6 +152,8 @@ def tree_block(
         sample[k], step[k] = n, 0.0
         if loss[k] <= rule.target:
             return k + 1, _TARGET
+        if not math.isfinite(loss[k]):
+            return k + 1, _OVERFLOW
         _scores(trees.maxima[n], trees.off_max, grad.z)
         for d in range(grad.z.size):
             grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)

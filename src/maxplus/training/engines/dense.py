@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from maxplus.models.base import Model
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, Signal
@@ -36,18 +38,17 @@ class DenseEngine(Engine):
             self.iteration = t + 1
 
             if at.loss <= self.task.step.target:
-                block.record(at.loss, at.sample, 0.0)
-                block.signal = Signal.TARGET
-                return
+                return block.end(at.loss, at.sample, Signal.TARGET)
+            if not math.isfinite(at.loss):
+                return block.end(at.loss, at.sample, Signal.OVERFLOW)
             G = objective.subgradient(self.model, X, y, weight, at, self._layers(t))
             norm = G.squared_norm()
-            if norm == 0.0:
-                block.record(at.loss, at.sample, 0.0)
-                block.signal = Signal.STATIONARY
-                return
-            alpha = step_size(self.task.step, t, at.loss, norm)
+            alpha = step_size(self.task.step, t, at.loss, norm) if norm > 0.0 else 0.0
+            if alpha == 0.0:
+                return block.end(at.loss, at.sample, Signal.STATIONARY)
             block.record(at.loss, at.sample, alpha)
             self.model.move(G, alpha)
+        return None
 
     @property
     def best(self) -> Model:

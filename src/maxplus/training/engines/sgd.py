@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from maxplus.models import LMM, Model
@@ -10,6 +12,7 @@ from maxplus.models._softmax import sample_loss
 from maxplus.training.engines import _sgd_kernels
 from maxplus.training.engines._descent import empty_journal
 from maxplus.training.engines.base import Engine
+from maxplus.training.objectives import NO_SAMPLE
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 from maxplus.training.task import Task
@@ -40,9 +43,9 @@ class SGDEngine(Engine):
         while block.n < block.loss.size:
             done = self.iteration - self.task.start
             if done % epoch == 0 and self._evaluate() <= self.task.step.target:
-                block.record(self.best_loss, -1, 0.0)
-                block.signal = Signal.TARGET
-                return
+                return block.end(self._mean, NO_SAMPLE, Signal.TARGET)
+            if done % epoch == 0 and not math.isfinite(self._mean):
+                return block.end(self._mean, NO_SAMPLE, Signal.OVERFLOW)
             size = min(block.loss.size - block.n, epoch - done % epoch)
             part = slice(block.n, block.n + size)
             # One uniform number per sample: how draws are cut into blocks makes no difference.
@@ -51,6 +54,7 @@ class SGDEngine(Engine):
             self._descend(block.loss[part], block.sample[part], block.step[part])
             block.n += size
             self.iteration += size
+        return None
 
     @property
     def best(self) -> Model:

@@ -43,9 +43,7 @@ def _audit_unit(c, h, q, x, samples, weights, log, minima, noise):
 
 
 @njit(cache=True)
-def audit(
-    t, worker, samples, weights, log, lift, minima, maxima, events, search, scale, scratch
-):
+def audit(t, worker, samples, weights, log, lift, minima, maxima, events, search, scale, scratch):
     """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
     C, H = weights.W2T.shape
     z = np.empty(C, weights.W0.dtype)

@@ -1,5 +1,7 @@
 """Iterations of the sparse engine, a whole block in one compiled call."""
 
+import math
+
 from numba import njit
 
 from maxplus.models._lmm_kernels import active_path
@@ -9,8 +11,8 @@ from maxplus.training.engines.sparse._growth import record_lift, record_step, st
 from maxplus.training.engines.sparse._search import worst_sample
 from maxplus.training.result import Signal
 
-_GOES_ON, _TARGET, _STATIONARY = (
-    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY)
+_GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
+    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
 )  # fmt: skip
 
 
@@ -54,6 +56,8 @@ def sparse_block(
         sample[k], step[k] = n, 0.0
         if loss[k] <= rule.target:
             return k + 1, _TARGET
+        if not math.isfinite(loss[k]):
+            return k + 1, _OVERFLOW
         step[k] = take_step(
             k, t, n, loss[k],
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,

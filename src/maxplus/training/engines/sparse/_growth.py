@@ -9,6 +9,7 @@ rise of a wrong score) + (the fall of the true one).
 import numpy as np
 from numba import njit
 
+from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, use_widest_vectors
 from maxplus.training.engines._descent import LAYER_0, LAYER_1
 from maxplus.training.engines.sparse._minima import note_row
@@ -38,7 +39,7 @@ def update_noise(scale):
     scale.noise[0] = 16.0 * scale.eps * (w0 * scale.x_largest + w1 + w2)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def slope_effect(slot, samples, events):
     """The largest rise and fall of a row by the moved slopes of one iteration, for any sample."""
     up = down = 0.0
@@ -50,7 +51,7 @@ def slope_effect(slot, samples, events):
     return up, down
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def record_step(t, weights, journal, first, samples, log, events, scale):
     """Write what moved in iteration t (journal entries from ``first`` on) into ring and logs.
 
@@ -96,7 +97,7 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
     update_noise(scale)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def record_lift(t, weights, samples, events, lift):
     """Add iteration t's moved rows to the lifts; O(C), and O(H) once per epoch."""
     slot, epoch = t % RING, t // EPOCH
@@ -119,7 +120,7 @@ def record_lift(t, weights, samples, events, lift):
             lift.begin[1, h] += down
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def step_growth(t, w, weights, samples, events, scale, scratch, growth):
     """Let growth[label] grow by what iteration t can have done to a loss; O(C²)."""
     slot = t % RING
@@ -151,7 +152,7 @@ def step_growth(t, w, weights, samples, events, scale, scratch, growth):
         growth[label] += wrong + fall[label] + slopes_up + slopes_down + 4.0 * scale.noise[0]
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _largest_rise(now, seen, w2, w2_seen):
     use_widest_vectors()
     most = 0.0
@@ -160,7 +161,7 @@ def _largest_rise(now, seen, w2, w2_seen):
     return most
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _largest_fall(now, seen, w2, w2_seen, leads):
     use_widest_vectors()
     most = 0.0
@@ -170,7 +171,7 @@ def _largest_fall(now, seen, w2, w2_seen, leads):
     return most
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def net_growth(c, missed, samples, weights, lift, maxima, scale):
     """How much a loss of chunk c can have grown since its visit, by net changes; O(C·H).
 
@@ -180,9 +181,7 @@ def net_growth(c, missed, samples, weights, lift, maxima, scale):
     wrong = 0.0
     for d in range(weights.W2T.shape[0]):
         if d != label:
-            rise = _largest_rise(
-                lift.now[0], lift.seen[c, 0], weights.W2T[d], lift.W2T[c, d]
-            )
+            rise = _largest_rise(lift.now[0], lift.seen[c, 0], weights.W2T[d], lift.W2T[c, d])
             wrong = max(wrong, rise)
     fall = _largest_fall(
         lift.now[1], lift.seen[c, 1], weights.W2T[label], lift.W2T[c, label],

@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 
 RESOLVED = np.float32(-1.0)
@@ -33,7 +34,7 @@ def _bits_to_float(typingctx, bits):
     return types.float32(types.int32), codegen
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _exp(x):
     """exp(x) in float32, with x moved into [−80, 87]; vectorises, unlike math.exp."""
     x = fmin(fmax(x, np.float32(-80.0)), np.float32(87.0))
@@ -49,7 +50,7 @@ def _exp(x):
     return p * _bits_to_float(np.int32((k + np.int32(127)) << np.int32(23)))
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _add_odds(lead, rest, own, odds):
     """Add one wrong class's term; O(B)."""
     use_widest_vectors()
@@ -57,7 +58,7 @@ def _add_odds(lead, rest, own, odds):
         odds[q] += _exp(np.float32(fmax(lead[q], rest[q]) - own[q]))
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def odds_bounds(label, lanes, lead, rest, odds):
     """odds[q] ≥ exp(loss) − 1 for each lane of a chunk; O(B·C).
 
@@ -76,7 +77,7 @@ def odds_bounds(label, lanes, lead, rest, odds):
     odds[lanes:] = RESOLVED
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def loss_bound(odds):
     """The loss that belongs to the odds, rounded up; −inf for resolved lanes."""
     if odds < 0:

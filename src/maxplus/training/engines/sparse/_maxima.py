@@ -1,14 +1,14 @@
 """The maximum layer: leading units and bounds on the rest."""
 
 import numpy as np
-from numba import njit
 
+from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.training.engines.sparse._minima import lane_min, replay, scan_lane
 from maxplus.training.engines.sparse._state import NONE
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _merge_wrong(g, w2, h, lead, unit, rest):
     """Unit h has the score bound g + w2 in a wrong class, for all lanes; O(B).
 
@@ -25,7 +25,7 @@ def _merge_wrong(g, w2, h, lead, unit, rest):
         unit[q] = name if ahead else U
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _merge_own(g, g2, w2, h, lead, unit, rest):
     """The same in the chunk's own class, where lead is a lower bound; O(B).
 
@@ -45,7 +45,7 @@ def _merge_own(g, g2, w2, h, lead, unit, rest):
         unit[q] = name if ahead else U
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def merge(c, d, h, samples, weights, log, minima, maxima):
     """Unit h's score in class d may have changed: bring the class's lanes up to date; O(B).
 
@@ -64,7 +64,7 @@ def merge(c, d, h, samples, weights, log, minima, maxima):
         _merge_wrong(minima.g[c, h], w2, h, lead, unit, rest)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def unit_bounds(c, d, weights, log, minima, noise, bound):
     """bound[h] ≥ every lane's score of unit h in class d; O(H).
 
@@ -77,7 +77,7 @@ def unit_bounds(c, d, weights, log, minima, noise, bound):
         bound[h] = minima.g_max[c, h] + rise + w2[h]
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def refresh(c, d, samples, weights, log, minima, maxima, scale, bound):
     """Leaders and rest of class d for a whole chunk, from all units that can matter.
 
@@ -111,7 +111,7 @@ def refresh(c, d, samples, weights, log, minima, maxima, scale, bound):
     maxima.rest_min[c, d] = lane_min(rest)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def leader_value(c, d, q, samples, weights, log, minima, maxima, lam):
     """The leader's exact score in one lane, which becomes lead; −inf without a leader."""
     h = maxima.unit[c, d, q]
@@ -126,7 +126,7 @@ def leader_value(c, d, q, samples, weights, log, minima, maxima, lam):
     return value
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam):
     """The exact score of class d in one lane: any unit whose bound reaches the best is looked at.
 

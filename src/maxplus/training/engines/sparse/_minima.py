@@ -1,15 +1,15 @@
 """The minimum layer: witnesses, runners-up and the replay of changed rows."""
 
 import numpy as np
-from numba import njit
 
+from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
 from maxplus.algebra._kernels import first_index, minplus_cell
 from maxplus.models._lmm_kernels import linear
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def lane_max(values):
     """Largest value of a vector."""
     use_widest_vectors()
@@ -19,7 +19,7 @@ def lane_max(values):
     return m
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def lane_min(values):
     """Smallest value of a vector."""
     use_widest_vectors()
@@ -29,7 +29,7 @@ def lane_min(values):
     return m
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def insert_row(x, slope, offset, i, g, g2, a, a2):
     """Row i joins the rows seen so far, for all lanes; O(B)."""
     use_widest_vectors()
@@ -43,7 +43,7 @@ def insert_row(x, slope, offset, i, g, g2, a, a2):
         a[q] = row if least else a[q]
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def change_row(x, slope, offset, i, g, g2, a, a2):
     """Row i has a new value, for all lanes; keeps the invariants of `Minima`; O(B).
 
@@ -74,7 +74,7 @@ def change_row(x, slope, offset, i, g, g2, a, a2):
         a2[q] = (none if swap else R) if witness else (R_less if less else R_more)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def scan_unit(columns, W0, w1, g, g2, a, a2):
     """All rows of one unit for all lanes of a chunk, from nothing; O(P·B)."""
     g[:] = np.inf
@@ -85,7 +85,7 @@ def scan_unit(columns, W0, w1, g, g2, a, a2):
         insert_row(columns[i // 2], W0[i], w1[i], i, g, g2, a, a2)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _min_except(lam, w1, skip):
     use_widest_vectors()
     m = lam.dtype.type(np.inf)
@@ -95,7 +95,7 @@ def _min_except(lam, w1, skip):
     return m
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _index_except(lam, w1, value, skip):
     use_widest_vectors()
     none = np.int32(lam.size)
@@ -106,7 +106,7 @@ def _index_except(lam, w1, value, skip):
     return first
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def scan_lane(c, h, q, n, samples, weights, minima, lam):
     """All rows of one unit for one lane; afterwards g is exact; O(P)."""
     linear(samples.X[n], weights.W0, lam)
@@ -118,7 +118,7 @@ def scan_lane(c, h, q, n, samples, weights, minima, lam):
     minima.g2[c, h, q], minima.a2[c, h, q] = g2, _index_except(lam, w1, g2, a)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def replay(c, h, samples, weights, log, minima):
     """Bring unit h of chunk c up to date with its changed rows.
 
@@ -140,7 +140,7 @@ def replay(c, h, samples, weights, log, minima):
     minima.g_max[c, h] = lane_max(g)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def note_row(log, h, i):
     """Row i of unit h has changed; O(1)."""
     log.row[h, log.n[h] % LOG_SIZE] = i

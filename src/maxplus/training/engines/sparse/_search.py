@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
+from maxplus._jit import inner
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._borrow import borrowed
 from maxplus.training.engines.sparse._growth import net_growth
@@ -33,7 +34,7 @@ _SCANS = 2
 _REFRESHED = -1_000_000
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _loosen(c, since, t, samples, events, maxima, scale, shift):
     """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
 
@@ -124,7 +125,7 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     search.worst[c] = -np.inf
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch):
     """The score of class d in one lane; the whole class is refreshed after some such scans."""
     lam, bound = scratch.lam[w], scratch.bound[w]
@@ -140,7 +141,7 @@ def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scal
     return scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _odds_of(label, z):
     """Σ_{d≠label} exp(z_d − z_label), rounded up."""
     total = 0.0
@@ -150,10 +151,8 @@ def _odds_of(label, z):
     return np.float32(total * (1.0 + 1e-6))
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _resolve(
-    c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
-):
+@inner
+def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch):
     """Look closely at the chunk's most suspicious lane: class by class, until it is cleared.
 
     The true class first, then the wrong ones, the largest bound first: the bounds
@@ -197,7 +196,7 @@ def _resolve(
     return sample_loss(z, label), samples.sample[c, q]
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def _set_key(c, loss, w, samples, search):
     """The chunk's bound is now ``loss``; O(log K)."""
     label = samples.label[c]
@@ -209,7 +208,7 @@ def _set_key(c, loss, w, samples, search):
     update(search.keys[w, label], search.offsets, search.leaf[c], key, True)
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def search_worker(
     w, t, polyak_until, samples, weights, log, lift, minima, maxima, events, search, scale, scratch
 ):
@@ -249,9 +248,7 @@ def search_worker(
             # Keys grow by the sum of what each step can do. The net effect of all
             # steps since the visit is often a small part of that.
             search.narrowed[c] = t
-            narrow = search.base[c] + net_growth(
-                c, missed, samples, weights, lift, maxima, scale
-            )
+            narrow = search.base[c] + net_growth(c, missed, samples, weights, lift, maxima, scale)
             counts[5] += 1
             _set_key(c, min(bound, narrow), w, samples, search)
             continue

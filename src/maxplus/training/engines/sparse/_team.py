@@ -7,9 +7,11 @@ loops start a team per call and, with the engine's many arrays, take several
 times as long to compile as all kernels together.
 """
 
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
+
+from maxplus._jit import inner
 
 # flags[0] is what the leader says, flags[8·w] what helper w answers: a cache line each.
 LINE = 8
@@ -49,7 +51,7 @@ _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _PATIENCE = 20_000
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def wait_for(flags, index, value):
     """Until flags[index] is ``value``, or `STOP`; returns which."""
     spins = 0
