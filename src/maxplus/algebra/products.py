@@ -77,7 +77,8 @@ def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
         array = array.astype(np.float64, copy=False)
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
-    if np.isnan(array).any():
+    # NaN passes through a minimum: one pass tells, without an array of answers.
+    if array.size and np.isnan(array.min()):
         raise ValueError(f"{name} contains NaN; replace or drop the missing values first")
     return array
 
@@ -103,3 +104,9 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
         if index:
             _kernels.winners_into(A, BT, values, winners)
     return (values, winners) if index else values
+
+
+def _holds_opposite(array: NDArray, zero: float) -> bool:
+    """Whether the infinity occurs that is not the semiring's zero."""
+    extreme = array.min(initial=np.inf) if zero > 0 else array.max(initial=-np.inf)
+    return bool(extreme == -zero)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._jit import frozen
 from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.models import _lmm_kernels
 from maxplus.models.base import Entries, Model, Subgradient
@@ -75,7 +76,7 @@ class LMM(Model):
     def hidden(self, X: NDArray) -> NDArray:
         """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H)."""
         G = np.empty((len(X), self.n_hidden), self.dtype)
-        _lmm_kernels.hidden_rows(np.ascontiguousarray(X, self.dtype), self.weights, G)
+        _lmm_kernels.hidden_rows(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
@@ -83,7 +84,7 @@ class LMM(Model):
         Z = np.empty((len(X), self.n_classes), self.dtype)
         large = len(X) * self.W1.size >= PARALLEL_FROM
         kernel = _lmm_kernels.scores_parallel if large else _lmm_kernels.scores_serial
-        kernel(np.ascontiguousarray(X, self.dtype), self.weights, Z)
+        kernel(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, Z)
         return Z
 
     def active_path(self, X: NDArray) -> ActivePath:
@@ -119,6 +120,6 @@ class LMM(Model):
         grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
         lam = np.empty(self.W0.size, self.dtype)
         g = np.empty(self.n_hidden, self.dtype)
-        x = np.ascontiguousarray(x, self.dtype)
+        x = frozen(np.ascontiguousarray(x, self.dtype))
         _lmm_kernels.active_path(x, self.weights, lam, g, grad.z, grad.h_star, grad.i_star)
         return grad

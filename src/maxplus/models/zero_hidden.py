@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._jit import frozen
 from maxplus.algebra import maxplus
 from maxplus.algebra._kernels import maxplus_into
 from maxplus.models import _softmax
@@ -44,7 +45,7 @@ class ZeroHidden(Model):
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·C)."""
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        maxplus_into(np.ascontiguousarray(X, self.dtype), self.W, Z)
+        maxplus_into(frozen(np.ascontiguousarray(X, self.dtype)), self.W, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._jit import frozen
 from maxplus.training.objectives import Objective
 from maxplus.training.steps import StepRule
 
@@ -33,3 +34,8 @@ class Task:
     start: int = 0
     weight: NDArray | None = None
     rng: np.random.Generator | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the samples: engines only read them."""
+        object.__setattr__(self, "X", frozen(self.X))
+        object.__setattr__(self, "y", frozen(self.y))
