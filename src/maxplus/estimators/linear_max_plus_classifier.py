@@ -118,9 +118,6 @@ random_state, verbose, callbacks
         check_choice("init", self.init, ("glorot", "gaussian", "uniform"))
         check_real("scale", self.scale, above=0.0)
 
-    def _automatic_engine(self) -> str:
-        return "dense"
-
     def _initial_model(
         self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
     ) -> LinearMaxPlus:

@@ -20,6 +20,10 @@ from maxplus.models.initialisation import (
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
 
+# From this many (sample, feature, unit) triples on, a dense iteration takes more than about
+# half a millisecond, and the sparse engine, which takes long to compile once, is worth it.
+SPARSE_FROM = 20_000_000
+
 
 class LMMClassifier(TrainedClassifier):
     """Linear-Min-Max network trained on the worst sample.
@@ -54,10 +58,11 @@ class LMMClassifier(TrainedClassifier):
     linear_every : int
         W0 moves at iterations t = 0, 1, … with (t + 1) % linear_every == 0;
         1 is always, 0 is never.
-    engine : {"auto", "dense", "tree", "sgd"}
-        How iterations are carried out. "dense" and "tree" minimise the maximum
-        and give the same iterates ("dense" can do the mean as well); "sgd"
-        minimises the mean.
+    engine : {"auto", "dense", "tree", "sparse", "sgd"}
+        How iterations are carried out. "dense", "tree" and "sparse" minimise the
+        maximum and give the same iterates, to the last bit; "dense" can do the
+        mean as well, "sgd" minimises it sample by sample. "auto" is "sgd" for the
+        mean and else "dense" for small problems, "sparse" for large ones.
     max_iter : int
     keep : {"best", "last"}
         Keep the parameters with the lowest objective seen, or the last ones.
@@ -174,8 +179,9 @@ class LMMClassifier(TrainedClassifier):
         check_choice("init", self.init, ("prototypes", "gaussian", "uniform"))
         check_integer("linear_every", self.linear_every, 0)
 
-    def _automatic_engine(self) -> str:
-        return "dense"
+    def _automatic_engine(self, n_samples: int) -> str:
+        work = n_samples * self.n_features_in_ * self.n_hidden if n_samples else 0
+        return "sparse" if work >= SPARSE_FROM else "dense"
 
     def _initial_model(
         self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator

@@ -178,7 +178,9 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
         )
         known[d] = 1
         odds[q] = _odds_of(label, z)
-        cleared = loss_bound(odds[q]) < threshold
+        # With room for the rounding of keys: what is cleared here must stay cleared there.
+        loss = loss_bound(odds[q])
+        cleared = loss + 2e-15 * (loss + search.growth[label]) < threshold
         if cleared:
             break
         d = NONE

@@ -1,0 +1,173 @@
+"""The sparse engine: the dense engine's iterates, by bounds that are audited."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits, load_iris, load_wine
+
+from maxplus.models.initialisation import choose_prototypes, median_distance, prototype_lmm
+from maxplus.training import MaxLoss, Task, constant, paper_alpha, polyak, train, two_phase
+from maxplus.training.engines import DenseEngine, SparseEngine
+from maxplus.training.engines.sparse import engine as sparse_engine
+from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
+
+RULES = {
+    "polyak": lambda n, C: polyak(),
+    "constant": lambda n, C: constant(paper_alpha(0.1, C)),
+    "two-phase": lambda n, C: two_phase(polyak(), constant(paper_alpha(0.1, C)), n // 2),
+}
+
+
+def ties(rng):
+    """Values on a coarse grid, repeated samples and a constant feature."""
+    X = rng.integers(0, 3, (120, 5)) / 2.0
+    X[:, 3] = 0.5
+    X[60:] = X[:60]
+    return X, rng.integers(0, 3, 120)
+
+
+DATA = {
+    "iris": lambda: load_iris(return_X_y=True),
+    "wine": lambda: load_wine(return_X_y=True),
+    "digits": lambda: tuple(part[:500] for part in load_digits(return_X_y=True)),
+    "ties": lambda: ties(np.random.default_rng(0)),
+}
+
+
+def problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
+    """A fresh model and the task to train it on."""
+    rng = np.random.default_rng(seed)
+    X = np.ascontiguousarray(X, dtype)
+    n_classes = int(y.max()) + 1
+    slope = 4 / median_distance(X, rng)
+    chosen = choose_prototypes(y, n_hidden, rng)
+    model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, slope)
+    return model, Task(X, y, MaxLoss(), rule, linear_every)
+
+
+def assert_same_training(engine, expected_engine, n):
+    """Histories, last and best weights agree to the last bit."""
+    got, expected = train(engine, n), train(expected_engine, n)
+    assert got.status is expected.status
+    for name in expected.history:
+        np.testing.assert_array_equal(got.history[name], expected.history[name], err_msg=name)
+    for layer in engine.model.layers:
+        for which in ("model", "best"):
+            np.testing.assert_array_equal(
+                getattr(getattr(engine, which), layer),
+                getattr(getattr(expected_engine, which), layer),
+                err_msg=f"{which} {layer}",
+            )
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks of sixteen lanes, regrouped all the time, searched by two workers."""
+    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    monkeypatch.setattr(sparse_engine, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(sparse_engine, "REGROUP_FROM", 2)
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    yield
+    numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("data", DATA)
+def test_iterates_are_the_dense_ones(data, rule, linear_every):
+    X, y = DATA[data]()
+    n = 2_000 if rule == "two-phase" else 600
+    step = RULES[rule](n, int(y.max()) + 1)
+    args = (X, y, 30, step, linear_every)
+    assert_same_training(SparseEngine(*problem(*args)), DenseEngine(*problem(*args)), n)
+
+
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("data", DATA)
+def test_two_workers_and_regrouping_change_nothing(small_chunks, data, dtype, linear_every):
+    X, y = DATA[data]()
+    n = 800
+    args = (X, y, 20, RULES["two-phase"](n, int(y.max()) + 1), linear_every, dtype)
+    engine = SparseEngine(*problem(*args))
+    assert engine._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
+    assert_same_training(engine, DenseEngine(*problem(*args)), n)
+
+
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("data", DATA)
+def test_no_bound_is_ever_violated(small_chunks, data, linear_every):
+    X, y = DATA[data]()
+    X, y = X[:150], y[:150]
+    n = 120
+    args = (X, y, 12, RULES["two-phase"](n, int(y.max()) + 1), linear_every)
+    engine = SparseEngine(*problem(*args), audit=True)
+    assert_same_training(engine, DenseEngine(*problem(*args)), n)
+
+
+def test_the_audit_finds_a_false_bound():
+    X, y = DATA["iris"]()
+    engine = SparseEngine(*problem(X, y, 12, polyak(), 0), audit=True)
+    engine._minima.g2[:] += 1.0
+    with pytest.raises(AssertionError, match="below g2"):
+        train(engine, 3)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    shape=st.tuples(st.integers(4, 40), st.integers(1, 5), st.integers(2, 4), st.integers(1, 12)),
+    levels=st.integers(2, 6),
+    linear_every=st.sampled_from([0, 1, 3]),
+    rule=st.sampled_from(sorted(RULES)),
+    seed=st.integers(0, 1000),
+)
+def test_generated_problems(shape, levels, linear_every, rule, seed):
+    n_samples, n_features, n_classes, n_hidden = shape
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, levels, (n_samples, n_features)) / levels
+    y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
+    args = (X, y, n_hidden, RULES[rule](150, n_classes), linear_every)
+    assert_same_training(
+        SparseEngine(*problem(*args), audit=True), DenseEngine(*problem(*args)), 150
+    )
+
+
+def test_a_class_may_be_missing():
+    X, y = DATA["iris"]()
+    X, y = X[y != 1], y[y != 1]
+    args = (X, y, 10, RULES["two-phase"](200, 3), 7)
+    assert_same_training(SparseEngine(*problem(*args)), DenseEngine(*problem(*args)), 200)
+
+
+def test_memory_is_planned_before_it_is_allocated(monkeypatch):
+    X, y = DATA["digits"]()
+    model, task = problem(X, y, 30, polyak(), 0)
+    engine = SparseEngine(model, task)
+    held = sum(
+        array.nbytes
+        for group in engine._state
+        for array in group
+        if isinstance(array, np.ndarray) and array.base is None
+    )
+    assert held == pytest.approx(SparseEngine.bytes_needed(model, task), rel=0.25)
+    monkeypatch.setattr("maxplus.training.memory.available_bytes", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"MB.*fewer hidden units, fewer samples or float32"):
+        SparseEngine(model, task)
+
+
+@given(sizes=st.lists(st.integers(0, 70), min_size=1, max_size=4), workers=st.integers(1, 3))
+def test_every_sample_has_one_lane(sizes, workers):
+    sizes[-1] += 1
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.random.default_rng(0).permutation(y.size)
+    n_lanes = lanes_per_chunk(y)
+    layout = arrange(y, order, n_lanes, workers)
+    assert len(layout.sample) == count_chunks(y, n_lanes)
+    seated = np.concatenate([s[:n] for s, n in zip(layout.sample, layout.lanes, strict=True)])
+    np.testing.assert_array_equal(np.sort(seated), np.arange(y.size))
+    np.testing.assert_array_equal(y[layout.sample], layout.label[:, None] + 0 * layout.sample)
+    seats = set(zip(layout.worker, layout.label, layout.leaf, strict=True))
+    assert len(seats) == len(layout.sample)
