@@ -3,7 +3,11 @@
 import numpy as np
 from numba import njit
 
+from maxplus._jit import inner
 from maxplus.models._softmax import sample_loss
+from maxplus.training.engines.sparse._block import take_step
+from maxplus.training.engines.sparse._reference import referenced
+from maxplus.training.engines.sparse._search import worst_sample
 
 GOOD = 0
 WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(1, 9)
@@ -19,7 +23,7 @@ MESSAGES = {
 }
 
 
-@njit(cache=True)
+@inner
 def _audit_unit(c, h, q, x, samples, weights, log, minima, noise):
     """(code, exact minimum) of one unit in one lane."""
     w1 = weights.W1T[h]
@@ -42,8 +46,8 @@ def _audit_unit(c, h, q, x, samples, weights, log, minima, noise):
     return GOOD, least
 
 
-@njit(cache=True)
-def audit(t, worker, samples, weights, log, lift, minima, maxima, events, search, scale, scratch):
+@inner
+def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
     """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
     C, H = weights.W2T.shape
     z = np.empty(C, weights.W0.dtype)
@@ -77,3 +81,29 @@ def audit(t, worker, samples, weights, log, lift, minima, maxima, events, search
                     if h != maxima.unit[c, d, q] and score[d, h] > rest + noise:
                         return REST
     return GOOD
+
+
+@njit(cache=True, nogil=True)
+def audited_iteration(
+    worker, flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    grad, rule, linear_every, t, journal, loss, sample, step,
+):  # fmt: skip
+    """One iteration with an audit after its search: a violated bound's code, or `GOOD`."""
+    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
+    lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
+    events, search = referenced(events), referenced(search)
+    scale, scratch = referenced(scale), referenced(scratch)
+    grad, journal = referenced(grad), referenced(journal)
+    loss[0], sample[0] = worst_sample(
+        t, rule.polyak_until, flags,
+        samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    )  # fmt: skip
+    code = _audit(t, worker, samples, weights, log, minima, maxima, search, scale)
+    step[0] = 0.0
+    if code == GOOD and loss[0] > rule.target:
+        step[0] = take_step(
+            0, t, sample[0], loss[0],
+            samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+            grad, rule, linear_every, journal,
+        )  # fmt: skip
+    return code

@@ -4,10 +4,11 @@ import math
 
 from numba import njit
 
+from maxplus._jit import inner
 from maxplus.models._lmm_kernels import active_path
 from maxplus.training.engines._descent import descend
-from maxplus.training.engines.sparse._borrow import borrowed
 from maxplus.training.engines.sparse._growth import record_lift, record_step, step_growth
+from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._search import worst_sample
 from maxplus.training.result import Signal
 
@@ -16,7 +17,7 @@ _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
 )  # fmt: skip
 
 
-@njit(cache=True)
+@inner
 def take_step(
     k, t, n, loss, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, journal,
@@ -41,12 +42,11 @@ def sparse_block(
     grad, rule, linear_every, t0, journal, loss, sample, step,
 ):  # fmt: skip
     """Fill loss, sample and step, one iteration each; returns (iterations done, signal)."""
-    samples, weights, log, lift = (
-        borrowed(samples), borrowed(weights), borrowed(log), borrowed(lift)
-    )  # fmt: skip
-    minima, maxima, events = borrowed(minima), borrowed(maxima), borrowed(events)
-    search, scale, scratch = borrowed(search), borrowed(scale), borrowed(scratch)
-    grad, journal = borrowed(grad), borrowed(journal)
+    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
+    lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
+    events, search = referenced(events), referenced(search)
+    scale, scratch = referenced(scale), referenced(scratch)
+    grad, journal = referenced(grad), referenced(journal)
     for k in range(loss.size):
         t = t0 + k
         loss[k], n = worst_sample(

@@ -7,11 +7,11 @@ from numba import njit
 
 from maxplus._jit import inner
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._borrow import borrowed
 from maxplus.training.engines.sparse._growth import net_growth
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, replay
+from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._state import (
     MERGE_CLASS,
     MERGE_NOW,
@@ -71,7 +71,7 @@ def _loosen(c, since, t, samples, events, maxima, scale, shift):
                 lead[q] += up[q]
 
 
-@njit(cache=True)
+@inner
 def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch):
     """Bring the chunk's bounds up to date with all steps since its last visit.
 
@@ -279,11 +279,10 @@ def help_search(
     samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
 ):  # fmt: skip
     """Helper w's part: its share of the searches of iterations t, t + 1, … until told to stop."""
-    samples, weights, log, lift = (
-        borrowed(samples), borrowed(weights), borrowed(log), borrowed(lift)
-    )  # fmt: skip
-    minima, maxima, events = borrowed(minima), borrowed(maxima), borrowed(events)
-    search, scale, scratch = borrowed(search), borrowed(scale), borrowed(scratch)
+    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
+    lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
+    events, search = referenced(events), referenced(search)
+    scale, scratch = referenced(scale), referenced(scratch)
     while wait_for(flags, 0, t) != STOP:
         search_worker(
             w, t, polyak_until,
@@ -293,7 +292,7 @@ def help_search(
         t += 1
 
 
-@njit(cache=True)
+@inner
 def worst_sample(
     t, polyak_until, flags,
     samples, weights, log, lift, minima, maxima, events, search, scale, scratch,

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from maxplus.training.engines.sparse._minima import lane_max, replay, scan_unit
+from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._search import visit
 
 
@@ -45,6 +46,9 @@ def difficulty(
     t, samples, weights, log, lift, minima, maxima, events, search, scale, scratch, odds
 ):
     """Bounds on the losses of all lanes at iteration t, as odds; O(N·C) and what changed."""
+    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
+    minima, maxima, events = referenced(minima), referenced(maxima), referenced(events)
+    search, scale, scratch = referenced(search), referenced(scale), referenced(scratch)
     for c in range(samples.label.size):
         visit(c, t, 0, samples, weights, log, minima, maxima, events, search, scale, scratch)
         odds[c] = search.odds[c]
@@ -52,6 +56,8 @@ def difficulty(
 
 @njit(cache=True)
 def _replay_chunk(c, samples, weights, log, minima):
+    samples, weights = referenced(samples), referenced(weights)
+    log, minima = referenced(log), referenced(minima)
     for h in range(log.n.size):
         if minima.seen[c, h] < log.n[h]:
             replay(c, h, samples, weights, log, minima)

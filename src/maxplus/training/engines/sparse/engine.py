@@ -15,10 +15,10 @@ from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
 from maxplus.training.engines.sparse import _state, _whole
-from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, audit
-from maxplus.training.engines.sparse._block import sparse_block, take_step
+from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, audited_iteration
+from maxplus.training.engines.sparse._block import sparse_block
 from maxplus.training.engines.sparse._growth import update_noise
-from maxplus.training.engines.sparse._search import help_search, worst_sample
+from maxplus.training.engines.sparse._search import help_search
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, RING
 from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange, count_chunks, lanes_per_chunk
@@ -172,17 +172,16 @@ class SparseEngine(CompiledEngine):
                 block.loss, block.sample, block.step,
             )  # fmt: skip
         for k in range(block.loss.size):
-            t = self.iteration + k
-            loss, n = worst_sample(t, task.step.polyak_until, flags, *self._state)
-            violated = audit(t, self._layout.worker, *self._state)
-            if violated != GOOD:
-                raise AssertionError(f"iteration {t}: {MESSAGES[violated]}")
-            block.loss[k], block.sample[k], block.step[k] = loss, n, 0.0
-            if loss <= task.step.target:
-                return k + 1, Signal.TARGET
-            block.step[k] = take_step(k, t, n, loss, *self._state, *rule, journal)
+            one = slice(k, k + 1)
+            code = audited_iteration(
+                self._layout.worker, flags, *self._state, *rule, self.iteration + k, journal,
+                block.loss[one], block.sample[one], block.step[one],
+            )  # fmt: skip
+            if code != GOOD:
+                raise AssertionError(f"iteration {self.iteration + k}: {MESSAGES[code]}")
             if block.step[k] == 0.0:
-                return k + 1, Signal.STATIONARY
+                target = block.loss[k] <= task.step.target
+                return k + 1, Signal.TARGET if target else Signal.STATIONARY
         return block.loss.size, Signal.GOES_ON
 
     @property
