@@ -12,10 +12,16 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
-demo: $(VENV)/.installed
+# Numba's disk cache does not notice when a kernel in another file has changed.
+KERNELS := $(shell find src -name '*.py')
+$(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
+	find src -name '*.nbi' -delete
+	touch $@
+
+demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
-test: $(VENV)/.installed
+test: $(VENV)/.kernels
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed
@@ -27,7 +33,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python benchmarks/products.py
 

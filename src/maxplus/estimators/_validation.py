@@ -104,6 +104,6 @@ def within_range(X: NDArray, model: Model, slopes: Sequence[str]) -> NDArray:
     """
     steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
     limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
-    if np.abs(X).max(initial=0.0) > limit:
+    if float(np.abs(X).max(initial=0.0)) > limit:
         X = np.clip(X, -limit, limit)
     return np.ascontiguousarray(X, model.dtype)

@@ -86,9 +86,9 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
 @njit(cache=True, nogil=True)
 def audited_iteration(
     worker, flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
-    grad, rule, linear_every, t, journal, loss, sample, step,
+    grad, rule, linear_every, k, t, journal, loss, sample, step,
 ):  # fmt: skip
-    """One iteration with an audit after its search: a violated bound's code, or `GOOD`."""
+    """Iteration k of a block, audited after its search: a violated bound's code, or `GOOD`."""
     samples, weights, log = referenced(samples), referenced(weights), referenced(log)
     lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
     events, search = referenced(events), referenced(search)
@@ -102,7 +102,7 @@ def audited_iteration(
     step[0] = 0.0
     if code == GOOD and loss[0] > rule.target:
         step[0] = take_step(
-            0, t, sample[0], loss[0],
+            k, t, sample[0], loss[0],
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
             grad, rule, linear_every, journal,
         )  # fmt: skip

@@ -92,14 +92,17 @@ class SparseEngine(CompiledEngine):
         """Minima and columns of all chunks, and the smaller things beside them."""
         lmm = cast(LMM, model)
         P, H, C, F = lmm.n_features, lmm.n_hidden, lmm.n_classes, lmm.dtype.itemsize
-        B = lanes_per_chunk(task.y)
+        B, W = lanes_per_chunk(task.y), numba.get_num_threads()
         K = count_chunks(task.y, B)
         per_minimum = 2 * F + 2 * _index_type(2 * P)().itemsize
         per_maximum = 2 * F + _index_type(H)().itemsize
         lanes = K * B * (H * per_minimum + C * per_maximum + P * F + 8 + 4)
-        chunks = K * (H * (8 + 8 + F + 1) + C * (8 + F + 16) + 64)
-        logs = H * (4 * LOG_SIZE + 8 * 2 * P + 16 * C + 16)
-        return lanes + chunks + logs + super().bytes_needed(model, task)
+        chunks = K * (H * (8 + 8 + F + 1 + 16 + C * F) + C * (F + 8 + 16) + 64)
+        logs = H * (4 * LOG_SIZE + 2 * P * (8 + 8 + F) + 8 * C + 48)
+        events = RING * 8 * (3 + 10 * C)
+        workers = W * (H * (F + 24 + 8 * C) + 2 * P * F)
+        kept = super().bytes_needed(model, task)
+        return lanes + chunks + logs + events + workers + kept
 
     def _seat(self, layout: Layout) -> None:
         """Put samples into their lanes; all bounds on maxima and losses start anew."""
@@ -174,7 +177,7 @@ class SparseEngine(CompiledEngine):
         for k in range(block.loss.size):
             one = slice(k, k + 1)
             code = audited_iteration(
-                self._layout.worker, flags, *self._state, *rule, self.iteration + k, journal,
+                self._layout.worker, flags, *self._state, *rule, k, self.iteration + k, journal,
                 block.loss[one], block.sample[one], block.step[one],
             )  # fmt: skip
             if code != GOOD:
