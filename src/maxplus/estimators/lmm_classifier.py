@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._classifier import TrainedClassifier
+from maxplus.estimators._lmm_weights import LMMWeightsMixin
 from maxplus.estimators._validation import check_choice, check_integer, check_real
 from maxplus.models import LMM
 from maxplus.models.initialisation import (
@@ -25,7 +26,7 @@ UNIT_SLOPE = 4.0
 SPARSE_FROM = 20_000_000
 
 
-class LMMClassifier(TrainedClassifier):
+class LMMClassifier(LMMWeightsMixin, TrainedClassifier):
     """Linear-Min-Max network trained on the worst sample.
 
     Each hidden unit is a soft box in feature space, each class score the margin
@@ -146,26 +147,6 @@ class LMMClassifier(TrainedClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    @property
-    def W0_(self) -> NDArray:
-        """The two slopes of each feature, + then −."""
-        return self.model_.W0
-
-    @property
-    def W1_(self) -> NDArray:
-        """Offsets of the min-plus layer, shape (2P, H)."""
-        return self.model_.W1
-
-    @property
-    def W2_(self) -> NDArray:
-        """Offsets of the max-plus layer, shape (H, C)."""
-        return self.model_.W2
-
-    @property
-    def n_hidden_(self) -> int:
-        """Hidden units there are."""
-        return self.model_.n_hidden
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from maxplus.estimators._lmm_weights import LMMWeightsMixin
 from maxplus.estimators._threads import threads
 from maxplus.estimators._validation import (
     as_dense,
@@ -23,7 +24,7 @@ from maxplus.models import LMM
 from maxplus.models.pyramids import lipschitz_constant, pyramid_lmm
 
 
-class LMMRegressor(RegressorMixin, BaseEstimator):
+class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
     """Lipschitz interpolation: a pyramid of slope K at each chosen training point.
 
     h(x) = max_j (y_j − K·‖x − x_j‖∞), the network of the paper's approximation
@@ -134,26 +135,6 @@ class LMMRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
         return self._envelope(X, self.model_), -self._envelope(X, mirror)
-
-    @property
-    def W0_(self) -> NDArray:
-        """The two slopes of each feature, + then −."""
-        return self.model_.W0
-
-    @property
-    def W1_(self) -> NDArray:
-        """Offsets of the min-plus layer, shape (2P, H)."""
-        return self.model_.W1
-
-    @property
-    def W2_(self) -> NDArray:
-        """Heights of the pyramids, shape (H, 1)."""
-        return self.model_.W2
-
-    @property
-    def n_hidden_(self) -> int:
-        """Number of pyramids."""
-        return self.model_.n_hidden
 
     def _envelope(self, X: Any, model: LMM) -> NDArray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
