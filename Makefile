@@ -36,6 +36,8 @@ format: $(VENV)/.installed
 bench: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python benchmarks/products.py
+	@if [ -n "$$MAXPLUS_DATA" ]; then $(BIN)/python benchmarks/engines.py; \
+	else echo "benchmarks/engines.py needs MNIST: set MAXPLUS_DATA"; fi
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

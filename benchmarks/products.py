@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -28,6 +25,8 @@ import tropical_gemm
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+
+from machine import machine_facts
 
 SHAPE = (4096, 1568, 500)
 OURS, OURS_ALONE, RIVAL = "maxplus", "maxplus, 1 thread", "tropical-gemm"
@@ -161,29 +160,6 @@ def check(A: NDArray, B: NDArray, results: dict[str, object]) -> None:
             np.testing.assert_array_equal(values, attained, err_msg=name)
 
 
-def machine() -> dict[str, object]:
-    """Facts that times depend on."""
-    packages = ("maxplus", "numpy", "numba", "llvmlite", "tropical-gemm")
-    return {
-        "cpu": cpu_model(),
-        "cores": os.cpu_count(),
-        "threads": numba.get_num_threads(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
-
-
-def cpu_model() -> str:
-    """The processor's name as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
-
-
 def goals(timings: list[Timing]) -> dict[str, dict[str, object]]:
     """Whether the float32 min-plus product is as many times faster as it must be."""
     ratios = {row.contender: row.ratio for row in timings if row.case == "min-plus"}
@@ -231,7 +207,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # An empty cache, set before maxplus is imported: the first call really compiles.
         numba.config.CACHE_DIR = folder
-        facts, timings = machine(), run(options.rounds)
+        facts, timings = machine_facts("tropical-gemm"), run(options.rounds)
     show(Console(highlight=False), timings, facts)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     report = {

@@ -185,8 +185,7 @@ def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
 @pytest.mark.parametrize(
     ("step", "linear_every", "dtype"),
     [
-        ("polyak", 0, np.float64),
-        ("two-phase", 1, np.float64),
+        *((step, linear_every, np.float64) for step in STEPS for linear_every in (0, 1)),
         ("constant", 7, np.float64),
         ("two-phase", 7, np.float32),
     ],

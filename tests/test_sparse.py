@@ -171,3 +171,16 @@ def test_every_sample_has_one_lane(sizes, workers):
     np.testing.assert_array_equal(y[layout.sample], layout.label[:, None] + 0 * layout.sample)
     seats = set(zip(layout.worker, layout.label, layout.leaf, strict=True))
     assert len(seats) == len(layout.sample)
+
+
+def test_a_helper_that_fails_ends_the_training(small_chunks, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("no helper today")
+
+    monkeypatch.setattr(sparse_engine, "help_search", fail)
+    X, y = DATA["iris"]()
+    engine = SparseEngine(*problem(X, y, 10, polyak(), 0))
+    if engine._n_workers < 2:
+        pytest.skip("one processor only")
+    with pytest.raises(RuntimeError, match="no helper today"):
+        train(engine, 5)

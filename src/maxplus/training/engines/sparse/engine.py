@@ -154,17 +154,24 @@ class SparseEngine(CompiledEngine):
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         if time.perf_counter() - self._regrouped > self._regroup_seconds / REGROUP_SHARE:
             self.regroup()
-        task = self.task
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
             try:
-                for w in range(1, self._n_workers):
-                    team.submit(
-                        help_search, w, self.iteration, task.step.polyak_until, flags, *self._state
-                    )
-                return self._iterate(block, journal, flags)
+                helpers = [team.submit(self._help, w, flags) for w in range(1, self._n_workers)]
+                done = self._iterate(block, journal, flags)
             finally:
                 flags[0] = STOP
+        for helper in helpers:
+            helper.result()  # raises what the helper raised
+        return done
+
+    def _help(self, w: int, flags: NDArray) -> None:
+        """Helper w's part of a block; if it fails, nobody must wait for it."""
+        try:
+            help_search(w, self.iteration, self.task.step.polyak_until, flags, *self._state)
+        except BaseException:
+            flags[LINE * w] = STOP
+            raise
 
     def _iterate(self, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         task = self.task
