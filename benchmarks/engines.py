@@ -92,7 +92,7 @@ def show(console: Console, facts: dict[str, object], result: dict) -> None:
     """Print machine, times and verdicts."""
     console.print(*(f"{name} {fact}" for name, fact in facts.items()), sep=" · ", style="dim")
     table = Table("iteration", title="MNIST, 60,000 images, 500 units", title_justify="left")
-    for head in ("ms", "dense / sparse", "must reach"):
+    for head in ("ms", "dense / sparse", "goal"):
         table.add_column(head, justify="right")
     table.add_row("dense", f"{1e3 * result['dense']:.0f}", "", "")
     for name, phase in result["phases"].items():

@@ -17,7 +17,7 @@ def machine_facts(*packages: str) -> dict[str, object]:
         "cores": os.cpu_count(),
         "threads": numba.get_num_threads(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{name: version(name) for name in ("maxplus", "numpy", "numba", "llvmlite", *packages)},
     }

@@ -48,7 +48,7 @@ PARAMETERS = [
     (CLASSIFIERS, "max_iter", WHOLE, ["integer >= 1"]),
     (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["integer >= 0"]),
     (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
-    (ALL, "n_jobs", [0, -1000, 1.5, "2", True], ["integer|number of threads"]),
+    (ALL, "n_jobs", [0, 1.5, "2", True], ["integer|number of threads"]),
     ([LMMClassifier], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
     (CLASSIFIERS[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
     (CLASSIFIERS[1:], "scale", POSITIVE, ["> 0"]),

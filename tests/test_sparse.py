@@ -1,5 +1,7 @@
 """The sparse engine: the dense engine's iterates, by bounds that are audited."""
 
+import time
+
 import numba
 import numpy as np
 import pytest
@@ -184,3 +186,16 @@ def test_a_helper_that_fails_ends_the_training(small_chunks, monkeypatch):
         pytest.skip("one processor only")
     with pytest.raises(RuntimeError, match="no helper today"):
         train(engine, 5)
+
+
+def test_a_helper_that_comes_late_is_waited_for(small_chunks, monkeypatch):
+    """The first iteration, too: no iteration's number means that helpers may go."""
+
+    def late(*args, work=sparse_engine.help_search):
+        time.sleep(0.3)
+        work(*args)
+
+    monkeypatch.setattr(sparse_engine, "help_search", late)
+    X, y = DATA["iris"]()
+    args = (X, y, 10, polyak(), 7)
+    assert_same_training(SparseEngine(*problem(*args)), DenseEngine(*problem(*args)), 5)

@@ -25,7 +25,7 @@ _HOMES = {
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
 }
-_ROOMS = ("algebra", "estimators", "models", "training", "trees")
+_ROOMS = ("algebra", "estimators", "experiments", "models", "plots", "training", "trees")
 
 __all__ = [
     "LMMClassifier",

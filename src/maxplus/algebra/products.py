@@ -36,7 +36,7 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
 
     Notes
     -----
-    O(n·m·k) additions, the same again for the index; parallel over rows.
+    O(n·m·k) additions, and as many comparisons for the index; parallel over rows.
 
     Examples
     --------
@@ -96,8 +96,7 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
     winners = np.empty(values.shape, np.int64)
     if index and A.shape[1] == 0 and values.size:
         raise ValueError("return_index=True needs at least one column in A: nothing can win")
-    opposite = -zero
-    if np.any(opposite == A) or np.any(opposite == BT):
+    if _holds_opposite(A, zero) or _holds_opposite(BT, zero):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
     else:
         product(A, BT, values)

@@ -119,8 +119,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Train ``max_iter`` iterations more, from the present parameters.
 
         The iteration count, and with it the step rule's phase, goes on; the
-        history grows. ``classes`` lists all labels there will ever be; it is
-        only read at the first call and may be left out if y has them all.
+        history grows. With keep="best" the present parameters are the best ones
+        seen, not the last: for many short calls set keep="last". ``classes``
+        lists all labels there will ever be; it is only read at the first call
+        and may be left out if y has them all.
         """
         resume = hasattr(self, "model_")
         return self._fit(X, y, sample_weight, classes, resume=resume, go_on=resume)
@@ -149,16 +151,16 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def loss_curve_(self) -> NDArray:
-        """The objective before each step."""
+        """The objective before each step; with sgd, the drawn sample's loss."""
         return self.history_["loss"]
 
     @property
     def certified_(self) -> bool:
-        """Whether max_loss_ < log 2: then every training sample is classified right."""
+        """Whether max_loss_ < log 2: then every sample of the last training is classified right."""
         return bool(self.max_loss_ < CERTIFICATE)
 
     def _scores(self, X: Any) -> NDArray:
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = within_range(as_dense(X), self.model_, self._slopes)
         with threads(self.n_jobs):
@@ -176,7 +178,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_real("learning_rate", self.learning_rate, above=0.0)
         check_integer("max_iter", self.max_iter, 1)
         check_choice("keep", self.keep, ("best", "last"))
-        check_integer("verbose", self.verbose if self.verbose is not True else 1, 0)
+        verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
+        check_integer("verbose", verbose, 0)
         check_callbacks(self.callbacks)
         self._engine_class()
 
@@ -208,6 +211,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return first
         if self.step == "constant":
             return then
+        assert self.step == "two-phase"
         return two_phase(first, then, math.ceil(self.polyak_fraction * self.max_iter))
 
     def _fit(
@@ -233,7 +237,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if weight is not None:
             X, y, weight = X[index], y[index], weight[index]
         labels, codes = self._encode(y, classes, resume)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        if not go_on:
+            seed = check_random_state(self.random_state).randint(2**31)
+            self._rng = np.random.default_rng(seed)
+        rng = self._rng
 
         if resume:
             model, X = self.model_.copy(), X.astype(self.model_.dtype, copy=False)
@@ -284,12 +291,13 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         known = np.isin(y, labels)
         if not known.all():
             raise ValueError(
-                f"y has the label {y[~known][0]!r}, which is not one of the classes "
-                f"{labels.tolist()}; a model keeps the classes it began with"
+                f"y has the label {y[~known].tolist()[0]!r}, which is not one of the classes "
+                f"{labels.tolist()}; name all classes at the first partial_fit, or fit anew"
             )
         if labels.size < 2:
             raise ValueError(
-                f"y holds one class only ({labels[0]!r}); a classifier needs at least two"
+                f"y holds one class only ({labels.tolist()[0]!r}); a classifier needs at least "
+                "two, so add samples of another"
             )
         return labels, np.searchsorted(labels, y)
 

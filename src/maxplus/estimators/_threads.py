@@ -12,15 +12,17 @@ from maxplus.estimators._validation import check_integer
 
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
-    """Run kernels on ``n_jobs`` threads; None and −1 stand for all that Numba has.
+    """Run kernels on ``n_jobs`` threads; −1 is all that Numba has, −2 all but one.
+
+    None leaves Numba's own setting, which is all unless the user changed it.
 
     Results do not depend on the number of threads.
     """
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if n_jobs is None:
-        wanted = available
+        wanted = numba.get_num_threads()
     else:
-        jobs = check_integer("n_jobs", n_jobs, -available)
+        jobs = check_integer("n_jobs", n_jobs, -(2**31))
         if jobs == 0:
             raise ValueError("n_jobs must not be 0; give a number of threads, or -1 for all")
         wanted = min(jobs, available) if jobs > 0 else available + 1 + jobs

@@ -36,8 +36,8 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
     n_hidden : int, optional
         Number of pyramids, at random training points; all points by default.
     slope : float or "auto"
-        K. "auto" is the Lipschitz constant of the training data (O(N²·P)), with
-        a margin of √eps against rounding.
+        K. "auto" is the Lipschitz constant of the training data, with a margin
+        of √eps against rounding.
     n_jobs : int, optional
         Threads; None and −1 are all.
     random_state : int, RandomState or None
@@ -56,7 +56,8 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    Samples at the same point become one, with the (weighted) mean of their
+    Fitting costs O(N²·P): it looks at all pairs for ``lipschitz_``. Samples at the
+    same point become one, with the (weighted) mean of their
     targets. Targets with noise have a large Lipschitz constant: set the slope.
 
     Examples
@@ -110,6 +111,12 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
             self.slope_ = self.lipschitz_ * (1.0 + float(np.finfo(X.dtype).eps) ** 0.5)
         else:
             self.slope_ = float(self.slope)
+        reach = max(1.0, float(np.abs(points).max())) * self.slope_
+        if not reach < np.finfo(X.dtype).max / 8:
+            raise ValueError(
+                f"slope {self.slope_:g} times X does not fit into {X.dtype}: samples that nearly "
+                "coincide have different targets; set slope, or merge such samples"
+            )
         if self.n_hidden is not None and self.n_hidden < len(points):
             rng = check_random_state(self.random_state)
             chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
@@ -123,7 +130,7 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray:
         """h(x), the largest function below all K-Lipschitz functions through the points."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self._envelope(X, self.model_)
 
     def predict_interval(self, X: Any) -> tuple[NDArray, NDArray]:
@@ -132,7 +139,7 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
         lower = max_j (y_j − K·‖x − x_j‖∞) = `predict`, and
         upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
         return self._envelope(X, self.model_), -self._envelope(X, mirror)
 

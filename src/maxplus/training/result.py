@@ -54,6 +54,7 @@ class Block:
 class History(Mapping[str, NDArray]):
     """Arrays per iteration: ``loss`` before the step, worst ``sample``, ``step`` size.
 
+    Engines that draw samples (sgd) record the drawn sample and its own loss.
     The last iteration of a training that ended by itself has the step 0.
     """
 

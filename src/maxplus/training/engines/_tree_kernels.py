@@ -85,11 +85,11 @@ def _set_row(n, h, i, X, weights, trees):
 
 
 @njit(cache=True)
-def _refresh_sample(n, X, y, weights, grad, trees, z):
+def _refresh_sample(n, X, weights, grad, trees, z):
     """Repair sample n's trees after a step; True if a score moved. O(C·log P + C²·log H).
 
-    With a moved slope in W0 it is O(H·log P) per row; samples whose feature is
-    zero there do not notice.
+    A moved slope in W0 adds O(H·(log P + C·log H)); samples whose feature is zero
+    there do not notice.
     """
     moved = False
     for j in range(grad.n[1]):
@@ -113,7 +113,7 @@ def _refresh_serial(X, y, weights, grad, trees, losses):
     z = np.empty(grad.z.size, grad.z.dtype)
     for n in range(X.shape[0]):
         losses[n] = -1.0
-        if _refresh_sample(n, X, y, weights, grad, trees, z):
+        if _refresh_sample(n, X, weights, grad, trees, z):
             losses[n] = sample_loss(z, y[n])
 
 
@@ -122,13 +122,13 @@ def _refresh_parallel(X, y, weights, grad, trees, losses):
     for n in prange(X.shape[0]):
         z = np.empty(grad.z.size, grad.z.dtype)
         losses[n] = -1.0
-        if _refresh_sample(n, X, y, weights, grad, trees, z):
+        if _refresh_sample(n, X, weights, grad, trees, z):
             losses[n] = sample_loss(z, y[n])
 
 
 @njit(cache=True)
 def refresh(X, y, weights, grad, trees, losses):
-    """Repair all trees after a step; O(N·(C·log P + C²·log H)).
+    """Repair all trees after a step; O(N·(C·log P + C²·log H)), more when W0 moves.
 
     ``losses`` is scratch of N numbers: the new loss where one moved, else −1.
     """

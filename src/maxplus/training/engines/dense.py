@@ -14,8 +14,8 @@ from maxplus.training.task import Task
 class DenseEngine(Engine):
     """W_{t+1} = W_t − α_t·L'(W_t) with a full forward pass at each iteration.
 
-    O(N·P·H) per iteration. Every other engine must give these iterates, to the
-    last bit.
+    O(N·P·H) per iteration. Every other engine for the maximum must give these
+    iterates, to the last bit.
     """
 
     name = "dense"

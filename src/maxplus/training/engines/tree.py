@@ -20,15 +20,14 @@ from maxplus.trees.forest import nodes_per_tree
 class TreeEngine(CompiledEngine):
     """Short Computational Trees keep every min and max; only touched paths are updated.
 
-    A step costs O(N·(C·log P + C²·log H)) instead of O(N·P·H), at the price of
+    A step costs O(N·(C·log P + C²·log H)) instead of O(N·P·H), plus
+    O(N·H·(log P + C·log H)) for each moved slope of W0, at the price of
     N·H trees of 2P leaves: 376 GB for MNIST with 500 hidden units in float32
     (the paper, with leaves padded to a power of two, reports 513 GB).
     """
 
     name = "tree"
-    memory_remedy = (
-        "use engine='dense', which needs none of the trees, or fewer hidden units or samples"
-    )
+    memory_remedy = "use engine='sparse' or engine='dense', which need no trees, or fewer hidden units or samples"
 
     def __init__(self, model: LMM, task: Task) -> None:
         super().__init__(model, task)

@@ -24,7 +24,7 @@ MESSAGES = {
 
 
 @inner
-def _audit_unit(c, h, q, x, samples, weights, log, minima, noise):
+def _audit_unit(c, h, q, x, weights, log, minima, noise):
     """(code, exact minimum) of one unit in one lane."""
     w1 = weights.W1T[h]
     g, g2 = minima.g[c, h, q], minima.g2[c, h, q]
@@ -61,7 +61,7 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
             x = samples.X[samples.sample[c, q]]
             z[:] = -np.inf
             for h in range(H):
-                code, g = _audit_unit(c, h, q, x, samples, weights, log, minima, noise)
+                code, g = _audit_unit(c, h, q, x, weights, log, minima, noise)
                 if code != GOOD:
                     return code
                 for d in range(C):

@@ -29,10 +29,6 @@ from maxplus.training.engines.sparse._state import (
 from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
 from maxplus.trees._kernels import root, update, winner
 
-# So many lanes of a class are scanned one by one before the class is refreshed.
-_SCANS = 2
-_REFRESHED = -1_000_000
-
 
 @inner
 def _loosen(c, since, t, samples, events, maxima, scale, shift):
@@ -84,11 +80,10 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     mark = scratch.counts[w, 0]
     unit_mark, pair_mark = scratch.unit_mark[w], scratch.pair_mark[w]
     C = weights.W2T.shape[0]
-    search.scans[c] = 0
     if since < 0 or t - since > RING:
         for d in range(C):
             refresh(c, d, samples, weights, log, minima, maxima, scale, scratch.bound[w])
-            search.scans[c, d] = _REFRESHED
+            search.refreshed[c, d] = t
     else:
         _loosen(c, since, t, samples, events, maxima, scale, scratch.shift[w])
         leads_own = maxima.leads_own[c]
@@ -127,16 +122,22 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
 
 @inner
 def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch):
-    """The score of class d in one lane; the whole class is refreshed after some such scans."""
+    """The score of class d in one lane.
+
+    Where the leader is in doubt, the class is refreshed for the whole chunk, once
+    per iteration: other lanes are likely to be in doubt as well.
+    """
     lam, bound = scratch.lam[w], scratch.bound[w]
     score = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
     if score >= maxima.rest[c, d, q]:
         return score
-    search.scans[c, d] += 1
-    if search.scans[c, d] > _SCANS:
+    if search.refreshed[c, d] != search.visited[c]:
         refresh(c, d, samples, weights, log, minima, maxima, scale, bound)
-        search.scans[c, d] = _REFRESHED
+        search.refreshed[c, d] = search.visited[c]
         scratch.counts[w, 3] += 1
+        score = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
+        if score >= maxima.rest[c, d, q]:
+            return score
     scratch.counts[w, 4] += 1
     return scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam)
 

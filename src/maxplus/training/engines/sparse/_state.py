@@ -121,7 +121,7 @@ class Search(NamedTuple):
     base: np.ndarray  # (K,): bound on the chunk's losses then
     narrowed: np.ndarray  # (K,): iteration in which the key was last narrowed
     worst: np.ndarray  # (K,): largest resolved loss of the iteration
-    scans: np.ndarray  # (K, C): scans of single lanes since the class was refreshed
+    refreshed: np.ndarray  # (K, C): iteration of the last refresh
     leaf: np.ndarray  # (K,): the chunk's leaf
     chunk: np.ndarray  # (W, C, leaves): the leaf's chunk, or NONE
     keys: np.ndarray  # (W, C, nodes)
@@ -154,4 +154,6 @@ class Scratch(NamedTuple):
     change: np.ndarray  # (W, 2, C): of a class's score
     unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit,
     pair_mark: np.ndarray  # (W, H, C): the unit in this class
-    counts: np.ndarray  # (W, 8): marks given; then statistics (see `SparseEngine.statistics`)
+    # (W, 8): marks given, and for whoever measures: visits, lanes looked at, refreshes,
+    # scans of single lanes, narrowed chunks.
+    counts: np.ndarray

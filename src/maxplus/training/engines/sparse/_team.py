@@ -7,6 +7,8 @@ loops start a team per call and, with the engine's many arrays, take several
 times as long to compile as all kernels together.
 """
 
+import os
+
 from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
@@ -15,7 +17,8 @@ from maxplus._jit import inner
 
 # flags[0] is what the leader says, flags[8·w] what helper w answers: a cache line each.
 LINE = 8
-STOP = -1
+# No iteration has this number.
+STOP = -(2**62)
 
 
 def _element(context, builder, array_type, array, index):
@@ -46,7 +49,15 @@ def atomic_store(typingctx, array, index, value):
     return types.void(array, types.intp, array.dtype), codegen
 
 
-_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+if hasattr(os, "sched_yield"):
+    _offer_processor = types.ExternalFunction("sched_yield", types.int32())
+else:  # Windows: only spin
+
+    @inner
+    def _offer_processor():
+        return 0
+
+
 # Spins before the processor is offered to others, about 20 µs.
 _PATIENCE = 20_000
 
@@ -61,4 +72,4 @@ def wait_for(flags, index, value):
             return seen
         spins += 1
         if spins > _PATIENCE:
-            _sched_yield()
+            _offer_processor()

@@ -84,8 +84,10 @@ class SparseEngine(CompiledEngine):
 
         self._seat(arrange(task.y, np.arange(len(task.y)), B, self._n_workers))
         _whole.scan_all(self._samples, model.weights, self._minima)
-        self._regroup_seconds = 0.0
+        # A guess until the first time: there is nothing to sort by at the start.
+        self._regroup_seconds = 0.1
         self._regrouped = time.perf_counter()
+        self._constant_phase = False
 
     @classmethod
     def bytes_needed(cls, model: Model, task: Task) -> int:
@@ -140,7 +142,7 @@ class SparseEngine(CompiledEngine):
         self._search = _state.Search(
             np.zeros((K, B), np.float32), np.full(K, NONE, np.int64),
             np.full(K, np.inf), np.full(K, NONE, np.int64), np.zeros(K),
-            np.zeros((K, C), np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
+            np.full((K, C), NONE, np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
             np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
         )  # fmt: skip
         self._scratch = _state.Scratch(
@@ -152,7 +154,11 @@ class SparseEngine(CompiledEngine):
         )  # fmt: skip
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        if time.perf_counter() - self._regrouped > self._regroup_seconds / REGROUP_SHARE:
+        # With small steps hard samples stay hard: now sorting pays most.
+        settled = not self._constant_phase and self.iteration >= self.task.step.polyak_until
+        waited = time.perf_counter() - self._regrouped
+        if settled or waited > self._regroup_seconds / REGROUP_SHARE:
+            self._constant_phase |= settled
             self.regroup()
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
