@@ -27,7 +27,10 @@ class TreeEngine(CompiledEngine):
     """
 
     name = "tree"
-    memory_remedy = "use engine='sparse' or engine='dense', which need no trees, or fewer hidden units or samples"
+    memory_remedy = (
+        "use engine='sparse' or engine='dense', which need no trees, "
+        "or fewer hidden units or samples"
+    )
 
     def __init__(self, model: LMM, task: Task) -> None:
         super().__init__(model, task)
