@@ -154,7 +154,8 @@ def test_memory_is_planned_before_it_is_allocated(monkeypatch):
         for array in group
         if isinstance(array, np.ndarray) and array.base is None
     )
-    assert held == pytest.approx(SparseEngine.bytes_needed(model, task), rel=0.25)
+    planned = SparseEngine.bytes_needed(model, task)
+    assert 0.9 * planned < held <= planned
     monkeypatch.setattr("maxplus.training.memory.available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"MB.*fewer hidden units, fewer samples or float32"):
         SparseEngine(model, task)
