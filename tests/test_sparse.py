@@ -177,10 +177,12 @@ def test_every_sample_has_one_lane(sizes, workers):
 
 
 def test_a_helper_that_fails_ends_the_training(small_chunks, monkeypatch):
-    def fail(*args):
-        raise RuntimeError("no helper today")
+    def fail(w, *args, work=sparse_engine.sparse_block):
+        if w > 0:
+            raise RuntimeError("no helper today")
+        return work(w, *args)
 
-    monkeypatch.setattr(sparse_engine, "help_search", fail)
+    monkeypatch.setattr(sparse_engine, "sparse_block", fail)
     X, y = DATA["iris"]()
     engine = SparseEngine(*problem(X, y, 10, polyak(), 0))
     if engine._n_workers < 2:
@@ -192,11 +194,12 @@ def test_a_helper_that_fails_ends_the_training(small_chunks, monkeypatch):
 def test_a_helper_that_comes_late_is_waited_for(small_chunks, monkeypatch):
     """The first iteration, too: no iteration's number means that helpers may go."""
 
-    def late(*args, work=sparse_engine.help_search):
-        time.sleep(0.3)
-        work(*args)
+    def late(w, *args, work=sparse_engine.sparse_block):
+        if w > 0:
+            time.sleep(0.3)
+        return work(w, *args)
 
-    monkeypatch.setattr(sparse_engine, "help_search", late)
+    monkeypatch.setattr(sparse_engine, "sparse_block", late)
     X, y = DATA["iris"]()
     args = (X, y, 10, polyak(), 7)
     assert_same_training(SparseEngine(*problem(*args)), DenseEngine(*problem(*args)), 5)

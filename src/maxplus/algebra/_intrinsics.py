@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 _SAFE_FLAGS = ("nnan", "nsz")
 
@@ -64,3 +65,23 @@ def use_widest_vectors(typingctx):
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+@intrinsic
+def prefetch(typingctx, array, index):
+    """Ask for the cache line of array[index] (one dimension) ahead of its use."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            [place.type],
+            ir.FunctionType(ir.VoidType(), [place.type, number, number, number]),
+        )
+        read, keep_in_all_levels, data_cache = number(0), number(3), number(1)
+        builder.call(function, [place, read, keep_in_all_levels, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen

@@ -7,9 +7,9 @@ from maxplus._jit import inner
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._block import take_step
 from maxplus.training.engines.sparse._reference import referenced
-from maxplus.training.engines.sparse._search import worst_sample
+from maxplus.training.engines.sparse._search import share_search, worst_found
 
-GOOD = 0
+GOOD, STOPPED = 0, -1
 WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(1, 9)
 MESSAGES = {
     WITNESS: "g is not the value of its witness",
@@ -77,32 +77,40 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
                     return OWN_CLASS
                 if d != label and z[d] > max(lead, rest) + noise:
                     return WRONG_CLASS
+                unit, unit2 = maxima.unit[c, d, q], maxima.unit2[c, d, q]
                 for h in range(H):
-                    if h != maxima.unit[c, d, q] and score[d, h] > rest + noise:
+                    bound = max(rest, maxima.second[c, d, q]) if h == unit2 else rest
+                    if h != unit and score[d, h] > bound + noise:
                         return REST
     return GOOD
 
 
 @njit(cache=True, nogil=True)
 def audited_iteration(
-    worker, flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    w, worker, flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, k, t, journal, loss, sample, step,
 ):  # fmt: skip
-    """Iteration k of a block, audited after its search: a violated bound's code, or `GOOD`."""
+    """Worker w's part of iteration k of a block, audited by the leader after the search.
+
+    Returns the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
+    """
     samples, weights, log = referenced(samples), referenced(weights), referenced(log)
     lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
     events, search = referenced(events), referenced(search)
     scale, scratch = referenced(scale), referenced(scratch)
     grad, journal = referenced(grad), referenced(journal)
-    loss[0], sample[0] = worst_sample(
-        t, rule.polyak_until, flags,
+    goes_on = share_search(
+        w, t, rule.polyak_until, flags,
         samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     )  # fmt: skip
+    if w > 0:
+        return GOOD if goes_on else STOPPED
+    loss[0], sample[0], finder = worst_found(search)
     code = _audit(t, worker, samples, weights, log, minima, maxima, search, scale)
     step[0] = 0.0
     if code == GOOD and loss[0] > rule.target:
         step[0] = take_step(
-            k, t, sample[0], loss[0],
+            k, t, sample[0], loss[0], finder,
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
             grad, rule, linear_every, journal,
         )  # fmt: skip

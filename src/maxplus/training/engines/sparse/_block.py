@@ -2,14 +2,17 @@
 
 import math
 
+import numpy as np
 from numba import njit
 
 from maxplus._jit import inner
-from maxplus.models._lmm_kernels import active_path
+from maxplus.algebra._kernels import first_index, minplus_cell
+from maxplus.models._lmm_kernels import linear
 from maxplus.training.engines._descent import descend
 from maxplus.training.engines.sparse._growth import record_lift, record_step, step_growth
 from maxplus.training.engines.sparse._reference import referenced
-from maxplus.training.engines.sparse._search import worst_sample
+from maxplus.training.engines.sparse._state import NONE
+from maxplus.training.engines.sparse._search import share_search, worst_found
 from maxplus.training.result import Signal
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
@@ -18,30 +21,62 @@ _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
 
 
 @inner
+def _winners(x, finder, weights, log, minima, search, scale, lam, grad):
+    """Winning units and rows of the worst sample, the lowest among equals; O(C·(H + P)).
+
+    The search has left its exact scores. A unit attains one of them only if its
+    bound does; of those few, minima are computed from the weights.
+    """
+    c, q = search.best_seat[finder, 0], search.best_seat[finder, 1]
+    C = grad.z.size
+    for d in range(C):
+        grad.z[d], grad.h_star[d] = search.best_scores[finder, d], NONE
+    linear(x, weights.W0, lam)
+    missing = C
+    for h in range(log.raised.size):
+        rise = log.raised[h] - minima.raise_seen[c, h] + scale.noise[0]
+        upper = np.float64(minima.g[c, h, q]) + rise
+        known = False
+        g = minima.g.dtype.type(0)
+        for d in range(C):
+            w2 = weights.W2T[d, h]
+            if grad.h_star[d] == NONE and upper + np.float64(w2) >= np.float64(grad.z[d]):
+                if not known:
+                    g, known = minplus_cell(lam, weights.W1T[h]), True
+                if g + w2 == grad.z[d]:
+                    grad.h_star[d] = h
+                    grad.i_star[d] = first_index(lam, weights.W1T[h], g)
+                    missing -= 1
+        if missing == 0:
+            break
+
+
+@inner
 def take_step(
-    k, t, n, loss, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    k, t, n, loss, finder,
+    samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, journal,
 ):  # fmt: skip
-    """The step on the worst sample n and its consequences for all bounds; returns α; O(P·H).
-
-    One forward pass gives the winners, ties included, from the weights alone.
-    """
+    """The step on the worst sample n and its consequences for all bounds; returns α; O(C·(H + P))."""
     x = samples.X[n]
-    active_path(x, weights, scratch.lam[0], scratch.bound[0], grad.z, grad.h_star, grad.i_star)
+    _winners(x, finder, weights, log, minima, search, scale, scratch.lam[0], grad)
     first = journal.n[0]
     alpha = descend(weights, grad, x, samples.y[n], loss, t, rule, linear_every, journal, k)
     record_step(t, weights, journal, first, samples, log, events, scale)
     record_lift(t, weights, samples, events, lift)
-    step_growth(t, 0, weights, samples, events, scale, scratch, search.growth)
+    step_growth(t, 0, weights, samples, log, events, lift, scale, scratch, search.growth)
     return alpha
 
 
 @njit(cache=True, nogil=True)
 def sparse_block(
-    flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    w, flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, t0, journal, loss, sample, step,
 ):  # fmt: skip
-    """Fill loss, sample and step, one iteration each; returns (iterations done, signal)."""
+    """Worker w's part of a block of iterations from t0 on; returns (iterations done, signal).
+
+    All search; worker 0 takes the steps and fills loss, sample and step.
+    """
     samples, weights, log = referenced(samples), referenced(weights), referenced(log)
     lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
     events, search = referenced(events), referenced(search)
@@ -49,17 +84,22 @@ def sparse_block(
     grad, journal = referenced(grad), referenced(journal)
     for k in range(loss.size):
         t = t0 + k
-        loss[k], n = worst_sample(
-            t, rule.polyak_until, flags,
+        goes_on = share_search(
+            w, t, rule.polyak_until, flags,
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
         )  # fmt: skip
+        if w > 0:
+            if goes_on:
+                continue
+            return k, _GOES_ON
+        loss[k], n, finder = worst_found(search)
         sample[k], step[k] = n, 0.0
         if loss[k] <= rule.target:
             return k + 1, _TARGET
         if not math.isfinite(loss[k]):
             return k + 1, _OVERFLOW
         step[k] = take_step(
-            k, t, n, loss[k],
+            k, t, n, loss[k], finder,
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
             grad, rule, linear_every, journal,
         )  # fmt: skip

@@ -3,14 +3,19 @@
 A score z_d is a maximum of minima of rows: it rises at most by the largest rise
 of one of its terms, a row's plus that of W2's entry, and falls likewise. The
 loss is 1-Lipschitz in the differences z_d − z_y, so it grows by at most (the
-rise of a wrong score) + (the fall of the true one).
+rise of a wrong score) + (the fall of the true one). That bound serves all chunks
+of a class at once. A chunk knows more: a wrong class whose term is the part s of
+Σ_d exp(z_d − z_y) raises the loss by log(1 + s·(exp(r) − 1)) only, if it rises by
+r, and most parts are small.
 """
+
+import math
 
 import numpy as np
 from numba import njit
 
 from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, use_widest_vectors
+from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.training.engines._descent import LAYER_0, LAYER_1
 from maxplus.training.engines.sparse._minima import note_row
 from maxplus.training.engines.sparse._state import (
@@ -37,6 +42,13 @@ def update_noise(scale):
     """Rounding errors are a few ulps of the largest number that enters a score."""
     w0, w1, w2 = scale.largest
     scale.noise[0] = 16.0 * scale.eps * (w0 * scale.x_largest + w1 + w2)
+
+
+@inner
+def _copy(values, target):
+    """A loop, because Numba takes seconds to compile the assignment of an array to a slice."""
+    for h in range(values.size):
+        target[h] = values[h]
 
 
 @inner
@@ -102,7 +114,8 @@ def record_lift(t, weights, samples, events, lift):
     """Add iteration t's moved rows to the lifts; O(C), and O(H) once per epoch."""
     slot, epoch = t % RING, t // EPOCH
     if t % EPOCH == 0:
-        lift.begin[:] = lift.now
+        _copy(lift.now[0], lift.begin[0])
+        _copy(lift.now[1], lift.begin[1])
     for j in range(events.n[slot, ROWS]):
         h, i = events.number[slot, ROW_UNIT, j], events.number[slot, ROW_INDEX, j]
         if lift.epoch[h, i] != epoch:
@@ -121,12 +134,27 @@ def record_lift(t, weights, samples, events, lift):
 
 
 @inner
-def step_growth(t, w, weights, samples, events, scale, scratch, growth):
-    """Let growth[label] grow by what iteration t can have done to a loss; O(C²)."""
+def _can_lead(d, h, weights, log, lift, noise):
+    """Whether unit h may reach any lane's bound on class d; O(workers).
+
+    No minimum of the unit is above reach + raised, and no bound that a chunk
+    counts from is below ``lowest``. What stays below that raises no bound.
+    """
+    score = lift.reach[h] + log.raised[h] + np.float64(weights.W2T[d, h]) + noise
+    for w in range(lift.lowest.shape[0]):
+        if score >= lift.lowest[w, d]:
+            return True
+    return False
+
+
+@inner
+def step_growth(t, w, weights, samples, log, events, lift, scale, scratch, growth):
+    """Add what iteration t can have done: to losses (``growth``) and to scores; O(C²)."""
     slot = t % RING
     number, value = events.number[slot], events.value[slot]
     up, down = scratch.reach[w, 0], scratch.reach[w, 1]
     rise, fall = scratch.change[w, 0], scratch.change[w, 1]
+    noise = scale.noise[0]
     rise[:] = 0.0
     fall[:] = 0.0
     for j in range(events.n[slot, ROWS]):
@@ -137,27 +165,45 @@ def step_growth(t, w, weights, samples, events, scale, scratch, growth):
         change = np.float64(weights.W1T[h, number[ROW_INDEX, j]]) - value[ROW_OLD, j]
         up[h], down[h] = max(up[h], change), max(down[h], -change)
         for d in range(rise.size):
-            rise[d], fall[d] = max(rise[d], up[h]), max(fall[d], down[h])
+            fall[d] = max(fall[d], down[h])
+            if up[h] > rise[d] and _can_lead(d, h, weights, log, lift, noise):
+                rise[d] = up[h]
     for j in range(events.n[slot, MERGES]):
         h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
         change = np.float64(weights.W2T[d, h]) - value[MERGE_OLD, j]
         # Whoever has a moved entry of W2 has a moved row: up and down are set.
-        rise[d], fall[d] = max(rise[d], up[h] + change), max(fall[d], down[h] - change)
+        fall[d] = max(fall[d], down[h] - change)
+        if up[h] + change > rise[d] and _can_lead(d, h, weights, log, lift, noise):
+            rise[d] = up[h] + change
     slopes_up, slopes_down = slope_effect(slot, samples, events)
+    for d in range(growth.size):
+        rise[d] += slopes_up + 2.0 * noise
+        fall[d] += slopes_down + 2.0 * noise
+        lift.rise[d] += rise[d]
+        lift.fall[d] += fall[d]
     for label in range(growth.size):
         wrong = 0.0
         for d in range(growth.size):
             if d != label:
                 wrong = max(wrong, rise[d])
-        growth[label] += wrong + fall[label] + slopes_up + slopes_down + 4.0 * scale.noise[0]
+        growth[label] += wrong + fall[label]
 
 
 @inner
-def _largest_rise(now, seen, w2, w2_seen):
+def _largest_rise(now, seen, w2, w2_seen, top, floor):
+    """The most by which a unit's score can have passed the class's bound of the visit; O(H).
+
+    A unit was then no higher than the bound, so it passes it by no more than it
+    has risen; and no higher than top + W2, which for most units is far below the
+    lowest bound of any lane, ``floor``.
+    """
     use_widest_vectors()
     most = 0.0
     for h in range(now.size):
-        most = fmax(most, (now[h] - seen[h]) + (np.float64(w2[h]) - np.float64(w2_seen[h])))
+        most = fmax(
+            most,
+            (now[h] - seen[h]) + np.float64(w2[h]) + fmin(-np.float64(w2_seen[h]), top[h] - floor),
+        )
     return most
 
 
@@ -172,19 +218,82 @@ def _largest_fall(now, seen, w2, w2_seen, leads):
 
 
 @inner
-def net_growth(c, missed, samples, weights, lift, maxima, scale):
-    """How much a loss of chunk c can have grown since its visit, by net changes; O(C·H).
+def _lowest(lead, rest):
+    use_widest_vectors()
+    least = fmax(lead[0], rest[0])
+    for q in range(lead.size):
+        least = fmin(least, fmax(lead[q], rest[q]))
+    return least
+
+
+@inner
+def remember_floors(c, label, w, lanes, lead, rest, lift):
+    """Chunk c has been visited: how low its bounds on wrong scores are; O(B·C)."""
+    for d in range(lead.shape[0]):
+        if d != label:
+            lift.floor[c, d] = _lowest(lead[d, :lanes], rest[d, :lanes])
+            lift.lowest[w, d] = min(lift.lowest[w, d], lift.floor[c, d])
+
+
+@inner
+def _remember_lifts(rise, rise_begin, fall, fall_begin, seen):
+    use_widest_vectors()
+    rise_seen, fall_seen = seen[0], seen[1]
+    for h in range(rise.size):
+        rise_seen[h] = rise_begin[h] - (fall[h] - fall_begin[h])
+        fall_seen[h] = fall_begin[h] - (rise[h] - rise_begin[h])
+
+
+@inner
+def _remember_top(g_max, raise_seen, raised, noise, top):
+    use_widest_vectors()
+    for h in range(top.size):
+        top[h] = np.float64(g_max[h]) + (raised[h] - raise_seen[h]) + noise
+
+
+@inner
+def remember_weights(c, label, weights, log, minima, lift, noise):
+    """Chunk c has been visited: its growth counts from here; O(C·H).
+
+    Lifts count from the epoch's beginning. A row that had fallen by f then and
+    stands r above its beginning in the end has risen by f + r in between; so what
+    the epoch has brought so far, the other way, is added.
+    """
+    _remember_lifts(lift.now[0], lift.begin[0], lift.now[1], lift.begin[1], lift.seen[c])
+    _remember_top(minima.g_max[c], minima.raise_seen[c], log.raised, noise, lift.top[c])
+    for d in range(weights.W2T.shape[0]):
+        lift.rise_seen[c, d] = lift.rise[d]
+        _copy(weights.W2T[d], lift.W2T[c, d])
+    lift.fall_seen[c] = lift.fall[label]
+
+
+@inner
+def quick_growth(c, label, lift):
+    """How much a loss of chunk c can have grown since its visit, by the sums of all steps; O(C)."""
+    odds = 0.0
+    for d in range(lift.rise.size):
+        if d != label:
+            odds += lift.share[c, d] * math.expm1(lift.rise[d] - lift.rise_seen[c, d])
+    return math.log1p(odds) + (lift.fall[label] - lift.fall_seen[c])
+
+
+@inner
+def net_growth(c, label, missed, weights, lift, maxima, scale):
+    """The same by net changes; O(C·H).
 
     A true score falls no more than the unit that led it, so only leaders count.
     """
-    label = samples.label[c]
-    wrong = 0.0
+    noise = 2.0 * scale.noise[0] * missed
+    odds = 0.0
     for d in range(weights.W2T.shape[0]):
         if d != label:
-            rise = _largest_rise(lift.now[0], lift.seen[c, 0], weights.W2T[d], lift.W2T[c, d])
-            wrong = max(wrong, rise)
+            rise = _largest_rise(
+                lift.now[0], lift.seen[c, 0], weights.W2T[d], lift.W2T[c, d],
+                lift.top[c], lift.floor[c, d],
+            )  # fmt: skip
+            odds += lift.share[c, d] * math.expm1(rise + noise)
     fall = _largest_fall(
         lift.now[1], lift.seen[c, 1], weights.W2T[label], lift.W2T[c, label],
         maxima.leads_own[c],
     )  # fmt: skip
-    return wrong + fall + 4.0 * scale.noise[0] * missed
+    return math.log1p(odds) + fall + noise

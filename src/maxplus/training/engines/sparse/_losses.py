@@ -13,6 +13,7 @@ from numba.extending import intrinsic
 
 from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
+from maxplus.training.engines.sparse._minima import lane_max
 
 RESOLVED = np.float32(-1.0)
 
@@ -75,6 +76,28 @@ def odds_bounds(label, lanes, lead, rest, odds):
     for q in range(odds.size):
         odds[q] = np.float32(np.inf) if odds[q] >= huge else odds[q] * _SLACK
     odds[lanes:] = RESOLVED
+
+
+@inner
+def _largest_share(lead, rest, own, odds):
+    """The largest term of one wrong class, as a part of 1 + odds, over the lanes; O(B)."""
+    use_widest_vectors()
+    most = np.float32(0.0)
+    for q in range(odds.size):
+        term = _exp(np.float32(fmax(lead[q], rest[q]) - own[q]))
+        most = fmax(most, term / (np.float32(1.0) + odds[q]))
+    return most
+
+
+@inner
+def share_bounds(label, lanes, lead, rest, odds, share):
+    """share[d] ≥ exp(z_d − z_y) / (1 + odds) in every lane, for the bounds behind odds; O(B·C)."""
+    finite = lane_max(odds) < np.inf
+    for d in range(lead.shape[0]):
+        share[d] = 1.0
+        if finite and d != label:
+            most = _largest_share(lead[d, :lanes], rest[d, :lanes], lead[label, :lanes], odds)
+            share[d] = min(1.0, np.float64(most * _SLACK * _SLACK))
 
 
 @inner

@@ -3,65 +3,79 @@
 import numpy as np
 
 from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
-from maxplus.training.engines.sparse._minima import lane_min, replay, scan_lane
+from maxplus.algebra._intrinsics import fmax, fmin, prefetch, use_widest_vectors
+from maxplus.training.engines.sparse._minima import exact_minimum, lane_max, lane_min, replay
 from maxplus.training.engines.sparse._state import NONE
 
 
 @inner
-def _merge_wrong(g, w2, h, lead, unit, rest):
+def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
     """Unit h has the score bound g + w2 in a wrong class, for all lanes; O(B).
 
-    lead follows its own unit; a larger newcomer takes the lead and the old
-    leader's bound passes into rest; a smaller one can only raise rest.
+    Of the two units known by name and the newcomer, the larger two stay known,
+    in order; the third passes into rest. Written without branches.
     """
     use_widest_vectors()
     name = unit.dtype.type(h)
     for q in range(g.size):
-        v, L, R, U = g[q] + w2, lead[q], rest[q], unit[q]
-        own, ahead = name == U, v > L
-        lead[q] = v if own | ahead else L
-        rest[q] = R if own else fmax(R, L if ahead else v)
-        unit[q] = name if ahead else U
+        v, L, S, R, U, V = g[q] + w2, lead[q], second[q], rest[q], unit[q], unit2[q]
+        leads, known, above = name == U, (name == U) | (name == V), v > S
+        # The known unit that stays whatever v is, and the one that contends with it.
+        stay, stay_unit = (S, V) if leads else (L, U)
+        come = v if known | above else S
+        come_unit = name if known | above else V
+        swap = come > stay
+        lead[q], unit[q] = (come, come_unit) if swap else (stay, stay_unit)
+        second[q], unit2[q] = (stay, stay_unit) if swap else (come, come_unit)
+        rest[q] = R if known else fmax(R, fmin(v, S))
 
 
 @inner
-def _merge_own(g, g2, w2, h, lead, unit, rest):
-    """The same in the chunk's own class, where lead is a lower bound; O(B).
+def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
+    """The same in the chunk's own class, where known units enter with lower bounds; O(B).
 
     The minimum is at least min(g, g2) and at most g. Where the two differ, the
-    upper one goes into rest even for the leader itself: so rest bounds whatever
-    a displaced leader may have been.
+    upper one goes into rest even for a known unit: so rest bounds whatever a
+    displaced unit may have been.
     """
     use_widest_vectors()
     name = unit.dtype.type(h)
     for q in range(g.size):
-        low, v, L, R, U = fmin(g[q], g2[q]) + w2, g[q] + w2, lead[q], rest[q], unit[q]
-        own, ahead, unsure = name == U, low > L, g2[q] < g[q]
-        other = L if ahead else v
-        other = fmax(other, v) if unsure else other
-        lead[q] = low if own | ahead else L
-        rest[q] = (fmax(R, v) if unsure else R) if own else fmax(R, other)
-        unit[q] = name if ahead else U
+        v, upper = fmin(g[q], g2[q]) + w2, g[q] + w2
+        L, S, R, U, V = lead[q], second[q], rest[q], unit[q], unit2[q]
+        leads, known, above = name == U, (name == U) | (name == V), v > S
+        stay, stay_unit = (S, V) if leads else (L, U)
+        come = v if known | above else S
+        come_unit = name if known | above else V
+        swap = come > stay
+        lead[q], unit[q] = (come, come_unit) if swap else (stay, stay_unit)
+        second[q], unit2[q] = (stay, stay_unit) if swap else (come, come_unit)
+        left = R if known else fmax(R, fmin(v, S))
+        rest[q] = fmax(left, upper) if g2[q] < g[q] else left
 
 
 @inner
-def merge(c, d, h, samples, weights, log, minima, maxima):
+def merge(c, d, h, samples, weights, log, minima, maxima, scale):
     """Unit h's score in class d may have changed: bring the class's lanes up to date; O(B).
 
-    For a wrong class an upper bound suffices, so falls of rows need no replay.
+    For a wrong class an upper bound suffices: falls of rows need no replay, and
+    rises that are small altogether are added to what g was.
     """
     w2 = weights.W2T[d, h]
-    lead, unit, rest = maxima.lead[c, d], maxima.unit[c, d], maxima.rest[c, d]
+    lead, unit = maxima.lead[c, d], maxima.unit[c, d]
+    second, unit2, rest = maxima.second[c, d], maxima.unit2[c, d], maxima.rest[c, d]
     if d == samples.label[c]:
         if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima)
+            replay(c, h, samples, weights, log, minima, scale.noise[0])
         maxima.leads_own[c, h] = 1
-        _merge_own(minima.g[c, h], minima.g2[c, h], w2, h, lead, unit, rest)
+        _merge_own(minima.g[c, h], minima.g2[c, h], w2, h, lead, unit, second, unit2, rest)
     else:
-        if minima.raise_seen[c, h] < log.raised[h]:
-            replay(c, h, samples, weights, log, minima)
-        _merge_wrong(minima.g[c, h], w2, h, lead, unit, rest)
+        rise = log.raised[h] - minima.raise_seen[c, h]
+        if rise > scale.small_rise:
+            replay(c, h, samples, weights, log, minima, scale.noise[0])
+        elif rise > 0.0:
+            w2 = weights.W2T.dtype.type(w2 + rise + scale.noise[0])
+        _merge_wrong(minima.g[c, h], w2, h, lead, unit, second, unit2, rest)
 
 
 @inner
@@ -71,59 +85,96 @@ def unit_bounds(c, d, weights, log, minima, noise, bound):
     A row that rose by r raises the minimum by at most r, so g_max at the last
     replay plus all rises since bounds the present minimum.
     """
-    w2 = weights.W2T[d]
+    use_widest_vectors()
+    w2, g_max, raised, raise_seen = (
+        weights.W2T[d], minima.g_max[c], log.raised, minima.raise_seen[c]
+    )  # fmt: skip
     for h in range(bound.size):
-        rise = log.raised[h] - minima.raise_seen[c, h] + noise
-        bound[h] = minima.g_max[c, h] + rise + w2[h]
+        rise = raised[h] - raise_seen[h] + noise
+        bound[h] = g_max[h] + rise + w2[h]
+
+
+# Units whose minima are asked for while others are merged: memory answers that late.
+_AHEAD = 3
 
 
 @inner
-def refresh(c, d, samples, weights, log, minima, maxima, scale, bound):
+def _fetch(values):
+    """Ask for a unit's lanes, a cache line at a time."""
+    for q in range(0, values.size, 64 // values.itemsize):
+        prefetch(values, q)
+
+
+@inner
+def _raise_to(values, level):
+    use_widest_vectors()
+    for q in range(values.size):
+        values[q] = fmax(values[q], level)
+
+
+@inner
+def refresh(c, d, samples, weights, log, minima, maxima, scale, bound, chosen):
     """Leaders and rest of class d for a whole chunk, from all units that can matter.
 
     Units are merged from the top bound down to a margin; then those whose bound
     reaches the smallest lead found. The others go into rest with their largest
     bound. O(B) for each unit merged, O(H) for the bounds.
     """
-    lead, unit, rest = maxima.lead[c, d], maxima.unit[c, d], maxima.rest[c, d]
+    lead, rest = maxima.lead[c, d], maxima.rest[c, d]
     unit_bounds(c, d, weights, log, minima, scale.noise[0], bound)
     lead[:] = -np.inf
+    maxima.second[c, d] = -np.inf
     rest[:] = -np.inf
-    unit[:] = NONE
+    maxima.unit[c, d] = NONE
+    maxima.unit2[c, d] = NONE
     if d == samples.label[c]:
         maxima.leads_own[c] = 0
     left_out = -np.inf
-    cut = np.float64(bound.max()) - scale.margin
+    cut = np.float64(lane_max(bound)) - scale.margin
     for _ in range(2):
         left_out = -np.inf
+        n = 0
         for h in range(bound.size):
             if bound[h] >= cut:
-                merge(c, d, h, samples, weights, log, minima, maxima)
+                chosen[n] = h
+                n += 1
                 bound[h] = -np.inf
             else:
                 left_out = max(left_out, bound[h])
+        for k in range(n):
+            if k + _AHEAD < n:
+                _fetch(minima.g[c, chosen[k + _AHEAD]])
+                if d == samples.label[c]:
+                    _fetch(minima.g2[c, chosen[k + _AHEAD]])
+            merge(c, d, chosen[k], samples, weights, log, minima, maxima, scale)
         cut = np.float64(lane_min(lead))
         if left_out < cut:
             break
     if left_out > -np.inf:
-        for q in range(rest.size):
-            rest[q] = max(rest[q], left_out)
+        _raise_to(rest, rest.dtype.type(left_out))
     maxima.rest_min[c, d] = lane_min(rest)
 
 
 @inner
-def leader_value(c, d, q, samples, weights, log, minima, maxima, lam):
-    """The leader's exact score in one lane, which becomes lead; −inf without a leader."""
-    h = maxima.unit[c, d, q]
-    if h == NONE:
-        return -np.inf
-    if minima.seen[c, h] < log.n[h]:
-        replay(c, h, samples, weights, log, minima)
-    if minima.g[c, h, q] > minima.g2[c, h, q]:
-        scan_lane(c, h, q, samples.sample[c, q], samples, weights, minima, lam)
-    value = minima.g[c, h, q] + weights.W2T[d, h]
-    maxima.lead[c, d, q] = value
-    return value
+def leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam):
+    """The exact score of the better of the two known units in one lane; −inf without any.
+
+    The leader is computed; if it stays below the second, they change places and
+    the other one is computed: after two rounds both are exact.
+    """
+    while True:
+        h = maxima.unit[c, d, q]
+        if h == NONE:
+            return minima.g.dtype.type(-np.inf)
+        if minima.seen[c, h] < log.n[h]:
+            replay(c, h, samples, weights, log, minima, scale.noise[0])
+        g = exact_minimum(c, h, q, lam, weights, minima)
+        value, second = g + weights.W2T[d, h], maxima.second[c, d, q]
+        if value >= second:
+            maxima.lead[c, d, q] = value
+            return value
+        maxima.lead[c, d, q], maxima.unit[c, d, q] = second, maxima.unit2[c, d, q]
+        maxima.second[c, d, q], maxima.unit2[c, d, q] = value, h
 
 
 @inner
@@ -150,16 +201,16 @@ def scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam
             rest = max(rest, upper)
             continue
         if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima)
+            replay(c, h, samples, weights, log, minima, scale.noise[0])
         value = minima.g[c, h, q] + weights.W2T[d, h]
-        if value >= best and minima.g[c, h, q] > minima.g2[c, h, q]:
-            scan_lane(c, h, q, samples.sample[c, q], samples, weights, minima, lam)
-            value = minima.g[c, h, q] + weights.W2T[d, h]
+        if value >= best:
+            value = exact_minimum(c, h, q, lam, weights, minima) + weights.W2T[d, h]
         if value > best:
             rest, best, best_unit = max(rest, best), value, h
         else:
             rest = max(rest, value)
     maxima.lead[c, d, q], maxima.unit[c, d, q], maxima.rest[c, d, q] = best, best_unit, rest
+    maxima.second[c, d, q], maxima.unit2[c, d, q] = -np.inf, NONE
     maxima.rest_min[c, d] = min(maxima.rest_min[c, d], rest)
     if d == samples.label[c]:
         maxima.leads_own[c, best_unit] = 1

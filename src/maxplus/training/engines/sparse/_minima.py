@@ -5,7 +5,6 @@ import numpy as np
 from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
 from maxplus.algebra._kernels import first_index, minplus_cell
-from maxplus.models._lmm_kernels import linear
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE
 
 
@@ -107,37 +106,60 @@ def _index_except(lam, w1, value, skip):
 
 
 @inner
-def scan_lane(c, h, q, n, samples, weights, minima, lam):
-    """All rows of one unit for one lane; afterwards g is exact; O(P)."""
-    linear(samples.X[n], weights.W0, lam)
+def scan_lane(c, h, q, lam, weights, minima):
+    """All rows of one unit for one lane, whose sample has the linear layer ``lam``; O(P)."""
     w1 = weights.W1T[h]
     g = minplus_cell(lam, w1)
     a = first_index(lam, w1, g)
     g2 = _min_except(lam, w1, a)
     minima.g[c, h, q], minima.a[c, h, q] = g, a
     minima.g2[c, h, q], minima.a2[c, h, q] = g2, _index_except(lam, w1, g2, a)
+    minima.cap[c, h] = max(minima.cap[c, h], g2)
 
 
 @inner
-def replay(c, h, samples, weights, log, minima):
+def exact_minimum(c, h, q, lam, weights, minima):
+    """The minimum of a unit that is up to date; a lane that is not sure is scanned; O(P)."""
+    if minima.g[c, h, q] > minima.g2[c, h, q]:
+        scan_lane(c, h, q, lam, weights, minima)
+    return minima.g[c, h, q]
+
+
+@inner
+def close_unit(c, h, minima):
+    """All lanes of a unit have been brought up to date: note how high they are; O(B)."""
+    minima.g_max[c, h] = lane_max(minima.g[c, h])
+    minima.cap[c, h] = max(minima.g_max[c, h], lane_max(minima.g2[c, h]))
+
+
+@inner
+def replay(c, h, samples, weights, log, minima, noise):
     """Bring unit h of chunk c up to date with its changed rows.
 
     Each row is applied once, with the value it has now: what it was in between
-    has no influence on the minimum. O(B) per row, O(P·B) after too many.
+    has no influence on the minimum. Many rows are too high to matter: a row that
+    is nowhere below ``cap`` now, and by what rows have risen since was not below
+    it before, is neither witness nor runner-up of any lane, and does not become
+    one. O(1) for such a row, O(B) for others, O(P·B) after too many.
     """
     seen, n = minima.seen[c, h], log.n[h]
     g, g2, a, a2 = minima.g[c, h], minima.g2[c, h], minima.a[c, h], minima.a2[c, h]
-    w1 = weights.W1T[h]
+    W0, w1 = weights.W0, weights.W1T[h]
     if n - seen > LOG_SIZE:
-        scan_unit(samples.columns[c], weights.W0, w1, g, g2, a, a2)
+        scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
+        cap = minima.cap[c, h] + (log.raised[h] - minima.raise_seen[c, h]) + noise
         for entry in range(seen, n):
             i = log.row[h, entry % LOG_SIZE]
-            if log.last[h, i] == entry:
-                change_row(samples.columns[c, i // 2], weights.W0[i], w1[i], i, g, g2, a, a2)
+            if log.last[h, i] != entry:
+                continue
+            p = i // 2
+            lowest = min(W0[i] * samples.low[c, p], W0[i] * samples.high[c, p]) + w1[i]
+            if lowest <= cap:
+                change_row(samples.columns[c, p], W0[i], w1[i], i, g, g2, a, a2)
     minima.seen[c, h] = n
     minima.raise_seen[c, h] = log.raised[h]
-    minima.g_max[c, h] = lane_max(g)
+    close_unit(c, h, minima)
 
 
 @inner

@@ -3,15 +3,15 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from maxplus._jit import inner
+from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
+from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._growth import net_growth
-from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds
+from maxplus.training.engines.sparse._growth import net_growth, quick_growth, remember_floors, remember_weights
+from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds, share_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
-from maxplus.training.engines.sparse._minima import lane_max, replay
-from maxplus.training.engines.sparse._reference import referenced
+from maxplus.training.engines.sparse._minima import lane_max, lane_min
 from maxplus.training.engines.sparse._state import (
     MERGE_CLASS,
     MERGE_NOW,
@@ -31,40 +31,71 @@ from maxplus.trees._kernels import root, update, winner
 
 
 @inner
+def _add_shift(x, change, most, least):
+    """A moved slope: its effect on a row, lane by lane; O(B)."""
+    use_widest_vectors()
+    for q in range(x.size):
+        effect = change * x[q]
+        most[q], least[q] = fmax(most[q], effect), fmin(least[q], effect)
+
+
+@inner
+def _add_noise(most, least, noise, up, down):
+    use_widest_vectors()
+    for q in range(up.size):
+        up[q] += most[q] + noise
+        down[q] += noise - least[q]
+
+
+@inner
+def _widen_wrong(up, lead, second, rest):
+    use_widest_vectors()
+    for q in range(up.size):
+        rest[q] += up[q]
+        lead[q] += up[q]
+        second[q] += up[q]
+
+
+@inner
+def _widen_own(up, down, lead, second, rest):
+    use_widest_vectors()
+    for q in range(up.size):
+        rest[q] = fmax(rest[q], lead[q]) + up[q]
+        lead[q] -= down[q]
+        second[q] -= down[q]
+
+
+@inner
 def _loosen(c, since, t, samples, events, maxima, scale, shift):
     """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
 
     Within an iteration a minimum changes by no more than the largest change of a
     row; over several iterations the changes add up.
     """
-    up, down = shift[0], shift[1]
+    up, down, most, least = shift[0], shift[1], shift[2], shift[3]
+    F = up.dtype.type
+    noise = F(2.0 * scale.noise[0])
     shift[:] = 0.0
     moved = False
     for s in range(since, t):
         slot = s % RING
-        if events.n[slot, SLOPES] == 0:
-            continue
-        moved = True
-        for q in range(up.size):
-            most = least = 0.0
-            for j in range(events.n[slot, SLOPES]):
-                x = np.float64(samples.columns[c, events.number[slot, SLOPE_ROW, j] // 2, q])
-                change = events.value[slot, SLOPE_CHANGE, j] * x
-                most, least = max(most, change), min(least, change)
-            up[q] += most + 2.0 * scale.noise[0]
-            down[q] += 2.0 * scale.noise[0] - least
+        for j in range(events.n[slot, SLOPES]):
+            moved = True
+            p = events.number[slot, SLOPE_ROW, j] // 2
+            change = F(events.value[slot, SLOPE_CHANGE, j])
+            _add_shift(samples.columns[c, p], change, most, least)
+        if events.n[slot, SLOPES] > 0:
+            _add_noise(most, least, noise, up, down)
+            most[:] = 0.0
+            least[:] = 0.0
     if not moved:
         return
     for d in range(maxima.lead.shape[1]):
-        lead, rest = maxima.lead[c, d], maxima.rest[c, d]
+        lead, second, rest = maxima.lead[c, d], maxima.second[c, d], maxima.rest[c, d]
         if d == samples.label[c]:
-            for q in range(up.size):
-                rest[q] = max(rest[q], lead[q]) + up[q]
-                lead[q] -= down[q]
+            _widen_own(up, down, lead, second, rest)
         else:
-            for q in range(up.size):
-                rest[q] += up[q]
-                lead[q] += up[q]
+            _widen_wrong(up, lead, second, rest)
 
 
 @inner
@@ -82,7 +113,10 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     C = weights.W2T.shape[0]
     if since < 0 or t - since > RING:
         for d in range(C):
-            refresh(c, d, samples, weights, log, minima, maxima, scale, scratch.bound[w])
+            refresh(
+                c, d, samples, weights, log, minima, maxima, scale,
+                scratch.bound[w], scratch.chosen[w],
+            )  # fmt: skip
             search.refreshed[c, d] = t
     else:
         _loosen(c, since, t, samples, events, maxima, scale, scratch.shift[w])
@@ -94,30 +128,31 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
                 if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
                     continue
                 unit_mark[h] = mark
-                if minima.seen[c, h] < log.n[h]:
-                    replay(c, h, samples, weights, log, minima)
+                rise = log.raised[h] - minima.raise_seen[c, h] + scale.noise[0]
                 for d in range(C):
-                    top = minima.g_max[c, h] + weights.W2T[d, h] + scale.noise[0]
+                    top = minima.g_max[c, h] + weights.W2T[d, h] + rise
                     own = d == label and leads_own[h] != 0
                     if (own or top > maxima.rest_min[c, d]) and pair_mark[h, d] != mark:
                         pair_mark[h, d] = mark
-                        merge(c, d, h, samples, weights, log, minima, maxima)
+                        merge(c, d, h, samples, weights, log, minima, maxima, scale)
         for s in range(since, t):
             number = events.number[s % RING]
             for j in range(events.n[s % RING, ROWS]):
                 h = number[ROW_UNIT, j]
                 if leads_own[h] != 0 and pair_mark[h, label] != mark:
                     pair_mark[h, label] = mark
-                    merge(c, label, h, samples, weights, log, minima, maxima)
+                    merge(c, label, h, samples, weights, log, minima, maxima, scale)
             for j in range(events.n[s % RING, MERGES]):
                 h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
                 own = d == label and leads_own[h] != 0
                 if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:
                     pair_mark[h, d] = mark
-                    merge(c, d, h, samples, weights, log, minima, maxima)
+                    merge(c, d, h, samples, weights, log, minima, maxima, scale)
     odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])
     search.visited[c] = t
     search.worst[c] = -np.inf
+    for d in range(C):
+        maxima.rest_min[c, d] = lane_min(maxima.rest[c, d])
 
 
 @inner
@@ -128,14 +163,14 @@ def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scal
     per iteration: other lanes are likely to be in doubt as well.
     """
     lam, bound = scratch.lam[w], scratch.bound[w]
-    score = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
+    score = leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam)
     if score >= maxima.rest[c, d, q]:
         return score
     if search.refreshed[c, d] != search.visited[c]:
-        refresh(c, d, samples, weights, log, minima, maxima, scale, bound)
+        refresh(c, d, samples, weights, log, minima, maxima, scale, bound, scratch.chosen[w])
         search.refreshed[c, d] = search.visited[c]
         scratch.counts[w, 3] += 1
-        score = leader_value(c, d, q, samples, weights, log, minima, maxima, lam)
+        score = leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam)
         if score >= maxima.rest[c, d, q]:
             return score
     scratch.counts[w, 4] += 1
@@ -158,14 +193,15 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
 
     The true class first, then the wrong ones, the largest bound first: the bounds
     of a lane that is not the worst soon fall below the threshold. Returns (loss,
-    sample) if all scores had to be computed, else (−inf, NONE). Exact scores stay
-    as bounds of the lane.
+    lane) if all scores had to be computed, which z then holds, else (−inf, NONE).
+    Exact scores stay as bounds of the lane.
     """
     odds, label = search.odds[c], samples.label[c]
     top = lane_max(odds)
     q = 0
     while odds[q] != top:
         q += 1
+    linear(samples.X[samples.sample[c, q]], weights.W0, scratch.lam[w])
     before = scratch.counts[w, 3]
     z, known = scratch.z[w], scratch.known[w]
     for d in range(z.size):
@@ -189,14 +225,14 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
             if known[k] == 0 and (d == NONE or z[k] > z[d]):
                 d = k
     if scratch.counts[w, 3] > before:
-        fresh = np.empty(odds.size, odds.dtype)
+        fresh = scratch.odds[w]
         odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
         for k in range(odds.size):
             odds[k] = min(odds[k], fresh[k])
     if cleared:
         return -np.inf, np.int64(NONE)
     odds[q] = RESOLVED
-    return sample_loss(z, label), samples.sample[c, q]
+    return sample_loss(z, label), q
 
 
 @inner
@@ -239,21 +275,28 @@ def search_worker(
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
         missed = t - search.visited[c]
         if missed == 0:
-            loss, n = _resolve(
+            loss, q = _resolve(
                 c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
             )
+            n = samples.sample[c, q]
             counts[2] += 1
             search.worst[c] = max(search.worst[c], loss)
             if loss > best or (loss == best and n < best_sample):
                 best, best_sample = loss, n
+                search.best_seat[w, 0], search.best_seat[w, 1] = c, q
+                for d in range(C):
+                    search.best_scores[w, d] = scratch.z[w, d]
                 atomic_store(search.best_loss, LINE * w, best)
-        elif missed > 1 and search.base[c] < np.inf and search.narrowed[c] != t:
-            # Keys grow by the sum of what each step can do. The net effect of all
-            # steps since the visit is often a small part of that.
+        elif search.base[c] < np.inf and search.narrowed[c] != t:
+            # Keys grow by the most that each step can do to any loss of the class. To
+            # this chunk it can do less, and the net effect of all steps is less again.
             search.narrowed[c] = t
-            narrow = search.base[c] + net_growth(c, missed, samples, weights, lift, maxima, scale)
-            counts[5] += 1
-            _set_key(c, min(bound, narrow), w, samples, search)
+            narrow = min(bound, search.base[c] + quick_growth(c, label, lift))
+            if narrow >= threshold:
+                net = net_growth(c, label, missed, weights, lift, maxima, scale)
+                narrow = min(narrow, search.base[c] + net)
+                counts[5] += 1
+            _set_key(c, narrow, w, samples, search)
             continue
         else:
             visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
@@ -267,50 +310,51 @@ def search_worker(
                 exact = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
                 _set_key(c, exact, w, samples, search)
                 search.base[c] = np.inf
+                lanes, lead, rest = samples.lanes[c], maxima.lead[c], maxima.rest[c]
+                remember_floors(c, label, w, lanes, lead, rest, lift)
                 # Polyak steps are so large that every chunk is visited anyway.
                 if t >= polyak_until:
-                    search.base[c] = exact
-                    lift.seen[c] = lift.begin
-                    lift.W2T[c] = weights.W2T
-
-
-@njit(cache=True, nogil=True)
-def help_search(
-    w, t, polyak_until, flags,
-    samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
-):  # fmt: skip
-    """Helper w's part: its share of the searches of iterations t, t + 1, … until told to stop."""
-    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
-    lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
-    events, search = referenced(events), referenced(search)
-    scale, scratch = referenced(scale), referenced(scratch)
-    while wait_for(flags, 0, t) != STOP:
-        search_worker(
-            w, t, polyak_until,
-            samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
-        )  # fmt: skip
-        atomic_store(flags, LINE * w, t)
-        t += 1
+                    odds = scratch.odds[w]
+                    odds_bounds(label, lanes, lead, rest, odds)
+                    share_bounds(label, lanes, lead, rest, odds[:lanes], lift.share[c])
+                    search.base[c] = loss_bound(lane_max(odds))
+                    remember_weights(c, label, weights, log, minima, lift, scale.noise[0])
 
 
 @inner
-def worst_sample(
-    t, polyak_until, flags,
+def share_search(
+    w, t, polyak_until, flags,
     samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
 ):  # fmt: skip
-    """(loss, sample) of the worst sample, the lowest one among equals."""
-    # What the others found last time must not pass for a loss of this iteration.
-    search.best_loss[:] = -np.inf
-    atomic_store(flags, 0, t)
+    """Worker w's part of iteration t's search; False if a helper is told to stop.
+
+    Worker 0 leads: it announces the iteration and waits for all answers.
+    """
+    W = search.keys.shape[0]
+    if w == 0:
+        # What the others found last time must not pass for a loss of this iteration.
+        search.best_loss[:] = -np.inf
+        atomic_store(flags, 0, t)
+    elif wait_for(flags, 0, t) == STOP:
+        return False
     search_worker(
-        0, t, polyak_until,
+        w, t, polyak_until,
         samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     )  # fmt: skip
-    loss, sample = -np.inf, np.int64(NONE)
+    if w > 0:
+        atomic_store(flags, LINE * w, t)
+    else:
+        for helper in range(1, W):
+            wait_for(flags, LINE * helper, t)
+    return True
+
+
+@inner
+def worst_found(search):
+    """(loss, sample, finder) of the worst sample that was found, the lowest one among equals."""
+    loss, sample, finder = -np.inf, np.int64(NONE), 0
     for w in range(search.keys.shape[0]):
-        if w > 0:
-            wait_for(flags, LINE * w, t)
         mine, n = search.best_loss[LINE * w], search.best_sample[LINE * w]
         if mine > loss or (mine == loss and n < sample):
-            loss, sample = mine, n
-    return loss, sample
+            loss, sample, finder = mine, n, w
+    return loss, sample, finder

@@ -12,7 +12,7 @@ import numpy as np
 # "No row" and "no unit".
 NONE = -1
 # Changed rows a unit remembers; a chunk that missed more scans the unit afresh.
-LOG_SIZE = 256
+LOG_SIZE = 512
 # Iterations whose events are remembered; a chunk that missed more is rebuilt.
 RING = 512
 
@@ -23,10 +23,12 @@ class Samples(NamedTuple):
     X: np.ndarray  # (N, P) F
     y: np.ndarray  # (N,)
     columns: np.ndarray  # (K, P, B) F: each feature of a chunk, contiguous
+    low: np.ndarray  # (K, P) F: each feature's range in the chunk
+    high: np.ndarray
     sample: np.ndarray  # (K, B): the lane's sample; padding repeats the last one
     lanes: np.ndarray  # (K,): lanes that are not padding
     label: np.ndarray  # (K,): the class of the chunk
-    x_min: np.ndarray  # (P,): each feature's range
+    x_min: np.ndarray  # (P,): each feature's range over all samples
     x_max: np.ndarray
 
 
@@ -44,7 +46,8 @@ class Minima(NamedTuple):
     a2: np.ndarray
     seen: np.ndarray  # (K, H): how much of the unit's log has been replayed
     raise_seen: np.ndarray  # (K, H): the unit's cumulative raise at that time
-    g_max: np.ndarray  # (K, H) F: largest g of the chunk's lanes
+    g_max: np.ndarray  # (K, H) F: largest g of the chunk's lanes at the last replay
+    cap: np.ndarray  # (K, H) F: no g or g2 of the chunk's lanes was above this then
 
 
 class RowLog(NamedTuple):
@@ -57,38 +60,52 @@ class RowLog(NamedTuple):
 
 
 class Lift(NamedTuple):
-    """How far each unit's rows have risen, and fallen, over many iterations.
+    """How far each unit's rows, and each class's score, have risen and fallen.
 
     Time is cut into epochs. Within one, a unit's lift is the largest net rise of
-    one of its rows, not the sum of all; epochs add up. So from any iteration of
-    an epoch on, a unit has risen by no more than its present lift less its lift
-    when that epoch began. Chunks remember the latter at a visit, with W2.
+    one of its rows since the epoch began, not the sum of all; epochs add up. So
+    since the beginning of an epoch a unit has risen by no more than its present
+    lift less its lift then. Chunks remember the latter at a visit, less what the
+    unit had fallen within the epoch until the visit, and W2.
     """
 
     now: np.ndarray  # (2, H): rise and fall
     begin: np.ndarray  # (2, H): when the present epoch began
     epoch: np.ndarray  # (H, 2P): the row's latest epoch, and its value at the
     value: np.ndarray  # (H, 2P) F: first change in it
-    seen: np.ndarray  # (K, 2, H): `begin` at the chunk's last visit
+    seen: np.ndarray  # (K, 2, H): where to count from since the chunk's last visit
     W2T: np.ndarray  # (K, C, H) F: the weights at the chunk's last visit
+    top: np.ndarray  # (K, H): bound on the unit's minima at the chunk's last visit
+    floor: np.ndarray  # (K, C): lowest of the lanes' bounds on the class's score then
+    lowest: np.ndarray  # (W, C): lowest floor that a worker has remembered
+    reach: np.ndarray  # (H,): no minimum of a unit is above this plus `RowLog.raised`
+    rise: np.ndarray  # (C,): sums of all rises and falls that a step can
+    fall: np.ndarray  # (C,)  have brought a class's score, and what
+    rise_seen: np.ndarray  # (K, C): they were at the chunk's last visit
+    fall_seen: np.ndarray  # (K,)
+    share: np.ndarray  # (K, C): the largest part that a class had in a lane's 1 + odds then
 
 
 class Maxima(NamedTuple):
-    """Per (chunk, class, lane): a leading unit and a bound on all others.
+    """Per (chunk, class, lane): the two leading units and a bound on all others.
 
-    For wrong classes ``lead`` bounds the leader's score from above, for the
-    chunk's own class from below; ``rest`` bounds every other unit's from above.
+    For wrong classes ``lead`` and ``second`` bound the two units' scores from
+    above, for the chunk's own class from below, and lead ≥ second. ``rest``
+    bounds every other unit's score from above. When a leader falls, the next one
+    is known by name, and nobody has to look at all units again.
     """
 
     lead: np.ndarray  # (K, C, B) F
     unit: np.ndarray  # (K, C, B)
+    second: np.ndarray  # (K, C, B) F
+    unit2: np.ndarray  # (K, C, B)
     rest: np.ndarray  # (K, C, B) F
     rest_min: np.ndarray  # (K, C) F: not above any lane's rest
     leads_own: np.ndarray  # (K, H): whether the unit may lead a lane of the own class
 
 
 # Iterations of an epoch (see `Lift`).
-EPOCH = 64
+EPOCH = 16
 # Columns of the rings in `Events`.
 MERGES, ROWS, SLOPES = 0, 1, 2
 MERGE_UNIT, MERGE_CLASS, MERGE_NOW, ROW_UNIT, ROW_INDEX, ROW_ROSE, SLOPE_ROW = range(7)
@@ -129,6 +146,8 @@ class Search(NamedTuple):
     growth: np.ndarray  # (C,)
     best_loss: np.ndarray  # (8·W,): each worker's worst loss, a cache line apart
     best_sample: np.ndarray  # (8·W,)
+    best_seat: np.ndarray  # (W, 8): its chunk and lane
+    best_scores: np.ndarray  # (W, C) F
 
 
 class Scale(NamedTuple):
@@ -139,6 +158,7 @@ class Scale(NamedTuple):
     x_largest: float  # largest input in absolute value
     eps: float  # of the float type
     small: float  # a fall of W2 that wrong classes need not hear of
+    small_rise: float  # rises of a unit that wrong classes need not know exactly
     margin: float  # how far below the top a refresh looks first
 
 
@@ -147,9 +167,11 @@ class Scratch(NamedTuple):
 
     lam: np.ndarray  # (W, 2P) F
     bound: np.ndarray  # (W, H) F
+    chosen: np.ndarray  # (W, H): units to be merged
     z: np.ndarray  # (W, C) F: a lane's scores, and which of them are exact
     known: np.ndarray  # (W, C)
-    shift: np.ndarray  # (W, 2, B) F: what moved slopes can do to a lane, up and down
+    odds: np.ndarray  # (W, B) float32
+    shift: np.ndarray  # (W, 4, B) F: what moved slopes can do to a lane: up, down, of one step
     reach: np.ndarray  # (W, 2, H): rise and fall of a unit's rows,
     change: np.ndarray  # (W, 2, C): of a class's score
     unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit,

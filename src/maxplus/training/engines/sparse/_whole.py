@@ -3,9 +3,8 @@
 import numpy as np
 from numba import njit, prange
 
-from maxplus.training.engines.sparse._minima import lane_max, replay, scan_unit
+from maxplus.training.engines.sparse._minima import close_unit, lane_max, lane_min, replay, scan_unit
 from maxplus.training.engines.sparse._reference import referenced
-from maxplus.training.engines.sparse._search import visit
 
 
 @njit(cache=True)
@@ -14,6 +13,9 @@ def _fill_chunk(c, samples):
         x = samples.X[samples.sample[c, q]]
         for p in range(x.size):
             samples.columns[c, p, q] = x[p]
+    for p in range(samples.low.shape[1]):
+        samples.low[c, p] = lane_min(samples.columns[c, p])
+        samples.high[c, p] = lane_max(samples.columns[c, p])
 
 
 @njit(cache=True, parallel=True)
@@ -26,12 +28,11 @@ def fill_columns(samples):
 @njit(cache=True)
 def _scan_chunk(c, samples, weights, minima):
     for h in range(weights.W1T.shape[0]):
-        g = minima.g[c, h]
         scan_unit(
             samples.columns[c], weights.W0, weights.W1T[h],
-            g, minima.g2[c, h], minima.a[c, h], minima.a2[c, h],
+            minima.g[c, h], minima.g2[c, h], minima.a[c, h], minima.a2[c, h],
         )  # fmt: skip
-        minima.g_max[c, h] = lane_max(g)
+        close_unit(c, h, minima)
 
 
 @njit(cache=True, parallel=True)
@@ -42,32 +43,19 @@ def scan_all(samples, weights, minima):
 
 
 @njit(cache=True)
-def difficulty(
-    t, samples, weights, log, lift, minima, maxima, events, search, scale, scratch, odds
-):
-    """Bounds on the losses of all lanes at iteration t, as odds; O(N·C) and what changed."""
-    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
-    minima, maxima, events = referenced(minima), referenced(maxima), referenced(events)
-    search, scale, scratch = referenced(search), referenced(scale), referenced(scratch)
-    for c in range(samples.label.size):
-        visit(c, t, 0, samples, weights, log, minima, maxima, events, search, scale, scratch)
-        odds[c] = search.odds[c]
-
-
-@njit(cache=True)
-def _replay_chunk(c, samples, weights, log, minima):
+def _replay_chunk(c, samples, weights, log, minima, noise):
     samples, weights = referenced(samples), referenced(weights)
     log, minima = referenced(log), referenced(minima)
     for h in range(log.n.size):
         if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima)
+            replay(c, h, samples, weights, log, minima, noise)
 
 
 @njit(cache=True, parallel=True)
-def replay_all(samples, weights, log, minima):
+def replay_all(samples, weights, log, minima, noise):
     """Bring every unit of every chunk up to date."""
     for c in prange(samples.label.size):
-        _replay_chunk(c, samples, weights, log, minima)
+        _replay_chunk(c, samples, weights, log, minima, noise)
 
 
 @njit(cache=True)
@@ -89,7 +77,7 @@ def _move_unit(h, source, minima):
     _move(minima.a[:, h], source, np.empty(source.size, minima.a.dtype))
     _move(minima.a2[:, h], source, np.empty(source.size, minima.a.dtype))
     for c in range(source.shape[0]):
-        minima.g_max[c, h] = lane_max(minima.g[c, h])
+        close_unit(c, h, minima)
 
 
 @njit(cache=True, parallel=True)

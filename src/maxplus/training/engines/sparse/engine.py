@@ -15,20 +15,26 @@ from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
 from maxplus.training.engines.sparse import _state, _whole
-from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, audited_iteration
+from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, STOPPED, audited_iteration
 from maxplus.training.engines.sparse._block import sparse_block
 from maxplus.training.engines.sparse._growth import update_noise
-from maxplus.training.engines.sparse._search import help_search
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, RING
 from maxplus.training.engines.sparse._team import LINE, STOP
-from maxplus.training.engines.sparse.layout import Layout, arrange, count_chunks, lanes_per_chunk
+from maxplus.training.engines.sparse.layout import (
+    Layout,
+    arrange,
+    count_chunks,
+    lanes_per_chunk,
+)
 from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
 
 # From this many (sample, unit) pairs on, a search is worth two threads.
 PARALLEL_FROM = 1_000_000
-# Regrouping may take this share of the time.
+# After a beginning, the second regrouping waits this many times as long as one takes,
+# the next ones twice as long each, until regrouping takes no more than its share.
+FIRST_PATIENCE = 2.0
 REGROUP_SHARE = 0.05
 # Fewer chunks than this are not worth sorting.
 REGROUP_FROM = 40
@@ -69,7 +75,7 @@ class SparseEngine(CompiledEngine):
         self._minima = _state.Minima(
             np.empty((K, H, B), F), np.empty((K, H, B), F),
             np.empty((K, H, B), rows), np.empty((K, H, B), rows),
-            np.zeros((K, H), np.int64), np.zeros((K, H)), np.empty((K, H), F),
+            np.zeros((K, H), np.int64), np.zeros((K, H)), np.empty((K, H), F), np.empty((K, H), F),
         )  # fmt: skip
         self._log = _state.RowLog(
             np.zeros((H, LOG_SIZE), np.int32), np.zeros(H, np.int64),
@@ -78,15 +84,16 @@ class SparseEngine(CompiledEngine):
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
         self._scale = _state.Scale(
             np.zeros(1), np.array(largest), float(np.abs(task.X).max()), float(np.finfo(F).eps),
-            small=0.0125 * largest[2], margin=0.075 * largest[2],
+            small=0.0125 * largest[2], small_rise=0.00075 * largest[2], margin=0.075 * largest[2],
         )  # fmt: skip
         update_noise(self._scale)
 
         self._seat(arrange(task.y, np.arange(len(task.y)), B, self._n_workers))
         _whole.scan_all(self._samples, model.weights, self._minima)
-        # A guess until the first time: there is nothing to sort by at the start.
-        self._regroup_seconds = 0.1
+        self._set_reach()
+        self._regroup_seconds = 0.0
         self._regrouped = time.perf_counter()
+        self._patience = FIRST_PATIENCE
         self._constant_phase = False
 
     @classmethod
@@ -97,7 +104,7 @@ class SparseEngine(CompiledEngine):
         B, W = lanes_per_chunk(task.y), numba.get_num_threads()
         K = count_chunks(task.y, B)
         per_minimum = 2 * F + 2 * _index_type(2 * P)().itemsize
-        per_maximum = 2 * F + _index_type(H)().itemsize
+        per_maximum = 3 * F + 2 * 4
         lanes = K * B * (H * per_minimum + C * per_maximum + P * F + 8 + 4)
         chunks = K * (H * (8 + 8 + F + 1 + 16 + C * F) + C * (F + 8 + 16) + 64)
         logs = H * (4 * LOG_SIZE + 2 * P * (8 + 8 + F) + 8 * C + 48)
@@ -113,12 +120,13 @@ class SparseEngine(CompiledEngine):
         K, B = layout.sample.shape
         self._layout = layout
         self._samples = _state.Samples(
-            task.X, task.y, self._columns, layout.sample, layout.lanes, layout.label,
+            task.X, task.y, self._columns, np.empty((K, P), F), np.empty((K, P), F), layout.sample, layout.lanes, layout.label,
             task.X.min(axis=0).astype(float), task.X.max(axis=0).astype(float),
         )  # fmt: skip
         _whole.fill_columns(self._samples)
         self._maxima = _state.Maxima(
-            np.zeros((K, C, B), F), np.full((K, C, B), NONE, _index_type(H)),
+            np.zeros((K, C, B), F), np.full((K, C, B), NONE, np.int32),
+            np.zeros((K, C, B), F), np.full((K, C, B), NONE, np.int32),
             np.zeros((K, C, B), F), np.zeros((K, C), F), np.zeros((K, H), np.int8),
         )  # fmt: skip
 
@@ -129,7 +137,8 @@ class SparseEngine(CompiledEngine):
         self._lift = _state.Lift(
             np.zeros((2, H)), np.zeros((2, H)),
             np.full((H, 2 * P), NONE, np.int64), np.zeros((H, 2 * P), F),
-            np.zeros((K, 2, H)), np.zeros((K, C, H), F),
+            np.zeros((K, 2, H)), np.zeros((K, C, H), F), np.zeros((K, H)), np.zeros((K, C)),
+            np.full((W, C), np.inf), np.full(H, np.inf), np.zeros(C), np.zeros(C), np.zeros((K, C)), np.zeros(K), np.ones((K, C)),
         )  # fmt: skip
         leaves = int(layout.leaf.max()) + 1
         offsets = level_offsets(leaves)
@@ -144,58 +153,81 @@ class SparseEngine(CompiledEngine):
             np.full(K, np.inf), np.full(K, NONE, np.int64), np.zeros(K),
             np.full((K, C), NONE, np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
             np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
+            np.zeros((W, LINE), np.int64), np.zeros((W, C), F),
         )  # fmt: skip
         self._scratch = _state.Scratch(
-            np.empty((W, 2 * P), F), np.empty((W, H), F),
-            np.empty((W, C), F), np.empty((W, C), np.int8), np.empty((W, 2, B), F),
+            np.empty((W, 2 * P), F), np.empty((W, H), F), np.empty((W, H), np.int64),
+            np.empty((W, C), F), np.empty((W, C), np.int8),
+            np.empty((W, B), np.float32), np.empty((W, 4, B), F),
             np.empty((W, 2, H)), np.empty((W, 2, C)),
             np.zeros((W, H), np.int64), np.zeros((W, H, C), np.int64),
             np.zeros((W, 8), np.int64),
         )  # fmt: skip
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        # With small steps hard samples stay hard: now sorting pays most.
-        settled = not self._constant_phase and self.iteration >= self.task.step.polyak_until
-        waited = time.perf_counter() - self._regrouped
-        if settled or waited > self._regroup_seconds / REGROUP_SHARE:
-            self._constant_phase |= settled
+        if self._is_regroup_due():
             self.regroup()
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
             try:
-                helpers = [team.submit(self._help, w, flags) for w in range(1, self._n_workers)]
-                done = self._iterate(block, journal, flags)
+                helpers = [
+                    team.submit(self._help, w, block, journal, flags)
+                    for w in range(1, self._n_workers)
+                ]
+                done = self._iterate(0, block, journal, flags)
             finally:
                 flags[0] = STOP
         for helper in helpers:
             helper.result()  # raises what the helper raised
         return done
 
-    def _help(self, w: int, flags: NDArray) -> None:
+    def _is_regroup_due(self) -> bool:
+        """Whether to sort now: soon after a beginning, then ever more rarely.
+
+        At the start, and when steps become small, the order of losses changes
+        fast; later it settles, and regrouping takes REGROUP_SHARE of the time.
+        """
+        if len(self._layout.lanes) < REGROUP_FROM or self.iteration == 0:
+            return False
+        if not self._constant_phase and self.iteration >= self.task.step.polyak_until:
+            self._constant_phase, self._patience = True, FIRST_PATIENCE
+            return True
+        waited = time.perf_counter() - self._regrouped
+        if waited < self._patience * self._regroup_seconds:
+            return False
+        self._patience = min(2.0 * self._patience, 1.0 / REGROUP_SHARE)
+        return True
+
+    def _help(self, w: int, block: Block, journal: Journal, flags: NDArray) -> None:
         """Helper w's part of a block; if it fails, nobody must wait for it."""
         try:
-            help_search(w, self.iteration, self.task.step.polyak_until, flags, *self._state)
+            self._iterate(w, block, journal, flags)
         except BaseException:
             flags[LINE * w] = STOP
             raise
 
-    def _iterate(self, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
+    def _iterate(
+        self, w: int, block: Block, journal: Journal, flags: NDArray
+    ) -> tuple[int, int]:
+        """Worker w's part of a block: (iterations done, signal)."""
         task = self.task
         rule = (self._grad, task.step, task.linear_every)
         if not self._audit:
             return sparse_block(
-                flags, *self._state, *rule, self.iteration, journal,
+                w, flags, *self._state, *rule, self.iteration, journal,
                 block.loss, block.sample, block.step,
             )  # fmt: skip
         for k in range(block.loss.size):
             one = slice(k, k + 1)
             code = audited_iteration(
-                self._layout.worker, flags, *self._state, *rule, k, self.iteration + k, journal,
+                w, self._layout.worker, flags, *self._state, *rule, k, self.iteration + k, journal,
                 block.loss[one], block.sample[one], block.step[one],
             )  # fmt: skip
+            if code == STOPPED:
+                return k, Signal.GOES_ON
             if code != GOOD:
                 raise AssertionError(f"iteration {self.iteration + k}: {MESSAGES[code]}")
-            if block.step[k] == 0.0:
+            if w == 0 and block.step[k] == 0.0:
                 target = block.loss[k] <= task.step.target
                 return k + 1, Signal.TARGET if target else Signal.STATIONARY
         return block.loss.size, Signal.GOES_ON
@@ -218,13 +250,9 @@ class SparseEngine(CompiledEngine):
         began = time.perf_counter()
         old = self._samples
         K, B = old.sample.shape
-        if K < REGROUP_FROM:
-            self._regroup_seconds = np.inf
-            return
         weights = self.model.weights
-        odds = np.empty((K, B), np.float32)
-        _whole.difficulty(self.iteration, *self._state, odds)
-        _whole.replay_all(old, weights, self._log, self._minima)
+        odds = self._hardness()
+        _whole.replay_all(old, weights, self._log, self._minima, self._scale.noise[0])
         valid = np.arange(B) < old.lanes[:, None]
         lane_of = np.empty(len(self.task.y), np.int64)
         lane_of[old.sample[valid]] = np.flatnonzero(valid)
@@ -234,8 +262,18 @@ class SparseEngine(CompiledEngine):
         layout = arrange(self.task.y, order, B, self._n_workers)
         _whole.move_lanes(lane_of[layout.sample], self._minima)
         self._seat(layout)
+        self._set_reach()
         self._regrouped = time.perf_counter()
         self._regroup_seconds = self._regrouped - began
+
+
+    def _set_reach(self) -> None:
+        """All minima are up to date: note how high each unit's reach."""
+        self._lift.reach[:] = self._minima.g_max.max(axis=0) - self._log.raised
+
+    def _hardness(self) -> NDArray:
+        """An order of lanes: bounds of the last visits will do; resolved lanes were the worst."""
+        return np.where(self._search.odds < 0, np.inf, self._search.odds)
 
 
 def _index_type(n: int) -> type[np.signedinteger]:
