@@ -12,7 +12,7 @@ import numpy as np
 # "No row" and "no unit".
 NONE = -1
 # Changed rows a unit remembers; a chunk that missed more scans the unit afresh.
-LOG_SIZE = 512
+LOG_SIZE = 4096
 # Iterations whose events are remembered; a chunk that missed more is rebuilt.
 RING = 512
 
