@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench bench-quick clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -33,11 +33,19 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.kernels
+# The whole takes about half an hour; bench-quick leaves the two long runs out.
+bench: bench-quick
+	$(BIN)/python benchmarks/long_run.py --phases 300
+	$(BIN)/python benchmarks/long_run.py
+	$(BIN)/python benchmarks/million.py
+
+bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python benchmarks/products.py
-	@if [ -n "$$MAXPLUS_DATA" ]; then $(BIN)/python benchmarks/engines.py; \
-	else echo "benchmarks/engines.py needs MNIST: set MAXPLUS_DATA"; fi
+	$(BIN)/python benchmarks/iris.py
+	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/figure.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

@@ -35,7 +35,7 @@ def long_run(n: int, every: int, console: Console) -> dict[str, object]:
     seconds = time.perf_counter() - began
     parts = []
     for done in range(0, n, every):
-        part = every * advance(sparse, every - 1) * (every - 1) / every
+        part = (every - 1) * advance(sparse, every - 1)
         worst = MaxLoss().value(sparse.model.losses(X, y), None)
         last = Block(1)
         began = time.perf_counter()

@@ -183,15 +183,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_callbacks(self.callbacks)
         self._engine_class()
 
-    def _automatic_engine(self, n_samples: int) -> str:
+    def _automatic_engine(self) -> str:
         """What ``engine="auto"`` stands for with the maximum loss."""
         return "dense"
 
-    def _engine_class(self, n_samples: int = 0) -> type[Engine]:
+    def _engine_class(self) -> type[Engine]:
         check_choice("engine", self.engine, ("auto", *ENGINES))
         name = self.engine
         if name == "auto":
-            name = "sgd" if self.objective == "mean" else self._automatic_engine(n_samples)
+            name = "sgd" if self.objective == "mean" else self._automatic_engine()
         engine = ENGINES[name]
         if self.objective not in engine.objectives:
             raise ValueError(
@@ -256,7 +256,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             callbacks = check_callbacks(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
-            engine = self._engine_class(len(codes))(model, task)
+            engine = self._engine_class()(model, task)
             result = train(engine, self.max_iter, callbacks)
             kept = engine.best if self.keep == "best" else engine.model
             losses = kept.losses(X, codes)

@@ -21,10 +21,6 @@ from maxplus.models.initialisation import (
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
 
-# From this many (sample, feature, unit) triples on, a dense iteration takes more than about
-# half a millisecond, and the sparse engine, which takes long to compile once, is worth it.
-SPARSE_FROM = 20_000_000
-
 
 class LMMClassifier(LMMWeightsMixin, TrainedClassifier):
     """Linear-Min-Max network trained on the worst sample.
@@ -62,8 +58,9 @@ class LMMClassifier(LMMWeightsMixin, TrainedClassifier):
     engine : {"auto", "dense", "tree", "sparse", "sgd"}
         How iterations are carried out. "dense", "tree" and "sparse" minimise the
         maximum and give the same iterates, to the last bit; "dense" can do the
-        mean as well, "sgd" minimises it sample by sample. "auto" is "sgd" for the
-        mean and else "dense" for small problems, "sparse" for large ones.
+        mean as well, "sgd" minimises it sample by sample. "auto" is "sparse" for
+        the maximum and "sgd" for the mean. The first training with "sparse" after
+        an installation compiles it, which takes about 20 seconds.
     max_iter : int
     keep : {"best", "last"}
         Keep the parameters with the lowest objective seen, or the last ones.
@@ -160,9 +157,8 @@ class LMMClassifier(LMMWeightsMixin, TrainedClassifier):
         check_choice("init", self.init, ("prototypes", "gaussian", "uniform"))
         check_integer("linear_every", self.linear_every, 0)
 
-    def _automatic_engine(self, n_samples: int) -> str:
-        work = n_samples * self.n_features_in_ * self.n_hidden if n_samples else 0
-        return "sparse" if work >= SPARSE_FROM else "dense"
+    def _automatic_engine(self) -> str:
+        return "sparse"
 
     def _initial_model(
         self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator

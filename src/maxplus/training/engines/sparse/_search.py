@@ -8,7 +8,12 @@ from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._growth import net_growth, quick_growth, remember_floors, remember_weights
+from maxplus.training.engines.sparse._growth import (
+    net_growth,
+    quick_growth,
+    remember_floors,
+    remember_weights,
+)
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds, share_bounds
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, lane_min

@@ -3,7 +3,13 @@
 import numpy as np
 from numba import njit, prange
 
-from maxplus.training.engines.sparse._minima import close_unit, lane_max, lane_min, replay, scan_unit
+from maxplus.training.engines.sparse._minima import (
+    close_unit,
+    lane_max,
+    lane_min,
+    replay,
+    scan_unit,
+)
 from maxplus.training.engines.sparse._reference import referenced
 
 

@@ -206,9 +206,7 @@ class SparseEngine(CompiledEngine):
             flags[LINE * w] = STOP
             raise
 
-    def _iterate(
-        self, w: int, block: Block, journal: Journal, flags: NDArray
-    ) -> tuple[int, int]:
+    def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Worker w's part of a block: (iterations done, signal)."""
         task = self.task
         rule = (self._grad, task.step, task.linear_every)
@@ -265,7 +263,6 @@ class SparseEngine(CompiledEngine):
         self._set_reach()
         self._regrouped = time.perf_counter()
         self._regroup_seconds = self._regrouped - began
-
 
     def _set_reach(self) -> None:
         """All minima are up to date: note how high each unit's reach."""

@@ -1,0 +1,21 @@
+"""Data sets by name: scikit-learn's small ones, MNIST and Fashion-MNIST."""
+
+from maxplus.datasets.images import ImageData, load_fashion_mnist, load_mnist
+from maxplus.datasets.small import (
+    Dataset,
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_wine,
+)
+
+__all__ = [
+    "Dataset",
+    "ImageData",
+    "load_breast_cancer",
+    "load_digits",
+    "load_fashion_mnist",
+    "load_iris",
+    "load_mnist",
+    "load_wine",
+]

