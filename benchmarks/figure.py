@@ -55,6 +55,9 @@ def draw_growth(ax: Axes, growth: dict, what: str) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    lowest, highest = ax.get_ylim()
+    ticks = [tick for tick in (0.1, 0.3, 1, 3, 10, 30) if lowest <= tick <= highest]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_xlabel(what)
     ax.legend(frameon=False, fontsize=9)

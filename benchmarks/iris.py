@@ -55,7 +55,7 @@ def train_mlp(X: NDArray, y: NDArray, n: int) -> tuple[float, float]:
         loss = torch.nn.functional.cross_entropy(net(inputs), labels)
         loss.backward()
         optimiser.step()
-    return time.perf_counter() - began, float(loss)
+    return time.perf_counter() - began, float(loss.detach())
 
 
 def main() -> None:

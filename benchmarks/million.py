@@ -28,7 +28,7 @@ BATCH = 10_000
 
 
 def enlarge(X: NDArray, y: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """n images: random ones, each batch shifted alike, with noise of a few grey levels."""
+    """Random images, each batch shifted alike, with noise of a few grey levels."""
     images = np.empty((n, X.shape[1]), np.float32)
     labels = np.empty(n, np.int64)
     bytes_ = np.rint(255 * X).astype(np.int16).reshape(-1, 28, 28)

@@ -61,7 +61,7 @@ def from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None
 def from_mirror(
     collection: Collection, mirror: str, tell: Callable[[str, float], None]
 ) -> dict[str, bytes]:
-    """Download all files of a mirror; ``tell`` hears each file's name and the share that is there."""
+    """Download all files of a mirror; ``tell`` hears each file's name and how much is there."""
     contents = {}
     for name, md5 in collection.digests.items():
         with urllib.request.urlopen(f"{mirror}/{name}.gz", timeout=TIMEOUT) as answer:

@@ -11,8 +11,8 @@ from maxplus.models._lmm_kernels import linear
 from maxplus.training.engines._descent import descend
 from maxplus.training.engines.sparse._growth import record_lift, record_step, step_growth
 from maxplus.training.engines.sparse._reference import referenced
-from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.engines.sparse._search import share_search, worst_found
+from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.result import Signal
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
@@ -57,7 +57,7 @@ def take_step(
     samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
     grad, rule, linear_every, journal,
 ):  # fmt: skip
-    """The step on the worst sample n and its consequences for all bounds; returns α; O(C·(H + P))."""
+    """The step on the worst sample n and what follows for all bounds; returns α; O(C·(H + P))."""
     x = samples.X[n]
     _winners(x, finder, weights, log, minima, search, scale, scratch.lam[0], grad)
     first = journal.n[0]

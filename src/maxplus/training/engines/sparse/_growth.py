@@ -141,10 +141,10 @@ def _can_lead(d, h, weights, log, lift, noise):
     counts from is below ``lowest``. What stays below that raises no bound.
     """
     score = lift.reach[h] + log.raised[h] + np.float64(weights.W2T[d, h]) + noise
+    lowest = lift.lowest[0, d]
     for w in range(lift.lowest.shape[0]):
-        if score >= lift.lowest[w, d]:
-            return True
-    return False
+        lowest = min(lowest, lift.lowest[w, d])
+    return score >= lowest
 
 
 @inner

@@ -253,6 +253,36 @@ def _set_key(c, loss, w, samples, search):
 
 
 @inner
+def _leave(
+    c, label, w, steps_are_small,
+    samples, weights, log, lift, minima, maxima, search, scale, scratch,
+):  # fmt: skip
+    """After the search: the key of a visited chunk, and what its growth will be counted from.
+
+    Growth is counted from the bounds in `Maxima`, so the key must come from them
+    too. Where no class has been refreshed since lanes were resolved, they agree.
+    """
+    t, lanes = search.visited[c], samples.lanes[c]
+    lead, rest = maxima.lead[c], maxima.rest[c]
+    remember_floors(c, label, w, lanes, lead, rest, lift)
+    key = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
+    renewed = steps_are_small
+    for d in range(lead.shape[0]):
+        renewed |= search.refreshed[c, d] == t
+    if renewed:
+        odds = scratch.odds[w]
+        odds_bounds(label, lanes, lead, rest, odds)
+        key = loss_bound(lane_max(odds))
+    search.base[c] = np.inf
+    # Polyak steps are so large that every chunk is visited anyway.
+    if steps_are_small:
+        share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], lift.share[c])
+        search.base[c] = key
+        remember_weights(c, label, weights, log, minima, lift, scale.noise[0])
+    _set_key(c, key, w, samples, search)
+
+
+@inner
 def search_worker(
     w, t, polyak_until, samples, weights, log, lift, minima, maxima, events, search, scale, scratch
 ):
@@ -312,18 +342,10 @@ def search_worker(
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
             if c != NONE and search.visited[c] == t:
-                exact = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
-                _set_key(c, exact, w, samples, search)
-                search.base[c] = np.inf
-                lanes, lead, rest = samples.lanes[c], maxima.lead[c], maxima.rest[c]
-                remember_floors(c, label, w, lanes, lead, rest, lift)
-                # Polyak steps are so large that every chunk is visited anyway.
-                if t >= polyak_until:
-                    odds = scratch.odds[w]
-                    odds_bounds(label, lanes, lead, rest, odds)
-                    share_bounds(label, lanes, lead, rest, odds[:lanes], lift.share[c])
-                    search.base[c] = loss_bound(lane_max(odds))
-                    remember_weights(c, label, weights, log, minima, lift, scale.noise[0])
+                _leave(
+                    c, label, w, t >= polyak_until,
+                    samples, weights, log, lift, minima, maxima, search, scale, scratch,
+                )  # fmt: skip
 
 
 @inner

@@ -106,7 +106,7 @@ class SparseEngine(CompiledEngine):
         per_minimum = 2 * F + 2 * _index_type(2 * P)().itemsize
         per_maximum = 3 * F + 2 * 4
         lanes = K * B * (H * per_minimum + C * per_maximum + P * F + 8 + 4)
-        chunks = K * (H * (8 + 8 + F + 1 + 16 + C * F) + C * (F + 8 + 16) + 64)
+        chunks = K * (H * (41 + 2 * F + C * F) + C * (F + 48) + 2 * P * F + 72)
         logs = H * (4 * LOG_SIZE + 2 * P * (8 + 8 + F) + 8 * C + 48)
         events = RING * 8 * (3 + 10 * C)
         workers = W * (H * (F + 24 + 8 * C) + 2 * P * F)
@@ -120,7 +120,8 @@ class SparseEngine(CompiledEngine):
         K, B = layout.sample.shape
         self._layout = layout
         self._samples = _state.Samples(
-            task.X, task.y, self._columns, np.empty((K, P), F), np.empty((K, P), F), layout.sample, layout.lanes, layout.label,
+            task.X, task.y, self._columns, np.empty((K, P), F), np.empty((K, P), F),
+            layout.sample, layout.lanes, layout.label,
             task.X.min(axis=0).astype(float), task.X.max(axis=0).astype(float),
         )  # fmt: skip
         _whole.fill_columns(self._samples)
@@ -138,7 +139,8 @@ class SparseEngine(CompiledEngine):
             np.zeros((2, H)), np.zeros((2, H)),
             np.full((H, 2 * P), NONE, np.int64), np.zeros((H, 2 * P), F),
             np.zeros((K, 2, H)), np.zeros((K, C, H), F), np.zeros((K, H)), np.zeros((K, C)),
-            np.full((W, C), np.inf), np.full(H, np.inf), np.zeros(C), np.zeros(C), np.zeros((K, C)), np.zeros(K), np.ones((K, C)),
+            np.full((W, C), np.inf), np.full(H, np.inf),
+            np.zeros(C), np.zeros(C), np.zeros((K, C)), np.zeros(K), np.ones((K, C)),
         )  # fmt: skip
         leaves = int(layout.leaf.max()) + 1
         offsets = level_offsets(leaves)
@@ -247,7 +249,7 @@ class SparseEngine(CompiledEngine):
         """
         began = time.perf_counter()
         old = self._samples
-        K, B = old.sample.shape
+        B = old.sample.shape[1]
         weights = self.model.weights
         odds = self._hardness()
         _whole.replay_all(old, weights, self._log, self._minima, self._scale.noise[0])
