@@ -8,6 +8,7 @@ import typer
 
 from maxplus import __version__
 from maxplus.cli.demo import demo
+from maxplus.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
@@ -15,6 +16,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(demo)
+app.command()(reproduce)
 
 
 def _show_version(wanted: bool) -> None:
@@ -23,7 +25,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-# Being there, this callback also makes typer keep `demo` a named command while it is the only one.
 @app.callback()
 def options(
     version: Annotated[

@@ -33,7 +33,7 @@ def demo(
 ) -> None:
     """Compare an MLP with Linear-Min-Max networks on Iris, as the paper does."""
     # A folder that cannot be made should not cost anyone a training.
-    _make_folder(out)
+    make_folder(out)
     try:
         _run(seed, iterations, out)
     except KeyboardInterrupt:
@@ -41,7 +41,8 @@ def demo(
         raise typer.Exit(130) from None
 
 
-def _make_folder(out: Path) -> None:
+def make_folder(out: Path) -> None:
+    """Make the folder for results, or say which option is at fault."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

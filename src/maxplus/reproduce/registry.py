@@ -1,0 +1,36 @@
+"""The experiments by name; each module is imported when it is run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from importlib import import_module
+from typing import NamedTuple
+
+from maxplus.reproduce.finding import Finding, Settings
+
+
+class Experiment(NamedTuple):
+    """An experiment's name, its module in this package, and what it shows in a line."""
+
+    name: str
+    module: str
+    summary: str
+
+    def run(self, settings: Settings) -> Finding:
+        """Carry it out, and note the seconds."""
+        module = import_module(f"maxplus.reproduce.{self.module}")
+        began = time.perf_counter()
+        finding: Finding = module.run(settings)
+        return replace(finding, seconds=time.perf_counter() - began)
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment("iris", "iris", "MLP against LMM on Iris, two tables and training times"),
+        Experiment("init", "init", "structured against random initialisation on Iris"),
+        Experiment("approximation", "approximation", "the theorem's error bound 2Kδ"),
+        Experiment("certificate", "certificate", "when the maximum loss falls below log 2"),
+    )
+}
