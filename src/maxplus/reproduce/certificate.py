@@ -33,8 +33,8 @@ def run(settings: Settings) -> Finding:
     text = (
         f"{len(reached)} of {len(values)} runs of up to {iterations:,} iterations bring the "
         "maximum loss below log 2; at the first such iterate every training sample is classified "
-        f"right in {right} of {len(reached)} of them, as the proposition says. Features are scaled to "
-        "[0, 1]; all samples are used for training."
+        f"right in {right} of {len(reached)} of them, as the proposition says. Features "
+        "are scaled to [0, 1]; all samples are used for training."
     )
     rows = [
         (
