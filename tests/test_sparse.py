@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_iris, load_wine
 
 from maxplus.models.initialisation import choose_prototypes, median_distance, prototype_lmm
-from maxplus.training import MaxLoss, Task, constant, paper_alpha, polyak, train, two_phase
+from maxplus.training import MaxLoss, Status, Task, constant, paper_alpha, polyak, train, two_phase
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
 from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
@@ -206,3 +206,40 @@ def test_a_helper_that_comes_late_is_waited_for(small_chunks, monkeypatch):
     X, y = DATA["iris"]()
     args = (X, y, 10, polyak(), 7)
     assert_same_training(SparseEngine(*problem(*args)), 5, DenseEngine(*problem(*args)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("slope", [40.0, 120.0, 200.0])
+def test_losses_too_small_for_float32_are_told_apart(slope, dtype):
+    """Losses down to 1e-65: bounds in float32 must not clear the worst sample."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0.0, 0.05, (20, 2)), rng.normal(1.0, 0.05, (20, 2))])
+    X, y = X.astype(dtype), np.repeat([0, 1], 20)
+    model = prototype_lmm(X[[0, 20]], y[[0, 20]], 2, slope, slope)
+    task = Task(X, y, MaxLoss(), constant(1e-3, target=-1.0), 0)
+    sparse, dense = SparseEngine(model.copy(), task), DenseEngine(model.copy(), task)
+    assert_same_training(sparse, 5, dense)
+
+
+@pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
+def test_steps_that_overflow_end_as_such(dtype, alpha):
+    X, y = DATA["iris"]()
+    engine = SparseEngine(*problem(X, y, 10, constant(alpha), 0, dtype))
+    with np.errstate(all="ignore"):
+        result = train(engine, 300)
+    assert result.status is Status.OVERFLOW
+    assert np.isfinite(engine.best_loss)
+    assert np.isfinite(engine.best.W1).all()
+
+
+def test_sums_over_many_iterations_stay_bounds():
+    """Tens of thousands of large rises, then small steps: sums must not have been rounded down."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((96, 2)), rng.integers(0, 3, 96)
+    n = 20_000
+    rule = two_phase(polyak(), constant(1e-4), n)
+    model, task = problem(X, y, 12, rule, 0)
+    engine = SparseEngine(model, task)
+    train(engine, n)
+    engine._audit = True
+    train(engine, 700)

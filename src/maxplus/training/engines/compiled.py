@@ -34,7 +34,7 @@ class CompiledEngine(Engine):
         n, signal = self._run(block, journal)
         block.n, block.signal = n, Signal(signal)
         self.iteration += n
-        lowest = int(np.argmin(block.loss[:n]))
+        lowest = int(np.argmin(np.nan_to_num(block.loss[:n], nan=np.inf)))
         if block.loss[lowest] < self.best_loss:
             # At most one copy per block, however often the best improved within it.
             self.best_loss = float(block.loss[lowest])

@@ -52,6 +52,15 @@ def _winners(x, finder, weights, log, minima, search, scale, lam, grad):
 
 
 @inner
+def _is_bounded(search, scale):
+    """Whether weights and sums are finite: with an infinite bound nothing can be told apart."""
+    total = scale.noise[0]
+    for label in range(search.growth.size):
+        total += search.growth[label]
+    return math.isfinite(total)
+
+
+@inner
 def take_step(
     k, t, n, loss, finder,
     samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
@@ -84,6 +93,9 @@ def sparse_block(
     grad, journal = referenced(grad), referenced(journal)
     for k in range(loss.size):
         t = t0 + k
+        if w == 0 and not _is_bounded(search, scale):
+            loss[k], sample[k], step[k] = np.nan, NONE, 0.0
+            return k + 1, _OVERFLOW
         goes_on = share_search(
             w, t, rule.polyak_until, flags,
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
@@ -94,10 +106,10 @@ def sparse_block(
             return k, _GOES_ON
         loss[k], n, finder = worst_found(search)
         sample[k], step[k] = n, 0.0
-        if loss[k] <= rule.target:
-            return k + 1, _TARGET
         if not math.isfinite(loss[k]):
             return k + 1, _OVERFLOW
+        if loss[k] <= rule.target:
+            return k + 1, _TARGET
         step[k] = take_step(
             k, t, n, loss[k], finder,
             samples, weights, log, lift, minima, maxima, events, search, scale, scratch,

@@ -36,6 +36,15 @@ from maxplus.training.engines.sparse._state import (
     SLOPES,
 )
 
+# More than two roundings in float64, relative to the result.
+SUM_ROUNDING = 4.5e-16
+
+
+@inner
+def add_up(total, amount):
+    """The sum of two non-negative numbers, rounded up: sums over all iterations stay bounds."""
+    return (total + amount) * (1.0 + SUM_ROUNDING)
+
 
 @njit(cache=True)
 def update_noise(scale):
@@ -90,7 +99,7 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
             number[ROW_ROSE, j], value[ROW_OLD, j] = new > old, old
             n[ROWS] += 1
             note_row(log, row, column)
-            log.raised[row] += max(new - old, 0.0)
+            log.raised[row] = add_up(log.raised[row], max(new - old, 0.0))
         else:
             new = np.float64(weights.W2T[row, column])
             j = n[MERGES]
@@ -105,7 +114,7 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
     up, _ = slope_effect(slot, samples, events)
     if up > 0.0:
         for h in range(log.n.size):
-            log.raised[h] += up
+            log.raised[h] = add_up(log.raised[h], up)
     update_noise(scale)
 
 
@@ -122,15 +131,15 @@ def record_lift(t, weights, samples, events, lift):
             lift.epoch[h, i] = epoch
             lift.value[h, i] = events.value[slot, ROW_OLD, j]
         change = np.float64(weights.W1T[h, i]) - np.float64(lift.value[h, i])
-        lift.now[0, h] = max(lift.now[0, h], lift.begin[0, h] + change)
-        lift.now[1, h] = max(lift.now[1, h], lift.begin[1, h] - change)
+        lift.now[0, h] = max(lift.now[0, h], add_up(lift.begin[0, h], max(change, 0.0)))
+        lift.now[1, h] = max(lift.now[1, h], add_up(lift.begin[1, h], max(-change, 0.0)))
     if events.n[slot, SLOPES] > 0:
         up, down = slope_effect(slot, samples, events)
         for h in range(lift.now.shape[1]):
-            lift.now[0, h] += up
-            lift.begin[0, h] += up
-            lift.now[1, h] += down
-            lift.begin[1, h] += down
+            lift.now[0, h] = add_up(lift.now[0, h], up)
+            lift.begin[0, h] = add_up(lift.begin[0, h], up)
+            lift.now[1, h] = add_up(lift.now[1, h], down)
+            lift.begin[1, h] = add_up(lift.begin[1, h], down)
 
 
 @inner
@@ -179,14 +188,14 @@ def step_growth(t, w, weights, samples, log, events, lift, scale, scratch, growt
     for d in range(growth.size):
         rise[d] += slopes_up + 2.0 * noise
         fall[d] += slopes_down + 2.0 * noise
-        lift.rise[d] += rise[d]
-        lift.fall[d] += fall[d]
+        lift.rise[d] = add_up(lift.rise[d], rise[d])
+        lift.fall[d] = add_up(lift.fall[d], fall[d])
     for label in range(growth.size):
         wrong = 0.0
         for d in range(growth.size):
             if d != label:
                 wrong = max(wrong, rise[d])
-        growth[label] += wrong + fall[label]
+        growth[label] = add_up(growth[label], wrong + fall[label])
 
 
 @inner
@@ -240,8 +249,10 @@ def _remember_lifts(rise, rise_begin, fall, fall_begin, seen):
     use_widest_vectors()
     rise_seen, fall_seen = seen[0], seen[1]
     for h in range(rise.size):
-        rise_seen[h] = rise_begin[h] - (fall[h] - fall_begin[h])
-        fall_seen[h] = fall_begin[h] - (rise[h] - rise_begin[h])
+        # Rounded down by all that the subtractions can round up.
+        slack = SUM_ROUNDING * (rise[h] + fall[h])
+        rise_seen[h] = rise_begin[h] - (fall[h] - fall_begin[h]) - slack
+        fall_seen[h] = fall_begin[h] - (rise[h] - rise_begin[h]) - slack
 
 
 @inner

@@ -21,8 +21,8 @@ RESOLVED = np.float32(-1.0)
 _C2, _C3, _C4, _C5, _C6 = (np.float32(1 / math.factorial(k)) for k in range(2, 7))
 _LOG2_HIGH, _LOG2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _PER_LOG2 = np.float32(1 / math.log(2))
-# More than all errors together: the polynomial, the rounded argument (|x| ≤ 87), the sum.
-_SLACK = np.float32(1.00004)
+# More than the errors of one term: the polynomial, the rounded argument (|x| ≤ 87).
+_SLACK = 1.00004
 
 
 @intrinsic
@@ -60,6 +60,12 @@ def _add_odds(lead, rest, own, odds):
 
 
 @inner
+def _slack(n_classes):
+    """More than all errors of odds together: those of the terms and those of their sum."""
+    return np.float32(_SLACK + 1.2e-7 * n_classes)
+
+
+@inner
 def odds_bounds(label, lanes, lead, rest, odds):
     """odds[q] ≥ exp(loss) − 1 for each lane of a chunk; O(B·C).
 
@@ -72,9 +78,9 @@ def odds_bounds(label, lanes, lead, rest, odds):
     for d in range(lead.shape[0]):
         if d != label:
             _add_odds(lead[d], rest[d], own, odds)
-    huge = np.float32(math.exp(86.0))
+    huge, slack = np.float32(math.exp(86.0)), _slack(lead.shape[0])
     for q in range(odds.size):
-        odds[q] = np.float32(np.inf) if odds[q] >= huge else odds[q] * _SLACK
+        odds[q] = np.float32(np.inf) if odds[q] >= huge else odds[q] * slack
     odds[lanes:] = RESOLVED
 
 
@@ -92,12 +98,12 @@ def _largest_share(lead, rest, own, odds):
 @inner
 def share_bounds(label, lanes, lead, rest, odds, share):
     """share[d] ≥ exp(z_d − z_y) / (1 + odds) in every lane, for the bounds behind odds; O(B·C)."""
-    finite = lane_max(odds) < np.inf
+    finite, slack = lane_max(odds) < np.inf, _slack(lead.shape[0])
     for d in range(lead.shape[0]):
         share[d] = 1.0
         if finite and d != label:
             most = _largest_share(lead[d, :lanes], rest[d, :lanes], lead[label, :lanes], odds)
-            share[d] = min(1.0, np.float64(most * _SLACK * _SLACK))
+            share[d] = min(1.0, np.float64(most * slack * slack))
 
 
 @inner

@@ -170,7 +170,7 @@ def leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam):
             replay(c, h, samples, weights, log, minima, scale.noise[0])
         g = exact_minimum(c, h, q, lam, weights, minima)
         value, second = g + weights.W2T[d, h], maxima.second[c, d, q]
-        if value >= second:
+        if not value < second:
             maxima.lead[c, d, q] = value
             return value
         maxima.lead[c, d, q], maxima.unit[c, d, q] = second, maxima.unit2[c, d, q]

@@ -34,6 +34,9 @@ from maxplus.training.engines.sparse._state import (
 from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
 from maxplus.trees._kernels import root, update, winner
 
+# Taking growth away from a loss and adding it again rounds by less than this part of both.
+KEY_ROUNDING = 4e-16
+
 
 @inner
 def _add_shift(x, change, most, least):
@@ -189,7 +192,8 @@ def _odds_of(label, z):
     for d in range(z.size):
         if d != label:
             total += math.exp(min(np.float64(z[d]) - np.float64(z[label]), 700.0))
-    return np.float32(total * (1.0 + 1e-6))
+    # Below the smallest normal number float32 would lose the margin, and then the loss.
+    return np.float32(max(total * (1.0 + 1e-6), 2e-38))
 
 
 @inner
@@ -222,7 +226,7 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
         odds[q] = _odds_of(label, z)
         # With room for the rounding of keys: what is cleared here must stay cleared there.
         loss = loss_bound(odds[q])
-        cleared = loss + 2e-15 * (loss + search.growth[label]) < threshold
+        cleared = loss + 5.0 * KEY_ROUNDING * (loss + search.growth[label]) < threshold
         if cleared:
             break
         d = NONE
@@ -247,8 +251,7 @@ def _set_key(c, loss, w, samples, search):
     growth = search.growth[label]
     key = loss - growth
     if loss > -np.inf:
-        # Taking growth away and adding it again must not round the bound down.
-        key += 4e-16 * (loss + growth)
+        key += KEY_ROUNDING * (loss + growth)
     update(search.keys[w, label], search.offsets, search.leaf[c], key, True)
 
 

@@ -89,10 +89,11 @@ class Lift(NamedTuple):
 class Maxima(NamedTuple):
     """Per (chunk, class, lane): the two leading units and a bound on all others.
 
-    For wrong classes ``lead`` and ``second`` bound the two units' scores from
-    above, for the chunk's own class from below, and lead ≥ second. ``rest``
-    bounds every other unit's score from above. When a leader falls, the next one
-    is known by name, and nobody has to look at all units again.
+    For the chunk's own class ``lead`` and ``second`` bound the two units' scores
+    from below. For wrong classes max(lead, rest) and max(second, rest) bound them
+    from above: a rise that stays below all of rest is not merged. lead ≥ second.
+    ``rest`` bounds every other unit's score from above. When a leader falls, the
+    next one is known by name, and nobody has to look at all units again.
     """
 
     lead: np.ndarray  # (K, C, B) F
