@@ -7,6 +7,12 @@ rise of a wrong score) + (the fall of the true one). That bound serves all chunk
 of a class at once. A chunk knows more: a wrong class whose term is the part s of
 Σ_d exp(z_d − z_y) raises the loss by log(1 + s·(exp(r) − 1)) only, if it rises by
 r, and most parts are small.
+
+Why it is enough to look at units that can lead: let V be a lane's bound on a
+wrong score at its chunk's last visit (max of lead and rest). Every unit was at
+most V then. In each step since, a moved unit either still ends below ``lowest``,
+which is below every V that anybody counts from, or its rise is added to the
+class's. By induction no unit is ever above V plus the sum of the added rises.
 """
 
 import math

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._growth import (
@@ -15,152 +14,15 @@ from maxplus.training.engines.sparse._growth import (
     remember_weights,
 )
 from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds, share_bounds
-from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
-from maxplus.training.engines.sparse._minima import lane_max, lane_min
-from maxplus.training.engines.sparse._state import (
-    MERGE_CLASS,
-    MERGE_NOW,
-    MERGE_UNIT,
-    MERGES,
-    NONE,
-    RING,
-    ROW_ROSE,
-    ROW_UNIT,
-    ROWS,
-    SLOPE_CHANGE,
-    SLOPE_ROW,
-    SLOPES,
-)
+from maxplus.training.engines.sparse._maxima import leader_value, refresh, scan_units
+from maxplus.training.engines.sparse._minima import lane_max
+from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
+from maxplus.training.engines.sparse._visit import visit
 from maxplus.trees._kernels import root, update, winner
 
 # Taking growth away from a loss and adding it again rounds by less than this part of both.
 KEY_ROUNDING = 4e-16
-
-
-@inner
-def _add_shift(x, change, most, least):
-    """A moved slope: its effect on a row, lane by lane; O(B)."""
-    use_widest_vectors()
-    for q in range(x.size):
-        effect = change * x[q]
-        most[q], least[q] = fmax(most[q], effect), fmin(least[q], effect)
-
-
-@inner
-def _add_noise(most, least, noise, up, down):
-    use_widest_vectors()
-    for q in range(up.size):
-        up[q] += most[q] + noise
-        down[q] += noise - least[q]
-
-
-@inner
-def _widen_wrong(up, lead, second, rest):
-    use_widest_vectors()
-    for q in range(up.size):
-        rest[q] += up[q]
-        lead[q] += up[q]
-        second[q] += up[q]
-
-
-@inner
-def _widen_own(up, down, lead, second, rest):
-    use_widest_vectors()
-    for q in range(up.size):
-        rest[q] = fmax(rest[q], lead[q]) + up[q]
-        lead[q] -= down[q]
-        second[q] -= down[q]
-
-
-@inner
-def _loosen(c, since, t, samples, events, maxima, scale, shift):
-    """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
-
-    Within an iteration a minimum changes by no more than the largest change of a
-    row; over several iterations the changes add up.
-    """
-    up, down, most, least = shift[0], shift[1], shift[2], shift[3]
-    F = up.dtype.type
-    noise = F(2.0 * scale.noise[0])
-    shift[:] = 0.0
-    moved = False
-    for s in range(since, t):
-        slot = s % RING
-        for j in range(events.n[slot, SLOPES]):
-            moved = True
-            p = events.number[slot, SLOPE_ROW, j] // 2
-            change = F(events.value[slot, SLOPE_CHANGE, j])
-            _add_shift(samples.columns[c, p], change, most, least)
-        if events.n[slot, SLOPES] > 0:
-            _add_noise(most, least, noise, up, down)
-            most[:] = 0.0
-            least[:] = 0.0
-    if not moved:
-        return
-    for d in range(maxima.lead.shape[1]):
-        lead, second, rest = maxima.lead[c, d], maxima.second[c, d], maxima.rest[c, d]
-        if d == samples.label[c]:
-            _widen_own(up, down, lead, second, rest)
-        else:
-            _widen_wrong(up, lead, second, rest)
-
-
-@inner
-def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch):
-    """Bring the chunk's bounds up to date with all steps since its last visit.
-
-    What must be heard of: units with a row that rose (a score may be higher than
-    its bound), and anything that lowers a leader of the own class. Small falls
-    in wrong classes only make bounds better and may wait.
-    """
-    since, label = search.visited[c], samples.label[c]
-    scratch.counts[w, 0] += 1
-    mark = scratch.counts[w, 0]
-    unit_mark, pair_mark = scratch.unit_mark[w], scratch.pair_mark[w]
-    C = weights.W2T.shape[0]
-    if since < 0 or t - since > RING:
-        for d in range(C):
-            refresh(
-                c, d, samples, weights, log, minima, maxima, scale,
-                scratch.bound[w], scratch.chosen[w],
-            )  # fmt: skip
-            search.refreshed[c, d] = t
-    else:
-        _loosen(c, since, t, samples, events, maxima, scale, scratch.shift[w])
-        leads_own = maxima.leads_own[c]
-        for s in range(since, t):
-            number = events.number[s % RING]
-            for j in range(events.n[s % RING, ROWS]):
-                h = number[ROW_UNIT, j]
-                if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
-                    continue
-                unit_mark[h] = mark
-                rise = log.raised[h] - minima.raise_seen[c, h] + scale.noise[0]
-                for d in range(C):
-                    top = minima.g_max[c, h] + weights.W2T[d, h] + rise
-                    own = d == label and leads_own[h] != 0
-                    if (own or top > maxima.rest_min[c, d]) and pair_mark[h, d] != mark:
-                        pair_mark[h, d] = mark
-                        merge(c, d, h, samples, weights, log, minima, maxima, scale)
-        for s in range(since, t):
-            number = events.number[s % RING]
-            for j in range(events.n[s % RING, ROWS]):
-                h = number[ROW_UNIT, j]
-                if leads_own[h] != 0 and pair_mark[h, label] != mark:
-                    pair_mark[h, label] = mark
-                    merge(c, label, h, samples, weights, log, minima, maxima, scale)
-            for j in range(events.n[s % RING, MERGES]):
-                h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
-                own = d == label and leads_own[h] != 0
-                if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:
-                    pair_mark[h, d] = mark
-                    merge(c, d, h, samples, weights, log, minima, maxima, scale)
-    odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])
-    search.visited[c] = t
-    search.worst[c] = -np.inf
-    for d in range(C):
-        maxima.rest_min[c, d] = lane_min(maxima.rest[c, d])
 
 
 @inner
