@@ -2,10 +2,9 @@
 
 Both train in float32 on all 60,000 images with k = 4. Dense iterations are
 timed before, between and after the sparse phases, so that a busy moment of the
-machine hits both; medians count. Regrouping of samples is part of the time. The
-folder that the environment variable MAXPLUS_DATA names must hold mnist/*.gz.
+machine hits both; medians count. Regrouping of samples is part of the time.
 
-    MAXPLUS_DATA=... python benchmarks/engines.py [--polyak 2000] [--constant 8000]
+    python benchmarks/engines.py [--polyak 2000] [--constant 8000]
 """
 
 from __future__ import annotations

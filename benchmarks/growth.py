@@ -3,7 +3,7 @@
 MNIST, float32, W0 every 100 iterations; each phase is timed on its own, and
 log(cost) = a + b·log(size) is fitted: b is the exponent.
 
-    MAXPLUS_DATA=... python benchmarks/growth.py [--polyak 400] [--constant 2000]
+    python benchmarks/growth.py [--polyak 400] [--constant 2000]
 """
 
 from __future__ import annotations

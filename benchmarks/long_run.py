@@ -5,8 +5,8 @@ is the worst and what its loss is; the sparse engine's next iteration must say
 the same, to the last bit. With --phases N, instead, N iterations of each phase
 are run by both engines from the same weights and compared one by one.
 
-    MAXPLUS_DATA=... python benchmarks/long_run.py [--iterations 200000] [--check 20000]
-    MAXPLUS_DATA=... python benchmarks/long_run.py --phases 300
+    python benchmarks/long_run.py [--iterations 200000] [--check 20000]
+    python benchmarks/long_run.py --phases 300
 """
 
 from __future__ import annotations

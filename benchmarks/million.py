@@ -3,7 +3,7 @@
 1,000 iterations (half Polyak, half constant steps) with 500 units in float32,
 within 20 GB. Pixels are multiples of 1/255, as a byte holds them.
 
-    MAXPLUS_DATA=... python benchmarks/million.py [--samples 1000000]
+    python benchmarks/million.py [--samples 1000000]
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import time
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus import datasets
 from maxplus.models import LMM
 from maxplus.models.initialisation import choose_prototypes, prototype_lmm
 from maxplus.training import StepRule, constant, paper_alpha, polyak, two_phase
@@ -22,13 +21,8 @@ RESULTS = Path(__file__).parent / "results"
 
 def load_mnist() -> tuple[NDArray, NDArray]:
     """All training images, scaled to [0, 1] in float32, and their labels."""
-    folder = Path(os.environ.get("MAXPLUS_DATA", "")) / "mnist"
-    if not folder.is_dir():
-        raise SystemExit(f"no folder {str(folder)!r}; set MAXPLUS_DATA to where mnist/ is")
-    images = gzip.decompress((folder / "train-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes())
-    X = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784).astype(np.float32) / 255
-    return X, np.frombuffer(labels, np.uint8, offset=8).astype(np.int64)
+    data = datasets.load_mnist()
+    return data.X_train, data.y_train
 
 
 def start(X: NDArray, y: NDArray, n_hidden: int = N_HIDDEN) -> LMM:
