@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from maxplus import __version__
 from maxplus.cli import demo as demo_module
 from maxplus.cli.app import app
+from maxplus.experiments.adam import AdamEngine
 from maxplus.experiments.iris import PAPER, compare_on_iris
 from maxplus.experiments.metrics import Evaluation
-from maxplus.experiments.mlp import MLP, AdamEngine
+from maxplus.experiments.mlp import MLP
 from maxplus.training import MeanLoss, Task, constant, train
 
 
@@ -106,9 +107,9 @@ def test_comparison_has_all_flowers_and_models(comparison):
         assert model.train.losses.shape == (105,)
         assert model.test.losses.shape == (45,)
         assert model.seconds > 0
-    assert comparison.loss_curve.shape == (300,)
+    assert comparison.lmm_max.loss_curve.shape == (300,)
     assert comparison.switch == 150
-    assert comparison.lmm_max.train.max_loss == comparison.loss_curve.min()
+    assert comparison.lmm_max.train.max_loss == comparison.lmm_max.loss_curve.min()
 
 
 def test_comparison_depends_on_nothing_but_the_seed(comparison):
@@ -118,10 +119,12 @@ def test_comparison_depends_on_nothing_but_the_seed(comparison):
 
 
 def test_evaluation_and_its_certificate():
-    sure = Evaluation(np.array([0.1, 0.5]), np.array([True, True]))
+    sure = Evaluation(np.array([0.1, 0.5]), np.array([0, 2]), np.array([0, 2]))
     assert (sure.max_loss, sure.mean_loss, sure.accuracy) == (0.5, 0.3, 1.0)
     assert sure.certified
-    assert not Evaluation(np.array([0.1, math.log(2)]), np.array([True, True])).certified
+    unsure = Evaluation(np.array([0.1, math.log(2)]), np.array([0, 2]), np.array([0, 1]))
+    assert not unsure.certified
+    assert unsure.accuracy == 0.5
 
 
 @pytest.mark.parametrize(
@@ -129,8 +132,8 @@ def test_evaluation_and_its_certificate():
 )
 def test_the_certificate_in_words(comparison, certified, words):
     loss = 0.4 if certified else 0.9
-    train = Evaluation(np.array([loss, 0.1]), np.array([certified, True]))
-    model = type(comparison.lmm_max)("LMM (max)", train, train, 1.0)
+    train = Evaluation(np.array([loss, 0.1]), np.array([1, 1]), np.array([int(certified), 1]))
+    model = type(comparison.lmm_max)("LMM (max)", train, train, 1.0, np.array([loss]))
     changed = type(comparison)(**{**vars(comparison), "lmm_max": model})
     assert words in demo_module._certificate(changed)
 

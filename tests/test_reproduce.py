@@ -30,8 +30,9 @@ def test_each_experiment_leaves_all_files(everything):
         assert record["quick"] is True
         assert record["machine"]["numpy"]
         assert record["seconds"] > 0
-        for kind in ("png", "svg"):
-            assert (out / name / f"{name}.{kind}").is_file() == record["figure"]
+        for what in record["figures"]:
+            for kind in ("png", "svg"):
+                assert (out / name / f"{name}-{what}.{kind}").stat().st_size > 1000
         tables = sorted((out / name).glob("*.csv"))
         assert len(tables) == len(record["tables"])
         with open(tables[0], newline="", encoding="utf-8") as file:

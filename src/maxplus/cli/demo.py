@@ -126,7 +126,7 @@ def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
 
     try:
         figure = plot_comparison(
-            comparison.loss_curve,
+            comparison.lmm_max.loss_curve,
             comparison.contestants,
             comparison.n_classes,
             switch=comparison.switch,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +35,7 @@ def reproduce(
 
     from maxplus.cli.demo import make_folder
     from maxplus.reproduce import EXPERIMENTS, Settings
+    from maxplus.reproduce.parts import Parts
     from maxplus.reproduce.write import is_finished, write_finding, write_report
 
     console = Console(highlight=False)
@@ -49,14 +52,18 @@ def reproduce(
             param_hint="NAME",
         )
     make_folder(out)
-    settings = Settings(quick=quick, seeds=seeds, track=_track)
+    settings = Settings(quick=quick, seeds=seeds, track=_track, watch=_watch)
     try:
         for name in wanted:
             if resume and is_finished(out / name, name, settings):
                 console.print(f"{name}: finished before")
                 continue
-            finding = EXPERIMENTS[name].run(settings)
+            parts = Parts(out / name / f"parts-{'quick' if quick else 'full'}-{seeds}")
+            if not resume:
+                parts.forget()
+            finding = EXPERIMENTS[name].run(replace(settings, parts=parts))
             write_finding(out / name, name, finding, settings)
+            parts.forget()
             console.print(f"[bold]{finding.title}[/] ({finding.seconds:.0f} s)\n{finding.text}\n")
     except KeyboardInterrupt:
         write_report(out)
@@ -70,3 +77,9 @@ def _track(items: Iterable[Any], text: str) -> Iterator[Any]:
     from rich.progress import track
 
     yield from track(list(items), text, transient=True)
+
+
+def _watch(name: str) -> AbstractContextManager[Any]:
+    from maxplus.training.progress import ProgressBar
+
+    return ProgressBar(name)

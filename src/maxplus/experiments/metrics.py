@@ -14,10 +14,16 @@ LOG2 = math.log(2.0)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Cross-entropy of each sample of a set, never clipped, and whether each is right."""
+    """Cross-entropy of each sample of a set, never clipped; its class, and what was predicted."""
 
     losses: NDArray
-    correct: NDArray
+    labels: NDArray
+    predicted: NDArray
+
+    @property
+    def correct(self) -> NDArray:
+        """Whether each sample is right."""
+        return self.labels == self.predicted
 
     @property
     def max_loss(self) -> float:
@@ -42,4 +48,4 @@ class Evaluation:
 
 def evaluate(model: Model, X: NDArray, y: NDArray) -> Evaluation:
     """Judge a model on samples with classes 0..C−1."""
-    return Evaluation(model.losses(X, y), model.scores(X).argmax(axis=1) == y)
+    return Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))

@@ -1,7 +1,7 @@
-"""The paper's rival: a ReLU network, trained by Adam on the mean loss.
+"""The paper's rival: a ReLU network.
 
-Model and engine fit the library's own interfaces, so one training loop, one
-definition of the loss and one progress bar serve both sides of a comparison.
+It fits the library's own interface, so one training loop, one definition of the
+loss and one progress bar serve both sides of a comparison.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from maxplus.models import Entries, Model, Subgradient
 from maxplus.models._softmax import log_softmax
-from maxplus.training import Task
-from maxplus.training.engines import Engine
-from maxplus.training.result import Block
 
 
 class MLP(Model):
@@ -45,9 +42,15 @@ class MLP(Model):
         )
 
     @classmethod
-    def random(cls, widths: tuple[int, int, int, int], rng: np.random.Generator) -> MLP:
+    def random(
+        cls,
+        widths: tuple[int, int, int, int],
+        rng: np.random.Generator,
+        dtype: DTypeLike = np.float64,
+    ) -> MLP:
         """He's start: N(0, 2 / fan-in), which keeps the scale through ReLU; zero biases."""
-        model = cls(widths)
+        n_weights = sum(out * (into + 1) for into, out in pairwise(widths))
+        model = cls(widths, np.zeros(n_weights, dtype))
         for W, fan_in in zip((model.W1, model.W2, model.W3), widths, strict=False):
             W[:, :-1] = rng.normal(0.0, math.sqrt(2 / fan_in), (len(W), fan_in))
         return model
@@ -107,46 +110,6 @@ class MLP(Model):
 
 def _above_ones(A: NDArray) -> NDArray:
     """A with a row of ones below it."""
-    out = np.ones((len(A) + 1, A.shape[1]))
+    out = np.ones((len(A) + 1, A.shape[1]), A.dtype)
     out[:-1] = A
     return out
-
-
-class AdamEngine(Engine):
-    """Adam (Kingma & Ba, 2015) on all samples at each iteration.
-
-    The step rule's ``alpha`` is Adam's rate. ``best`` is the present model: what
-    Adam ends with is what the paper reports.
-    """
-
-    name = "adam"
-    objectives = ("mean",)
-    models = (MLP,)
-    model: MLP
-
-    BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-
-    def __init__(self, model: MLP, task: Task) -> None:
-        super().__init__(model, task)
-        self._m = np.zeros_like(model.theta)
-        self._v = np.zeros_like(model.theta)
-
-    def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for."""
-        X, y, objective = self.task.X, self.task.y, self.task.objective
-        while block.n < block.loss.size:
-            losses, g = self.model.losses_and_gradient(X, y)
-            at = objective.value(losses, None)
-            self.best_loss = min(self.best_loss, at.loss)
-            self.iteration += 1
-            block.record(at.loss, at.sample, self.task.step.alpha)
-            self._m += (1 - self.BETA1) * (g - self._m)
-            self._v += (1 - self.BETA2) * (g * g - self._v)
-            m = self._m / (1 - self.BETA1**self.iteration)
-            v = self._v / (1 - self.BETA2**self.iteration)
-            self.model.theta -= self.task.step.alpha * m / (np.sqrt(v) + self.EPSILON)
-
-    @property
-    def best(self) -> MLP:
-        """The present model."""
-        return self.model

@@ -58,7 +58,7 @@ def run(settings: Settings) -> Finding:
         text,
         [Table("Error of the pyramids", ("function", "units", "δ", "error", "2Kδ", "ratio"), rows)],
         {"cases": values},
-        _draw(values),
+        {"error": _draw(values)},
     )
 
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from maxplus.experiments.contest import Watch, silence
+from maxplus.reproduce.parts import Parts
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -31,11 +34,17 @@ class Settings:
         Number of random repetitions; each experiment has its own default.
     track : callable
         Wraps an iterable, given a description, to show progress.
+    watch : callable
+        Opens a training's callback, given the model's name, to show progress.
+    parts : Parts
+        Where an experiment of several long parts keeps those that are done.
     """
 
     quick: bool = False
     seeds: int | None = None
     track: Track = _silently
+    watch: Watch = silence
+    parts: Parts = field(default_factory=Parts)
 
     def n_seeds(self, full: int, quick: int) -> int:
         """The number asked for, or the experiment's own."""
@@ -61,7 +70,7 @@ class Finding:
     text : str
         What the paper says, what was found and where they differ, in Markdown.
     tables : list of Table
-    figure : matplotlib Figure, optional
+    figures : dict of matplotlib Figures by what they show
     values : dict
         All numbers, as JSON can hold them.
     scale : str
@@ -72,7 +81,7 @@ class Finding:
     text: str
     tables: list[Table]
     values: dict[str, Any]
-    figure: Figure | None = None
+    figures: dict[str, Figure] = field(default_factory=dict)
     scale: str = ""
     seconds: float = field(default=0.0, compare=False)
 

@@ -52,7 +52,7 @@ def run(settings: Settings) -> Finding:
         text,
         [Table("Final maximum loss", ("start", "best", "median", "worst"), rows)],
         {"losses": losses, "claim_holds": holds},
-        _draw(losses),
+        {"starts": _draw(losses)},
         f"{len(seeds)} runs, {iterations:,} iterations" if settings.quick else "",
     )
 

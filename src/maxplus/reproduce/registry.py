@@ -30,6 +30,9 @@ EXPERIMENTS = {
     for experiment in (
         Experiment("iris", "iris", "MLP against LMM on Iris, two tables and training times"),
         Experiment("init", "init", "structured against random initialisation on Iris"),
+        Experiment("sparsity", "sparsity", "how many weights a subgradient touches, on MNIST"),
+        Experiment("zero-hidden", "zero_hidden", "the plateau of the model without hidden layers"),
+        Experiment("mnist", "mnist", "MLP against LMM on MNIST, convergence and confusion"),
         Experiment("approximation", "approximation", "the theorem's error bound 2Kδ"),
         Experiment("certificate", "certificate", "when the maximum loss falls below log 2"),
     )

@@ -49,9 +49,9 @@ def write_finding(folder: Path, name: str, finding: Finding, settings: Settings)
             writer = csv.writer(file)
             writer.writerow(table.columns)
             writer.writerows(table.rows)
-    if finding.figure is not None:
+    for what, figure in finding.figures.items():
         for kind in ("png", "svg"):
-            finding.figure.savefig(folder / f"{name}.{kind}")
+            figure.savefig(folder / f"{name}-{what}.{kind}")
     (folder / f"{name}.md").write_text(_markdown(name, finding), encoding="utf-8")
     record = {
         "name": name, "title": finding.title, "text": finding.text, "scale": finding.scale,
@@ -60,7 +60,7 @@ def write_finding(folder: Path, name: str, finding: Finding, settings: Settings)
         "tables": [
             {"caption": t.caption, "columns": t.columns, "rows": t.rows} for t in finding.tables
         ],
-        "figure": finding.figure is not None,
+        "figures": list(finding.figures),
     }  # fmt: skip
     text = json.dumps(record, indent=2, ensure_ascii=False, default=float)
     temporary = folder / f".{name}.json"
@@ -110,8 +110,8 @@ def _markdown(name: str, finding: Finding) -> str:
     if finding.scale:
         parts.insert(1, f"*Reduced scale: {finding.scale}.*")
     parts += [_markdown_table(table, finding.scale) for table in finding.tables]
-    if finding.figure is not None:
-        parts.append(f"![{finding.title}]({name}.png)")
+    for what in finding.figures:
+        parts.append(f"![{finding.title}: {what}]({name}-{what}.png)")
     parts.append(f"{finding.seconds:.0f} s")
     return "\n\n".join(parts) + "\n"
 
@@ -141,10 +141,10 @@ def _page(out: Path, records: list[dict[str, Any]]) -> str:
             ]
             caption = f"<caption>{html.escape(table['caption'])}{note}</caption>"
             parts.append(f"<table>{caption}{''.join(rows)}</table>")
-        if record["figure"]:
-            picture = (out / record["name"] / f"{record['name']}.png").read_bytes()
+        for what in record["figures"]:
+            picture = (out / record["name"] / f"{record['name']}-{what}.png").read_bytes()
             data = base64.b64encode(picture).decode("ascii")
-            alt = html.escape(record["title"], quote=True)
+            alt = html.escape(f"{record['title']}: {what}", quote=True)
             parts.append(f'<img alt="{alt}" src="data:image/png;base64,{data}">')
         parts.append(f"<p class=note>{record['seconds']:.0f} s</p>")
     return (

@@ -1,0 +1,51 @@
+"""How sure models are of what is right, for sets too large to draw each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.plots._canvas import BLUE, GREEN, GREY, PALE, SMALL, VERMILION, new_figure, quiet_frame
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+N_BINS = 40
+
+
+def plot_probabilities(losses: Mapping[str, NDArray], sample: str = "sample") -> Figure:
+    """Histograms of the probability given to the true label, one below the other.
+
+    Parameters
+    ----------
+    losses : mapping from a model's name to each sample's loss; the probability is exp(−loss)
+    sample : str
+        What one sample is called.
+
+    Examples
+    --------
+    >>> from maxplus.plots import plot_probabilities
+    >>> figure = plot_probabilities({"LMM (max)": np.array([0.1, 0.2, 1.5])})
+    """
+    if not losses:
+        raise ValueError("losses is empty; give each model's losses by its name")
+    figure = new_figure(7.0, 1.2 + 1.3 * len(losses))
+    panels = figure.subplots(len(losses), 1, sharex=True, squeeze=False)[:, 0]
+    colours = (VERMILION, GREEN, BLUE)
+    for k, (ax, (name, values)) in enumerate(zip(panels, losses.items(), strict=True)):
+        probability = np.exp(-np.asarray(values))
+        counts, edges = np.histogram(probability, N_BINS, (0.0, 1.0))
+        ax.stairs(counts / counts.sum(), edges, fill=True, color=colours[k % 3], alpha=0.8)
+        ax.axvline(0.5, color=PALE, linewidth=1, zorder=0)
+        title = f"Probability given to each {sample}'s true label" if k == 0 else ""
+        quiet_frame(ax, title)
+        ax.set_ylabel("share", fontsize=SMALL)
+        ax.text(
+            0.02, 0.95, f"{name}: below ½ are {(probability < 0.5).mean():.1%}",
+            transform=ax.transAxes, va="top", fontsize=SMALL, color=GREY,
+        )  # fmt: skip
+    panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
+    return figure
