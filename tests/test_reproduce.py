@@ -2,30 +2,67 @@
 
 import csv
 import json
+import os
 import re
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from maxplus.cli.app import app
-from maxplus.reproduce import EXPERIMENTS, Finding, Settings, Table, registry
+from maxplus.datasets import DataNotFoundError
+from maxplus.models import LinearMaxPlus
+from maxplus.reproduce import (
+    EXPERIMENTS,
+    Finding,
+    Settings,
+    Table,
+    mnist,
+    registry,
+    sparsity,
+    timing,
+    zero_hidden,
+)
+from maxplus.reproduce.parts import Parts
 from maxplus.reproduce.write import is_finished, write_finding, write_report
 
 runner = CliRunner()
 
 
+HAS_IMAGES = "MAXPLUS_DATA" in os.environ
+ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing")
+NAMES = [name for name in EXPERIMENTS if HAS_IMAGES or name not in ON_IMAGES]
+
+
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """The folder of a whole quick run with one seed, and what was printed."""
+    """The folder of a quick run with one seed, and what was printed.
+
+    Experiments on images are made smaller still; ``make reproduce-quick`` runs them as they are.
+    """
     out = tmp_path_factory.mktemp("results")
-    result = runner.invoke(app, ["reproduce", "all", "--quick", "--seeds", "1", "--out", str(out)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparsity, "QUICK_IMAGES", 60)
+        patch.setattr(zero_hidden, "QUICK_IMAGES", 300)
+        patch.setattr(zero_hidden, "QUICK_ITERATIONS", 60)
+        patch.setattr(mnist, "QUICK_IMAGES", 300)
+        patch.setattr(mnist, "QUICK_ITERATIONS", 60)
+        patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
+        patch.setattr(timing, "VARIANTS", (timing.VARIANTS[0], timing.VARIANTS[-1]))
+        result = runner.invoke(
+            app, ["reproduce", *NAMES, "--quick", "--seeds", "1", "--out", str(out)]
+        )
     assert result.exit_code == 0, result.output
     return out, result.output
 
 
+def values(out, name):
+    return json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["values"]
+
+
 def test_each_experiment_leaves_all_files(everything):
     out, _ = everything
-    for name in EXPERIMENTS:
+    for name in NAMES:
         record = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))
         assert record["quick"] is True
         assert record["machine"]["numpy"]
@@ -45,7 +82,7 @@ def test_the_report_gathers_all(everything):
     out, printed = everything
     report = (out / "REPORT.md").read_text(encoding="utf-8")
     page = (out / "report.html").read_text(encoding="utf-8")
-    for name in EXPERIMENTS:
+    for name in NAMES:
         title = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["title"]
         assert title in report
         assert title in page
@@ -60,12 +97,92 @@ def test_the_report_gathers_all(everything):
 
 def test_the_theorem_and_the_certificate_hold(everything):
     out, _ = everything
-    cases = json.loads((out / "approximation" / "approximation.json").read_text("utf-8"))["values"]
-    assert all(case["error"] <= case["bound"] * (1 + 1e-9) for case in cases["cases"])
-    runs = json.loads((out / "certificate" / "certificate.json").read_text("utf-8"))["values"]
-    reached = [run for run in runs["runs"] if run["iteration"] is not None]
+    cases = values(out, "approximation")["cases"]
+    assert all(case["error"] <= case["bound"] * (1 + 1e-9) for case in cases)
+    runs = values(out, "certificate")["runs"]
+    reached = [run for run in runs if run["iteration"] is not None]
     assert reached
     assert all(run["accuracy"] == 1.0 and run["loss"] < 0.6932 for run in reached)
+
+
+def test_one_unit_for_each_flower_interpolates(everything):
+    results = values(everything[0], "iris")["one_unit_each"]
+    assert min(result["best"] for result in results) < 1e-3
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="MAXPLUS_DATA is not set: no MNIST files")
+def test_the_mnist_tables_agree_with_each_other(everything):
+    out, _ = everything
+    found = values(out, "mnist")
+    with open(out / "mnist" / "mnist-3.csv", newline="", encoding="utf-8") as file:
+        rows = [[int(cell) for cell in row[1:]] for row in list(csv.reader(file))[1:]]
+    right = sum(row[i] for i, row in enumerate(rows)) / sum(map(sum, rows))
+    assert right == pytest.approx(found["LMM (max)"]["test_accuracy"], abs=1e-12)
+    assert 0.0 < found["macro_f1"]["LMM (max)"] <= 1.0
+    assert not (out / "mnist" / "parts-quick-1").exists()
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="MAXPLUS_DATA is not set: no MNIST files")
+def test_single_subgradients_are_the_sparser_ones(everything):
+    found = values(everything[0], "sparsity")
+    models = [g for g in found.values() if isinstance(g, dict)]
+    assert len(models) == 5
+    for gamma in models:
+        assert 0 < gamma["of_single"] <= gamma["of_mean"] <= 1
+
+
+def test_sparsity_counts_what_the_mean_subgradient_has():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((9, 6)) * (rng.random((9, 6)) < 0.5), rng.integers(3, size=9)
+    model = LinearMaxPlus(rng.normal(size=(6, 4)), np.zeros(4), rng.normal(size=(4, 3)))
+    gamma = sparsity.measure(model, X, y)
+    assert gamma.of_mean == model.mean_subgradient(X, y).n_nonzero() / model.n_weights()
+    single = [model.subgradient(x, int(label)).n_nonzero() for x, label in zip(X, y, strict=True)]
+    assert gamma.of_single == pytest.approx(np.mean(single) / model.n_weights())
+
+
+def test_a_timed_run_measures_its_own_process():
+    X, y = np.random.default_rng(0).random((30, 5)), np.arange(30) % 10
+    result = timing.TimedRun("dense", 30, 12, 1, 3).measure(X, y)
+    assert result["polyak"] > 0
+    assert result["constant"] > 0
+    assert 1e7 < result["peak"] < 1e11
+
+
+def test_the_largest_tree_just_fits():
+    sizes = timing.FULL
+    assert timing.tree_bytes(sizes.together, sizes.n_hidden) <= timing.TREE_LIMIT
+    assert timing.tree_bytes(sizes.together + 1, sizes.n_hidden) > timing.TREE_LIMIT
+
+
+def test_finished_parts_are_not_made_again(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": np.arange(3)}
+
+    for _ in range(2):
+        assert np.array_equal(Parts(tmp_path / "parts").get("a", make)["x"], [0, 1, 2])
+    assert len(made) == 1
+    (tmp_path / "parts" / "a.npz").write_bytes(b"PK damaged")
+    Parts(tmp_path / "parts").get("a", make)
+    assert len(made) == 2
+    Parts(tmp_path / "parts").forget()
+    assert not (tmp_path / "parts").exists()
+    Parts().get("a", make)
+    assert len(made) == 3
+
+
+def test_missing_images_are_a_message(tmp_path, monkeypatch):
+    def run(self, settings):
+        raise DataNotFoundError("mnist was not found. Tried: nothing")
+
+    monkeypatch.setattr(registry.Experiment, "run", run)
+    result = runner.invoke(app, ["reproduce", "mnist", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "mnist was not found" in result.output
+    assert "Traceback" not in result.output
 
 
 def test_resuming_leaves_finished_parts_alone(everything):

@@ -34,6 +34,7 @@ def reproduce(
     from rich.console import Console
 
     from maxplus.cli.demo import make_folder
+    from maxplus.datasets import DamagedFileError, DataNotFoundError
     from maxplus.reproduce import EXPERIMENTS, Settings
     from maxplus.reproduce.parts import Parts
     from maxplus.reproduce.write import is_finished, write_finding, write_report
@@ -69,6 +70,10 @@ def reproduce(
         write_report(out)
         typer.echo("Interrupted; finished parts are kept: go on with --resume.", err=True)
         raise typer.Exit(130) from None
+    except (DataNotFoundError, DamagedFileError) as error:
+        write_report(out)
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
     write_report(out)
     console.print(f"Report: {out / 'REPORT.md'} and {out / 'report.html'}")
 

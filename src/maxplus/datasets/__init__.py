@@ -1,6 +1,7 @@
 """Data sets by name: scikit-learn's small ones, MNIST and Fashion-MNIST."""
 
-from maxplus.datasets.images import ImageData, load_fashion_mnist, load_mnist
+from maxplus.datasets._idx import DamagedFileError
+from maxplus.datasets.images import DataNotFoundError, ImageData, load_fashion_mnist, load_mnist
 from maxplus.datasets.small import (
     Dataset,
     load_breast_cancer,
@@ -10,6 +11,8 @@ from maxplus.datasets.small import (
 )
 
 __all__ = [
+    "DamagedFileError",
+    "DataNotFoundError",
     "Dataset",
     "ImageData",
     "load_breast_cancer",

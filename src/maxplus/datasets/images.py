@@ -100,7 +100,8 @@ def _load(collection: Collection, folder: str | os.PathLike[str] | None) -> Imag
 
 
 def _scaled(images: NDArray) -> NDArray:
-    return images.reshape(len(images), -1).astype(np.float32) / 255
+    # Without a second array of the whole, which a conversion before the division would make.
+    return np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
 
 
 def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:

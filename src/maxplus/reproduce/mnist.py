@@ -25,7 +25,7 @@ from maxplus.reproduce.finding import Finding, Settings, Table
 from maxplus.reproduce.parts import Part
 
 N_CLASSES, N_HIDDEN = 10, 500
-N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 2_000, 2_000
+N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
 LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "linear_every": 100}
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant", "learning_rate": 0.1}
 MAX_SETTINGS: dict[str, Any] = {"objective": "max", "step": "two-phase", "polyak_fraction": 0.5,

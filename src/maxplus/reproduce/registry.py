@@ -33,6 +33,7 @@ EXPERIMENTS = {
         Experiment("sparsity", "sparsity", "how many weights a subgradient touches, on MNIST"),
         Experiment("zero-hidden", "zero_hidden", "the plateau of the model without hidden layers"),
         Experiment("mnist", "mnist", "MLP against LMM on MNIST, convergence and confusion"),
+        Experiment("timing", "timing", "seconds per iteration and memory of all engines"),
         Experiment("approximation", "approximation", "the theorem's error bound 2Kδ"),
         Experiment("certificate", "certificate", "when the maximum loss falls below log 2"),
     )
