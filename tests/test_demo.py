@@ -4,6 +4,7 @@ import inspect
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from maxplus import __version__
 from maxplus.cli import demo as demo_module
 from maxplus.cli.app import app
+from maxplus.experiments._adam_kernels import move_parallel, move_serial
 from maxplus.experiments.adam import AdamEngine
 from maxplus.experiments.iris import PAPER, compare_on_iris
 from maxplus.experiments.metrics import Evaluation
@@ -180,3 +182,24 @@ def test_adams_first_step_has_the_length_of_its_rate(mlp_task):
     np.testing.assert_allclose(
         (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_adam_moves_many_weights_as_it_moves_few(dtype):
+    rng = np.random.default_rng(0)
+    n = 40_000
+    theta, m, v, g = (rng.random(n).astype(dtype) for _ in range(4))
+    many = [array.copy() for array in (theta, m, v)]
+    move_serial(theta, m, v, g, 0.01, 0.3, 0.2)
+    move_parallel(*many, g, 0.01, 0.3, 0.2)
+    for one, other in zip((theta, m, v), many, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_adam_on_batches_draws_from_all_samples(mlp_task):
+    model, task = mlp_task
+    task = replace(task, rng=np.random.default_rng(1))
+    before = model.losses(task.X, task.y).mean()
+    result = train(AdamEngine(model, task, batch=4), 300)
+    assert model.losses(task.X, task.y).mean() < 0.7 * before
+    assert np.unique(result.history["loss"]).size > 250

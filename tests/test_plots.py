@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from maxplus.plots import plot_comparison, plot_convergence
+from maxplus.plots import plot_comparison, plot_confusion, plot_convergence, plot_probabilities
 
 pytest.importorskip("matplotlib")
 
@@ -65,6 +65,42 @@ def test_the_best_so_far_is_the_running_minimum():
     assert iteration[-1] == len(CURVE) + 1
     assert best[-1] == CURVE.min()
     assert (np.diff(best) <= 0).all()
+
+
+def test_linear_iterations_end_at_the_same_place():
+    ax = plot_convergence(CURVE, 3, scale="linear").axes[0]
+    iteration, best = ax.get_lines()[0].get_data()
+    assert ax.get_xscale() == "linear"
+    assert iteration[-1] == len(CURVE) + 1
+    assert best[-1] == CURVE.min()
+    with pytest.raises(ValueError, match="scale must be 'log' or 'linear', got 'cubic'"):
+        plot_convergence(CURVE, 3, scale="cubic")
+
+
+def test_confusion_writes_every_count():
+    figure = plot_confusion([[7, 1], [0, 1234]], ["cat", "dog"])
+    for word in ("7", "1,234", "cat", "dog", "predicted", "true"):
+        assert word in texts(figure)
+    (image,) = figure.axes[0].get_images()
+    assert np.allclose(image.get_array() ** 2, [[7 / 8, 1 / 8], [0, 1]])
+
+
+def test_a_confusion_matrix_fits_its_names():
+    with pytest.raises(ValueError, match=r"shape \(3, 3\) for 3 classes, got \(2, 2\)"):
+        plot_confusion([[1, 0], [0, 1]], "abc")
+
+
+def test_histograms_count_every_sample():
+    losses = {"sure": np.array([0.01, 0.02]), "unsure": np.array([3.0, 0.1, 50.0, 2.0])}
+    figure = plot_probabilities(losses, "flower")
+    assert "sure: 0.0% below ½" in texts(figure)
+    assert "unsure: 75.0% below ½" in texts(figure)
+    assert "flower" in texts(figure)
+    for ax in figure.axes:
+        (bars,) = ax.patches
+        assert bars.get_data().values.sum() == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="losses is empty"):
+        plot_probabilities({})
 
 
 @pytest.mark.parametrize("curve", [[], [[1.0]]])

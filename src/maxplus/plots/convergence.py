@@ -31,7 +31,12 @@ FLOOR = 1e-3
 
 
 def plot_convergence(
-    loss_curve: ArrayLike, n_classes: int, *, switch: int | None = None, sample: str = "sample"
+    loss_curve: ArrayLike,
+    n_classes: int,
+    *,
+    switch: int | None = None,
+    sample: str = "sample",
+    scale: str = "log",
 ) -> Figure:
     """Maximum loss against iteration, with the lines log 2 and log C.
 
@@ -45,6 +50,8 @@ def plot_convergence(
         The iteration from which steps are constant.
     sample : str
         What one sample is called.
+    scale : {"log", "linear"}
+        Of the iterations: the first steps drawn as large as the last, or not.
 
     Examples
     --------
@@ -53,45 +60,53 @@ def plot_convergence(
     >>> figure.savefig("convergence.png")  # doctest: +SKIP
     """
     figure = new_figure(7.0, 4.6)
-    draw_convergence(figure.subplots(), loss_curve, n_classes, switch, sample)
+    draw_convergence(figure.subplots(), loss_curve, n_classes, switch, sample, scale)
     return figure
 
 
 def draw_convergence(
-    ax: Axes, loss_curve: ArrayLike, n_classes: int, switch: int | None, sample: str
+    ax: Axes,
+    loss_curve: ArrayLike,
+    n_classes: int,
+    switch: int | None,
+    sample: str,
+    scale: str = "log",
 ) -> None:
     """Draw `plot_convergence` on given axes: the loss light, the best so far strong."""
     loss = np.asarray(loss_curve, float)
     if loss.ndim != 1 or loss.size == 0:
         raise ValueError(f"loss_curve must be a non-empty vector, got shape {loss.shape}")
-    first, low, high = _envelope(np.maximum(loss, FLOOR))
+    if scale not in ("log", "linear"):
+        raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
+    first, low, high = _envelope(np.maximum(loss, FLOOR), scale)
     ax.fill_between(first, low, high, step="post", color=BLUE, alpha=0.3, linewidth=0.8)
     ax.step(first, np.minimum.accumulate(low), where="post", color=BLUE, linewidth=2.2)
-    _scale(ax, low.min(), high.max(), n_classes, loss.size)
+    _scale(ax, low.min(), high.max(), n_classes, loss.size, scale)
     if switch is not None and switch < loss.size:
         _mark_switch(ax, switch)
     if n_classes > 2:
         _mark_level(ax, math.log(n_classes), f"log {n_classes}\nguessing")
     _mark_level(ax, math.log(2), f"log 2\nbelow: every\ntraining {sample}\nis right")
-    _name_curves(ax, first, high, loss.min())
+    _name_curves(ax, first, high, loss.min(), scale)
     ax.set_xlabel("iteration")
     quiet_frame(ax, f"Loss of the worst training {sample}")
 
 
-def _envelope(loss: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """First iteration (from 1), lowest and highest loss of stretches of growing length.
+def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
+    """First iteration (from 1), lowest and highest loss of stretches as wide as a column.
 
     The end is added as a last stretch of no length, so that a step plot reaches it.
     """
-    edges = np.geomspace(1, loss.size + 1, N_COLUMNS + 1).astype(int)
+    spaced = np.geomspace if scale == "log" else np.linspace
+    edges = spaced(1, loss.size + 1, N_COLUMNS + 1).astype(int)
     first = np.unique(edges[:-1])
     low = np.minimum.reduceat(loss, first - 1)
     high = np.maximum.reduceat(loss, first - 1)
     return np.append(first, loss.size + 1), np.append(low, low[-1]), np.append(high, high[-1])
 
 
-def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int) -> None:
-    """Two logarithmic axes with plain numbers: 0.5, 1, 2, 5."""
+def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale: str) -> None:
+    """Axes with plain numbers; losses on a logarithmic one: 0.5, 1, 2, 5."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     low, high = min(low, math.log(2)), max(high, math.log(n_classes))
@@ -99,7 +114,7 @@ def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int) -> No
     bottom, top = low / max(1.33, (high / low) ** 0.1), 1.15 * high
     decades = range(math.floor(math.log10(bottom)), math.ceil(math.log10(top)))
     ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    ax.set(xscale="log", yscale="log", xlim=(1, n_iter + 1), ylim=(bottom, top))
+    ax.set(xscale=scale, yscale="log", xlim=(1, n_iter + 1), ylim=(bottom, top))
     ax.yaxis.set_major_locator(FixedLocator([t for t in ticks if bottom <= t <= top]))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -109,9 +124,10 @@ def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int) -> No
     ax.set_axisbelow(True)
 
 
-def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float) -> None:
+def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float, scale: str) -> None:
     """The light curve's name over its middle, the strong curve's at its end."""
-    middle = int(np.searchsorted(first, math.sqrt(first[-1])))
+    centre = math.sqrt(first[-1]) if scale == "log" else 0.25 * first[-1]
+    middle = int(np.searchsorted(first, centre))
     ax.annotate(
         "at each iteration", (first[middle], high[middle]), xytext=(0, 4),
         textcoords="offset points", fontsize=SMALL, color=BLUE, alpha=0.7,

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.plots._canvas import BLUE, GREEN, GREY, PALE, SMALL, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    PALE,
+    SMALL,
+    TITLE,
+    VERMILION,
+    new_figure,
+    quiet_frame,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,12 +51,13 @@ def plot_probabilities(losses: Mapping[str, NDArray], sample: str = "sample") ->
         counts, edges = np.histogram(probability, N_BINS, (0.0, 1.0))
         ax.stairs(counts / counts.sum(), edges, fill=True, color=colours[k % 3], alpha=0.8)
         ax.axvline(0.5, color=PALE, linewidth=1, zorder=0)
-        title = f"Probability given to each {sample}'s true label" if k == 0 else ""
-        quiet_frame(ax, title)
+        quiet_frame(ax, "")
         ax.set_ylabel("share", fontsize=SMALL)
-        ax.text(
-            0.02, 0.95, f"{name}: below ½ are {(probability < 0.5).mean():.1%}",
-            transform=ax.transAxes, va="top", fontsize=SMALL, color=GREY,
-        )  # fmt: skip
+        below = f"{name}: {(probability < 0.5).mean():.1%} below ½"
+        ax.set_title(below, loc="left", fontsize=SMALL, color=GREY, pad=4)
+    figure.suptitle(
+        f"Probability given to each {sample}'s true label",
+        x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK,
+    )  # fmt: skip
     panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
     return figure

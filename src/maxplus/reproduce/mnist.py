@@ -84,7 +84,7 @@ def run(settings: Settings) -> Finding:
         },
         {
             "convergence": plot_convergence(
-                lmm.loss_curve, N_CLASSES, switch=switch, sample="image"
+                lmm.loss_curve, N_CLASSES, switch=switch, sample="image", scale="linear"
             ),
             "confusion": plot_confusion(matrix, digits),
             "probabilities": plot_probabilities(
