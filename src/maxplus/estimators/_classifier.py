@@ -160,11 +160,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return bool(self.max_loss_ < CERTIFICATE)
 
     def _scores(self, X: Any) -> NDArray:
-        check_is_fitted(self, "model_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        X = within_range(as_dense(X), self.model_, self._slopes)
+        X = self._validated(X)
         with threads(self.n_jobs):
             return self.model_.scores(X)
+
+    def _validated(self, X: Any) -> NDArray:
+        """X as the fitted model takes it."""
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return within_range(as_dense(X), self.model_, self._slopes)
 
     # Weight arrays that multiply an input.
     _slopes: tuple[str, ...] = ()

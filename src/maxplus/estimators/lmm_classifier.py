@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.estimators._certificates import CertificatesMixin
 from maxplus.estimators._classifier import TrainedClassifier
 from maxplus.estimators._lmm_weights import LMMWeightsMixin
 from maxplus.estimators._validation import check_choice, check_integer, check_real
@@ -22,7 +23,7 @@ from maxplus.models.initialisation import (
 UNIT_SLOPE = 4.0
 
 
-class LMMClassifier(LMMWeightsMixin, TrainedClassifier):
+class LMMClassifier(CertificatesMixin, LMMWeightsMixin, TrainedClassifier):
     """Linear-Min-Max network trained on the worst sample.
 
     Each hidden unit is a soft box in feature space, each class score the margin

@@ -1,0 +1,6 @@
+"""Certificates: what a change of the input within a box can do to scores and predictions."""
+
+from maxplus.certify.bounds import Bounds, box_bounds
+from maxplus.certify.radius import certified_at, certified_radius
+
+__all__ = ["Bounds", "box_bounds", "certified_at", "certified_radius"]

@@ -1,0 +1,97 @@
+"""Bounds of an LMM's scores over a box of inputs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus._jit import frozen
+from maxplus.certify import _bounds_kernels
+from maxplus.models import LMM
+from maxplus.models._lmm_kernels import LMMWeights
+
+
+class Bounds(NamedTuple):
+    """Scores stay within [low, high], both of shape (N, C), wherever the input is in its box."""
+
+    low: NDArray
+    high: NDArray
+
+
+def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
+    """Bounds of all scores over the box |x'_p − x_p| ≤ eps·scale_p around each row of X.
+
+    A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and its features move
+    independently in a box. Hence max g_h = min_p max φ_ph and min g_h = min_p min φ_ph
+    are exact, where φ_ph(t) = min(a·t + A, b·t + B) has the slopes a = W0[2p],
+    b = W0[2p + 1] and the offsets A = W1[2p, h], B = W1[2p + 1, h].
+
+    *Lowest.* A minimum of lines is lowest where one of them is: each row i is lowered by
+    |W0[i]|·eps·scale_p on its own.
+
+    *Highest.* Raising each row on its own, by as much, bounds φ_ph from above. It is
+    exact unless the slopes have opposite signs and the lines cross inside the
+    interval; then φ_ph is highest at the crossing, with the value
+    (|b|·A + |a|·B) / (|a| + |b|), which is the highest φ_ph gets anywhere. Therefore
+    the exact maximum of g_h is the raised minimum, but at most cap_h, the lowest of
+    these peaks over the features with slopes of opposite signs.
+
+    So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and
+    max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H).
+
+    Parameters
+    ----------
+    model : LMM
+    X : array of shape (N, P)
+    eps : float or array of shape (N,), >= 0
+    scale : array of shape (P,), >= 0, optional
+        How far each feature may move for eps = 1; all ones by default.
+
+    Returns
+    -------
+    Bounds, in float64, of the exact scores and also of those computed in the model's type:
+        the rounding of a forward pass is allowed for.
+    """
+    X = np.ascontiguousarray(X, np.float64)
+    eps = np.ascontiguousarray(np.broadcast_to(np.asarray(eps, np.float64), len(X)))
+    weights = LMMWeights(*(np.ascontiguousarray(W, np.float64) for W in model.weights))
+    reach = np.abs(weights.W0) * np.repeat(_scale(model, scale), 2)
+    low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
+    frozen_X = frozen(X)
+    _bounds_kernels.bounds(frozen_X, eps, weights, reach, _cap(weights), low, high)
+    slack = _rounding(model, X, eps, scale)[:, None]
+    return Bounds(low - slack, high + slack)
+
+
+def steepest(model: LMM, scale: NDArray | None = None) -> float:
+    """max_i |W0[i]|·scale_p: no score changes faster than that with eps."""
+    return float((np.abs(model.W0.astype(np.float64)) * np.repeat(_scale(model, scale), 2)).max())
+
+
+def _scale(model: LMM, scale: NDArray | None) -> NDArray:
+    return np.ones(model.n_features) if scale is None else np.asarray(scale, np.float64)
+
+
+def _cap(weights: LMMWeights) -> NDArray:
+    """The highest value of each unit, over all inputs; infinite if nothing limits it; O(P·H)."""
+    plus, minus = np.abs(weights.W0[0::2]), np.abs(weights.W0[1::2])
+    opposite = weights.W0[0::2] * weights.W0[1::2] < 0
+    if not opposite.any():
+        return np.full(len(weights.W1T), np.inf)
+    a, b = plus[opposite], minus[opposite]
+    A, B = weights.W1T[:, 0::2][:, opposite], weights.W1T[:, 1::2][:, opposite]
+    return ((b * A + a * B) / (a + b)).min(axis=1)
+
+
+def _rounding(model: LMM, X: NDArray, eps: NDArray, scale: NDArray | None) -> NDArray:
+    """The most by which a score in the model's float type can be off, for inputs in the box.
+
+    A score is a rounded product and two rounded sums; each rounding is at most half
+    a unit in the last place of numbers that are no larger than what is added up here.
+    """
+    reach = np.abs(X).max(axis=1, initial=0.0) + eps * _scale(model, scale).max()
+    largest = float(np.abs(model.W0).max()) * reach
+    largest += float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
+    return 4.0 * float(np.finfo(model.dtype).eps) * largest
