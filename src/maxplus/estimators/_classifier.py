@@ -81,6 +81,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     history_: History
     n_iter_: int
     max_loss_: float
+    training_losses_: NDArray
+    training_labels_: NDArray
     mean_loss_: float
     status_: str
     _model_class: type[Model]
@@ -238,6 +240,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))
         index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
+        all_labels = y
         if weight is not None:
             X, y, weight = X[index], y[index], weight[index]
         labels, codes = self._encode(y, classes, resume)
@@ -274,6 +277,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.classes_ = labels
         self.n_iter_ = self.history_["loss"].size
         self.status_ = result.status.value
+        self.training_labels_ = np.array(all_labels)
+        self.training_losses_ = np.full(len(all_labels), np.nan)
+        self.training_losses_[index] = losses
         self.max_loss_ = float(losses.max())
         self.mean_loss_ = float(np.average(losses, weights=weight))
         if result.status is Status.INTERRUPTED:

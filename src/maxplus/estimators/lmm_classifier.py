@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from maxplus.estimators._certificates import CertificatesMixin
 from maxplus.estimators._classifier import TrainedClassifier
+from maxplus.estimators._explanations import ExplanationsMixin
 from maxplus.estimators._lmm_weights import LMMWeightsMixin
 from maxplus.estimators._validation import check_choice, check_integer, check_real
 from maxplus.models import LMM
@@ -23,7 +24,7 @@ from maxplus.models.initialisation import (
 UNIT_SLOPE = 4.0
 
 
-class LMMClassifier(CertificatesMixin, LMMWeightsMixin, TrainedClassifier):
+class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, TrainedClassifier):
     """Linear-Min-Max network trained on the worst sample.
 
     Each hidden unit is a soft box in feature space, each class score the margin
@@ -89,6 +90,7 @@ class LMMClassifier(CertificatesMixin, LMMWeightsMixin, TrainedClassifier):
     n_iter_, status_, loss_curve_
     max_loss_, mean_loss_ : of the kept parameters on the training set
     certified_ : whether max_loss_ < log 2
+    training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
     model_ : the `maxplus.models.LMM` behind it
 
     Examples

@@ -1,8 +1,17 @@
 """Figures, drawn from results; matplotlib is only imported when one is made."""
 
+from maxplus.plots.certified import plot_certified_accuracy
 from maxplus.plots.comparison import plot_comparison
 from maxplus.plots.confusion import plot_confusion
 from maxplus.plots.convergence import plot_convergence
+from maxplus.plots.explanation import plot_explanation
 from maxplus.plots.histogram import plot_probabilities
 
-__all__ = ["plot_comparison", "plot_confusion", "plot_convergence", "plot_probabilities"]
+__all__ = [
+    "plot_certified_accuracy",
+    "plot_comparison",
+    "plot_confusion",
+    "plot_convergence",
+    "plot_explanation",
+    "plot_probabilities",
+]

@@ -1,0 +1,16 @@
+"""Explanations: what decided each score, what would change it, and what each unit is."""
+
+from maxplus.explain.explanation import Explanation
+from maxplus.explain.flips import Flips, single_feature_flips
+from maxplus.explain.paths import Paths, decisive_paths
+from maxplus.explain.units import Boxes, unit_boxes
+
+__all__ = [
+    "Boxes",
+    "Explanation",
+    "Flips",
+    "Paths",
+    "decisive_paths",
+    "single_feature_flips",
+    "unit_boxes",
+]

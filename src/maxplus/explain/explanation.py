@@ -1,0 +1,140 @@
+"""Explanations as a table and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.explain.flips import Flips
+from maxplus.explain.paths import Paths
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What decided each class score of some rows, and what would change each prediction.
+
+    Attributes
+    ----------
+    X : array of shape (N, P), the rows
+    paths : Paths, each score's unit, feature and runner-up
+    flips : Flips, the smallest change of one feature that makes another class win
+    probability : array of shape (N, C)
+    slopes : array of shape (2P,), the model's W0
+    class_names, feature_names : words for both
+    prototypes : index of the training sample that each unit started from, or None
+    centres : array of shape (H, P), where each unit is highest along each feature
+    """
+
+    X: NDArray
+    paths: Paths
+    flips: Flips
+    probability: NDArray
+    slopes: NDArray
+    class_names: Sequence[str]
+    feature_names: Sequence[str]
+    prototypes: NDArray | None
+    centres: NDArray
+
+    def __len__(self) -> int:
+        """Return the number of rows explained."""
+        return len(self.X)
+
+    @property
+    def predicted(self) -> NDArray:
+        """Each row's winning class, as a position among all."""
+        return self.paths.score.argmax(axis=1)
+
+    @property
+    def prototype(self) -> NDArray:
+        """The deciding units' prototypes, (N, C); −1 where there are none."""
+        units = self.paths.unit
+        return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
+
+    def to_records(self) -> np.recarray:
+        """One record per row and class, rows first."""
+        N, C = self.paths.unit.shape
+        row, d = (axis.ravel() for axis in np.indices((N, C)))
+        feature = self.paths.feature.ravel()
+        names = np.array([str(name) for name in self.feature_names])
+        classes = np.array([str(name) for name in self.class_names])
+        flips = self.flips
+        columns = {
+            "row": row,
+            "class": classes[d],
+            "predicted": self.predicted[row] == d,
+            "score": self.paths.score.ravel(),
+            "probability": self.probability.ravel(),
+            "unit": self.paths.unit.ravel(),
+            "prototype": self.prototype.ravel(),
+            "feature": names[feature],
+            "value": self.X[row, feature],
+            "slope": self.slopes[self.paths.row.ravel()],
+            "runner_up": self.paths.runner_up.ravel(),
+            "margin": self.paths.margin.ravel(),
+            "flip_feature": np.where(flips.feature >= 0, names[flips.feature], "")[row],
+            "flip_value": flips.value[row],
+            "flip_class": np.where(flips.becomes >= 0, classes[flips.becomes], "")[row],
+        }
+        return records(columns)
+
+    def to_table(self) -> Any:
+        """`to_records` as a pandas DataFrame if pandas is installed."""
+        return as_table(self.to_records())
+
+    def __str__(self) -> str:
+        """Return all rows in words."""
+        return "\n\n".join(self.text(n) for n in range(len(self)))
+
+    def text(self, n: int) -> str:
+        """Row n in words, the predicted class first."""
+        order = np.argsort(-self.paths.score[n], kind="stable")
+        winner = order[0]
+        lines = [
+            f"Row {n}: {self.class_names[winner]} (probability {self.probability[n, winner]:.3f})"
+        ]
+        lines += ["  " + self._sentence(n, int(d)) for d in order]
+        return "\n".join([*lines, "  " + self._flip_sentence(n)])
+
+    def _sentence(self, n: int, d: int) -> str:
+        path = self.paths
+        unit, feature = int(path.unit[n, d]), int(path.feature[n, d])
+        like = "" if self.prototypes is None else f", like training sample {self.prototypes[unit]}"
+        text = (
+            f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; "
+            f"decided by {self.feature_names[feature]} = {self.X[n, feature]:.4g} "
+            f"(slope {self.slopes[path.row[n, d]]:.3g})"
+        )
+        if path.runner_up[n, d] >= 0:
+            text += f"; ahead of unit {path.runner_up[n, d]} by {path.margin[n, d]:.3g}"
+        return text
+
+    def _flip_sentence(self, n: int) -> str:
+        feature, value, becomes = (field[n] for field in self.flips)
+        if feature < 0:
+            return "no change of a single feature flips it"
+        return (
+            f"flips to {self.class_names[becomes]} if {self.feature_names[feature]} goes from "
+            f"{self.X[n, feature]:.4g} to {value:.4g}: no other single feature needs less"
+        )
+
+
+def records(columns: dict[str, NDArray]) -> np.recarray:
+    """Columns of one length as a record array."""
+    types = [(name, column.dtype) for name, column in columns.items()]
+    out = np.recarray(len(next(iter(columns.values()))), dtype=types)
+    for name, column in columns.items():
+        out[name] = column
+    return out
+
+
+def as_table(records: np.recarray) -> Any:
+    """A pandas DataFrame if pandas is installed, else the records."""
+    try:
+        import pandas
+    except ImportError:
+        return records
+    return pandas.DataFrame.from_records(records)

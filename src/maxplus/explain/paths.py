@@ -1,0 +1,47 @@
+"""What decided each score: one unit and, in it, one feature."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.models import LMM
+
+# Rows whose (H, C) scores of all units are formed together.
+ROWS_AT_ONCE = 256
+
+
+class Paths(NamedTuple):
+    """Arrays of shape (N, C): each class score's active path and its runner-up.
+
+    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d]: the rest has no say.
+    """
+
+    score: NDArray
+    unit: NDArray
+    row: NDArray
+    runner_up: NDArray  # the second best unit, −1 if there is none
+    margin: NDArray  # by how much the unit is ahead of it, NaN if there is none
+
+    @property
+    def feature(self) -> NDArray:
+        """The deciding feature."""
+        return self.row // 2
+
+
+def decisive_paths(model: LMM, X: NDArray) -> Paths:
+    """Active paths and runner-up units of all scores; O(N·H·(P + C))."""
+    unit, row = model.active_path(X)
+    runner_up = np.full(unit.shape, -1)
+    margin = np.full(unit.shape, np.nan)
+    if model.n_hidden > 1:
+        for lo in range(0, len(X), ROWS_AT_ONCE):
+            part = slice(lo, lo + ROWS_AT_ONCE)
+            scores = model.hidden(X[part])[:, :, None] + model.W2
+            best = np.take_along_axis(scores, unit[part][:, None], axis=1)[:, 0]
+            np.put_along_axis(scores, unit[part][:, None], -np.inf, axis=1)
+            runner_up[part] = scores.argmax(axis=1)
+            margin[part] = best - scores.max(axis=1)
+    return Paths(model.scores(X), unit, row, runner_up, margin)

@@ -1,0 +1,57 @@
+"""Hidden units as the boxes they are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.models import LMM
+
+
+class Boxes(NamedTuple):
+    """Where each unit's value is at least a level: low ≤ x_p ≤ high for all features p.
+
+    ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
+    Where low > high no value of the feature is enough: the unit is below the level
+    everywhere, and the walls' middle is where it comes nearest.
+    ``centre`` (H, P) is where the unit is highest along each feature, NaN where
+    nothing limits it; ``favourite`` (H,) the class that the unit's output is
+    largest for, ``height`` (H,) that output W2.
+    """
+
+    low: NDArray
+    high: NDArray
+    centre: NDArray
+    favourite: NDArray
+    height: NDArray
+
+
+def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
+    """The set {x: g_h(x) ≥ level} of each unit h; O(P·H).
+
+    It is a box because g_h is a minimum over features: g_h(x) ≥ level exactly when
+    a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
+    A structured start has boxes of no width at level 0: the prototypes.
+    """
+    W0, W1 = model.W0.astype(np.float64), model.W1.T.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wall = (level - W1) / W0
+    # A row without a slope is no wall; if it is below the level, nothing is inside.
+    outside = (W0 == 0) & (level > W1)
+    from_below = np.where(W0 > 0, wall, np.where(outside, np.inf, -np.inf))
+    from_above = np.where(W0 < 0, wall, np.where(outside, -np.inf, np.inf))
+    low = from_below.reshape(len(W1), -1, 2).max(axis=2)
+    high = from_above.reshape(len(W1), -1, 2).min(axis=2)
+    favourite = model.W2.argmax(axis=1)
+    height = model.W2[np.arange(model.n_hidden), favourite]
+    return Boxes(low, high, _centre(W0, W1), favourite, height)
+
+
+def _centre(W0: NDArray, W1: NDArray) -> NDArray:
+    """Where the two lines of each feature cross, if one rises and the other falls."""
+    a, b = W0[0::2], W0[1::2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = (W1[:, 1::2] - W1[:, 0::2]) / (a - b)
+    return np.where(a * b < 0, crossing, np.nan)
