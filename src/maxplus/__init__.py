@@ -18,20 +18,33 @@ if TYPE_CHECKING:
         LMMRegressor,
         MaxPlusClassifier,
     )
+    from maxplus.export import export_onnx, to_torch
+    from maxplus.io import load, resume
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
     "LMMRegressor": "maxplus.estimators",
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
+    "export_onnx": "maxplus.export",
+    "load": "maxplus.io",
+    "resume": "maxplus.io",
+    "to_torch": "maxplus.export",
 }
-_ROOMS = ("algebra", "estimators", "experiments", "models", "plots", "training", "trees")
+_ROOMS = (
+    "algebra", "certify", "datasets", "estimators", "experiments", "explain", "export", "io",
+    "models", "plots", "training", "trees",
+)  # fmt: skip
 
 __all__ = [
     "LMMClassifier",
     "LMMRegressor",
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",
+    "export_onnx",
+    "load",
+    "resume",
+    "to_torch",
 ]
 
 

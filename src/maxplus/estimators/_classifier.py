@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import ExitStack
@@ -44,6 +45,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import ENGINES, Engine
 from maxplus.training.progress import ProgressBar
+from maxplus.training.state import TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
@@ -151,6 +153,16 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Logarithm of the probabilities, finite where they underflow."""
         return log_softmax(self._scores(X))
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
+
+        The file holds arrays and JSON only: loading executes nothing. It is
+        written whole or not at all.
+        """
+        from maxplus.io import save
+
+        save(self, path)
+
     @property
     def loss_curve_(self) -> NDArray:
         """The objective before each step; with sgd, the drawn sample's loss."""
@@ -229,8 +241,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         *,
         resume: bool,
         go_on: bool,
+        state: TrainingState | None = None,
     ) -> Self:
-        """Train from scratch, from the present model (resume), counting on from it (go_on)."""
+        """Train from scratch, from the present model (resume), counting on from it (go_on).
+
+        With a ``state``, an interrupted training from scratch goes on where it was.
+        """
         self._check_parameters()
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=not resume
@@ -244,13 +260,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if weight is not None:
             X, y, weight = X[index], y[index], weight[index]
         labels, codes = self._encode(y, classes, resume)
-        if not go_on:
+        if not (go_on and hasattr(self, "_rng")):
             seed = check_random_state(self.random_state).randint(2**31)
             self._rng = np.random.default_rng(seed)
         rng = self._rng
 
         if resume:
             model, X = self.model_.copy(), X.astype(self.model_.dtype, copy=False)
+        elif state is not None:
+            model = self._model_class(**state.weights)
         else:
             model = self._initial_model(X, codes, labels.size, index, rng)
         task = Task(
@@ -263,8 +281,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             callbacks = check_callbacks(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+            for callback in callbacks:
+                if hasattr(callback, "begin"):
+                    callback.begin(self, labels, X, codes)
             engine = self._engine_class()(model, task)
-            result = train(engine, self.max_iter, callbacks)
+            result = train(engine, self.max_iter, callbacks, state)
             kept = engine.best if self.keep == "best" else engine.model
             losses = kept.losses(X, codes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,7 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
     """
 
     model_: LMM
+    _model_class = LMM
 
     def __init__(
         self,
@@ -92,12 +94,7 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
         ``sample_weight`` of 0 leaves a sample out; other weights count where
         several samples share a point.
         """
-        if self.n_hidden is not None:
-            check_integer("n_hidden", self.n_hidden, 1)
-        if isinstance(self.slope, str):
-            check_choice("slope", self.slope, ("auto",))
-        else:
-            check_real("slope", self.slope, above=0.0)
+        self._check_parameters()
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
         )
@@ -127,6 +124,20 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
             heights = self.model_.scores(points)
         self.interpolates_ = bool(np.array_equal(heights, self.model_.W2))
         return self
+
+    def _check_parameters(self) -> None:
+        if self.n_hidden is not None:
+            check_integer("n_hidden", self.n_hidden, 1)
+        if isinstance(self.slope, str):
+            check_choice("slope", self.slope, ("auto",))
+        else:
+            check_real("slope", self.slope, above=0.0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly."""
+        from maxplus.io import save
+
+        save(self, path)
 
     def predict(self, X: Any) -> NDArray:
         """h(x), the largest function below all K-Lipschitz functions through the points."""

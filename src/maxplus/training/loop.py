@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from maxplus.models.base import Model
 from maxplus.training.engines.base import Engine
 from maxplus.training.interrupts import deferred_interrupt
 from maxplus.training.result import Block, History, Signal, Status, TrainingResult
+from maxplus.training.state import TrainingState
 
 # A block should take about this long: short enough for Ctrl-C and a lively
 # progress bar, long enough that what happens between blocks does not count.
@@ -24,7 +26,10 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each block."""
+    """What a callback is told after each block; ``is_last`` when no block will follow.
+
+    ``state()`` copies all that training needs to go on from here another time.
+    """
 
     iteration: int
     max_iter: int
@@ -32,13 +37,20 @@ class Progress:
     best_loss: float
     seconds: float
     model: Model
+    is_last: bool
+    state: Callable[[], TrainingState]
 
 
 Callback = Callable[[Progress], bool | None]
 
 
-def train(engine: Engine, max_iter: int, callbacks: Iterable[Callback] = ()) -> TrainingResult:
-    """Run up to ``max_iter`` iterations and say how it ended.
+def train(
+    engine: Engine,
+    max_iter: int,
+    callbacks: Iterable[Callback] = (),
+    state: TrainingState | None = None,
+) -> TrainingResult:
+    """Run up to ``max_iter`` iterations, those before ``state`` included, and say how it ended.
 
     A callback is called after each block and ends the training by returning
     True. Ctrl-C ends it too; the engine keeps what it has. Blocks grow until
@@ -47,8 +59,13 @@ def train(engine: Engine, max_iter: int, callbacks: Iterable[Callback] = ()) -> 
     callbacks = list(callbacks)
     history = History()
     started = time.perf_counter()
-    done, size = 0, 1
     status = Status.MAX_ITER
+    if state is not None:
+        engine.restore(state)
+        history = History.of(state.history)
+        if state.signal in _ENDS:
+            return TrainingResult(history, _ENDS[state.signal], 0.0)
+    done, size = history["loss"].size, 1
     try:
         with deferred_interrupt() as interrupt:
             while done < max_iter:
@@ -59,9 +76,10 @@ def train(engine: Engine, max_iter: int, callbacks: Iterable[Callback] = ()) -> 
                 done += block.n
                 now = time.perf_counter()
                 size = _next_size(size, now - begun)
+                ends = block.signal in _ENDS or interrupt.requested or done >= max_iter
                 progress = Progress(
                     done, max_iter, float(block.loss[block.n - 1]), engine.best_loss,
-                    now - started, engine.model,
+                    now - started, engine.model, ends, partial(engine.state, history, block.signal),
                 )  # fmt: skip
                 answers = [callback(progress) for callback in callbacks]
                 if block.signal in _ENDS:

@@ -63,6 +63,13 @@ class History(Mapping[str, NDArray]):
     def __init__(self) -> None:
         self._blocks: dict[str, list[NDArray]] = {name: [] for name in self.columns}
 
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray]) -> History:
+        """A history with these columns."""
+        history = cls()
+        history._blocks = {name: [columns[name]] for name in cls.columns}
+        return history
+
     def append(self, block: Block) -> None:
         """Add a block's iterations."""
         for name, parts in self._blocks.items():

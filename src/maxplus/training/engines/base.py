@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from maxplus.models.base import Model
 from maxplus.training import memory
-from maxplus.training.result import Block
+from maxplus.training.result import Block, History, Signal
+from maxplus.training.state import TrainingState
 from maxplus.training.task import Task
 
 
@@ -30,6 +31,7 @@ class Engine(ABC):
         self.task = task
         self.iteration = task.start
         self.best_loss = float("inf")
+        self._best = model.copy()
 
     @classmethod
     def bytes_needed(cls, model: Model, task: Task) -> int:
@@ -41,6 +43,27 @@ class Engine(ABC):
         """Do the iterations that ``block`` has room for, fewer if training ends by itself."""
 
     @property
-    @abstractmethod
     def best(self) -> Model:
-        """A model with the lowest objective seen (the present one before any was seen)."""
+        """A model with the lowest objective seen (the first one before any was seen)."""
+        return self._best
+
+    def state(self, history: History, signal: Signal) -> TrainingState:
+        """A copy of all that `restore` needs; it must not change how training goes on."""
+        rng = self.task.rng
+        return TrainingState(
+            self.iteration,
+            {name: getattr(self.model, name).copy() for name in self.model.layers},
+            {name: getattr(self._best, name).copy() for name in self._best.layers},
+            self.best_loss,
+            {name: history[name].copy() for name in history},
+            signal,
+            None if rng is None else rng.bit_generator.state,
+        )
+
+    def restore(self, state: TrainingState) -> None:
+        """Go on where ``state`` was taken; the engine was made for its weights."""
+        self.iteration = state.iteration
+        self.best_loss = state.best_loss
+        self._best = type(self.model)(**state.best_weights)
+        if self.task.rng is not None and state.generator is not None:
+            self.task.rng.bit_generator.state = state.generator

@@ -10,7 +10,6 @@ from maxplus.models import LMM
 from maxplus.training.engines._descent import Journal, empty_journal, undo
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, Signal
-from maxplus.training.task import Task
 
 
 class CompiledEngine(Engine):
@@ -20,9 +19,7 @@ class CompiledEngine(Engine):
     models = (LMM,)
     model: LMM
 
-    def __init__(self, model: LMM, task: Task) -> None:
-        super().__init__(model, task)
-        self._best = model.copy()
+    _best: LMM
 
     @abstractmethod
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
@@ -40,8 +37,3 @@ class CompiledEngine(Engine):
             self.best_loss = float(block.loss[lowest])
             self._best = self.model.copy()
             undo(self._best.weights, journal, lowest)
-
-    @property
-    def best(self) -> LMM:
-        """The weights with the lowest objective seen."""
-        return self._best

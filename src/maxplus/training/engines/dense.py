@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-from maxplus.models.base import Model
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
-from maxplus.training.task import Task
 
 
 class DenseEngine(Engine):
@@ -20,10 +18,6 @@ class DenseEngine(Engine):
 
     name = "dense"
     objectives = ("max", "mean")
-
-    def __init__(self, model: Model, task: Task) -> None:
-        super().__init__(model, task)
-        self._best = model.copy()
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
@@ -49,11 +43,6 @@ class DenseEngine(Engine):
             block.record(at.loss, at.sample, alpha)
             self.model.move(G, alpha)
         return None
-
-    @property
-    def best(self) -> Model:
-        """The weights with the lowest objective seen."""
-        return self._best
 
     def _layers(self, t: int) -> tuple[str, ...]:
         """The layers that move at iteration t: W0 sits most iterations out."""

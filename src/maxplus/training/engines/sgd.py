@@ -31,7 +31,6 @@ class SGDEngine(Engine):
 
     def __init__(self, model: Model, task: Task) -> None:
         super().__init__(model, task)
-        self._best = model.copy()
         self._rng = np.random.default_rng() if task.rng is None else task.rng
         weight = np.ones(len(task.y)) if task.weight is None else task.weight
         self._cumulative = np.cumsum(weight / weight.sum())

@@ -1,0 +1,7 @@
+"""Files: models, checkpoints of trainings, and how they are written and checked."""
+
+from maxplus.io.checkpoints import Checkpoint, resume
+from maxplus.io.container import FileError
+from maxplus.io.models import load, save
+
+__all__ = ["Checkpoint", "FileError", "load", "resume", "save"]

@@ -1,0 +1,164 @@
+"""Checkpoints: trainings that survive the end of their process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import maxplus
+from maxplus.io.container import FileError, read_container, write_container
+from maxplus.io.labels import labels_to_json, parameters_to_json
+from maxplus.io.models import SHAPES, blank, classes_of, history_of, model_of
+from maxplus.training import History, Progress
+from maxplus.training.result import Signal
+from maxplus.training.state import TrainingState
+
+KIND = "maxplus-checkpoint"
+
+
+class Checkpoint:
+    """A callback that writes the training's state to a file now and then, and at its end.
+
+    After a crash, `maxplus.resume` goes on from the file and ends with the same
+    parameters as a training that was never interrupted, to the last bit.
+
+    Parameters
+    ----------
+    path : where; each time the file is replaced, whole or not at all
+    every : seconds between two writings
+    notes : anything that JSON can hold, kept beside the state
+
+    Examples
+    --------
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.io import Checkpoint
+    >>> clf = LMMClassifier(callbacks=Checkpoint("training.ckpt"))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], every: float = 60.0, notes: Any = None
+    ) -> None:
+        self.path = path
+        self.every = every
+        self.notes = notes
+
+    def begin(self, estimator: Any, labels: NDArray, X: NDArray, y: NDArray) -> None:
+        """Note what is trained on what; the first file is due ``every`` seconds from now."""
+        self._document = {
+            "estimator": type(estimator).__name__,
+            "library": maxplus.__version__,
+            "parameters": parameters_to_json(estimator.get_params(deep=False)),
+            "classes": labels_to_json(labels),
+            "data": data_digest(X, y),
+            "notes": self.notes,
+        }
+        if hasattr(estimator, "slope_"):
+            self._document["slope"] = float(estimator.slope_)
+        self._prototypes = getattr(estimator, "prototypes_", None)
+        self._due = time.monotonic() + self.every
+
+    def __call__(self, progress: Progress) -> None:
+        """Write if it is time."""
+        if progress.is_last or time.monotonic() >= self._due:
+            self._write(progress.state())
+            self._due = time.monotonic() + self.every
+
+    def _write(self, state: TrainingState) -> None:
+        document = self._document | {
+            "iteration": state.iteration,
+            "best_loss": state.best_loss,
+            "signal": int(state.signal),
+            "generator": state.generator,
+        }
+        arrays = {f"model.{name}": W for name, W in state.weights.items()}
+        arrays |= {f"best.{name}": W for name, W in state.best_weights.items()}
+        arrays |= {f"history.{name}": column for name, column in state.history.items()}
+        if self._prototypes is not None:
+            arrays["prototypes"] = np.asarray(self._prototypes, np.int64)
+        write_container(self.path, KIND, document, arrays)
+
+
+def resume(path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None) -> Any:
+    """Go on with a training that a `Checkpoint` has written, on the same data.
+
+    Parameters
+    ----------
+    path : the checkpoint
+    X, y : the data that the training began with
+    callbacks : as in the estimators, for the rest of the training; files cannot hold them
+
+    Returns
+    -------
+    The fitted estimator, as the training without interruption would have given it.
+
+    Raises
+    ------
+    FileError (a ValueError)
+        When the file is damaged or the data are not those it began with.
+    """
+    estimator, state, document = read_checkpoint(path)
+    checks = [_SameData(str(path), document.get("data"))]
+    several = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+    estimator.callbacks = [*checks, *(c for c in several if c is not None)]
+    try:
+        estimator._fit(X, y, None, estimator.classes_, resume=False, go_on=False, state=state)
+    finally:
+        estimator.callbacks = callbacks
+    return estimator
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, TrainingState, dict[str, Any]]:
+    """The estimator that is being trained, the training's state and the file's document."""
+    document, arrays = read_container(path, KIND)
+    try:
+        estimator = blank(document)
+        kind = estimator._model_class
+        model, best = (model_of(kind, arrays, prefix) for prefix in ("model.", "best."))
+        estimator.classes_ = classes_of(document, model)
+        if "prototypes" in arrays:
+            estimator.prototypes_ = arrays["prototypes"]
+        if isinstance(document.get("slope"), float):
+            estimator.slope_ = document["slope"]
+        history = history_of(arrays)
+        state = TrainingState(
+            iteration=document["iteration"],
+            weights={name: getattr(model, name) for name in SHAPES[kind]},
+            best_weights={name: getattr(best, name) for name in SHAPES[kind]},
+            best_loss=float(document["best_loss"]),
+            history={name: history[name] for name in History.columns},
+            signal=Signal(document["signal"]),
+            generator=document.get("generator"),
+        )
+    except (FileError, KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is damaged: {error}") from None
+    return estimator, state, document
+
+
+def data_digest(X: NDArray, y: NDArray) -> str:
+    """What tells one training set from another."""
+    digest = hashlib.sha256(f"{X.dtype.str}{X.shape}".encode())
+    digest.update(np.ascontiguousarray(X).data)
+    digest.update(np.ascontiguousarray(y, np.int64).data)
+    return digest.hexdigest()
+
+
+class _SameData:
+    """A callback that refuses to begin on other data."""
+
+    def __init__(self, path: str, digest: Any) -> None:
+        self._path, self._digest = path, digest
+
+    def begin(self, estimator: Any, labels: NDArray, X: NDArray, y: NDArray) -> None:
+        if data_digest(X, y) != self._digest:
+            raise FileError(
+                f"{self._path} was written by a training on other data; give the X and y that it "
+                "began with, in the same order and type"
+            )
+
+    def __call__(self, progress: Progress) -> None:
+        """Nothing more to check."""

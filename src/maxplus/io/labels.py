@@ -1,0 +1,58 @@
+"""Class labels and hyper-parameters as JSON, and back, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
+_KINDS = "biufU"
+
+
+def labels_to_json(labels: NDArray) -> dict[str, Any]:
+    """Labels with their type; only plain values, nothing that would have to be unpickled."""
+    if labels.dtype.kind in _KINDS:
+        return {"type": labels.dtype.str, "values": labels.tolist()}
+    if labels.dtype == object and all(type(label) is str for label in labels):
+        return {"type": "object", "values": labels.tolist()}
+    raise TypeError(
+        f"classes of type {labels.dtype} cannot be saved; use strings, numbers or booleans"
+    )
+
+
+def labels_from_json(record: Any) -> NDArray:
+    """The labels as they were; ValueError if they are not what `labels_to_json` writes."""
+    if not (isinstance(record, dict) and isinstance(record.get("values"), list)):
+        raise ValueError("labels are not a list with a type")
+    values, name = record["values"], record.get("type")
+    if name == "object":
+        if not all(type(value) is str for value in values):
+            raise ValueError("labels of type object are not all strings")
+        labels = np.empty(len(values), object)
+        labels[:] = values
+        return labels
+    if not isinstance(name, str) or len(name) > 12:
+        raise ValueError(f"labels have no known type: {name!r:.40}")
+    try:
+        dtype = np.dtype(name)
+        if dtype.kind not in _KINDS or dtype.itemsize > 100_000:
+            raise ValueError(f"labels have the type {name!r}")
+        labels = np.array(values, dtype)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"labels do not fit their type: {error}") from None
+    if labels.ndim != 1 or labels.tolist() != values:
+        raise ValueError("labels do not fit their type")
+    return labels
+
+
+def parameters_to_json(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Plain values stay; a generator or a callback, which no file can hold, becomes None."""
+    return {name: _plain(value) for name, value in parameters.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if isinstance(value, (bool, int, float, str)) else None

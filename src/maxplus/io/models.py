@@ -1,0 +1,235 @@
+"""Fitted estimators as files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+import maxplus
+from maxplus import estimators
+from maxplus.io.container import FileError, read_container, write_container
+from maxplus.io.labels import labels_from_json, labels_to_json, parameters_to_json
+from maxplus.models import LMM, LinearMaxPlus, Model, ZeroHidden
+from maxplus.training import History
+
+KIND = "maxplus-model"
+ESTIMATORS = {name: getattr(estimators, name) for name in estimators.__all__}
+
+# Fitted numbers and words, with what each must be; an estimator has some of them.
+FACTS: dict[str, Callable[[Any], bool]] = {
+    "n_iter_": lambda v: type(v) is int and v >= 0,
+    "status_": lambda v: isinstance(v, str),
+    "max_loss_": lambda v: isinstance(v, float),
+    "mean_loss_": lambda v: isinstance(v, float),
+    "slope_": lambda v: isinstance(v, float) and math.isfinite(v) and v >= 0,
+    "lipschitz_": lambda v: isinstance(v, float) and v >= 0,
+    "interpolates_": lambda v: isinstance(v, bool),
+}
+
+
+# The axes of each model's weights; equal letters are equal numbers.
+SHAPES: dict[type[Model], dict[str, tuple[str, ...]]] = {
+    LMM: {"W0": ("2P",), "W1": ("2P", "H"), "W2": ("H", "C")},
+    ZeroHidden: {"W": ("C", "P")},
+    LinearMaxPlus: {"A": ("P", "H"), "b": ("H",), "W": ("H", "C")},
+}
+
+
+def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> None:
+    """Write a fitted estimator to one file, whole or not at all.
+
+    Parameters
+    ----------
+    estimator : a fitted maxplus estimator
+    path : where; an existing file is replaced
+    notes : anything that JSON can hold, kept beside it, such as how columns were encoded
+    """
+    name = type(estimator).__name__
+    if ESTIMATORS.get(name) is not type(estimator):
+        raise TypeError(
+            f"only {', '.join(ESTIMATORS)} can be saved, got {name}; "
+            "for a pipeline use joblib or skops"
+        )
+    document, arrays = describe(estimator)
+    document["notes"] = notes
+    write_container(path, KIND, document, arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """A fitted estimator from a file that `save` has written.
+
+    Nothing in the file is executed; every shape, type and value is checked.
+
+    Raises
+    ------
+    FileError (a ValueError)
+        When the file is damaged, of another kind or from a later version.
+    OSError
+        When it cannot be opened.
+    """
+    return load_with_notes(path)[0]
+
+
+def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """`load`, and the notes that were saved beside the estimator."""
+    document, arrays = read_container(path, KIND)
+    try:
+        return rebuild(document, arrays), document.get("notes")
+    except FileError as error:
+        raise FileError(f"{path} is damaged: {error}") from None
+
+
+def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """A fitted estimator as a JSON document and named arrays."""
+    check_is_fitted(estimator, "model_")
+    model: Model = estimator.model_
+    document: dict[str, Any] = {
+        "estimator": type(estimator).__name__,
+        "library": maxplus.__version__,
+        "parameters": parameters_to_json(estimator.get_params(deep=False)),
+        "facts": {name: _item(getattr(estimator, name)) for name in FACTS
+                  if hasattr(estimator, name)},
+        "n_features": model.n_features,
+    }  # fmt: skip
+    arrays = {f"model.{layer}": getattr(model, layer) for layer in model.layers}
+    if hasattr(estimator, "feature_names_in_"):
+        document["feature_names"] = [str(name) for name in estimator.feature_names_in_]
+    if hasattr(estimator, "prototypes_"):
+        arrays["prototypes"] = np.asarray(estimator.prototypes_, np.int64)
+    if hasattr(estimator, "classes_"):
+        document["classes"] = labels_to_json(estimator.classes_)
+        codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
+        arrays["training.labels"] = codes.astype(np.int64)
+        arrays["training.losses"] = estimator.training_losses_
+        arrays |= {f"history.{name}": estimator.history_[name] for name in History.columns}
+    return document, arrays
+
+
+def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
+    """The estimator that `describe` described; FileError where something cannot be."""
+    estimator = blank(document)
+    cls = type(estimator)
+    estimator.model_ = model_of(cls._model_class, arrays, "model.")
+    model = estimator.model_
+    estimator.n_features_in_ = _must(
+        document.get("n_features"), lambda v: v == model.n_features, "the number of features"
+    )
+    facts = _must(document.get("facts"), lambda v: isinstance(v, dict), "the facts")
+    for name, value in facts.items():
+        setattr(estimator, name, _must(value, FACTS.get(name, _never), f"the fact {name!r:.40}"))
+    names = document.get("feature_names")
+    if names is not None:
+        _must(names, lambda v: _are_words(v, model.n_features), "the feature names")
+        estimator.feature_names_in_ = np.array(names, object)
+    if "prototypes" in arrays:
+        H = getattr(model, "n_hidden", 0)
+        estimator.prototypes_ = _array(arrays, "prototypes", np.int64, (H,))
+    if is_classifier(estimator):
+        _rebuild_classifier(estimator, document, arrays)
+    return estimator
+
+
+def blank(document: dict[str, Any]) -> Any:
+    """An estimator with the document's hyper-parameters, not fitted yet."""
+    cls = ESTIMATORS.get(str(document.get("estimator")))
+    if cls is None:
+        raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
+    parameters = _must(document.get("parameters"), lambda v: isinstance(v, dict), "the parameters")
+    try:
+        estimator = cls(**parameters)
+        estimator._check_parameters()
+    except (TypeError, ValueError) as error:
+        raise FileError(f"its parameters do not fit {cls.__name__}: {error}") from None
+    return estimator
+
+
+def model_of(kind: type[Model], arrays: dict[str, NDArray], prefix: str) -> Model:
+    """A model of a kind from its weights; they must be finite, of one float type, and fit."""
+    weights = {}
+    sizes: dict[str, int] = {}
+    for layer, axes in SHAPES[kind].items():
+        W = arrays.get(prefix + layer)
+        if W is None or W.dtype not in (np.float32, np.float64) or W.ndim != len(axes):
+            raise FileError(f"the weights {layer} are missing or no array of floats {axes}")
+        if not W.size or not np.isfinite(W).all():
+            raise FileError(f"the weights {layer} are empty or not all finite")
+        for axis, n in zip(axes, W.shape, strict=True):
+            if sizes.setdefault(axis, n) != n:
+                raise FileError(
+                    f"the weights {layer} have {n} entries along {axis}, others another number"
+                )
+        weights[layer] = W
+    if sizes.get("2P", 0) % 2 or len({W.dtype for W in weights.values()}) > 1:
+        raise FileError("the weights do not fit each other")
+    return kind(**weights)
+
+
+def history_of(arrays: dict[str, NDArray]) -> History:
+    """The history; FileError if its columns differ in length."""
+    columns = {
+        name: _array(arrays, f"history.{name}", kind)
+        for name, kind in zip(History.columns, (np.float64, np.int64, np.float64), strict=True)
+    }
+    if len({len(column) for column in columns.values()}) > 1:
+        raise FileError("the history's columns differ in length")
+    return History.of(columns)
+
+
+def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArray]) -> None:
+    estimator.classes_ = classes_of(document, estimator.model_)
+    estimator.history_ = history_of(arrays)
+    codes = _array(arrays, "training.labels", np.int64)
+    if codes.size and not (codes.min() >= 0 and codes.max() < len(estimator.classes_)):
+        raise FileError("a training label is not one of the classes")
+    estimator.training_labels_ = estimator.classes_[codes]
+    estimator.training_losses_ = _array(arrays, "training.losses", np.float64, codes.shape)
+    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_"):
+        _must(getattr(estimator, name, None), lambda v: v is not None, f"the fact {name!r}")
+
+
+def classes_of(document: dict[str, Any], model: Model) -> NDArray:
+    """The class labels: different, in ascending order, as many as the model has."""
+    try:
+        labels = labels_from_json(document.get("classes"))
+        ordered = len(labels) >= 2 and bool((labels[:-1] < labels[1:]).all())
+    except (ValueError, TypeError) as error:
+        raise FileError(f"the classes cannot be read: {error}") from None
+    if not ordered or len(labels) != model.n_classes:
+        raise FileError(f"the classes are not {model.n_classes} different labels in order")
+    return labels
+
+
+def _array(
+    arrays: dict[str, NDArray], name: str, dtype: type, shape: tuple[int, ...] | None = None
+) -> NDArray:
+    array = arrays.get(name)
+    if array is None or array.dtype != dtype or array.ndim != 1:
+        raise FileError(f"the array {name!r} is missing or of another type")
+    if shape is not None and array.shape != shape:
+        raise FileError(f"the array {name!r} has shape {array.shape} instead of {shape}")
+    return array
+
+
+def _must(value: Any, is_good: Callable[[Any], bool], what: str) -> Any:
+    if not is_good(value):
+        raise FileError(f"{what} cannot be {value!r:.60}")
+    return value
+
+
+def _are_words(value: Any, n: int) -> bool:
+    return isinstance(value, list) and len(value) == n and all(type(v) is str for v in value)
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,28 @@
+"""A training in the middle: all that is needed to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from maxplus.training.result import Signal
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The engine's iteration, present and best weights, what led there, and if it ended by itself.
+
+    Bounds, trees and groups of samples are left out: engines make them anew, and
+    iterates do not depend on them.
+    """
+
+    iteration: int
+    weights: dict[str, NDArray]
+    best_weights: dict[str, NDArray]
+    best_loss: float
+    history: dict[str, NDArray]
+    signal: Signal
+    generator: Mapping[str, Any] | None
