@@ -33,6 +33,7 @@ class ExplanationsMixin:
         low: ArrayLike = -np.inf,
         high: ArrayLike = np.inf,
         class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> Explanation:
         """What decided each score of each row, and what would change the prediction.
 
@@ -47,6 +48,8 @@ class ExplanationsMixin:
             flips the prediction; 0 and 1 for pixels, for example.
         class_names : sequence of str, optional
             Words for ``classes_``, in the same order.
+        feature_names : sequence of str, optional
+            Words for the features; ``feature_names_in_`` if there are any.
 
         Returns
         -------
@@ -71,13 +74,18 @@ class ExplanationsMixin:
                 f"class_names must name the {len(self.classes_)} classes {self.classes_.tolist()}; "
                 f"got {len(names)} names"
             )
+        words = self._feature_words() if feature_names is None else list(feature_names)
+        if len(words) != self.model_.n_features:
+            raise ValueError(
+                f"feature_names must name {self.model_.n_features} features; got {len(words)} names"
+            )
         bounds = [self._feature_bound(name, v) for name, v in (("low", low), ("high", high))]
         with threads(self.n_jobs):
             paths = decisive_paths(self.model_, X)
             flips = single_feature_flips(self.model_, X, *bounds)
         return Explanation(
             X, paths, flips, softmax(paths.score), self.model_.W0, names,
-            self._feature_words(), getattr(self, "prototypes_", None),
+            words, getattr(self, "prototypes_", None),
             unit_boxes(self.model_).centre,
         )  # fmt: skip
 

@@ -112,6 +112,16 @@ class LMM(Model):
         )
         return full.only(wanted)
 
+    def on_raw_inputs(self, centre: NDArray, scale: NDArray) -> LMM:
+        """The same function of x, for a model that was made for (x − centre) / scale.
+
+        A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
+        scaling in, up to rounding.
+        """
+        c, s = np.repeat(centre, 2), np.repeat(scale, 2)
+        slopes = (self.W0 / s).astype(self.dtype)
+        return LMM(slopes, (self.W1 - (self.W0 * c / s)[:, None]).astype(self.dtype), self.W2)
+
     def copy(self) -> LMM:
         """The same model with weights of its own."""
         return LMM(self.W0.copy(), self.W1.copy("F"), self.W2.copy("F"))
