@@ -7,16 +7,27 @@ from typing import Annotated
 import typer
 
 from maxplus import __version__
+from maxplus.cli.bench import bench
+from maxplus.cli.certify import certify
 from maxplus.cli.demo import demo
+from maxplus.cli.evaluate import evaluate
+from maxplus.cli.explain import explain
+from maxplus.cli.export import export
+from maxplus.cli.predict import predict
+from maxplus.cli.report import report
 from maxplus.cli.reproduce import reproduce
+from maxplus.cli.train import train
 
 app = typer.Typer(
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
     no_args_is_help=True,
     add_completion=False,
 )
-app.command()(demo)
-app.command()(reproduce)
+# In the order in which they are used.
+for command in (
+    train, predict, evaluate, explain, certify, report, export, demo, reproduce, bench,
+):  # fmt: skip
+    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maxplus.cli._common import make_folder
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -39,16 +41,6 @@ def demo(
     except KeyboardInterrupt:
         typer.echo("Interrupted; nothing was saved.", err=True)
         raise typer.Exit(130) from None
-
-
-def make_folder(out: Path) -> None:
-    """Make the folder for results, or say which option is at fault."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(
-            f"the folder {out} cannot be made: {error.strerror}", param_hint="--out"
-        ) from error
 
 
 def _run(seed: int, iterations: int, out: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from maxplus.cli._common import make_folder
+
 
 def reproduce(
     names: Annotated[
@@ -33,7 +35,6 @@ def reproduce(
     """
     from rich.console import Console
 
-    from maxplus.cli.demo import make_folder
     from maxplus.datasets import DamagedFileError, DataNotFoundError
     from maxplus.reproduce import EXPERIMENTS, Settings
     from maxplus.reproduce.parts import Parts

@@ -64,9 +64,9 @@ class Encoding:
             if table.columns[name].dtype == object and name not in categorical
         ]
         if words:
-            verb = "is" if len(words) == 1 else "are"
+            verb = "does" if len(words) == 1 else "do"
             raise TableError(
-                f"{table.name}: {_list(words)} {verb} not numbers (for example "
+                f"{table.name}: {_list(words)} {verb} not hold numbers (for example "
                 f"{_first_word(table, words[0])!r} in {words[0]!r}); encode with "
                 + " ".join(f"--categorical {_quoted(name)}" for name in words)
                 + ", or remove"

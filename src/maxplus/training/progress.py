@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from types import TracebackType
 
@@ -15,22 +16,30 @@ from maxplus.training.loop import Progress
 class ProgressBar:
     """Shows iteration, best loss, current loss and time left on standard error.
 
+    With ``certificate``, also how far the best loss is from log 2, below which every
+    training sample is provably right.
+
     Use it as a context manager and as a callback::
 
         with ProgressBar("LMM (max)") as bar:
             train(engine, 1000, [bar])
     """
 
-    def __init__(self, title: str, console: Console | None = None) -> None:
+    def __init__(
+        self, title: str, console: Console | None = None, *, certificate: bool = False
+    ) -> None:
+        self._certificate = certificate
         self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("best {task.fields[best]:.4f}  now {task.fields[now]:.4f}"),
+            TextColumn(
+                "best {task.fields[best]:.4f}  now {task.fields[now]:.4f}{task.fields[gap]}"
+            ),
             TimeRemainingColumn(),
             console=console or Console(file=sys.stderr),
         )
-        self._task = self._bar.add_task(title, best=float("nan"), now=float("nan"))
+        self._task = self._bar.add_task(title, best=float("nan"), now=float("nan"), gap="")
 
     def __enter__(self) -> ProgressBar:
         """Start drawing."""
@@ -54,4 +63,10 @@ class ProgressBar:
             total=progress.max_iter,
             best=progress.best_loss,
             now=progress.loss,
+            gap=self._gap(progress.best_loss) if self._certificate else "",
         )
+
+    @staticmethod
+    def _gap(best: float) -> str:
+        gap = best - math.log(2.0)
+        return f" ({gap:.3f} to log 2)" if gap >= 0 else " (certified)"

@@ -1,0 +1,47 @@
+"""``maxplus report``: one page about a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maxplus.cli._common import (
+    DataArgument,
+    ModelArgument,
+    labels_for,
+    open_model,
+    open_samples,
+    plain_errors,
+)
+
+
+def report(
+    model: ModelArgument,
+    data: DataArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write a page with figures, the worst samples and an explorer; it needs no network.
+
+    Example: maxplus report model.maxplus test.csv -o report.html
+    """
+    from rich.console import Console
+
+    from maxplus.io.atomic import write_whole
+    from maxplus.report import render_page, report_content
+
+    with plain_errors():
+        trained = open_model(model)
+        samples = open_samples(data, trained, labelled=True)
+        y = labels_for(trained, samples, data)
+        with Console(stderr=True).status("Certifying and explaining"):
+            content = report_content(
+                trained.classifier, samples.X, y, name=samples.name,
+                feature_names=trained.feature_names, image_shape=trained.image_shape,
+            )  # fmt: skip
+            page = render_page(content)
+        write_whole(out, page.encode("utf-8"))
+        typer.echo(f"Report: {out}")

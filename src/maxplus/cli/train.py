@@ -1,0 +1,223 @@
+"""``maxplus train``: from a table to a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxplus.cli._common import INTERRUPTED, DataArgument, fail, plain_errors
+
+if TYPE_CHECKING:
+    from maxplus.estimators import LMMClassifier
+    from maxplus.tables import Samples
+
+EVERY_MINUTE = 60.0
+
+
+def train(
+    data: DataArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")] = Path(
+        "model.maxplus"
+    ),
+    target: Annotated[
+        str | None, typer.Option(help="Column with the labels; the last one by default.")
+    ] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="Column of words, to be one-hot encoded; repeatable.")
+    ] = None,
+    scale: Annotated[
+        bool | None,
+        typer.Option(
+            help="Bring features to mean 0 and deviation 1; the model file takes raw values. "
+            "On by default, but for images."
+        ),
+    ] = None,
+    hidden: Annotated[int, typer.Option("--hidden", "-H", min=1, help="Hidden units.")] = 100,
+    iterations: Annotated[int, typer.Option("--iterations", "-n", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Randomness of the start.")] = 0,
+    slope: Annotated[float | None, typer.Option(help="The paper's k; follows the data.")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="The paper's k in W2; the slope by default.")
+    ] = None,
+    init: Annotated[str, typer.Option(help="prototypes, gaussian or uniform.")] = "prototypes",
+    objective: Annotated[str, typer.Option(help="max or mean.")] = "max",
+    step: Annotated[str, typer.Option(help="two-phase, polyak or constant.")] = "two-phase",
+    polyak_target: Annotated[float, typer.Option(help="Loss that Polyak steps aim at.")] = 0.0,
+    polyak_fraction: Annotated[float, typer.Option(help="Share of Polyak steps.")] = 0.5,
+    learning_rate: Annotated[float, typer.Option(help="The paper's ε of constant steps.")] = 0.1,
+    linear_every: Annotated[int, typer.Option(help="Iterations between moves of W0.")] = 100,
+    engine: Annotated[str, typer.Option(help="auto, dense, tree, sparse or sgd.")] = "auto",
+    keep: Annotated[str, typer.Option(help="best or last.")] = "best",
+    jobs: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Write the training's state here every minute.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on from this checkpoint, with its options, on the same DATA."),
+    ] = None,
+) -> None:
+    """Train a classifier on the worst sample and write it to a file.
+
+    Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
+    """
+    from maxplus.estimators import LMMClassifier
+
+    with plain_errors():
+        _require_folder(out, "--out")
+        if resume is not None:
+            _resume(data, out, resume, checkpoint or resume)
+            return
+        from maxplus.tables import open_source
+
+        samples = open_source(data, target=target, categorical=categorical or ())
+        classifier = LMMClassifier(
+            hidden, slope="auto" if slope is None else slope, confidence=confidence, init=init,
+            objective=objective, step=step, polyak_target=polyak_target,
+            polyak_fraction=polyak_fraction, learning_rate=learning_rate,
+            linear_every=linear_every, engine=engine, max_iter=iterations, keep=keep,
+            n_jobs=jobs, random_state=seed,
+        )  # fmt: skip
+        classifier._check_parameters()
+        scaling = _scaling(samples, samples.image_shape is None if scale is None else scale)
+        notes = _notes(samples, scaling)
+        _announce(samples)
+        _train(classifier, samples, notes, out, checkpoint)
+
+
+def _train(
+    classifier: LMMClassifier, samples: Samples, notes: dict[str, Any], out: Path,
+    checkpoint: Path | None,
+) -> None:  # fmt: skip
+    from maxplus.io import Checkpoint
+
+    if checkpoint is not None:
+        _require_folder(checkpoint, "--checkpoint")
+    X, y = _scaled(samples, notes), _labels(samples)
+    with _bar() as bar:
+        own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
+        classifier.callbacks = [bar, *own]
+        _quietly(lambda: classifier.fit(X, y))
+    _finish(classifier, samples, notes, out, checkpoint)
+
+
+def _resume(data: str, out: Path, path: Path, checkpoint: Path) -> None:
+    from maxplus.io import Checkpoint
+    from maxplus.io.checkpoints import read_checkpoint, resume
+    from maxplus.tables import Encoding, open_source
+
+    _, _, document = read_checkpoint(path)
+    notes = document.get("notes")
+    if not isinstance(notes, dict) or "encoding" not in notes:
+        raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
+    samples = open_source(data, encoding=Encoding.from_json(notes["encoding"]))
+    X, y = _scaled(samples, notes), _labels(samples)
+    with _bar() as bar:
+        callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
+        classifier = _quietly(lambda: resume(path, X, y, callbacks))
+    _finish(classifier, samples, notes, out, checkpoint)
+
+
+def _finish(
+    classifier: LMMClassifier, samples: Samples, notes: dict[str, Any], out: Path,
+    checkpoint: Path | None,
+) -> None:  # fmt: skip
+    """Fold the scaling into the weights, judge the result on raw values, write and tell."""
+    import numpy as np
+
+    from maxplus.io import save
+    from maxplus.training import Status
+
+    classifier.callbacks = None
+    if notes["scaling"] is not None:
+        centre, spread = (np.array(notes["scaling"][name]) for name in ("centre", "spread"))
+        classifier.model_ = classifier.model_.on_raw_inputs(centre, spread)
+        codes = np.searchsorted(classifier.classes_, classifier.training_labels_)
+        losses = classifier.model_.losses(np.ascontiguousarray(samples.X), codes)
+        classifier.training_losses_ = losses
+        classifier.max_loss_, classifier.mean_loss_ = float(losses.max()), float(losses.mean())
+    save(classifier, out, notes=notes)
+    _tell(classifier, samples, out)
+    if classifier.status_ == Status.INTERRUPTED.value:
+        hint = f"; go on with --resume {checkpoint}" if checkpoint is not None else ""
+        typer.echo(f"Interrupted; the best model so far is in {out}{hint}.", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _tell(classifier: LMMClassifier, samples: Samples, out: Path) -> None:
+    accuracy = float((classifier.predict(samples.X) == classifier.training_labels_).mean())
+    if classifier.certified_:
+        verdict = "below log 2 = 0.693: every training sample is right, provably"
+    else:
+        verdict = "not below log 2 = 0.693: no certificate"
+    typer.echo(f"maximum loss   {classifier.max_loss_:.4f}, {verdict}")
+    typer.echo(f"mean loss      {classifier.mean_loss_:.4f}")
+    typer.echo(f"right          {accuracy:.2%} of {len(samples.X):,} training samples")
+    typer.echo(f"model          {out}")
+
+
+def _announce(samples: Samples) -> None:
+    labels = _labels(samples)
+    typer.echo(
+        f"{samples.name}: {samples.X.shape[0]:,} rows, {samples.X.shape[1]:,} features, target "
+        f"{samples.encoding.target!r} with {len(set(labels.tolist()))} classes"
+    )
+
+
+def _labels(samples: Samples) -> Any:
+    if samples.y is None:
+        raise ValueError(f"{samples.name} has no column {samples.encoding.target!r} with labels")
+    return samples.y
+
+
+def _scaling(samples: Samples, wanted: bool) -> dict[str, list[float]] | None:
+    """Mean and deviation of each feature; a constant feature is left as it is."""
+    if not wanted:
+        return None
+    spread = samples.X.std(axis=0)
+    spread[spread == 0] = 1.0
+    return {"centre": samples.X.mean(axis=0).tolist(), "spread": spread.tolist()}
+
+
+def _scaled(samples: Samples, notes: dict[str, Any]) -> Any:
+    import numpy as np
+
+    scaling = notes.get("scaling")
+    if scaling is None:
+        return samples.X
+    return (samples.X - np.array(scaling["centre"])) / np.array(scaling["spread"])
+
+
+def _notes(samples: Samples, scaling: dict[str, list[float]] | None) -> dict[str, Any]:
+    """What a model file must know to read tables: kept beside the weights."""
+    return {
+        "encoding": samples.encoding.to_json(),
+        "scaling": scaling,
+        "image_shape": samples.image_shape,
+        "data": samples.name,
+    }
+
+
+def _bar() -> Any:
+    from maxplus.training.progress import ProgressBar
+
+    return ProgressBar("training", certificate=True)
+
+
+def _quietly(fit: Any) -> Any:
+    """Fit without the warning about Ctrl-C: the command says it in its own words."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "training was interrupted")
+        return fit()
+
+
+def _require_folder(path: Path, option: str) -> None:
+    """A training should not be lost because its file cannot be written."""
+    if not path.resolve().parent.is_dir():
+        fail(f"{option} {path}: the folder {path.resolve().parent} does not exist; make it first")
+    if path.is_dir():
+        fail(f"{option} {path} is a folder; name a file")

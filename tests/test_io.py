@@ -1,0 +1,371 @@
+"""Model files and checkpoints: exact round trips, damaged files, trainings that were killed."""
+
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import joblib
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import maxplus
+from maxplus import LinearMaxPlusClassifier, LMMClassifier, LMMRegressor, MaxPlusClassifier
+from maxplus.io import Checkpoint, FileError, container
+from maxplus.io.atomic import write_whole
+from maxplus.io.models import load_with_notes, save
+
+CLASSIFIERS = [
+    LMMClassifier(8, max_iter=60, random_state=0),
+    LMMClassifier(8, init="gaussian", slope=2.0, objective="mean", max_iter=60, random_state=0),
+    MaxPlusClassifier(max_iter=20, random_state=0),
+    LinearMaxPlusClassifier(6, max_iter=20, random_state=0),
+]
+LABELS = [
+    np.array([0, 1, 2]),
+    np.array([-7, 3, 2**40]),
+    np.array([0.0, 1.0, 2.0]),
+    np.array(["a", "<b>", "Übergröße"]),
+    np.array(["x", "yy", "zzz"], object),
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=lambda labels: str(labels.dtype))
+@pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda model: type(model).__name__)
+def test_round_trip_is_exact(tmp_path, iris, model, labels):
+    model.fit(iris.X, labels[iris.y])
+    model.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert type(again) is type(model)
+    assert again.get_params() == model.get_params()
+    assert again.classes_.dtype == model.classes_.dtype
+    assert np.array_equal(again.predict(iris.X), model.predict(iris.X))
+    assert np.array_equal(again.predict_proba(iris.X), model.predict_proba(iris.X))
+    for name in model.model_.layers:
+        assert np.array_equal(getattr(again.model_, name), getattr(model.model_, name))
+    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_", "certified_", "n_features_in_"):
+        assert getattr(again, name) == getattr(model, name)
+    for name in model.history_:
+        assert np.array_equal(again.history_[name], model.history_[name])
+    assert np.array_equal(again.training_losses_, model.training_losses_, equal_nan=True)
+    assert np.array_equal(again.training_labels_, model.training_labels_)
+    assert {*again.__dict__} == {*model.__dict__} - {"_rng"}
+
+
+def test_two_classes_float32_names_and_weights(tmp_path, iris):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(iris.X[:100].astype(np.float32), columns=list("abcd"))
+    weight = np.ones(100)
+    weight[3] = 0.0
+    model = LMMClassifier(5, max_iter=30, random_state=0).fit(X, iris.y[:100] > 0, weight)
+    model.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert again.model_.dtype == np.float32
+    assert list(again.feature_names_in_) == list("abcd")
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert np.isnan(again.training_losses_[3])
+    assert np.array_equal(again.certified_radius(X), model.certified_radius(X))
+    assert str(again.explain(X[:3])) == str(model.explain(X[:3]))
+
+
+def test_a_regressor_round_trips(tmp_path, iris):
+    model = LMMRegressor(30, random_state=0).fit(iris.X[:, 1:], iris.X[:, 0])
+    model.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert np.array_equal(again.predict(iris.X[:, 1:]), model.predict(iris.X[:, 1:]))
+    assert (again.slope_, again.interpolates_) == (model.slope_, model.interpolates_)
+    assert np.array_equal(again.prototypes_, model.prototypes_)
+
+
+def test_a_loaded_model_trains_on(tmp_path, iris):
+    model = LMMClassifier(8, max_iter=50, random_state=0, keep="last").fit(iris.X, iris.y)
+    model.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model").partial_fit(iris.X, iris.y)
+    model.partial_fit(iris.X, iris.y)
+    assert again.n_iter_ == 100
+    assert np.array_equal(again.W1_, model.W1_)
+
+
+def test_notes_are_kept(tmp_path, fitted):
+    save(fitted, tmp_path / "model", notes={"columns": ["a", None, 1.5]})
+    assert load_with_notes(tmp_path / "model")[1] == {"columns": ["a", None, 1.5]}
+
+
+@pytest.mark.parametrize("way", ["joblib", "pickle", "skops"])
+def test_other_ways_to_keep_a_model_work(tmp_path, fitted, iris, way):
+    if way == "joblib":
+        joblib.dump(fitted, tmp_path / "m")
+        again = joblib.load(tmp_path / "m")
+    elif way == "pickle":
+        again = pickle.loads(pickle.dumps(fitted))
+    else:
+        skops = pytest.importorskip("skops.io", reason="skops is not installed")
+        skops.dump(fitted, tmp_path / "m")
+        types = skops.get_untrusted_types(file=tmp_path / "m")
+        assert all(name.startswith(("maxplus.", "numpy.")) for name in types)
+        again = skops.load(tmp_path / "m", trusted=types)
+    assert np.array_equal(again.predict_proba(iris.X), fitted.predict_proba(iris.X))
+
+
+@pytest.fixture(scope="module")
+def fitted(iris):
+    return LMMClassifier(8, max_iter=60, random_state=0).fit(iris.X, iris.y)
+
+
+@pytest.fixture(scope="module")
+def model_bytes(fitted, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model"
+    fitted.save(path)
+    return path.read_bytes()
+
+
+def mutations(content, n):
+    """N damaged versions: flipped, cut, doubled, shuffled and overwritten bytes."""
+    rng = random.Random(0)
+    for k in range(n):
+        data = bytearray(content)
+        kind = k % 6
+        # The header holds most that can go wrong, so half of the damage goes there.
+        reach = len(data) if k % 2 else 3000
+        at = rng.randrange(min(reach, len(data)))
+        if kind == 0:
+            data[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del data[at:]
+        elif kind == 2:
+            data[at:at] = data[at : at + rng.randrange(1, 200)]
+        elif kind == 3:
+            del data[at : at + rng.randrange(1, 200)]
+        elif kind == 4:
+            data[at : at + 8] = bytes(rng.randrange(256) for _ in range(8))
+        else:
+            other = rng.randrange(len(data))
+            data[at], data[other] = data[other], data[at]
+        yield bytes(data)
+
+
+def test_damaged_files_fail_cleanly(tmp_path, model_bytes, fitted, iris):
+    path = tmp_path / "model"
+    expected = fitted.predict_proba(iris.X)
+    refused = 0
+    for data in mutations(model_bytes, 200):
+        path.write_bytes(data)
+        try:
+            model = maxplus.load(path)
+        except FileError:
+            refused += 1
+        else:
+            # What loads in spite of a change must be the same model.
+            assert np.array_equal(model.predict_proba(iris.X), expected)
+    assert refused > 150
+
+
+@pytest.mark.parametrize("claimed", [2**20, 2**40, 2**63 - 1, 2**64 - 1])
+def test_a_header_that_claims_to_be_large_takes_no_memory(tmp_path, model_bytes, claimed):
+    (tmp_path / "m").write_bytes(claimed.to_bytes(8, "little") + model_bytes[8:])
+    with pytest.raises(FileError, match="not a readable maxplus-model file"):
+        maxplus.load(tmp_path / "m")
+
+
+def tamper(path, change):
+    """Rewrite a model file with a right digest, so that only deeper checks can find fault."""
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        signs = dict(file.metadata())
+    arrays, document = load_file(path), json.loads(signs["document"])
+    change(document, arrays)
+    container.write_container(path, signs["format"], document, arrays)
+
+
+DAMAGE = {
+    "estimator": lambda d, a: d.update(estimator="os.system"),
+    "parameter": lambda d, a: d["parameters"].update(engine="nonsense"),
+    "unknown parameter": lambda d, a: d["parameters"].update(nonsense=1),
+    "parameters": lambda d, a: d.update(parameters=[1]),
+    "unknown fact": lambda d, a: d["facts"].update(__class__="x"),
+    "fact": lambda d, a: d["facts"].update(n_iter_=-1),
+    "missing fact": lambda d, a: d["facts"].pop("max_loss_"),
+    "classes": lambda d, a: d["classes"].update(values=[0, 1]),
+    "class order": lambda d, a: d["classes"].update(values=[2, 1, 0]),
+    "class type": lambda d, a: d["classes"].update(type="|O"),
+    "huge class type": lambda d, a: d["classes"].update(type="<U999999999"),
+    "nested classes": lambda d, a: d["classes"].update(values=[[0], [1], [2]]),
+    "features": lambda d, a: d.update(n_features=5),
+    "feature names": lambda d, a: d.update(feature_names=["a"]),
+    "weight missing": lambda d, a: a.pop("model.W1"),
+    "weight shape": lambda d, a: a.update({"model.W2": a["model.W2"][:-1]}),
+    "odd rows": lambda d, a: a.update({f"model.{W}": a[f"model.{W}"][:-1] for W in ("W0", "W1")}),
+    "weight axes": lambda d, a: a.update({"model.W0": a["model.W0"][None]}),
+    "weight type": lambda d, a: a.update({"model.W0": a["model.W0"].astype(np.int64)}),
+    "mixed types": lambda d, a: a.update({"model.W0": a["model.W0"].astype(np.float32)}),
+    "NaN": lambda d, a: a["model.W1"].__setitem__((0, 0), np.nan),
+    "infinity": lambda d, a: a["model.W1"].__setitem__((0, 0), np.inf),
+    "prototypes": lambda d, a: a.update(prototypes=a["prototypes"][:-1]),
+    "history": lambda d, a: a.update({"history.loss": a["history.loss"][:-1]}),
+    "labels": lambda d, a: a["training.labels"].__setitem__(0, 99),
+    "losses": lambda d, a: a.update({"training.losses": a["training.losses"][:-1]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_every_shape_type_and_value_is_checked(tmp_path, model_bytes, damage):
+    path = tmp_path / "model"
+    path.write_bytes(model_bytes)
+    tamper(path, DAMAGE[damage])
+    with pytest.raises(FileError, match="is damaged"):
+        maxplus.load(path)
+
+
+def test_untampered_files_load(tmp_path, model_bytes):
+    path = tmp_path / "model"
+    path.write_bytes(model_bytes)
+    tamper(path, lambda d, a: None)
+    maxplus.load(path)
+
+
+def test_foreign_and_later_files_are_named(tmp_path, fitted, monkeypatch):
+    save_file({"x": np.zeros(3)}, tmp_path / "foreign")
+    with pytest.raises(FileError, match="was not written by maxplus"):
+        maxplus.load(tmp_path / "foreign")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(FileError, match="not a readable maxplus-model file"):
+        maxplus.load(tmp_path / "text")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(FileError, match="not a readable"):
+        maxplus.load(tmp_path / "empty")
+    monkeypatch.setattr(container, "VERSION", 2)
+    fitted.save(tmp_path / "later")
+    monkeypatch.undo()
+    with pytest.raises(FileError, match=r"version 2 .* up to 1; update maxplus"):
+        maxplus.load(tmp_path / "later")
+    monkeypatch.setattr(container, "MAX_BYTES", 100)
+    with pytest.raises(FileError, match="at most 100 are read"):
+        maxplus.load(tmp_path / "later")
+    with pytest.raises(FileNotFoundError):
+        maxplus.load(tmp_path / "nothing")
+
+
+def test_what_cannot_be_saved_is_refused(tmp_path, iris, fitted):
+    from sklearn.exceptions import NotFittedError
+    from sklearn.linear_model import LogisticRegression
+
+    with pytest.raises(NotFittedError):
+        LMMClassifier().save(tmp_path / "m")
+    with pytest.raises(TypeError, match="LogisticRegression"):
+        save(LogisticRegression(), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, fitted, monkeypatch):
+    path = tmp_path / "model"
+    fitted.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        fitted.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_links_and_permissions_stay(tmp_path):
+    target = tmp_path / "target"
+    target.write_bytes(b"old")
+    target.chmod(0o640)
+    (tmp_path / "link").symlink_to(target)
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+SETTINGS = {
+    "sparse": {},
+    "dense": {"engine": "dense"},
+    "tree": {"engine": "tree", "linear_every": 7},
+    "sgd": {"objective": "mean", "learning_rate": 1.0},
+    "mean": {"objective": "mean", "engine": "dense", "step": "polyak", "max_iter": 150},
+    "last": {"keep": "last"},
+    "target": {"polyak_target": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
+    options = {"n_hidden": 8, "max_iter": 1500, "random_state": 3, **SETTINGS[name]}
+    whole = LMMClassifier(**options).fit(iris.X, iris.y)
+    stop = whole.n_iter_ // 3
+    path = tmp_path / "checkpoint"
+    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= stop]
+    LMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y)
+    for _ in range(2):  # the second time from the checkpoint of a finished training
+        again = maxplus.resume(path, iris.X, iris.y, Checkpoint(path))
+        assert again.status_ == whole.status_
+        for layer in ("W0_", "W1_", "W2_"):
+            assert np.array_equal(getattr(again, layer), getattr(whole, layer))
+        for column in whole.history_:
+            assert np.array_equal(again.history_[column], whole.history_[column])
+        assert (again.max_loss_, again.slope_) == (whole.max_loss_, whole.slope_)
+        assert np.array_equal(again.prototypes_, whole.prototypes_)
+
+
+def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
+    path = tmp_path / "checkpoint"
+    LMMClassifier(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)
+    with pytest.raises(FileError, match="on other data"):
+        maxplus.resume(path, iris.X + 1e-9, iris.y)
+    with pytest.raises(FileError, match="is a maxplus-checkpoint file, but a maxplus-model"):
+        maxplus.load(path)
+    fitted.save(tmp_path / "model")
+    with pytest.raises(FileError, match="is a maxplus-model file"):
+        maxplus.resume(tmp_path / "model", iris.X, iris.y)
+    tamper(path, lambda document, arrays: document.pop("iteration"))
+    with pytest.raises(FileError, match="is damaged"):
+        maxplus.resume(path, iris.X, iris.y)
+
+
+# Forks a writer for every line it reads: importing anew each time would take minutes.
+WRITERS = """
+import os, sys
+import numpy as np
+from maxplus.io.container import write_container
+for line in sys.stdin:
+    pid = os.fork()
+    while pid == 0:
+        n = int(line) + 1
+        line = str(n)
+        write_container(sys.argv[1], "maxplus-checkpoint", {"n": n}, {"x": np.full(30000, n)})
+    print(pid, flush=True)
+    os.waitpid(pid, 0)
+    print("gone", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_killing_a_writer_a_hundred_times_loses_nothing(tmp_path):
+    path, rng, n = tmp_path / "checkpoint", random.Random(1), 0
+    container.write_container(path, "maxplus-checkpoint", {"n": 0}, {"x": np.full(30000, 0)})
+    command = [sys.executable, "-c", WRITERS, str(path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as writers:
+        progressed = 0
+        for _ in range(100):
+            writers.stdin.write(f"{n}\n")
+            pid = int(writers.stdout.readline())
+            time.sleep(rng.uniform(0.0, 0.02))
+            os.kill(pid, signal.SIGKILL)
+            assert writers.stdout.readline() == "gone\n"
+            document, arrays = container.read_container(path, "maxplus-checkpoint")
+            assert (arrays["x"] == document["n"]).all()
+            assert document["n"] >= n
+            progressed += document["n"] > n
+            n = document["n"]
+        writers.stdin.close()
+    # Most were killed in the middle of their work, not before it.
+    assert progressed > 30
