@@ -1,0 +1,222 @@
+"""What a report says about a fitted model, as plain data."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
+
+import maxplus
+from maxplus.estimators import LMMClassifier
+from maxplus.explain import Explanation, unit_boxes
+from maxplus.plots import plot_certified_accuracy, plot_convergence, plot_probabilities
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The explorer holds this many rows at most: half of them the worst, the others spread evenly.
+MAX_ROWS = 200
+N_WORST = 25
+CURVE_POINTS = 101
+LOG2 = math.log(2.0)
+
+
+def report_content(
+    clf: LMMClassifier,
+    X: NDArray,
+    y: NDArray,
+    *,
+    name: str,
+    feature_names: Sequence[str] | None = None,
+    image_shape: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """Everything `render_page` shows, for a fitted classifier on labelled rows.
+
+    Parameters
+    ----------
+    clf : fitted LMMClassifier
+    X, y : rows and their true labels
+    name : what the data are called
+    feature_names : words for the features
+    image_shape : (height, width) if a row is an image
+    """
+    codes = np.searchsorted(clf.classes_, y)
+    losses = -clf.predict_log_proba(X)[np.arange(len(y)), codes]
+    predicted = clf.predict(X)
+    radius = clf.certified_radius(X)
+    worst = np.argsort(-losses, kind="stable")
+    shown = _choose(worst, len(y))
+    why = clf.explain(X[shown], feature_names=feature_names)
+    eps = np.linspace(0.0, _reach(radius), CURVE_POINTS)
+    certified = [float((radius[predicted == y] >= e).sum() / len(y)) for e in eps]
+    labels = [str(label) for label in clf.classes_]
+    return {
+        "title": f"LMM classifier on {name}",
+        "made_by": f"maxplus {maxplus.__version__}",
+        "made_at": datetime.now(timezone.utc).isoformat(timespec="minutes"),
+        "model": _model(clf, labels),
+        "certificate": _certificate(clf),
+        "data": {"name": name, "n_rows": len(y), "n_shown": len(shown)},
+        "scores": {
+            "accuracy": float((predicted == y).mean()),
+            "mean_loss": float(losses.mean()),
+            "max_loss": float(losses.max()),
+            "median_radius": float(np.median(radius)),
+        },
+        "figures": _figures(clf, losses, radius, predicted == y),
+        "confusion": {
+            "labels": labels,
+            "counts": confusion_matrix(y, predicted, labels=clf.classes_).tolist(),
+        },
+        "certified": {"eps": eps.tolist(), "accuracy": certified},
+        "worst": [
+            {
+                "row": int(n), "label": str(y[n]), "predicted": str(predicted[n]),
+                "loss": float(losses[n]), "probability": float(np.exp(-losses[n])),
+            }
+            for n in worst[:N_WORST]
+        ],
+        "features": list(why.feature_names),
+        "image_shape": None if image_shape is None else list(image_shape),
+        "rows": [_row(why, k, int(n), str(y[n]), float(radius[n])) for k, n in enumerate(shown)],
+        "units": _units(clf, why) if image_shape is not None else {},
+    }  # fmt: skip
+
+
+def _choose(worst: NDArray, n: int) -> NDArray:
+    """Rows for the explorer: all, or the worst and others at even distances."""
+    if n <= MAX_ROWS:
+        return np.arange(n)
+    spread = np.linspace(0, n - 1, MAX_ROWS - MAX_ROWS // 2).astype(int)
+    return np.unique(np.concatenate([worst[: MAX_ROWS // 2], spread]))
+
+
+def _reach(radius: NDArray) -> float:
+    finite = radius[np.isfinite(radius)]
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def _model(clf: LMMClassifier, labels: list[str]) -> dict[str, Any]:
+    parameters = {
+        name: str(value)
+        for name, value in clf.get_params(deep=False).items()
+        if name not in ("callbacks", "verbose", "n_jobs", "warm_start")
+    }
+    return {
+        "kind": type(clf).__name__,
+        "n_hidden": clf.n_hidden_,
+        "n_features": clf.n_features_in_,
+        "classes": labels,
+        "parameters": parameters,
+        "training": {
+            "samples": f"{len(clf.training_losses_):,}",
+            "iterations": f"{clf.n_iter_:,}",
+            "ended": clf.status_,
+            "maximum loss": f"{clf.max_loss_:.6g}",
+            "mean loss": f"{clf.mean_loss_:.6g}",
+        },
+    }
+
+
+def _certificate(clf: LMMClassifier) -> dict[str, Any]:
+    n = int(np.isfinite(clf.training_losses_).sum())
+    if clf.certified_:
+        text = f"Every one of the {n:,} training samples is classified right: this is a proof."
+    else:
+        right = int((clf.training_losses_ < LOG2).sum())
+        text = f"{right:,} of the {n:,} training samples are below log 2 and right for certain."
+    return {"max_loss": clf.max_loss_, "threshold": LOG2, "holds": clf.certified_, "text": text}
+
+
+def _figures(
+    clf: LMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray
+) -> list[dict[str, str]]:
+    curve = clf.loss_curve_
+    figures = []
+    if curve.size and np.isfinite(curve).all():
+        figures.append((
+            "convergence", "How training went",
+            f"The training loss over {curve.size:,} iterations; its lowest value is "
+            f"{curve.min():.3g}.",
+            plot_convergence(curve, len(clf.classes_)),
+        ))  # fmt: skip
+    below = float((losses > LOG2).mean())
+    figures.append((
+        "confidence", "How sure the model is",
+        f"Histogram of the probability given to the true label; {below:.1%} of the rows are "
+        "below one half.",
+        plot_probabilities({"this data": losses}, "row"),
+    ))  # fmt: skip
+    figures.append((
+        "robustness", "What small changes cannot do",
+        f"Certified accuracy against the size of the change; it begins at {correct.mean():.1%}.",
+        plot_certified_accuracy(radius, correct),
+    ))  # fmt: skip
+    return [
+        {"id": key, "title": title, "alt": alt, "svg": _svg(figure)}
+        for key, title, alt, figure in figures
+    ]
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _row(why: Explanation, k: int, n: int, label: str, radius: float) -> dict[str, Any]:
+    feature, value, becomes = (field[k] for field in why.flips)
+    order = np.argsort(-why.paths.score[k], kind="stable")
+    return {
+        "row": n,
+        "label": label,
+        "predicted": why.class_names[order[0]],
+        "radius": radius,
+        "values": [float(f"{v:.6g}") for v in why.X[k]],
+        "classes": [_path(why, k, int(d)) for d in order],
+        "flip": None
+        if feature < 0
+        else {
+            "feature": why.feature_names[feature],
+            "value": float(why.X[k, feature]),
+            "new_value": float(value),
+            "becomes": why.class_names[becomes],
+        },
+    }
+
+
+def _path(why: Explanation, k: int, d: int) -> dict[str, Any]:
+    path = why.paths
+    feature, unit = int(path.feature[k, d]), int(path.unit[k, d])
+    runner_up = int(path.runner_up[k, d])
+    return {
+        "class": why.class_names[d],
+        "score": float(path.score[k, d]),
+        "probability": float(why.probability[k, d]),
+        "unit": unit,
+        "prototype": None if why.prototypes is None else int(why.prototypes[unit]),
+        "feature": why.feature_names[feature],
+        "feature_index": feature,
+        "value": float(why.X[k, feature]),
+        "slope": float(why.slopes[path.row[k, d]]),
+        "runner_up": None if runner_up < 0 else runner_up,
+        "margin": None if runner_up < 0 else float(path.margin[k, d]),
+    }
+
+
+def _units(clf: LMMClassifier, why: Explanation) -> dict[str, list[float]]:
+    """The centres of the units that the rows shown need, to be drawn as pictures."""
+    centre = unit_boxes(clf.model_).centre
+    low, high = float(why.X.min()), float(why.X.max())
+    needed = np.unique(why.paths.unit)
+    pictures = np.clip(np.nan_to_num(centre[needed], nan=low), low, high)
+    return {
+        str(unit): [float(f"{v:.3g}") for v in picture]
+        for unit, picture in zip(needed, pictures, strict=True)
+    }
