@@ -66,6 +66,15 @@ class Trained:
         """Words for the features, if the file has them."""
         return None if self.encoding is None else self.encoding.feature_names
 
+    def feature_range(self, samples: Samples) -> dict[str, Any]:
+        """``low`` and ``high`` of what features can be: pixels stay within those of the data."""
+        if self.image_shape is not None:
+            return {"low": float(samples.X.min()), "high": float(samples.X.max())}
+        if self.encoding is None:
+            return {}
+        low, high = self.encoding.feature_range
+        return {"low": low, "high": high}
+
 
 def open_model(path: Path) -> Trained:
     """Read a model file; ValueError where it is none, or not an LMM classifier's."""

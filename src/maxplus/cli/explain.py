@@ -48,7 +48,9 @@ def explain(
             raise ValueError(
                 f"{data} has no row {outside[0]} (--row); its rows are 0 to {len(samples.X) - 1}"
             )
-        why = trained.classifier.explain(samples.X[chosen], feature_names=trained.feature_names)
+        why = trained.classifier.explain(
+            samples.X[chosen], feature_names=trained.feature_names, **trained.feature_range(samples)
+        )
         for n, row in enumerate(chosen):
             typer.echo(why.text(n).replace(f"Row {n}:", f"Row {row}:", 1) + "\n")
         if table is not None:

@@ -41,6 +41,7 @@ def report(
             content = report_content(
                 trained.classifier, samples.X, y, name=samples.name,
                 feature_names=trained.feature_names, image_shape=trained.image_shape,
+                **trained.feature_range(samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import confusion_matrix
 
 import maxplus
@@ -35,6 +35,8 @@ def report_content(
     name: str,
     feature_names: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
+    low: ArrayLike = -np.inf,
+    high: ArrayLike = np.inf,
 ) -> dict[str, Any]:
     """Everything `render_page` shows, for a fitted classifier on labelled rows.
 
@@ -45,6 +47,7 @@ def report_content(
     name : what the data are called
     feature_names : words for the features
     image_shape : (height, width) if a row is an image
+    low, high : what features can be, as in `LMMClassifier.explain`
     """
     codes = np.searchsorted(clf.classes_, y)
     losses = -clf.predict_log_proba(X)[np.arange(len(y)), codes]
@@ -52,7 +55,7 @@ def report_content(
     radius = clf.certified_radius(X)
     worst = np.argsort(-losses, kind="stable")
     shown = _choose(worst, len(y))
-    why = clf.explain(X[shown], feature_names=feature_names)
+    why = clf.explain(X[shown], feature_names=feature_names, low=low, high=high)
     eps = np.linspace(0.0, _reach(radius), CURVE_POINTS)
     certified = [float((radius[predicted == y] >= e).sum() / len(y)) for e in eps]
     labels = [str(label) for label in clf.classes_]

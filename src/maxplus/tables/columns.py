@@ -83,6 +83,13 @@ class Encoding:
         """Names of X's columns."""
         return [feature for column in self.columns for feature in column.features]
 
+    @property
+    def feature_range(self) -> tuple[NDArray, NDArray]:
+        """The least and largest value each feature may take: 0 and 1 for a category's."""
+        counts = [1 if column.values is None else len(column.values) for column in self.columns]
+        free = np.repeat([column.values is None for column in self.columns], counts)
+        return np.where(free, -np.inf, 0.0), np.where(free, np.inf, 1.0)
+
     def features(self, table: RawTable) -> NDArray:
         """X of shape (N, P), float64; the table's columns may come in any order."""
         names = [column.name for column in self.columns]

@@ -1,0 +1,19 @@
+"""What every export starts from: the network inside a fitted classifier."""
+
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from maxplus.estimators import LMMClassifier
+from maxplus.models import LMM
+
+
+def fitted_model(clf: Any) -> LMM:
+    """The LMM of a fitted `LMMClassifier`; anything else is refused."""
+    if not isinstance(clf, LMMClassifier):
+        raise TypeError(
+            f"clf must be a fitted LMMClassifier; got {type(clf).__name__}. Of a pipeline or a "
+            "search, give the classifier inside (pipeline[-1], search.best_estimator_)"
+        )
+    check_is_fitted(clf, "model_")
+    return clf.model_

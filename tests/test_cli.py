@@ -1,0 +1,292 @@
+"""The command line from a table to a report; mistakes, Ctrl-C and kill -9."""
+
+import csv
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import maxplus
+from maxplus.cli.app import app
+from maxplus.tables import open_source
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+ORCHARD = str(EXAMPLES / "orchard.csv")
+IRIS = str(EXAMPLES / "iris.csv")
+
+
+def run(*arguments):
+    """The command's outcome; wide enough that nothing is broken into lines."""
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(a) for a in arguments])
+
+
+def good(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def bad(*arguments, code=2):
+    """What a refused command says; never a traceback."""
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def orchard(tmp_path_factory):
+    """A model file trained on the table with a word in it."""
+    path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
+    good("train", ORCHARD, "--categorical", "variety", "-H", 30, "-n", 2000, "-o", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "digits.maxplus"
+    good("train", "digits", "-H", 30, "-n", 300, "-o", path)
+    return path
+
+
+def test_help_fits_on_a_screen_and_every_command_has_an_example():
+    top = run("--help").output
+    assert len(top.splitlines()) <= 30
+    names = re.findall(r"^│ (\w+) ", top, re.MULTILINE)
+    for name in [
+        "train",
+        "predict",
+        "evaluate",
+        "explain",
+        "certify",
+        "export",
+        "report",
+        "reproduce",
+        "bench",
+    ]:
+        assert name in names
+    for name in set(names) - {"demo"}:
+        assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
+
+
+def test_training_says_what_it_reached_and_scales_inside_the_model(orchard):
+    model = maxplus.load(orchard)
+    samples = open_source(ORCHARD, target="goes to", categorical=["variety"])
+    codes = np.searchsorted(model.classes_, samples.y)
+    losses = -model.predict_log_proba(samples.X)[np.arange(len(codes)), codes]
+    assert model.max_loss_ == pytest.approx(losses.max(), rel=1e-12)
+    assert np.allclose(model.training_losses_, losses, rtol=1e-12)
+    # Training saw scaled features: folding the scaling in changes no more than rounding.
+    assert model.loss_curve_.min() == pytest.approx(model.max_loss_, rel=1e-9)
+
+
+def test_training_without_scaling_is_the_estimator_itself(tmp_path):
+    printed = good("train", IRIS, "--no-scale", "-H", 20, "-n", 300, "-o", tmp_path / "m")
+    model = maxplus.load(tmp_path / "m")
+    samples = open_source(IRIS)
+    again = maxplus.LMMClassifier(20, max_iter=300, random_state=0).fit(samples.X, samples.y)
+    assert np.array_equal(model.W1_, again.W1_)
+    assert f"{again.max_loss_:.4f}" in printed
+    assert "150 rows, 4 features, target 'species' with 3 classes" in printed
+
+
+def test_all_training_options_reach_the_estimator(tmp_path):
+    good(
+        "train", IRIS, "-o", tmp_path / "m", "--hidden", 7, "--iterations", 11, "--seed", 5,
+        "--slope", 3, "--confidence", 2, "--init", "uniform", "--objective", "max", "--step",
+        "polyak", "--polyak-target", 0.1, "--polyak-fraction", 0.3, "--learning-rate", 0.2,
+        "--linear-every", 4, "--engine", "dense", "--keep", "last", "--jobs", 1,
+    )  # fmt: skip
+    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
+        7, max_iter=11, random_state=5, slope=3.0, confidence=2.0, init="uniform",
+        objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
+        learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
+    ).get_params()  # fmt: skip
+
+
+def test_predictions_are_the_models_own(orchard, tmp_path):
+    out = tmp_path / "p.csv"
+    good("predict", orchard, ORCHARD, "--probabilities", "--radius", "-o", out)
+    with open(out, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    model = maxplus.load(orchard)
+    X = open_source(ORCHARD, target="goes to", categorical=["variety"]).X
+    assert [row["predicted"] for row in rows] == model.predict(X).tolist()
+    p = np.array([[float(row[f"probability of {c}"]) for c in model.classes_] for row in rows])
+    assert np.allclose(p, model.predict_proba(X), atol=1e-6)
+    radius = np.array([float(row["certified radius"]) for row in rows])
+    assert np.allclose(radius, model.certified_radius(X), rtol=1e-5)
+
+
+def test_prediction_needs_no_labels_and_any_order_of_columns(orchard, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("note,bruise mm,sugar %,weight g,variety\nhi,20,12,150,Gala\n")
+    assert good("predict", orchard, path).splitlines() == ["row,predicted", "0,compost"]
+
+
+def test_evaluation_explanation_and_certificates_agree_with_python(orchard):
+    model = maxplus.load(orchard)
+    samples = open_source(ORCHARD, target="goes to", categorical=["variety"])
+    accuracy = model.score(samples.X, samples.y)
+    assert f"right          {accuracy:.2%}" in good("evaluate", orchard, ORCHARD)
+    why = good("explain", orchard, ORCHARD, "--row", 5, "--row", 0)
+    assert why.index("Row 5:") < why.index("Row 0:")
+    assert "decided by" in why
+    assert "like training sample" in why
+    printed = good("certify", orchard, ORCHARD, "--eps", 0.1, "--no-deviations")
+    assert f"{model.certify(samples.X, samples.y, 0.1):.2%}" in printed
+    scale = samples.X.std(axis=0)
+    printed = good("certify", orchard, ORCHARD, "--eps", 0.1)
+    assert f"{model.certify(samples.X, samples.y, 0.1, scale):.2%}" in printed
+
+
+def test_a_category_is_never_changed_beyond_yes_and_no(orchard, tmp_path):
+    good("explain", orchard, ORCHARD, "--table", tmp_path / "t.csv", *sum(
+        (["--row", n] for n in range(40)), []))  # fmt: skip
+    with open(tmp_path / "t.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 40 * 3
+    assert {row["row"] for row in rows} == {str(n) for n in range(40)}
+    values = [float(r["flip_value"]) for r in rows if r["flip_feature"].startswith("variety")]
+    assert all(0 <= value <= 1 for value in values)
+
+
+def test_images_get_a_picture_and_tables_do_not(digits, orchard, tmp_path):
+    pytest.importorskip("matplotlib")
+    good("explain", digits, "digits", "--picture", tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "--picture is for models of images" in bad(
+        "explain", orchard, ORCHARD, "--picture", tmp_path / "q.png"
+    )
+
+
+def test_the_report_is_one_page(digits, orchard, tmp_path):
+    pytest.importorskip("matplotlib")
+    for model, data in ((orchard, ORCHARD), (digits, "digits")):
+        good("report", model, data, "-o", tmp_path / "r.html")
+        page = (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert "<!doctype html>" in page.lower()
+        assert not re.search(r'(src|href)="https?:', page)
+        for word in ("Certificate", "Confusion", "Worst samples", "Explorer"):
+            assert word in page
+
+
+def test_export_writes_onnx(orchard, tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    good("export", orchard, tmp_path / "m.onnx")
+    onnx.checker.check_model(str(tmp_path / "m.onnx"))
+    assert "does not end in .onnx" in bad("export", orchard, tmp_path / "m.pb")
+
+
+def test_bench_times_every_engine():
+    printed = good("bench", "--samples", 60, "--features", 4, "--hidden", 8, "--seconds", 0.1)
+    for engine in ("dense", "tree", "sparse"):
+        assert re.search(rf"{engine} +[\d.e-]+ +[\d.e-]+ +[\d.]+ \w?B", printed)
+
+
+def test_mistakes_are_one_line(orchard, digits, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,b,c\n1,x,0\n,y,1\n3,x,1\n")
+    missing = "has missing values: 1 in 'a'"
+    assert "column 'b' does not hold numbers" in bad("train", table)
+    assert "--categorical b" in bad("train", table)
+    assert missing in bad("train", table, "--categorical", "b")
+    assert "no column 'z' (--target)" in bad("train", table, "--target", "z")
+    assert "neither a file nor a built-in data set" in bad("train", "flowers")
+    assert "nothing.csv: No such file" in bad("train", tmp_path / "nothing.csv")
+    assert "objective must be one of" in bad("train", IRIS, "--objective", "sum")
+    assert "does not exist; make it first" in bad("train", IRIS, "-o", tmp_path / "no" / "m")
+    assert "is a folder; name a file" in bad("train", IRIS, "-o", tmp_path)
+    assert "does not exist" in bad("train", IRIS, "--checkpoint", tmp_path / "no" / "c")
+    assert "is not a readable maxplus-model file" in bad("predict", table, IRIS)
+    assert "lacks columns 'variety', 'weight g'" in bad("predict", orchard, IRIS)
+    assert "has no row 999" in bad("explain", orchard, ORCHARD, "--row", 999)
+    assert "eps must be a finite number >= 0" in bad("certify", orchard, ORCHARD, "--eps", -1)
+    new = tmp_path / "new.csv"
+    new.write_text("variety,weight g,sugar %,bruise mm,goes to\nFuji,150,12,3,shop\n")
+    assert "'variety' holds 'Fuji', which the model has never seen" in bad("predict", orchard, new)
+    new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,attic\n")
+    assert "has the label 'attic', which the model does not know" in bad("evaluate", orchard, new)
+    new.write_text("variety,weight g,sugar %,bruise mm\nGala,150,12,3\n")
+    assert "no column 'goes to' with the true labels" in bad("evaluate", orchard, new)
+    assert "is a maxplus-model file" in bad("train", IRIS, "--resume", orchard)
+    assert "lacks" in bad("predict", digits, IRIS)
+
+
+def command(*arguments):
+    code = "from maxplus.cli import main; main()"
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def wait_for(path, seconds=120):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} was not written"
+        time.sleep(0.02)
+
+
+LONG = ("-H", 20, "-n", 30_000, "--linear-every", 7)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "m"
+    good("train", IRIS, *LONG, "-o", path)
+    return maxplus.load(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how, monkeypatch):
+    model, checkpoint = tmp_path / "m", tmp_path / "c"
+    # A checkpoint after every block, instead of every minute.
+    code = (
+        "from maxplus.cli import train\ntrain.EVERY_MINUTE = 0.0\n"
+        "from maxplus.cli import main; main()"
+    )
+    arguments = ["train", IRIS, *LONG, "-o", model, "--checkpoint", checkpoint]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(checkpoint)
+    process.send_signal(how)
+    _, said = process.communicate()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "--resume" in said
+        assert maxplus.load(model).n_iter_ < 30_000
+        assert "Traceback" not in said
+    else:
+        assert process.returncode == -signal.SIGKILL
+        assert not model.exists()
+    good("train", IRIS, "--resume", checkpoint, "-o", model)
+    again = maxplus.load(model)
+    assert again.n_iter_ == uninterrupted.n_iter_
+    for name in ("W0_", "W1_", "W2_", "loss_curve_"):
+        assert np.array_equal(getattr(again, name), getattr(uninterrupted, name))
+    assert again.max_loss_ == uninterrupted.max_loss_
+
+
+def test_resuming_on_other_data_is_refused(tmp_path):
+    checkpoint = tmp_path / "c"
+    good("train", IRIS, "-n", 5, "-H", 5, "--checkpoint", checkpoint, "-o", tmp_path / "m")
+    other = tmp_path / "other.csv"
+    other.write_text(Path(IRIS).read_text().replace("5.1,3.5", "5.2,3.5", 1))
+    assert "on other data" in bad("train", other, "--resume", checkpoint, "-o", tmp_path / "m")
+
+
+def test_the_progress_bar_tells_the_way_to_the_certificate():
+    from maxplus.training.progress import ProgressBar
+
+    assert ProgressBar._gap(math.log(2) + 0.25) == " (0.250 to log 2)"
+    assert ProgressBar._gap(0.5) == " (certified)"
