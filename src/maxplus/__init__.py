@@ -33,7 +33,7 @@ _HOMES = {
 }
 _ROOMS = (
     "algebra", "certify", "datasets", "estimators", "experiments", "explain", "export", "io",
-    "models", "plots", "training", "trees",
+    "models", "plots", "report", "reproduce", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [
