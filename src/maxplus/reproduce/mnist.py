@@ -28,8 +28,13 @@ N_CLASSES, N_HIDDEN = 10, 500
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
 LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "linear_every": 100}
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant", "learning_rate": 0.1}
-MAX_SETTINGS: dict[str, Any] = {"objective": "max", "step": "two-phase", "polyak_fraction": 0.5,
-                                "learning_rate": 1.0}  # fmt: skip
+# Of the targets 0, 1, 1.2, 1.5 and 2 and of several ε, these brought the maximum loss on the
+# training images lowest in shorter runs; test images had no say in it.
+MAX_SETTINGS: dict[str, Any] = {
+    "objective": "max", "step": "two-phase", "polyak_fraction": 0.5, "polyak_target": 1.2,
+    "learning_rate": 1.0,
+}  # fmt: skip
+AS_WRITTEN = "LMM (max), L* = 0"
 GOAL_LOSS, GOAL_TRAIN, GOAL_TEST = 1.64, 0.915, 0.8875
 
 PAPER = {
@@ -45,18 +50,21 @@ def run(settings: Settings) -> Finding:
     split, iterations = _data(settings), QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     n_features = split.X_train.shape[1]
     mlp = MLPSettings(hidden=(2 * n_features, N_HIDDEN), rate=1e-3, batch=32)
-    trainings: dict[str, Callable[[], Contestant]] = {
-        "LMM (max)": lambda: contest_lmm(
-            "LMM (max)", LMM_SETTINGS | MAX_SETTINGS, split, 0, iterations, settings.watch
-        ),
-        "LMM (mean)": lambda: contest_lmm(
-            "LMM (mean)", LMM_SETTINGS | MEAN_SETTINGS, split, 0, iterations, settings.watch
-        ),
-        "MLP (mean)": lambda: contest_mlp(mlp, split, 0, iterations, settings.watch),
+    variants = {
+        "LMM (mean)": MEAN_SETTINGS,
+        "LMM (max)": MAX_SETTINGS,
+        AS_WRITTEN: MAX_SETTINGS | {"polyak_target": 0.0},
     }
+    trainings: dict[str, Callable[[], Contestant]] = {
+        "MLP (mean)": partial(contest_mlp, mlp, split, 0, iterations, settings.watch)
+    }
+    for name, variant in variants.items():
+        trainings[name] = partial(
+            contest_lmm, name, LMM_SETTINGS | variant, split, 0, iterations, settings.watch
+        )
     models = {
-        name: _contestant(name, settings.parts.get(name, partial(_part, trainings[name])))
-        for name in PAPER
+        name: _contestant(name, settings.parts.get(name, partial(_part, training)))
+        for name, training in trainings.items()
     }
     lmm = models["LMM (max)"]
     matrix = confusion_matrix(lmm.test.labels, lmm.test.predicted, labels=range(N_CLASSES))
@@ -88,7 +96,7 @@ def run(settings: Settings) -> Finding:
             ),
             "confusion": plot_confusion(matrix, digits),
             "probabilities": plot_probabilities(
-                {f"{name}, test": model.test.losses for name, model in models.items()}, "image"
+                {f"{name}, test": models[name].test.losses for name in PAPER}, "image"
             ),
         },
         f"{len(split.y_train):,} images, {iterations:,} iterations" if settings.quick else "",
@@ -103,7 +111,7 @@ def _data(settings: Settings) -> Split:
 
 
 def _text(models: dict[str, Contestant], split: Split, iterations: int, f1: float) -> str:
-    lmm, mlp = models["LMM (max)"], models["MLP (mean)"]
+    lmm, mlp, as_written = models["LMM (max)"], models["MLP (mean)"], models[AS_WRITTEN]
     goals = (
         ("training maximum loss", lmm.train.max_loss, GOAL_LOSS, lmm.train.max_loss <= GOAL_LOSS),
         ("training accuracy", lmm.train.accuracy, GOAL_TRAIN, lmm.train.accuracy >= GOAL_TRAIN),
@@ -113,8 +121,11 @@ def _text(models: dict[str, Contestant], split: Split, iterations: int, f1: floa
     text = (
         f"{len(split.y_train):,} training images, {iterations:,} iterations for each model. "
         f"The LMM has {N_HIDDEN} units, k = 4 on pixels in [0, 1], its slopes move every 100 "
-        "iterations; Polyak steps in the first half, constant steps after. The paper does not "
-        f"state its ε for the constant step; we take {MAX_SETTINGS['learning_rate']:g}. "
+        "iterations; Polyak steps in the first half, constant steps after. The paper aims its "
+        "Polyak steps at L* = 0 and does not state its ε for the constant step. With L* = 0 we "
+        f"get no lower than {as_written.train.max_loss:.3f} (last line of the tables): steps of "
+        "the order of 1 undo each other. So the main run takes "
+        f"L* = {MAX_SETTINGS['polyak_target']:g} and ε = {MAX_SETTINGS['learning_rate']:g}. "
         f"It ends at a maximum loss of {lmm.train.max_loss:.3f} (the paper: 1.64), "
         f"{lmm.train.accuracy:.1%} of the training images and {lmm.test.accuracy:.1%} of the test "
         f"images right, macro F1 {f1:.3f} (the paper: {PAPER_F1}), after {lmm.seconds:.0f} s of "
@@ -134,10 +145,13 @@ def _table(part: str, models: dict[str, Contestant]) -> Table:
     rows = []
     for name, model in models.items():
         ours: Evaluation = getattr(model, part)
-        paper = getattr(PAPER[name], part)
+        paper = ("–", "–", "–")
+        if name in PAPER:
+            max_loss, mean_loss, accuracy = getattr(PAPER[name], part)
+            paper = (str(max_loss), str(mean_loss), f"{accuracy:.2%}")
         rows.append((
             name, paper[0], f"{ours.max_loss:.3f}", paper[1], f"{ours.mean_loss:.3f}",
-            f"{paper[2]:.2%}", f"{ours.accuracy:.2%}",
+            paper[2], f"{ours.accuracy:.2%}",
         ))  # fmt: skip
     columns = (
         "model", "max loss (paper)", "max loss", "mean loss (paper)", "mean loss",
