@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from maxplus import __version__
 from maxplus.estimators import LMMClassifier
 from maxplus.estimators._validation import within_range
-from maxplus.export._files import write_whole
 from maxplus.export._model import fitted_model
+from maxplus.io.atomic import write_whole
 
 try:
     import onnx

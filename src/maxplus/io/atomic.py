@@ -15,6 +15,10 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     crash can cut in half.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"path is {str(path)!r}, but there is no folder {str(target.parent)!r}; create it first"
+        )
     # Through a link, the file it points to is replaced, as with ordinary writing.
     target = target.resolve() if target.is_symlink() else target
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
