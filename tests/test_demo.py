@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from maxplus import __version__
 from maxplus.cli import demo as demo_module
 from maxplus.cli.app import app
-from maxplus.experiments._adam_kernels import move_parallel, move_serial
+from maxplus.experiments._adam_kernels import adam_step, move_parallel, move_serial
 from maxplus.experiments.adam import AdamEngine
 from maxplus.experiments.iris import PAPER, compare_on_iris
 from maxplus.experiments.metrics import Evaluation
@@ -190,8 +190,8 @@ def test_adam_moves_many_weights_as_it_moves_few(dtype):
     n = 40_000
     theta, m, v, g = (rng.random(n).astype(dtype) for _ in range(4))
     many = [array.copy() for array in (theta, m, v)]
-    move_serial(theta, m, v, g, 0.01, 0.3, 0.2)
-    move_parallel(*many, g, 0.01, 0.3, 0.2)
+    move_serial(theta, m, v, g, adam_step(3, 0.01, dtype))
+    move_parallel(*many, g, adam_step(3, 0.01, dtype))
     for one, other in zip((theta, m, v), many, strict=True):
         assert np.array_equal(one, other)
 

@@ -1,24 +1,46 @@
 """One step of Adam over all weights."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, prange
+from numpy.typing import DTypeLike
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 WEIGHTS_PER_TASK = 16_384
 
 
+class AdamStep(NamedTuple):
+    """A step's numbers in the weights' own type: mixed types would not vectorise."""
+
+    new_m: np.floating  # 1 − β₁
+    new_v: np.floating  # 1 − β₂
+    unbias_m: np.floating  # 1 − β₁ᵗ
+    unbias_v: np.floating  # 1 − β₂ᵗ
+    rate: np.floating
+    epsilon: np.floating
+
+
+def adam_step(t: int, rate: float, dtype: DTypeLike) -> AdamStep:
+    """The numbers of step t = 1, 2, …"""
+    number = np.dtype(dtype).type
+    values = (1 - BETA1, 1 - BETA2, 1 - BETA1**t, 1 - BETA2**t, rate, EPSILON)
+    return AdamStep(*(number(value) for value in values))
+
+
 @njit(cache=True, error_model="numpy")
-def move_serial(theta, m, v, g, rate, unbias_m, unbias_v):
-    """One step of Adam, in place; O(weights), one pass over memory."""
+def move_serial(theta, m, v, g, step):
+    """θ ← θ − rate · m̂ / (√v̂ + ε), in place; O(weights), one pass over memory."""
     for i in range(theta.size):
-        m[i] += (1 - BETA1) * (g[i] - m[i])
-        v[i] += (1 - BETA2) * (g[i] * g[i] - v[i])
-        theta[i] -= rate * (m[i] / unbias_m) / (np.sqrt(v[i] / unbias_v) + EPSILON)
+        m[i] += step.new_m * (g[i] - m[i])
+        v[i] += step.new_v * (g[i] * g[i] - v[i])
+        size = np.sqrt(v[i] / step.unbias_v) + step.epsilon
+        theta[i] -= step.rate * (m[i] / step.unbias_m) / size
 
 
 @njit(cache=True, parallel=True)
-def move_parallel(theta, m, v, g, rate, unbias_m, unbias_v):
+def move_parallel(theta, m, v, g, step):
     """`move_serial` with parts of the weights spread over the threads."""
     for task in prange((theta.size + WEIGHTS_PER_TASK - 1) // WEIGHTS_PER_TASK):
         part = slice(task * WEIGHTS_PER_TASK, (task + 1) * WEIGHTS_PER_TASK)
-        move_serial(theta[part], m[part], v[part], g[part], rate, unbias_m, unbias_v)
+        move_serial(theta[part], m[part], v[part], g[part], step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from maxplus.experiments._adam_kernels import BETA1, BETA2, move_parallel, move_serial
+from maxplus.experiments._adam_kernels import adam_step, move_parallel, move_serial
 from maxplus.experiments.mlp import MLP
 from maxplus.training import Task
 from maxplus.training.engines import Engine
@@ -55,8 +55,8 @@ class AdamEngine(Engine):
             self.best_loss = min(self.best_loss, at.loss)
             self.iteration += 1
             block.record(at.loss, at.sample, rate)
-            t = self.iteration
-            self._move(self.model.theta, self._m, self._v, g, rate, 1 - BETA1**t, 1 - BETA2**t)
+            step = adam_step(self.iteration, rate, self.model.dtype)
+            self._move(self.model.theta, self._m, self._v, g, step)
 
     @property
     def best(self) -> MLP:
