@@ -1,6 +1,6 @@
 """One step of Adam over all weights."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -23,7 +23,7 @@ class AdamStep(NamedTuple):
 
 def adam_step(t: int, rate: float, dtype: DTypeLike) -> AdamStep:
     """The numbers of step t = 1, 2, …"""
-    number = np.dtype(dtype).type
+    number: Any = np.dtype(dtype).type
     values = (1 - BETA1, 1 - BETA2, 1 - BETA1**t, 1 - BETA2**t, rate, EPSILON)
     return AdamStep(*(number(value) for value in values))
 
