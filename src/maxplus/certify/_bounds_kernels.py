@@ -16,12 +16,16 @@ def _bounds_rows(X, eps, weights, reach, cap, low, high):
     for r in range(n):
         linear(X[r], weights.W0, lam[r])
         for i in range(rows):
-            lam[r, i] -= eps[r] * reach[i]
+            # Nothing, not even an infinite eps, moves what has no reach.
+            if reach[i] > 0.0:
+                lam[r, i] -= eps[r] * reach[i]
     minplus_rows(lam, weights.W1T, g)
     maxplus_rows(g, weights.W2T, low)
     for r in range(n):
+        linear(X[r], weights.W0, lam[r])
         for i in range(rows):
-            lam[r, i] += 2.0 * eps[r] * reach[i]
+            if reach[i] > 0.0:
+                lam[r, i] += eps[r] * reach[i]
     minplus_rows(lam, weights.W1T, g)
     for r in range(n):
         for h in range(cap.size):

@@ -55,23 +55,51 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
         the rounding of a forward pass is allowed for.
     """
     X = np.ascontiguousarray(X, np.float64)
-    eps = np.ascontiguousarray(np.broadcast_to(np.asarray(eps, np.float64), len(X)))
+    box = check_box(model, X, eps, scale)
     weights = LMMWeights(*(np.ascontiguousarray(W, np.float64) for W in model.weights))
-    reach = np.abs(weights.W0) * np.repeat(_scale(model, scale), 2)
+    reach = np.abs(weights.W0) * np.repeat(box.scale, 2)
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    frozen_X = frozen(X)
-    _bounds_kernels.bounds(frozen_X, eps, weights, reach, _cap(weights), low, high)
-    slack = _rounding(model, X, eps, scale)[:, None]
+    _bounds_kernels.bounds(frozen(X), box.eps, weights, reach, _cap(weights), low, high)
+    slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
+
+
+class Box(NamedTuple):
+    """How far each row may move, (N,), in units of each feature's scale, (P,)."""
+
+    eps: NDArray
+    scale: NDArray
+
+
+def check_box(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None) -> Box:
+    """Both as arrays; ValueError naming the argument that cannot be."""
+    if X.ndim != 2 or X.shape[1] != model.n_features:
+        raise ValueError(f"X must have {model.n_features} columns; got shape {X.shape}")
+    try:
+        widths = np.asarray(eps, np.float64)
+    except (TypeError, ValueError):
+        widths = np.array(np.nan)
+    if widths.shape not in ((), (len(X),)) or not (widths >= 0).all():
+        raise ValueError(
+            f"eps must be a number >= 0, or one for each of the {len(X)} rows; got {eps!r:.80}"
+        )
+    factors = np.ones(model.n_features)
+    if scale is not None:
+        factors = np.asarray(scale, np.float64)
+        if factors.shape != (model.n_features,) or not (
+            np.isfinite(factors).all() and (factors >= 0).all()
+        ):
+            raise ValueError(
+                f"scale must hold {model.n_features} finite numbers >= 0, one for each feature; "
+                f"got {scale!r:.80}"
+            )
+    return Box(np.ascontiguousarray(np.broadcast_to(widths, len(X))), factors)
 
 
 def steepest(model: LMM, scale: NDArray | None = None) -> float:
     """max_i |W0[i]|·scale_p: no score changes faster than that with eps."""
-    return float((np.abs(model.W0.astype(np.float64)) * np.repeat(_scale(model, scale), 2)).max())
-
-
-def _scale(model: LMM, scale: NDArray | None) -> NDArray:
-    return np.ones(model.n_features) if scale is None else np.asarray(scale, np.float64)
+    slopes = np.abs(model.W0.astype(np.float64))
+    return float((slopes if scale is None else slopes * np.repeat(scale, 2)).max())
 
 
 def _cap(weights: LMMWeights) -> NDArray:
@@ -85,13 +113,16 @@ def _cap(weights: LMMWeights) -> NDArray:
     return ((b * A + a * B) / (a + b)).min(axis=1)
 
 
-def _rounding(model: LMM, X: NDArray, eps: NDArray, scale: NDArray | None) -> NDArray:
+def _rounding(model: LMM, X: NDArray, eps: NDArray, reach: float) -> NDArray:
     """The most by which a score in the model's float type can be off, for inputs in the box.
 
     A score is a rounded product and two rounded sums; each rounding is at most half
-    a unit in the last place of numbers that are no larger than what is added up here.
+    a unit in the last place of numbers that are no larger than what is added up here,
+    or half the least number there is.
     """
-    reach = np.abs(X).max(axis=1, initial=0.0) + eps * _scale(model, scale).max()
-    largest = float(np.abs(model.W0).max()) * reach
+    largest = float(np.abs(model.W0).max()) * np.abs(X).max(axis=1, initial=0.0)
     largest += float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
-    return 4.0 * float(np.finfo(model.dtype).eps) * largest
+    if reach > 0.0:
+        largest += eps * reach
+    info = np.finfo(model.dtype)
+    return 4.0 * float(info.eps) * largest + 16.0 * float(info.smallest_subnormal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.certify.bounds import box_bounds, steepest
+from maxplus.certify.bounds import box_bounds, check_box, steepest
 from maxplus.models import LMM
 
 # A radius is found up to this share of itself; the certified side is returned.
@@ -13,17 +13,19 @@ TOLERANCE = 1e-6
 GROWTH = 4.0
 
 
-def certified_at(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> NDArray:
+def certified_at(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None) -> NDArray:
     """Whether each row's predicted class stays the same everywhere in its box.
 
     It does when the class's lower bound exceeds every other class's upper bound
     (`box_bounds`). With eps = 0 nothing moves, so nothing can change.
     """
-    eps = np.broadcast_to(np.asarray(eps, np.float64), len(X))
-    return (eps == 0.0) | (_gap(model, X, model.scores(X).argmax(axis=1), eps, scale) > 0.0)
+    X = np.asarray(X)
+    box = check_box(model, X, eps, scale)
+    y = model.scores(X).argmax(axis=1)
+    return (box.eps == 0.0) | (_gap(model, X, y, box.eps, box.scale) > 0.0)
 
 
-def certified_radius(model: LMM, X: NDArray, scale: NDArray | None = None) -> NDArray:
+def certified_radius(model: LMM, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
     """The largest eps at which `certified_at` holds for each row, to within a millionth.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
@@ -37,26 +39,29 @@ def certified_radius(model: LMM, X: NDArray, scale: NDArray | None = None) -> ND
     array of shape (N,): 0 where the two highest scores are equal, up to rounding;
         infinity where no feature that may move has any influence
     """
+    X = np.asarray(X)
+    factors = check_box(model, X, 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
-    gap = _gap(model, X, y, np.zeros(len(X)), scale)
-    slope = steepest(model, scale)
-    low = np.zeros(len(X))
+    gap_low = _gap(model, X, y, np.zeros(len(X)), factors)
+    slope = steepest(model, factors)
+    low, high = np.zeros(len(X)), np.full(len(X), np.inf)
     if slope == 0.0:
-        low[gap > 0.0] = np.inf
-        return low
-    high = np.full(len(X), np.inf)
-    gap_low, gap_high = gap, np.full(len(X), np.nan)
-    open_rows = np.flatnonzero(gap > 0.0)
+        return np.where(gap_low > 0.0, np.inf, 0.0)
+    gap_high = np.full(len(X), np.nan)
+    open_rows = np.flatnonzero(gap_low > 0.0)
     step = 0
     while open_rows.size:
         state = (low[open_rows], high[open_rows], gap_low[open_rows], gap_high[open_rows])
         eps = _guess(step, *state, slope)
-        gap = _gap(model, X[open_rows], y[open_rows], eps, scale)
-        good = gap > 0.0
+        # At the ends of what floats can hold there may be nothing left to try.
+        new = (eps > state[0]) & (eps < state[1])
+        gap = _gap(model, X[open_rows], y[open_rows], eps, factors)
+        good, bad = new & (gap > 0.0), new & ~(gap > 0.0)
         low[open_rows[good]], gap_low[open_rows[good]] = eps[good], gap[good]
-        high[open_rows[~good]], gap_high[open_rows[~good]] = eps[~good], gap[~good]
-        apart = high[open_rows] > (1.0 + TOLERANCE) * low[open_rows]
-        open_rows = open_rows[apart]
+        high[open_rows[bad]], gap_high[open_rows[bad]] = eps[bad], gap[bad]
+        with np.errstate(over="ignore"):
+            apart = high[open_rows] > (1.0 + TOLERANCE) * low[open_rows]
+        open_rows = open_rows[new & apart]
         step += 1
     return low
 
@@ -70,8 +75,9 @@ def _guess(
     sides at once: a little below it and a little above it close the bracket quickly.
     Every third time the middle is taken, which bounds the number of steps.
     """
-    outwards = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        outwards = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
+        outwards = np.minimum(outwards, np.finfo(np.float64).max)
         root = low + (high - low) * gap_low / (gap_low - gap_high)
         aside = (0.4 if step % 3 else -0.4) * TOLERANCE * high
         inside = np.clip(root + aside, low + 0.1 * TOLERANCE * high, high * (1 - 0.1 * TOLERANCE))
@@ -80,10 +86,11 @@ def _guess(
     return np.where(np.isinf(high), outwards, between)
 
 
-def _gap(model: LMM, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray | None) -> NDArray:
+def _gap(model: LMM, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
     """Lower bound of class y's score less the highest upper bound of all others."""
     bounds = box_bounds(model, X, eps, scale)
     rows = np.arange(len(X))
     others = bounds.high.copy()
     others[rows, y] = -np.inf
-    return bounds.low[rows, y] - others.max(axis=1)
+    with np.errstate(invalid="ignore"):
+        return bounds.low[rows, y] - others.max(axis=1)
