@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from maxplus.experiments._adam_kernels import adam_step, move_parallel, move_serial
 from maxplus.experiments.mlp import MLP
 from maxplus.training import Task
+from maxplus.training._adam_kernels import adam_step, move_parallel, move_serial
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block
 

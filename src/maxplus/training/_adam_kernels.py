@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import DTypeLike
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1, EPSILON = 0.9, 1e-8
 WEIGHTS_PER_TASK = 16_384
 
 
@@ -21,10 +21,10 @@ class AdamStep(NamedTuple):
     epsilon: np.floating
 
 
-def adam_step(t: int, rate: float, dtype: DTypeLike) -> AdamStep:
-    """The numbers of step t = 1, 2, …"""
+def adam_step(t: int, rate: float, dtype: DTypeLike, beta2: float = 0.999) -> AdamStep:
+    """The numbers of step t = 1, 2, … (Kingma & Ba, 2015)."""
     number: Any = np.dtype(dtype).type
-    values = (1 - BETA1, 1 - BETA2, 1 - BETA1**t, 1 - BETA2**t, rate, EPSILON)
+    values = (1 - BETA1, 1 - beta2, 1 - BETA1**t, 1 - beta2**t, rate, EPSILON)
     return AdamStep(*(number(value) for value in values))
 
 

@@ -1,0 +1,68 @@
+"""A start from boxes: per class, clusters with one standard deviation around their centres."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from maxplus.models.lmm import LMM
+
+# Samples of a class that clusters are found from; more would not move them.
+MAX_SAMPLES = 6_000
+ROUNDS = 8
+
+
+def box_lmm(
+    X: NDArray,
+    y: NDArray,
+    n_hidden: int,
+    n_classes: int,
+    slope: float,
+    drop: float,
+    rng: np.random.Generator,
+) -> LMM:
+    """LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
+
+    W0 = ±k, W1 = k·(deviation ∓ centre), W2[h, d] = 0 for the unit's class and −drop for
+    the others: g_h(x) is k times the distance to the nearest wall, positive inside.
+    Each class gets as many units as any other, at most as many as it has samples.
+    """
+    share = -(-n_hidden // n_classes)
+    centres, spreads = [], []
+    labels: list[int] = []
+    for d in range(n_classes):
+        own = X[y == d]
+        n_units = min(share, len(own), n_hidden - len(labels))
+        if n_units > 0:
+            centre, spread = _clusters(own, n_units, rng)
+            centres.append(centre)
+            spreads.append(spread)
+            labels += [d] * n_units
+    centre, spread = np.concatenate(centres), np.concatenate(spreads)
+    W0 = np.empty(2 * X.shape[1], X.dtype)
+    W0[0::2], W0[1::2] = slope, -slope
+    W1T = np.empty((len(labels), W0.size), X.dtype)
+    W1T[:, 0::2], W1T[:, 1::2] = slope * (spread - centre), slope * (spread + centre)
+    W2 = np.full((len(labels), n_classes), -drop, X.dtype)
+    W2[np.arange(len(labels)), labels] = 0.0
+    return LMM(W0, W1T.T, W2)
+
+
+def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
+    if len(own) > MAX_SAMPLES:
+        own = own[rng.choice(len(own), MAX_SAMPLES, replace=False)]
+    start = own[rng.choice(len(own), n, replace=False)]
+    means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
+    member = np.zeros((len(own), n), own.dtype)
+    member[np.arange(len(own)), means.labels_] = 1.0
+    count = np.maximum(member.sum(axis=0), 1.0)[:, None]
+    centre = member.T @ own / count
+    square = member.T @ (own * own) / count
+    # A cluster that lost all its members keeps its centre, as a point.
+    empty = member.sum(axis=0) == 0
+    centre[empty] = means.cluster_centers_[empty]
+    spread = np.sqrt(np.maximum(square - centre * centre, 0.0))
+    spread[empty] = 0.0
+    return centre.astype(own.dtype), spread.astype(own.dtype)

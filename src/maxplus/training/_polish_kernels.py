@@ -1,0 +1,29 @@
+"""Jitted sweeps of the polish."""
+
+import numpy as np
+from numba import njit
+
+from maxplus.models._lmm_kernels import active_path
+from maxplus.models._softmax import sample_loss
+from maxplus.training.engines._descent import descend
+
+
+@njit(cache=True)
+def sweep(X, y, order, weights, grad, rule, damping, journal):
+    """A damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
+
+    Losses are those of the present weights, not of the sweep's beginning. Returns
+    how many samples were above; O(P·H) for each sample.
+    """
+    lam = np.empty(weights.W0.size, X.dtype)
+    g = np.empty(weights.W1T.shape[0], X.dtype)
+    above = 0
+    for n in order:
+        active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
+        loss = sample_loss(grad.z, y[n])
+        if loss > rule.target:
+            above += 1
+            journal.n[0] = 0
+            damped = rule.target + damping * (loss - rule.target)
+            descend(weights, grad, X[n], y[n], damped, 0, rule, 0, journal, 0)
+    return above
