@@ -34,13 +34,15 @@ def run(settings: Settings) -> Finding:
         losses[start].append(model.fit(X, y).max_loss_)
     worst_structured = max(losses["prototypes"])
     best_random = min(losses["gaussian"] + losses["uniform"])
+    better = sum(loss < best_random for loss in losses["prototypes"])
     holds = worst_structured < best_random
     text = (
         f"Final maximum loss on the training flowers, {len(seeds)} runs of {iterations:,} "
         "iterations from each start, all on one split. The paper claims that the worst structured "
         f"run beats the best random one. Here the worst structured run ends at "
-        f"{worst_structured:.3f}, the best random one at {best_random:.3f}: the claim "
-        f"{'holds' if holds else 'does not hold'}. log 3 = 1.099 is the loss of a model that knows "
+        f"{worst_structured:.4f}, the best random one at {best_random:.4f}: the claim "
+        f"{'holds' if holds else 'does not hold'}; {better} of {len(seeds)} structured runs are "
+        f"below all random ones. log 3 = 1.099 is the loss of a model that knows "
         "nothing."
     )
     rows = [

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from maxplus.reproduce.finding import Finding, Settings, Table
+from maxplus.reproduce.readings import READINGS
 from maxplus.reproduce.registry import EXPERIMENTS
 
+READINGS_TITLE = "Where the paper can be read in two ways"
 PACKAGES = ("maxplus", "numpy", "numba", "scikit-learn", "matplotlib")
 
 _STYLE = """
@@ -24,7 +26,9 @@ table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
-img { max-width: 100%; }
+table.words td { text-align: left; vertical-align: top; }
+.wide { overflow-x: auto; }
+img { max-width: 100%; height: auto; }
 .note { color: #6b6b6b; }
 """
 
@@ -96,7 +100,8 @@ def write_report(out: Path) -> list[str]:
     head = "# The paper's tables and figures, measured again\n\n"
     if records:
         head += _line_of_facts(records[-1]["machine"]) + "\n\n"
-    (out / "REPORT.md").write_text(head + body, encoding="utf-8")
+    tail = f"\n## {READINGS_TITLE}\n\n{_markdown_table(READINGS, '')}\n"
+    (out / "REPORT.md").write_text(head + body + tail, encoding="utf-8")
     (out / "report.html").write_text(_page(out, records), encoding="utf-8")
     return [record["name"] for record in records]
 
@@ -123,6 +128,17 @@ def _markdown_table(table: Table, scale: str) -> str:
     return caption + "\n\n" + "\n".join(lines)
 
 
+def _html_table(table: Table, scale: str, kind: str = "") -> str:
+    note = f" <span class=note>({html.escape(scale)})</span>" if scale else ""
+    cells = [table.columns, *table.rows]
+    rows = [
+        "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in row) + "</tr>"
+        for tag, row in zip(["th"] + ["td"] * len(table.rows), cells, strict=True)
+    ]
+    caption = f"<caption>{html.escape(table.caption)}{note}</caption>"
+    return f'<div class=wide><table class="{kind}">{caption}{"".join(rows)}</table></div>'
+
+
 def _page(out: Path, records: list[dict[str, Any]]) -> str:
     """One page without any file beside it: pictures are inside."""
     parts = ["<h1>The paper's tables and figures, measured again</h1>"]
@@ -132,21 +148,14 @@ def _page(out: Path, records: list[dict[str, Any]]) -> str:
         scale = f"reduced scale: {record['scale']}" if record["scale"] else ""
         parts.append(f"<h2>{html.escape(record['title'])}</h2>")
         parts.append(f"<p>{html.escape(record['text'])}</p>")
-        for table in record["tables"]:
-            note = f" <span class=note>({html.escape(scale)})</span>" if scale else ""
-            cells = [table["columns"], *table["rows"]]
-            rows = [
-                "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in row) + "</tr>"
-                for tag, row in zip(["th"] + ["td"] * len(table["rows"]), cells, strict=True)
-            ]
-            caption = f"<caption>{html.escape(table['caption'])}{note}</caption>"
-            parts.append(f"<table>{caption}{''.join(rows)}</table>")
+        parts += [_html_table(Table(**table), scale) for table in record["tables"]]
         for what in record["figures"]:
             picture = (out / record["name"] / f"{record['name']}-{what}.png").read_bytes()
             data = base64.b64encode(picture).decode("ascii")
             alt = html.escape(f"{record['title']}: {what}", quote=True)
             parts.append(f'<img alt="{alt}" src="data:image/png;base64,{data}">')
         parts.append(f"<p class=note>{record['seconds']:.0f} s</p>")
+    parts += [f"<h2>{READINGS_TITLE}</h2>", _html_table(READINGS, "", "words")]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>maxplus</title>'
         f"<style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
