@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test reproduce-quick lint format bench bench-quick clean
+.PHONY: demo test reproduce-quick pictures lint format bench bench-quick clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -22,11 +22,17 @@ demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
 test: $(VENV)/.kernels
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # All experiments at reduced scale: under three minutes. Without --quick: about an hour.
 reproduce-quick: $(VENV)/.kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
+
+# The README's picture of an explanation; needs MNIST. Half an hour at most, four minutes here.
+pictures: $(VENV)/.kernels
+	$(BIN)/maxplus train mnist -H 500 -n 40000 --slope 4 --polyak-target 1.2 --learning-rate 1 \
+	  -o build/mnist.maxplus
+	$(BIN)/maxplus explain build/mnist.maxplus mnist:test --row 0 --picture docs/explanation.png
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

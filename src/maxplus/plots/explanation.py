@@ -40,22 +40,31 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
     panels = figure.subplots(rows, min(N_COLUMNS, 1 + order.size), squeeze=False).ravel()
     for ax in panels:
         ax.axis("off")
-    _picture(panels[0], explanation.X[n], image_shape, "input", "")
+    limits = float(explanation.X.min()), float(explanation.X.max())
+    _picture(panels[0], explanation.X[n], image_shape, limits, "input", "")
     for ax, d in zip(panels[1:], order, strict=False):
         unit, pixel = explanation.paths.unit[n, d], int(explanation.paths.feature[n, d])
         # Where no value is best, the input's own is as good as any.
         centre = explanation.centres[unit]
         image = np.where(np.isnan(centre), explanation.X[n], centre)
         name, p = explanation.class_names[d], explanation.probability[n, d]
-        _picture(ax, image, image_shape, f"{name}: {p:.0%}", f"unit {unit}")
+        _picture(ax, image, image_shape, limits, f"{name}: {p:.0%}", f"unit {unit}")
         row, column = divmod(pixel, image_shape[1])
         for panel in (ax, panels[0]) if d == order[0] else (ax,):
             panel.plot(column, row, "s", ms=7, mfc="none", mec=VERMILION, mew=1.6)
     return figure
 
 
-def _picture(ax: Axes, values: NDArray, shape: tuple[int, int], title: str, note: str) -> None:
-    ax.imshow(values.reshape(shape), cmap="gray_r", interpolation="nearest")
+def _picture(
+    ax: Axes,
+    values: NDArray,
+    shape: tuple[int, int],
+    limits: tuple[float, float],
+    title: str,
+    note: str,
+) -> None:
+    low, high = limits
+    ax.imshow(values.reshape(shape), cmap="gray_r", interpolation="nearest", vmin=low, vmax=high)
     ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
     ax.text(
         0.5, -0.03, note, transform=ax.transAxes, ha="center", va="top",
