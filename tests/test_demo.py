@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from maxplus import __version__
 from maxplus.cli import demo as demo_module
 from maxplus.cli.app import app
-from maxplus.experiments._adam_kernels import adam_step, move_parallel, move_serial
 from maxplus.experiments.adam import AdamEngine
 from maxplus.experiments.iris import PAPER, compare_on_iris
 from maxplus.experiments.metrics import Evaluation
 from maxplus.experiments.mlp import MLP
 from maxplus.training import MeanLoss, Task, constant, train
+from maxplus.training._adam_kernels import adam_step, move_parallel, move_serial
 
 
 def run(*arguments):

@@ -37,6 +37,7 @@ from maxplus.training import (
     Status,
     StepRule,
     Task,
+    TrainingResult,
     constant,
     paper_alpha,
     polyak,
@@ -194,12 +195,26 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_real("polyak_target", self.polyak_target, minimum=0.0)
         check_real("polyak_fraction", self.polyak_fraction, minimum=0.0, maximum=1.0)
         check_real("learning_rate", self.learning_rate, above=0.0)
-        check_integer("max_iter", self.max_iter, 1)
+        check_integer("max_iter", self.max_iter, self._least_iterations())
         check_choice("keep", self.keep, ("best", "last"))
         verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
         check_integer("verbose", verbose, 0)
         check_callbacks(self.callbacks)
         self._engine_class()
+
+    def _least_iterations(self) -> int:
+        """0 where something else trains as well."""
+        return 1
+
+    def _warm_up(self, model: Model, X: NDArray, y: NDArray, rng: np.random.Generator) -> Model:
+        """What is done to a fresh model before the engine's iterations."""
+        return model
+
+    def _polish(
+        self, model: Model, X: NDArray, y: NDArray, index: NDArray, rng: np.random.Generator
+    ) -> Model:
+        """What is done to the kept model after them."""
+        return model
 
     def _automatic_engine(self) -> str:
         """What ``engine="auto"`` stands for with the maximum loss."""
@@ -271,6 +286,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             model = self._model_class(**state.weights)
         else:
             model = self._initial_model(X, codes, labels.size, index, rng)
+            with threads(self.n_jobs):
+                model = self._warm_up(model, X, codes, rng)
         task = Task(
             X, codes, OBJECTIVES[self.objective], self._step_rule(labels.size),
             linear_every=getattr(self, "linear_every", 0),
@@ -284,9 +301,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             for callback in callbacks:
                 if hasattr(callback, "begin"):
                     callback.begin(self, labels, X, codes)
-            engine = self._engine_class()(model, task)
-            result = train(engine, self.max_iter, callbacks, state)
-            kept = engine.best if self.keep == "best" else engine.model
+            result, kept = TrainingResult(History(), Status.MAX_ITER, 0.0), model
+            if self.max_iter:
+                engine = self._engine_class()(model, task)
+                result = train(engine, self.max_iter, callbacks, state)
+                kept = engine.best if self.keep == "best" else engine.model
+            kept = self._polish(kept, X, codes, index, rng)
             losses = kept.losses(X, codes)
 
         result.history.map_samples(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,22 @@ from maxplus.estimators._classifier import TrainedClassifier
 from maxplus.estimators._explanations import ExplanationsMixin
 from maxplus.estimators._lmm_weights import LMMWeightsMixin
 from maxplus.estimators._validation import check_choice, check_integer, check_real
-from maxplus.models import LMM
+from maxplus.models import LMM, Model
+from maxplus.models.boxes import box_lmm
 from maxplus.models.initialisation import (
     choose_prototypes,
+    class_distance,
     median_distance,
     prototype_lmm,
     random_lmm,
 )
+from maxplus.training.polish import polish
+from maxplus.training.smooth import Annealing, smooth_train
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
+# What the smoothed warm start does best with, on a validation split of MNIST's training images.
+WARM_SLOPE = 15.0
 
 
 class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, TrainedClassifier):
@@ -39,11 +46,22 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
         as many as samples.
     slope : float or "auto"
         The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance between
-        random pairs of training samples).
+        random pairs of training samples), and 15 / (that of samples of different
+        classes) with a warm-up.
     confidence : float, optional
         The paper's k in W2; equal to the slope by default.
-    init : {"prototypes", "gaussian", "uniform"}
-        The paper's construction from random training samples, or i.i.d. weights.
+    init : {"prototypes", "boxes", "gaussian", "uniform"}
+        The paper's construction from random training samples; boxes around clusters of
+        each class; or i.i.d. weights.
+    warmup : {"smooth"}, optional
+        Before anything else, train with soft minima and maxima on the mean loss, from
+        hot to cold (`maxplus.training.smooth`). The model stays an ordinary LMM.
+    warmup_epochs : int
+        Passes over the samples in the warm-up.
+    polish : "log2" or float, optional
+        After everything else, bring every training loss below this level
+        (`maxplus.training.polish`); "log2" is the paper's certificate. ``suspects_``
+        lists the samples for which that did not succeed.
     objective : {"max", "mean"}
         The loss to minimise over the samples.
     step : {"two-phase", "polyak", "constant"}
@@ -64,6 +82,7 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
         the maximum and "sgd" for the mean. The first training with "sparse" after
         an installation compiles it, which takes about 20 seconds.
     max_iter : int
+        Iterations of the engine; with a warm-up or a polish, 0 leaves them out.
     keep : {"best", "last"}
         Keep the parameters with the lowest objective seen, or the last ones.
     warm_start : bool
@@ -85,6 +104,7 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
     W2_ : array of shape (H, C)
     n_hidden_ : int
     slope_ : float
+    suspects_ : training samples that the polish could not bring below its level
     prototypes_ : indices into the training set (init="prototypes" only)
     history_ : mapping of arrays per iteration: "loss", "sample", "step"
     n_iter_, status_, loss_curve_
@@ -114,6 +134,9 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
         slope: float | str = "auto",
         confidence: float | None = None,
         init: str = "prototypes",
+        warmup: str | None = None,
+        warmup_epochs: int = 10,
+        polish: float | str | None = None,
         objective: str = "max",
         step: str = "two-phase",
         polyak_target: float = 0.0,
@@ -133,6 +156,9 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
         self.slope = slope
         self.confidence = confidence
         self.init = init
+        self.warmup = warmup
+        self.warmup_epochs = warmup_epochs
+        self.polish = polish
         self.objective = objective
         self.step = step
         self.polyak_target = polyak_target
@@ -157,7 +183,14 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
             check_real("slope", self.slope, above=0.0)
         if self.confidence is not None:
             check_real("confidence", self.confidence, above=0.0)
-        check_choice("init", self.init, ("prototypes", "gaussian", "uniform"))
+        check_choice("init", self.init, ("prototypes", "boxes", "gaussian", "uniform"))
+        if self.warmup is not None:
+            check_choice("warmup", self.warmup, ("smooth",))
+        check_integer("warmup_epochs", self.warmup_epochs, 1)
+        if isinstance(self.polish, str):
+            check_choice("polish", self.polish, ("log2",))
+        elif self.polish is not None:
+            check_real("polish", self.polish, above=0.0)
         check_integer("linear_every", self.linear_every, 0)
 
     def _automatic_engine(self) -> str:
@@ -166,20 +199,49 @@ class LMMClassifier(CertificatesMixin, ExplanationsMixin, LMMWeightsMixin, Train
     def _initial_model(
         self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
     ) -> LMM:
-        slope = self._choose_slope(X, rng)
+        slope = self._choose_slope(X, y, rng)
         confidence = slope if self.confidence is None else float(self.confidence)
         self.slope_ = slope
+        self.__dict__.pop("prototypes_", None)
+        if self.init == "boxes":
+            drop = slope * class_distance(X, y, rng) if self.confidence is None else confidence
+            return box_lmm(X, y, self.n_hidden, n_classes, slope, drop, rng)
         if self.init == "prototypes":
             chosen = choose_prototypes(y, self.n_hidden, rng)
             self.prototypes_ = index[chosen]
             return prototype_lmm(X[chosen], y[chosen], n_classes, slope, confidence)
-        if hasattr(self, "prototypes_"):
-            del self.prototypes_
         shape = (X.shape[1], self.n_hidden, n_classes)
         return random_lmm(self.init, shape, slope, confidence, X.dtype, rng)
 
-    def _choose_slope(self, X: NDArray, rng: np.random.Generator) -> float:
-        slope = UNIT_SLOPE / median_distance(X, rng) if self.slope == "auto" else float(self.slope)
+    def _least_iterations(self) -> int:
+        return 1 if self.warmup is None and self.polish is None else 0
+
+    def _warm_up(self, model: Model, X: NDArray, y: NDArray, rng: np.random.Generator) -> Model:
+        if self.warmup is None:
+            return model
+        assert isinstance(model, LMM)
+        size = self.slope_ * class_distance(X, y, rng)
+        return smooth_train(model, X, y, Annealing(size, self.warmup_epochs), rng).model
+
+    def _polish(
+        self, model: Model, X: NDArray, y: NDArray, index: NDArray, rng: np.random.Generator
+    ) -> Model:
+        self.__dict__.pop("suspects_", None)
+        if self.polish is None:
+            return model
+        assert isinstance(model, LMM)
+        level = math.log(2.0) if isinstance(self.polish, str) else float(self.polish)
+        polished = polish(model, X, y, rng, level=level)
+        self.suspects_ = index[polished.above]
+        return polished.model
+
+    def _choose_slope(self, X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
+        if self.slope != "auto":
+            slope = float(self.slope)
+        elif self.warmup is None:
+            slope = UNIT_SLOPE / median_distance(X, rng)
+        else:
+            slope = WARM_SLOPE / class_distance(X, y, rng)
         reach = max(1.0, slope) * max(1.0, float(np.abs(X).max()))
         if not reach < 1e-4 * np.finfo(X.dtype).max:
             raise ValueError(

@@ -101,8 +101,9 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     arrays = {f"model.{layer}": getattr(model, layer) for layer in model.layers}
     if hasattr(estimator, "feature_names_in_"):
         document["feature_names"] = [str(name) for name in estimator.feature_names_in_]
-    if hasattr(estimator, "prototypes_"):
-        arrays["prototypes"] = np.asarray(estimator.prototypes_, np.int64)
+    for name in ("prototypes", "suspects"):
+        if hasattr(estimator, f"{name}_"):
+            arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.int64)
     if hasattr(estimator, "classes_"):
         document["classes"] = labels_to_json(estimator.classes_)
         codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
@@ -131,6 +132,8 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     if "prototypes" in arrays:
         H = getattr(model, "n_hidden", 0)
         estimator.prototypes_ = _array(arrays, "prototypes", np.int64, (H,))
+    if "suspects" in arrays:
+        estimator.suspects_ = _array(arrays, "suspects", np.int64)
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
     return estimator

@@ -33,6 +33,16 @@ def median_distance(X: NDArray, rng: np.random.Generator) -> float:
     return median or 1.0
 
 
+def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
+    """Median L∞ distance between random samples of different classes; 1 if they coincide."""
+    a = rng.integers(len(X), size=N_PAIRS)
+    b = rng.integers(len(X), size=N_PAIRS)
+    different = y[a] != y[b]
+    distance = [np.abs(X[i] - X[j]).max() for i, j in zip(a[different], b[different], strict=True)]
+    median = float(np.median(distance)) if distance else 0.0
+    return median or 1.0
+
+
 def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> NDArray:
     """Indices of ``min(n_hidden, len(y))`` different samples, in ascending order.
 

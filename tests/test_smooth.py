@@ -1,0 +1,228 @@
+"""The smoothed warm start, boxes and the worst-case polish."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.preprocessing import StandardScaler
+
+import maxplus
+from maxplus import LMMClassifier
+from maxplus.certify import certified_at
+from maxplus.explain import unit_boxes
+from maxplus.models import LMM
+from maxplus.models.boxes import box_lmm
+from maxplus.models.initialisation import class_distance
+from maxplus.training.polish import polish
+from maxplus.training.smooth import Annealing, smooth_train
+from maxplus.training.smooth.soft_lmm import LIMIT, SoftLMM
+
+LOG2 = math.log(2.0)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model of three classes with its samples, in float32 as the warm start works."""
+    rng = np.random.default_rng(0)
+    P, H, C = 5, 7, 3
+    model = LMM(
+        np.tile([3.0, -3.0], P).astype(np.float32),
+        rng.normal(size=(2 * P, H)).astype(np.float32),
+        rng.normal(size=(H, C)).astype(np.float32),
+    )
+    X = rng.random((40, P), np.float32)
+    return model, X, rng.integers(C, size=40)
+
+
+def soft_loss(model, X, y, W1, W2, tau, margin=None):
+    """The soft loss in float64, straight from its definition."""
+    lam = np.repeat(X.astype(float), 2, axis=1) * model.W0.astype(float)
+    g = -tau * np.log(np.exp(-(lam[:, :, None] + W1) / tau).sum(axis=1))
+    z = tau * np.log(np.exp((g[:, :, None] + W2) / tau).sum(axis=1))
+    if margin is not None:
+        z = z + margin * (np.arange(z.shape[1]) != y[:, None])
+    return (np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]).mean()
+
+
+@pytest.mark.parametrize("margin", [None, np.array([0.3, 0.5, 0.0], np.float32)])
+def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin):
+    model, X, y = small
+    soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
+    tau = 0.4
+    found = soft.gradient(X, y, model.W1, model.W2, tau, margin)
+    W1, W2 = model.W1.astype(float), model.W2.astype(float)
+    assert found.loss == pytest.approx(soft_loss(model, X, y, W1, W2, tau, margin), rel=1e-5)
+    h = 1e-6
+    for W, gradient in ((W1, found.W1), (W2, found.W2)):
+        for index in np.ndindex(W.shape):
+            values = []
+            for sign in (h, -h):
+                moved = [V.copy() for V in (W1, W2)]
+                moved[0 if W is W1 else 1][index] += sign
+                values.append(soft_loss(model, X, y, *moved, tau, margin))
+            slope = (values[0] - values[1]) / (2 * h)
+            assert gradient[index] == pytest.approx(slope, rel=2e-3, abs=2e-6)
+
+
+def test_cold_soft_losses_are_near_the_hard_ones(small):
+    model, X, y = small
+    soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
+    tau = max(0.05, soft.coldest)
+    found = soft.gradient(X, y, model.W1, model.W2, tau, None).loss
+    off = 2 * tau * (math.log(model.W0.size) + math.log(model.n_hidden))
+    assert abs(found - model.losses(X, y).mean()) <= off
+
+
+def test_the_coldest_temperature_keeps_exponents_in_range(small):
+    model, X, y = small
+    X = X * np.array([1, 1, 50, 1, 1], np.float32)
+    soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
+    half = np.ptp(X, axis=0).max() / 2 * 3.0
+    assert half / soft.coldest == pytest.approx(LIMIT, rel=1e-5)
+    result = soft.gradient(X, y, model.W1, model.W2, soft.coldest, None)
+    assert math.isfinite(result.loss)
+    assert np.isfinite(result.W1).all()
+    assert np.isfinite(result.W2).all()
+
+
+def test_boxes_are_clusters_with_a_deviation_around(iris):
+    rng = np.random.default_rng(0)
+    model = box_lmm(iris.X, iris.y, 3, 3, slope=4.0, drop=2.0, rng=rng)
+    boxes = unit_boxes(model)
+    for d in range(3):
+        own = iris.X[iris.y == d]
+        assert boxes.favourite[d] == d
+        assert np.allclose(boxes.low[d], own.mean(axis=0) - own.std(axis=0))
+        assert np.allclose(boxes.high[d], own.mean(axis=0) + own.std(axis=0))
+    assert np.array_equal(model.W2, np.where(np.eye(3), 0.0, -2.0))
+
+
+@pytest.mark.parametrize("n_hidden", [1, 2, 7, 40, 1000])
+def test_boxes_take_as_many_units_as_there_can_be(iris, n_hidden):
+    X, y = np.concatenate([iris.X[:60], iris.X[100:103]]), np.r_[iris.y[:60], [2] * 3]
+    model = box_lmm(X, y, n_hidden, 3, 1.0, 1.0, np.random.default_rng(1))
+    assert model.n_hidden <= n_hidden
+    counts = np.bincount(unit_boxes(model).favourite, minlength=3)
+    assert (counts <= np.bincount(y)).all()
+    assert np.isfinite(model.W1).all()
+
+
+def test_the_warm_start_learns_and_depends_on_the_seed_alone(digits):
+    X, y = digits
+    rng = np.random.default_rng(0)
+    unit = class_distance(X, y, rng)
+    start = box_lmm(X, y, 40, 10, 15 / unit, 15.0, rng)
+    before = start.W1.copy()
+    results = [
+        smooth_train(start, X, y, Annealing(15.0, epochs=8, batch=50), np.random.default_rng(s))
+        for s in (3, 3, 4)
+    ]
+    assert np.array_equal(start.W1, before)
+    assert np.array_equal(results[0].model.W1, results[1].model.W1)
+    assert not np.array_equal(results[0].model.W1, results[2].model.W1)
+    assert results[0].losses[-1] < 0.5 * results[0].losses[0]
+    right = [(m.scores(X).argmax(axis=1) == y).mean() for m in (start, results[0].model)]
+    assert right[1] > max(0.97, right[0])
+    assert np.array_equal(results[0].model.W0, start.W0)
+
+
+def test_validation_keeps_the_best_epoch_and_ends_early(digits):
+    X, y = digits
+    rng = np.random.default_rng(0)
+    start = box_lmm(X, y, 40, 10, 1.0, 15.0, rng)
+    held = X[400:], y[400:]
+    annealing = Annealing(15.0, epochs=30, batch=50, patience=2)
+    result = smooth_train(start, X[:400], y[:400], annealing, rng, validation=held)
+    assert len(result.validation) == len(result.losses) < 30
+    accuracy = (result.model.scores(held[0]).argmax(axis=1) == held[1]).mean()
+    assert accuracy == max(result.validation)
+    told = []
+    smooth_train(
+        start, X[:400], y[:400], annealing, rng, tell=lambda e, loss: told.append(e) or e == 2
+    )
+    assert told == [1, 2]
+
+
+def test_a_margin_makes_predictions_more_robust(digits):
+    X, y = digits
+    X = X / 16
+    start = box_lmm(X, y, 40, 10, 15.0, 15.0, np.random.default_rng(0))
+    shares = []
+    for margin in (None, np.full(10, 2 * 0.1 * 15.0, np.float32)):
+        annealing = Annealing(15.0, epochs=10, batch=50)
+        model = smooth_train(start, X, y, annealing, np.random.default_rng(1), margin=margin).model
+        right = model.scores(X).argmax(axis=1) == y
+        shares.append((right & certified_at(model, X, 0.1)).mean())
+    assert shares[1] > shares[0]
+
+
+def test_the_polish_brings_every_loss_below_its_level(digits):
+    X, y = digits
+    clf = LMMClassifier(
+        60, init="boxes", warmup="smooth", warmup_epochs=5, max_iter=0, random_state=0
+    ).fit(X, y)
+    assert clf.max_loss_ > LOG2
+    before = clf.model_.W1.copy()
+    polished = polish(clf.model_, X, y, np.random.default_rng(0), level=LOG2)
+    assert np.array_equal(clf.model_.W1, before)
+    assert polished.succeeded
+    assert polished.model.losses(X, y).max() < LOG2
+    assert np.array_equal(polished.losses, polished.model.losses(X, y))
+    assert polished.rounds >= 1
+    assert polished.steps >= 1
+    again = polish(polished.model, X, y, np.random.default_rng(0), level=LOG2)
+    assert (again.rounds, again.steps) == (0, 0)
+
+
+def test_the_polish_names_samples_that_cannot_be_fitted(iris):
+    X, y = iris.X[:100].copy(), iris.y[:100].copy()
+    X[7], y[7] = X[60], 0  # the same flower under both names
+    clf = LMMClassifier(
+        20, init="boxes", warmup="smooth", max_iter=0, polish="log2", random_state=0
+    ).fit(X, y)
+    assert not clf.certified_
+    assert set(clf.suspects_) <= {7, 60}
+    assert len(clf.suspects_) >= 1
+    weight = np.ones(100)
+    weight[7] = 0.0
+    clf.fit(X, y, weight)
+    assert clf.certified_
+    assert clf.suspects_.size == 0
+
+
+def test_the_whole_recipe_on_the_estimator(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    clf = LMMClassifier(
+        30, init="boxes", warmup="smooth", warmup_epochs=30, max_iter=0, polish="log2",
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert clf.certified_
+    assert clf.max_loss_ == clf.model_.losses(X, y).max() < LOG2
+    assert not hasattr(clf, "prototypes_")
+    clf.save(tmp_path / "m")
+    again = maxplus.load(tmp_path / "m")
+    assert again.get_params() == clf.get_params()
+    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
+    assert np.array_equal(again.suspects_, clf.suspects_)
+    # Iterations of the engine may come between the two.
+    longer = clf.set_params(max_iter=50).fit(X, y)
+    assert longer.n_iter_ == 50
+    assert longer.certified_
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"max_iter": 0}, "max_iter must be an integer >= 1"),
+        ({"warmup": "soft"}, "warmup must be one of 'smooth'"),
+        ({"warmup_epochs": 0}, "warmup_epochs must be an integer >= 1"),
+        ({"polish": "log3"}, "polish must be one of 'log2'"),
+        ({"polish": 0.0}, "polish must be a finite number > 0"),
+        ({"init": "box"}, "'boxes'"),
+    ],
+)
+def test_wrong_options_are_named(iris, parameters, words):
+    with pytest.raises(ValueError, match=words):
+        LMMClassifier(**parameters).fit(iris.X, iris.y)
