@@ -117,7 +117,7 @@ def _text(models: dict[str, Contestant], split: Split, iterations: int, f1: floa
         ("training accuracy", lmm.train.accuracy, GOAL_TRAIN, lmm.train.accuracy >= GOAL_TRAIN),
         ("test accuracy", lmm.test.accuracy, GOAL_TEST, lmm.test.accuracy >= GOAL_TEST),
     )
-    missed = [f"{what} {got:.3f} (aim {goal})" for what, got, goal, met in goals if not met]
+    missed = [f"{what} {got:.4f} (aim {goal})" for what, got, goal, met in goals if not met]
     text = (
         f"{len(split.y_train):,} training images; each model takes the (sub)gradients of "
         f"{iterations:,} single images: the LMM one per iteration, the MLP by batches of {BATCH} "
@@ -129,7 +129,7 @@ def _text(models: dict[str, Contestant], split: Split, iterations: int, f1: floa
         "the order of 1 undo each other. So the main run takes "
         f"L* = {MAX_SETTINGS['polyak_target']:g} and ε = {MAX_SETTINGS['learning_rate']:g}. "
         f"It ends at a maximum loss of {lmm.train.max_loss:.3f} (the paper: 1.64), "
-        f"{lmm.train.accuracy:.1%} of the training images and {lmm.test.accuracy:.1%} of the test "
+        f"{lmm.train.accuracy:.2%} of the training images and {lmm.test.accuracy:.2%} of the test "
         f"images right, macro F1 {f1:.3f} (the paper: {PAPER_F1}), after {lmm.seconds:.0f} s of "
         f"training. The MLP's largest training loss is "
         f"{mlp.train.max_loss:.3g}, on test images {mlp.test.max_loss:.3g}, not clipped; the "
