@@ -80,6 +80,8 @@ class ExplanationsMixin:
                 f"feature_names must name {self.model_.n_features} features; got {len(words)} names"
             )
         bounds = [self._feature_bound(name, v) for name, v in (("low", low), ("high", high))]
+        if (bounds[0] > bounds[1]).any():
+            raise ValueError(f"low must not exceed high; got {low!r:.40} and {high!r:.40}")
         with threads(self.n_jobs):
             paths = decisive_paths(self.model_, X)
             flips = single_feature_flips(self.model_, X, *bounds)
@@ -144,7 +146,10 @@ class ExplanationsMixin:
 
     def _feature_bound(self, name: str, value: ArrayLike) -> NDArray:
         P = self.model_.n_features
-        bound = np.asarray(value, np.float64)
+        try:
+            bound = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            bound = np.array(np.nan)
         if bound.shape not in ((), (P,)) or np.isnan(bound).any():
             raise ValueError(
                 f"{name} must be a number or {P} numbers, one for each feature; got {value!r:.80}"

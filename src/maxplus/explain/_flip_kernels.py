@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-# A search along a feature ends here at the latest; most take a few dozen steps.
-MAX_STEPS = 2_000
-HALVINGS = 60
+# Slopes that a unit can have along one feature: of its two rows, and none.
+N_SLOPES = 3
 
 
 class Line(NamedTuple):
@@ -41,103 +40,131 @@ def _two_lowest_features(x, weights, lowest, second, feature):
 
 
 @njit(cache=True)
-def _gap(line, delta, W2T, y, g):
-    """(z_y − the highest other score, that class) with the feature moved by delta; O(H·C)."""
-    for h in range(g.size):
-        g[h] = min(min(line.A[h] + line.a * delta, line.B[h] + line.b * delta), line.rest[h])
-    own, best, other = -np.inf, -np.inf, -1
-    for d in range(W2T.shape[0]):
-        z = -np.inf
-        for h in range(g.size):
-            z = max(z, g[h] + W2T[d, h])
-        if d == y:
-            own = z
-        elif z > best:
-            best, other = z, d
-    return own - best, other
+def _piece(line, slopes, h, delta, sign):
+    """The line that unit h is on just beyond delta: (its number, its value, where it ends).
 
-
-@njit(cache=True)
-def _end(line, sign):
-    """How far to look: beyond, every unit is on the line that falls most, and no gap changes."""
-    a, b = line.a * sign, line.b * sign
-    far = 0.0
-    for h in range(line.A.size):
-        for v, s, w, t in (
-            (line.A[h], a, line.B[h], b),
-            (line.A[h], a, line.rest[h], 0.0),
-            (line.B[h], b, line.rest[h], 0.0),
-        ):
-            if s != t and np.isfinite(v) and np.isfinite(w):
-                far = max(far, (w - v) / (s - t))
-    return far
-
-
-@njit(cache=True)
-def _walk(line, sign, limit, W2T, y, tolerance, g):
-    """The least δ in [0, limit] from which on another class is ahead, and which; (inf, −1) if none.
-
-    No score falls or rises faster than the lines allow, so a step of gap / (steepest
-    rise + steepest fall) cannot pass a change, and what is left of the gap shrinks by a
-    constant factor. Where two classes are equal over a stretch, steps double until
-    they are not; the way back is halved.
+    Among equal lines the one that falls most is the minimum from there on. It ends where
+    a line that falls more comes down to it.
     """
-    a, b = line.a * sign, line.b * sign
-    speed = max(a, b, 0.0) - min(a, b, 0.0)
-    limit = min(limit, _end(line, sign))
-    if speed == 0.0:
-        return np.inf, -1
-    nudge, stalled = tolerance / speed, 1.0
-    delta, before = 0.0, 0.0
-    for _ in range(MAX_STEPS):
-        gap, other = _gap(line, sign * delta, W2T, y, g)
-        if gap < 0.0:
-            return _way_back(line, sign, before, delta, W2T, y, g), other
-        if delta > limit:
+    at = (line.A[h] + line.a * sign * delta, line.B[h] + line.b * sign * delta, line.rest[h])
+    k = 0
+    for j in range(1, N_SLOPES):
+        if at[j] < at[k] or (at[j] == at[k] and slopes[j] < slopes[k]):
+            k = j
+    while True:
+        end, then = np.inf, k
+        for j in range(N_SLOPES):
+            if slopes[j] < slopes[k] and at[j] < np.inf:
+                meet = delta + (at[j] - at[k]) / (slopes[k] - slopes[j])
+                if meet < end:
+                    end, then = meet, j
+        # So near that no number lies between: the unit is on the next line already.
+        if end > delta:
+            return k, at[k], end
+        k = then
+
+
+@njit(cache=True)
+def _overtaken(own, other, slopes):
+    """The least t ≥ 0 beyond which a line of ``other`` is above all of ``own``, and which line.
+
+    Line k has the value own[k] or other[k] at t = 0 and the slope slopes[k].
+    """
+    first, which = np.inf, -1
+    for j in range(N_SLOPES):
+        low, high = 0.0, np.inf
+        for k in range(N_SLOPES):
+            ahead = own[k] - other[j]
+            faster = slopes[j] - slopes[k]
+            if faster > 0.0:
+                low = max(low, ahead / faster)
+            elif faster < 0.0:
+                high = min(high, ahead / faster)
+            elif ahead >= 0.0:
+                high = -1.0
+        if other[j] > -np.inf and low < high and low < first:
+            first, which = low, j
+    return first, which
+
+
+@njit(cache=True)
+def _walk(line, sign, limit, W2T, y):
+    """The least δ in [0, limit] beyond which another class wins, and which; (inf, −1) if none.
+
+    Up to the nearest end of a unit's line every score is the highest of three lines, one
+    for each slope, so that crossings there are exact. A step goes to that end, or as
+    far as no score can change by the present gap, if that is farther. O(H·C) per step.
+    """
+    slopes = (sign * line.a, sign * line.b, 0.0)
+    speed = max(slopes) - min(slopes)
+    own, other = np.empty(N_SLOPES), np.empty(N_SLOPES)
+    winner = np.empty(N_SLOPES, np.int64)
+    delta = 0.0
+    while delta <= limit and delta < np.inf and speed > 0.0:
+        own[:], other[:] = -np.inf, -np.inf
+        end = np.inf
+        for h in range(line.A.size):
+            k, value, unit_end = _piece(line, slopes, h, delta, sign)
+            end = min(end, unit_end)
+            own[k] = max(own[k], value + W2T[y, h])
+            for d in range(W2T.shape[0]):
+                if d != y and value + W2T[d, h] > other[k]:
+                    other[k], winner[k] = value + W2T[d, h], d
+        t, j = _overtaken(own, other, slopes)
+        if delta + t <= end and t < np.inf:
+            return delta + t, winner[j]
+        if end == np.inf:
             break
-        stalled = 2.0 * stalled if gap <= tolerance else 1.0
-        before, delta = delta, delta + max(gap / speed, stalled * nudge)
+        delta = max(end, delta + (own.max() - other.max()) / speed)
     return np.inf, -1
 
 
 @njit(cache=True)
-def _way_back(line, sign, good, bad, W2T, y, g):
-    """Where between good, with the class still ahead, and bad it is overtaken."""
-    for _ in range(HALVINGS):
-        middle = 0.5 * (good + bad)
-        if _gap(line, sign * middle, W2T, y, g)[0] < 0.0:
-            bad = middle
-        else:
-            good = middle
-    return bad
+def _line(x, p, weights, lowest, second, feature, A, B, rest):
+    """Feature p's part in all units, in the arrays given; O(H)."""
+    a, b = weights.W0[2 * p], weights.W0[2 * p + 1]
+    for h in range(A.size):
+        A[h] = a * x[p] + weights.W1T[h, 2 * p]
+        B[h] = b * x[p] + weights.W1T[h, 2 * p + 1]
+        rest[h] = second[h] if feature[h] == p else lowest[h]
+    return Line(A, B, rest, a, b)
 
 
 @njit(cache=True)
-def _flip(x, y, weights, low, high, tolerance):
-    """(feature, change, class) of the smallest change of one feature that flips x's class y."""
+def all_flips(x, y, weights, low, high, only_nearest, change, becomes):
+    """Fill change and becomes (P, 2): how far each feature must rise, or fall, to flip x's class.
+
+    Infinite where it cannot. With ``only_nearest``, what is farther than the nearest
+    found so far is not looked for. O(P·H·C) and as many steps.
+    """
     H = weights.W1T.shape[0]
-    lowest, second, g = np.empty(H), np.empty(H), np.empty(H)
-    feature = np.empty(H, np.int64)
+    lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
     _two_lowest_features(x, weights, lowest, second, feature)
     A, B, rest = np.empty(H), np.empty(H), np.empty(H)
-    best, best_p, best_d = np.inf, -1, -1
+    nearest = np.inf
     for p in range(x.size):
-        a, b = weights.W0[2 * p], weights.W0[2 * p + 1]
-        for h in range(H):
-            A[h] = a * x[p] + weights.W1T[h, 2 * p]
-            B[h] = b * x[p] + weights.W1T[h, 2 * p + 1]
-            rest[h] = second[h] if feature[h] == p else lowest[h]
-        line = Line(A, B, rest, a, b)
-        for sign, room in ((1.0, high[p] - x[p]), (-1.0, x[p] - low[p])):
-            # No need to look farther than what another feature has achieved already.
-            delta, d = _walk(line, sign, min(room, abs(best)), weights.W2T, y, tolerance, g)
-            if delta <= room and delta < abs(best):
-                best, best_p, best_d = sign * delta, p, d
-    return best_p, best, best_d
+        line = _line(x, p, weights, lowest, second, feature, A, B, rest)
+        for side in range(2):
+            room = high[p] - x[p] if side == 0 else x[p] - low[p]
+            limit = min(room, nearest) if only_nearest else room
+            sign = 1.0 if side == 0 else -1.0
+            delta, d = _walk(line, sign, limit, weights.W2T, y)
+            if delta > room:
+                delta, d = np.inf, -1
+            change[p, side], becomes[p, side] = delta, d
+            nearest = min(nearest, delta)
 
 
 @njit(cache=True, parallel=True)
-def flips(X, y, weights, low, high, tolerance, feature, change, becomes):
-    """Fill feature, change and becomes for every row; O(P·H·C) per step of a search."""
+def nearest_flips(X, y, weights, low, high, feature, change, becomes):
+    """Fill, for every row, the feature, signed change and class of the nearest flip, or −1."""
     for n in prange(X.shape[0]):
-        feature[n], change[n], becomes[n] = _flip(X[n], y[n], weights, low, high, tolerance[n])
+        P = X.shape[1]
+        deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
+        all_flips(X[n], y[n], weights, low, high, True, deltas, classes)
+        feature[n], change[n], becomes[n] = -1, np.inf, -1
+        for p in range(P):
+            for side in range(2):
+                if deltas[p, side] < abs(change[n]):
+                    feature[n], becomes[n] = p, classes[p, side]
+                    change[n] = deltas[p, side] if side == 0 else -deltas[p, side]

@@ -29,11 +29,11 @@ def single_feature_flips(
 ) -> Flips:
     """The feature that has to change least for another class to win, all others fixed.
 
-    Along one feature every score is piecewise linear. The nearest crossing with the
-    predicted class is followed to the last place of the scores, in float64; then the
-    value is moved on, by as little as shows in the model's own float type, until
-    the model really predicts the other class. Costs O(P·H·C) for each of some
-    dozens of steps per feature at most: 0.1 s for an image of MNIST with 500 units.
+    Along one feature every score is piecewise linear, and the nearest crossing with the
+    predicted class is found piece by piece, in float64; then the value is moved
+    on, by as little as shows in the model's own float type, until the model really
+    predicts another class. Costs O(P·H·C) for each of a few steps per feature, 2H at
+    most: about 0.1 s for an image of MNIST with 500 units.
 
     Parameters
     ----------
@@ -48,34 +48,48 @@ def single_feature_flips(
     weights = LMMWeights(*(np.ascontiguousarray(W, np.float64) for W in model.weights))
     y = model.scores(X).argmax(axis=1)
     feature, becomes, change = np.empty(N, int), np.empty(N, int), np.empty(N)
-    size = np.abs(weights.W0).max() * np.abs(X64).max(axis=1, initial=0.0)
-    size += np.abs(weights.W1T).max() + np.abs(weights.W2T).max()
-    tolerance = 4 * np.finfo(np.float64).eps * size
-    _flip_kernels.flips(
-        frozen(X64), y, weights, low, high, tolerance, feature, change, becomes
-    )  # fmt: skip
+    _flip_kernels.nearest_flips(frozen(X64), y, weights, low, high, feature, change, becomes)
     value = np.full(N, np.nan)
     for n in np.flatnonzero(feature >= 0):
-        value[n], becomes[n] = _until_it_shows(model, X64[n], y[n], feature[n], change[n], size[n])
-        if not low[feature[n]] <= value[n] <= high[feature[n]]:
-            value[n] = np.nan
-    none = np.isnan(value)
-    feature[none], becomes[none] = -1, -1
+        shown = _show(model, X64[n], y[n], feature[n], change[n], low, high)
+        if shown is None:
+            # Rounding hides the nearest one: take the nearest that shows.
+            shown = _nearest_that_shows(model, X64[n], y[n], weights, low, high)
+        feature[n], value[n], becomes[n] = (-1, np.nan, -1) if shown is None else shown
     return Flips(feature, value, becomes)
 
 
-def _until_it_shows(
-    model: LMM, x: NDArray, y: int, p: int, change: float, size: float
-) -> tuple[float, int]:
-    """The value at, or just past, the crossing at which the model predicts another class."""
-    slope = float(np.abs(model.W0[2 * p : 2 * p + 2]).max())
-    least = float(np.finfo(model.dtype).eps) * max(size / slope, abs(x[p] + change)) / ROUNDINGS
+def _nearest_that_shows(
+    model: LMM, x: NDArray, y: int, weights: LMMWeights, low: NDArray, high: NDArray
+) -> tuple[int, float, int] | None:
+    change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
+    _flip_kernels.all_flips(frozen(x), y, weights, low, high, False, change, becomes)
+    for k in np.argsort(change, axis=None, kind="stable"):
+        p, side = divmod(int(k), 2)
+        if not np.isfinite(change[p, side]):
+            return None
+        signed = change[p, side] if side == 0 else -change[p, side]
+        shown = _show(model, x, y, p, signed, low, high)
+        if shown is not None:
+            return shown
+    return None
+
+
+def _show(
+    model: LMM, x: NDArray, y: int, p: int, change: float, low: NDArray, high: NDArray
+) -> tuple[int, float, int] | None:
+    """The feature, the value at or just past the crossing, and the class predicted there."""
+    eps = float(np.finfo(model.dtype).eps)
+    slope = max(float(np.abs(model.W0[2 * p : 2 * p + 2]).max()), np.finfo(float).tiny)
+    size = float(np.abs(model.W0).max()) * float(np.abs(x).max())
+    size += float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
+    least = eps * max(size / slope, abs(x[p] + change)) / ROUNDINGS
     past = np.concatenate([[0.0], least * 2.0 ** np.arange(10)])
     tried = np.repeat(x[None], past.size, axis=0)
-    tried[:, p] += change + np.copysign(past, change)
+    tried[:, p] = np.clip(tried[:, p] + change + np.copysign(past, change), low[p], high[p])
     winners = model.scores(tried).argmax(axis=1)
     flipped = np.flatnonzero(winners != y)
     if not flipped.size:
-        return np.nan, -1
+        return None
     first = flipped[0]
-    return float(tried[first, p]), int(winners[first])
+    return p, float(tried[first, p]), int(winners[first])

@@ -15,7 +15,7 @@ class Boxes(NamedTuple):
 
     ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
     Where low > high no value of the feature is enough: the unit is below the level
-    everywhere, and the walls' middle is where it comes nearest.
+    everywhere.
     ``centre`` (H, P) is where the unit is highest along each feature, NaN where
     nothing limits it; ``favourite`` (H,) the class that the unit's output is
     largest for, ``height`` (H,) that output W2.

@@ -32,15 +32,14 @@ def plot_certified_accuracy(radius: ArrayLike, correct: ArrayLike) -> Figure:
             f"radius and correct must be non-empty vectors of one length; got shapes "
             f"{radius.shape} and {correct.shape}"
         )
-    eps = np.sort(radius[correct])
-    share = np.arange(eps.size, 0, -1) / radius.size
-    finite = eps[np.isfinite(eps)]
-    end = 1.05 * finite[-1] if finite.size and finite[-1] > 0 else 1.0
-    left = float((eps > end).mean() * correct.mean()) if eps.size else 0.0
+    own = radius[correct]
+    eps = np.sort(own[np.isfinite(own)])
+    end = 1.05 * eps[-1] if eps.size and eps[-1] > 0 else 1.0
+    # After each radius one sample less; infinite ones stay to the end.
+    left = (own.size - np.arange(eps.size + 1)) / radius.size
     figure = new_figure(7.0, 4.2)
     ax = figure.subplots()
-    x = np.concatenate([[0.0], np.minimum(eps, end), [end]])
-    y = np.concatenate([[correct.mean()], share - 1 / radius.size, [left]])
+    x, y = np.concatenate([[0.0], eps, [end]]), np.append(left, left[-1])
     ax.step(x, y, where="post", color=BLUE, linewidth=2)
     ax.fill_between(x, y, step="post", color=BLUE, alpha=0.15, linewidth=0)
     ax.annotate(

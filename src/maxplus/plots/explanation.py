@@ -32,8 +32,10 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
     >>> figure = plot_explanation(clf.explain(X[:1]), 0, (28, 28))  # doctest: +SKIP
     """
     P = explanation.X.shape[1]
-    if len(image_shape) != 2 or image_shape[0] * image_shape[1] != P:
-        raise ValueError(f"image_shape must be two numbers whose product is {P}; got {image_shape}")
+    if len(image_shape) != 2 or min(image_shape) < 1 or image_shape[0] * image_shape[1] != P:
+        raise ValueError(
+            f"image_shape must be two positive numbers whose product is {P}; got {image_shape}"
+        )
     order = np.argsort(-explanation.paths.score[n], kind="stable")
     rows = -(-(1 + order.size) // N_COLUMNS)
     figure = new_figure(1.75 * min(N_COLUMNS, 1 + order.size), 2.25 * rows)

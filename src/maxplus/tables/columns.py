@@ -13,8 +13,8 @@ from maxplus.tables.reading import RawTable, TableError
 
 # A target column is recognised by one of these names, else it is the last one.
 TARGET_NAMES = ("target", "label", "class", "y")
-# Numbers with more different values than this are measurements, not labels.
-MAX_CLASSES = 1_000
+# Floats hold all whole numbers up to here, and not all beyond.
+LARGEST_LABEL = 2**53
 
 
 class Column(NamedTuple):
@@ -122,6 +122,11 @@ class Encoding:
         if cells.dtype == object:
             return cells.astype(str)
         if np.array_equal(cells, np.round(cells)):
+            if np.abs(cells).max(initial=0.0) > LARGEST_LABEL:
+                raise TableError(
+                    f"{table.name}: the target {self.target!r} holds numbers beyond 2^53, too "
+                    "large for labels; write them as words"
+                )
             return cells.astype(np.int64)
         different = np.unique(cells).size
         raise TableError(
@@ -147,15 +152,21 @@ class Encoding:
     def from_json(cls, record: Any) -> Encoding:
         """What `to_json` gave; ValueError if it is something else."""
         try:
-            columns = tuple(
-                Column(
-                    str(c["name"]), None if c["values"] is None else tuple(map(str, c["values"]))
-                )
-                for c in record["columns"]
-            )
-            return cls(str(record["target"]), columns)
-        except (TypeError, KeyError) as error:
+            columns = tuple(_column_from_json(c) for c in record["columns"])
+            target = record["target"]
+        except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"the model's columns cannot be read: {error!r}") from None
+        if not (isinstance(target, str) and isinstance(record["columns"], list)):
+            raise ValueError(f"the model's columns cannot be read: target {target!r:.40}")
+        return cls(target, columns)
+
+
+def _column_from_json(record: Any) -> Column:
+    name, values = record["name"], record["values"]
+    words = values is None or (isinstance(values, list) and all(type(v) is str for v in values))
+    if not (type(name) is str and words):
+        raise ValueError(f"{record!r:.60} is no column")
+    return Column(name, None if values is None else tuple(values))
 
 
 def _choose_target(table: RawTable, target: str | None) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +80,11 @@ def _read_csv(path: Path, text_columns: frozenset[int] = frozenset()) -> RawTabl
 
 def _rows(path: Path, file: Iterator[str]) -> tuple[list[str], Iterator[list[list[str]]]]:
     """The column names, and the rows in batches, each row as long as there are names."""
-    first_line = next(file, "")
+    first_line = next((line for line in file if line.strip()), "")
     delimiter = max(DELIMITERS, key=first_line.count)
-    head = next(csv.reader([first_line], delimiter=delimiter), [])
-    names = [name.strip() for name in head]
+    # A quoted name may go on over several lines, so the reader takes the header as well.
+    reader = csv.reader(chain([first_line], file), delimiter=delimiter)
+    names = [name.strip() for name in next(reader, [])]
     if len(names) < 2:
         raise TableError(
             f"{path} has one column only ({', '.join(names) or 'none'}); columns must be separated "
@@ -99,7 +99,6 @@ def _rows(path: Path, file: Iterator[str]) -> tuple[list[str], Iterator[list[lis
         raise TableError(f"{path} has several columns named {', '.join(map(repr, twice))}; rename")
     if "" in names:
         raise TableError(f"{path}: column {names.index('') + 1} has no name; give it one")
-    reader = csv.reader(file, delimiter=delimiter)
 
     def batches() -> Iterator[list[list[str]]]:
         while batch := list(islice(reader, ROWS_AT_ONCE)):
@@ -109,7 +108,7 @@ def _rows(path: Path, file: Iterator[str]) -> tuple[list[str], Iterator[list[lis
                     raise TableError(
                         f"{path}: a row has {len(row)} values, but there are {len(names)} columns; "
                         f"it begins with {', '.join(row[:3])!r:.60} (before line "
-                        f"{reader.line_num + 2})"
+                        f"{reader.line_num + 1})"
                     )
             if rows:
                 yield rows
@@ -154,6 +153,8 @@ def _read_parquet(path: Path) -> RawTable:
         if pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind):
             values = [np.nan if v is None else float(v) for v in column.to_pylist()]
             columns[str(name)] = np.array(values)
+        elif pyarrow.types.is_null(kind):
+            columns[str(name)] = np.full(len(column), np.nan)
         elif pyarrow.types.is_floating(kind):
             columns[str(name)] = column.to_numpy().astype(np.float64)
         else:
@@ -163,21 +164,25 @@ def _read_parquet(path: Path) -> RawTable:
 
 
 def _read_npz(path: Path) -> RawTable:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise TableError(f"{path} is not a readable NPZ file of plain arrays: {error}") from None
+    with open(path, "rb") as file:
+        try:
+            content = np.load(file, allow_pickle=False)
+            arrays = {name: np.asarray(content[name]) for name in content.files}
+        # Whatever is wrong with a file, NumPy and zipfile have an error of their own for it.
+        except Exception as error:
+            raise TableError(
+                f"{path} is not a readable NPZ file of plain arrays: {error}"
+            ) from None
     X = arrays.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise TableError(
             f"{path} must hold an array X of numbers with a row for each sample, and y with the "
             f"labels; it holds {', '.join(sorted(arrays)) or 'nothing'}"
         )
-    names = arrays.get("feature_names")
-    words = (
-        [f"feature {p}" for p in range(X.shape[1])] if names is None else [str(n) for n in names]
-    )
+    words = [f"feature {p}" for p in range(X.shape[1])]
+    if "feature_names" in arrays:
+        names = arrays["feature_names"]
+        words = [str(name) for name in names] if names.ndim == 1 else []
     if len(words) != X.shape[1] or len(set(words)) != len(words):
         raise TableError(f"{path}: feature_names must be {X.shape[1]} different names")
     columns = {word: X[:, p].astype(np.float64) for p, word in enumerate(words)}
@@ -185,6 +190,8 @@ def _read_npz(path: Path) -> RawTable:
     if y is not None:
         if y.shape != (len(X),):
             raise TableError(f"{path}: y must hold {len(X)} labels, one for each row of X")
+        if "y" in columns:
+            raise TableError(f"{path}: a feature is named 'y', as the labels are; rename it")
         numbers = y.dtype.kind in "biuf"
         columns["y"] = y.astype(np.float64) if numbers else np.array([str(v) for v in y], object)
     return RawTable(str(path), columns)
