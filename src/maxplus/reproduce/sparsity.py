@@ -120,5 +120,5 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
     ax.grid(axis="y", color=GREY, alpha=0.2)
     ax.set_xlabel("hidden units H")
     ax.set_ylabel("γ, share of non-zero entries")
-    quiet_frame(ax, "Linear Max-Plus on MNIST: subgradients of one image stay sparse")
+    quiet_frame(ax, "Linear Max-Plus, MNIST: one image moves little")
     return figure

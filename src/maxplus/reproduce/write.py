@@ -26,7 +26,8 @@ table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
-table.words td { text-align: left; vertical-align: top; }
+td { white-space: nowrap; }
+table.words td { text-align: left; vertical-align: top; white-space: normal; }
 .wide { overflow-x: auto; }
 img { max-width: 100%; height: auto; }
 .note { color: #6b6b6b; }
