@@ -49,7 +49,7 @@ PARAMETERS = [
     (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["integer >= 0"]),
     (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
     (ALL, "n_jobs", [0, 1.5, "2", True], ["integer|number of threads"]),
-    ([LMMClassifier], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
+    ([LMMClassifier], "init", ["zeros", None], ["'prototypes', 'boxes', 'gaussian', 'uniform'"]),
     (CLASSIFIERS[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
     (CLASSIFIERS[1:], "scale", POSITIVE, ["> 0"]),
     ([LMMClassifier, LinearMaxPlusClassifier], "n_hidden", WHOLE, ["integer >= 1"]),
@@ -57,6 +57,9 @@ PARAMETERS = [
     ([LMMClassifier, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0"]),
     ([LMMClassifier, LMMRegressor], "slope", ["steep"], ["'auto'"]),
     ([LMMClassifier], "confidence", POSITIVE, ["> 0"]),
+    ([LMMClassifier], "warmup", ["soft", 3], ["'smooth'"]),
+    ([LMMClassifier], "polish", ["log3"], ["'log2'"]),
+    ([LMMClassifier], "polish", [0, -1.0, NAN, INF, True], ["> 0"]),
     ([LMMClassifier], "linear_every", [-1, 2.5, "7", None], ["integer >= 0"]),
 ]
 CASES = [

@@ -33,7 +33,10 @@ def demo(
         Path, typer.Option(file_okay=False, writable=True, help="Folder for the figure.")
     ] = Path("demo"),
 ) -> None:
-    """Compare an MLP with Linear-Min-Max networks on Iris, as the paper does."""
+    """Compare an MLP with Linear-Min-Max networks on Iris, as the paper does.
+
+    Example: maxplus demo --seed 3
+    """
     # A folder that cannot be made should not cost anyone a training.
     make_folder(out)
     try:

@@ -79,7 +79,7 @@ def train(
                 ends = block.signal in _ENDS or interrupt.requested or done >= max_iter
                 progress = Progress(
                     done, max_iter, float(block.loss[block.n - 1]), engine.best_loss,
-                    now - started, engine.model, ends, partial(engine.state, history, block.signal),
+                    now - started, engine.model, ends, partial(_state, engine, history, block),
                 )  # fmt: skip
                 answers = [callback(progress) for callback in callbacks]
                 if block.signal in _ENDS:
@@ -94,6 +94,10 @@ def train(
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     return TrainingResult(history, status, time.perf_counter() - started)
+
+
+def _state(engine: Engine, history: History, block: Block) -> TrainingState:
+    return engine.state(history, block.signal)
 
 
 def _next_size(size: int, seconds: float) -> int:
