@@ -187,6 +187,26 @@ def test_export_writes_onnx(orchard, tmp_path):
     assert "does not end in .onnx" in bad("export", orchard, tmp_path / "m.pb")
 
 
+@pytest.mark.parametrize(
+    ("package", "arguments", "extra"),
+    [
+        ("onnx", ("export", "m.onnx"), "maxplus[onnx]"),
+        ("matplotlib", ("report", ORCHARD, "-o", "r.html"), "maxplus[plot]"),
+        ("matplotlib", ("certify", ORCHARD, "--plot", "c.png"), "maxplus[plot]"),
+    ],
+)
+def test_a_missing_package_is_named_without_a_traceback(
+    orchard, tmp_path, monkeypatch, package, arguments, extra
+):
+    for name in [m for m in sys.modules if m == package or m.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "maxplus.export.onnx", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(tmp_path)
+    command, *rest = arguments
+    assert f"pip install '{extra}'" in bad(command, orchard, *rest)
+
+
 def test_bench_times_every_engine():
     printed = good("bench", "--samples", 60, "--features", 4, "--hidden", 8, "--seconds", 0.1)
     for engine in ("dense", "tree", "sparse"):

@@ -18,9 +18,9 @@ def export(
 
     Example: maxplus export model.maxplus model.onnx
     """
-    from maxplus.export import export_onnx
-
     with plain_errors():
+        from maxplus.export import export_onnx
+
         if out.suffix.lower() != ".onnx":
             raise ValueError(f"{out} does not end in .onnx, the only format there is")
         export_onnx(open_model(model).classifier, out)

@@ -28,12 +28,12 @@ def report(
 
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    from rich.console import Console
-
-    from maxplus.io.atomic import write_whole
-    from maxplus.report import render_page, report_content
-
     with plain_errors():
+        from rich.console import Console
+
+        from maxplus.io.atomic import write_whole
+        from maxplus.report import render_page, report_content
+
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
         y = labels_for(trained, samples, data)

@@ -112,8 +112,8 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
             ha="right", fontsize=SMALL, color=colour, alpha=0.8,
         )  # fmt: skip
         ax.annotate(
-            label, (widths[0], values[0]), xytext=(6, -14), textcoords="offset points",
-            fontsize=SMALL, color=INK,
+            label, (widths[-1], values[-1]), xytext=(-8, -10), textcoords="offset points",
+            ha="right", fontsize=SMALL, color=INK,
         )  # fmt: skip
     ax.set_xticks(widths, [str(H) for H in widths])
     ax.minorticks_off()
