@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 # exp(±LIMIT) squared times a few thousand terms stays within float32's range.
 LIMIT = 40.0
+# Derivatives below this share of the largest one are left out.
+NEGLIGIBLE = 1e-7
 
 
 class SoftGradient(NamedTuple):
@@ -63,7 +65,7 @@ class SoftLMM:
         S = E @ U
         g = -t * np.log(S)
         peak = g.max(axis=1, keepdims=True)
-        G = np.exp((g - peak) / t)
+        G = np.exp(np.maximum((g - peak) / t, -LIMIT))
         top = W2.max()
         V = np.exp(np.maximum((W2 - top) / t, -LIMIT))
         Q = np.maximum(G @ V, np.float32(1e-30))
@@ -79,5 +81,7 @@ class SoftLMM:
         p[true] -= 1.0
         R = p / (n * Q)
         dg = G * (R @ V.T)
+        # Units that hardly matter to a sample would fill the product with denormal numbers.
+        dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0
         dg /= S
         return SoftGradient(loss, U * (E.T @ dg), V * (G.T @ R))
