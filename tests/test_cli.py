@@ -236,6 +236,9 @@ def test_mistakes_are_one_line(orchard, digits, tmp_path):
     assert "'variety' holds 'Fuji', which the model has never seen" in bad("predict", orchard, new)
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,attic\n")
     assert "has the label 'attic', which the model does not know" in bad("evaluate", orchard, new)
+    # Longer than any known label, and beginning like one.
+    new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,compost heap\n")
+    assert "has the label 'compost heap'" in bad("evaluate", orchard, new)
     new.write_text("variety,weight g,sugar %,bruise mm\nGala,150,12,3\n")
     assert "no column 'goes to' with the true labels" in bad("evaluate", orchard, new)
     assert "is a maxplus-model file" in bad("train", IRIS, "--resume", orchard)

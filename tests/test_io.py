@@ -314,6 +314,19 @@ def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
         assert np.array_equal(again.prototypes_, whole.prototypes_)
 
 
+def test_resuming_needs_the_same_weights(tmp_path, iris):
+    path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
+    options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}
+    whole = LMMClassifier(**options).fit(iris.X, iris.y, weight)
+    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 100]
+    LMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y, weight)
+    with pytest.raises(FileError, match="sample_weight"):
+        maxplus.resume(path, iris.X, iris.y)
+    again = maxplus.resume(path, iris.X, iris.y, sample_weight=weight)
+    assert np.array_equal(again.W1_, whole.W1_)
+    assert again.mean_loss_ == whole.mean_loss_
+
+
 def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
     path = tmp_path / "checkpoint"
     LMMClassifier(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)

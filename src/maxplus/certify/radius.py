@@ -32,7 +32,7 @@ def certified_radius(model: LMM, X: NDArray, scale: ArrayLike | None = None) -> 
     by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to
     (z₁ − z₂) / (2·max_i |W0[i]|·scale_p) at least, from where the search starts; z₁ and
     z₂ are the two highest scores. Rows are searched together, and each evaluation
-    costs two forward passes over the rows that are still open: O(N·P·H), about ten times.
+    costs two forward passes over the rows that are still open: O(N·P·H), about eight times.
 
     Returns
     -------

@@ -121,7 +121,7 @@ def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
     assert samples.y is not None
     classes = trained.classifier.classes_
     # A column of digits is read as integers, whatever the labels were at training.
-    y: Any = samples.y.astype(classes.dtype) if classes.dtype.kind == "U" else samples.y
+    y: Any = samples.y.astype(str) if classes.dtype.kind == "U" else samples.y
     unknown = [str(label) for label in np.unique(y) if label not in classes]
     if unknown:
         raise ValueError(

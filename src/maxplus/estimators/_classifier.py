@@ -300,7 +300,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
             for callback in callbacks:
                 if hasattr(callback, "begin"):
-                    callback.begin(self, labels, X, codes)
+                    callback.begin(self, labels, X, codes, weight)
             result, kept = TrainingResult(History(), Status.MAX_ITER, 0.0), model
             if self.max_iter:
                 engine = self._engine_class()(model, task)

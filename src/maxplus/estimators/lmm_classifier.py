@@ -27,7 +27,7 @@ from maxplus.training.smooth import Annealing, smooth_train
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
-# What the smoothed warm start does best with, on a validation split of MNIST's training images.
+# Steeper than the paper's k: soft minima need units that end within a typical distance.
 WARM_SLOPE = 15.0
 
 

@@ -33,7 +33,7 @@ def single_feature_flips(
     predicted class is found piece by piece, in float64; then the value is moved
     on, by as little as shows in the model's own float type, until the model really
     predicts another class. Costs O(P·H·C) for each of a few steps per feature, 2H at
-    most: about 0.1 s for an image of MNIST with 500 units.
+    most: some hundredths of a second for an image of MNIST with 500 units.
 
     Parameters
     ----------

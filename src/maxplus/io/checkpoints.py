@@ -47,14 +47,16 @@ class Checkpoint:
         self.every = every
         self.notes = notes
 
-    def begin(self, estimator: Any, labels: NDArray, X: NDArray, y: NDArray) -> None:
+    def begin(
+        self, estimator: Any, labels: NDArray, X: NDArray, y: NDArray, weight: NDArray | None
+    ) -> None:
         """Note what is trained on what; the first file is due ``every`` seconds from now."""
         self._document = {
             "estimator": type(estimator).__name__,
             "library": maxplus.__version__,
             "parameters": parameters_to_json(estimator.get_params(deep=False)),
             "classes": labels_to_json(labels),
-            "data": data_digest(X, y),
+            "data": data_digest(X, y, weight),
             "notes": self.notes,
         }
         if hasattr(estimator, "slope_"):
@@ -83,13 +85,15 @@ class Checkpoint:
         write_container(self.path, KIND, document, arrays)
 
 
-def resume(path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None) -> Any:
+def resume(
+    path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None
+) -> Any:
     """Go on with a training that a `Checkpoint` has written, on the same data.
 
     Parameters
     ----------
     path : the checkpoint
-    X, y : the data that the training began with
+    X, y, sample_weight : the data that the training began with
     callbacks : as in the estimators, for the rest of the training; files cannot hold them
 
     Returns
@@ -106,7 +110,9 @@ def resume(path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None) 
     several = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
     estimator.callbacks = [*checks, *(c for c in several if c is not None)]
     try:
-        estimator._fit(X, y, None, estimator.classes_, resume=False, go_on=False, state=state)
+        estimator._fit(
+            X, y, sample_weight, estimator.classes_, resume=False, go_on=False, state=state
+        )
     finally:
         estimator.callbacks = callbacks
     return estimator
@@ -139,11 +145,13 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, TrainingState, d
     return estimator, state, document
 
 
-def data_digest(X: NDArray, y: NDArray) -> str:
+def data_digest(X: NDArray, y: NDArray, weight: NDArray | None) -> str:
     """What tells one training set from another."""
     digest = hashlib.sha256(f"{X.dtype.str}{X.shape}".encode())
     digest.update(np.ascontiguousarray(X).data)
     digest.update(np.ascontiguousarray(y, np.int64).data)
+    if weight is not None:
+        digest.update(np.ascontiguousarray(weight, np.float64).data)
     return digest.hexdigest()
 
 
@@ -153,11 +161,13 @@ class _SameData:
     def __init__(self, path: str, digest: Any) -> None:
         self._path, self._digest = path, digest
 
-    def begin(self, estimator: Any, labels: NDArray, X: NDArray, y: NDArray) -> None:
-        if data_digest(X, y) != self._digest:
+    def begin(
+        self, estimator: Any, labels: NDArray, X: NDArray, y: NDArray, weight: NDArray | None
+    ) -> None:
+        if data_digest(X, y, weight) != self._digest:
             raise FileError(
-                f"{self._path} was written by a training on other data; give the X and y that it "
-                "began with, in the same order and type"
+                f"{self._path} was written by a training on other data; give the X, y and "
+                "sample_weight that it began with, in the same order and type"
             )
 
     def __call__(self, progress: Progress) -> None:
