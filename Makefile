@@ -16,6 +16,7 @@ $(VENV)/.installed: pyproject.toml
 KERNELS := $(shell find src -name '*.py')
 $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	find src -name '*.nbi' -delete
+	rm -rf build/kernels-*
 	touch $@
 
 demo: $(VENV)/.kernels

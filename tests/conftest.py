@@ -13,6 +13,13 @@ from sklearn.datasets import load_digits, load_iris
 # loops fifty times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Two processes that compile the same kernel at once can leave a cache that crashes, so each
+# worker of pytest-xdist has its own; Numba reads this when it is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    WORKER = os.environ["PYTEST_XDIST_WORKER"]
+    CACHE = Path(__file__).resolve().parents[1] / "build" / f"kernels-{WORKER}"
+    os.environ["NUMBA_CACHE_DIR"] = str(CACHE)
+
 # MNIST's files, where they lie beside the project; without them its tests are skipped.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if BESIDE.is_dir():
