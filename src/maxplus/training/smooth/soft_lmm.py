@@ -13,10 +13,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# exp(±LIMIT) squared times a few thousand terms stays within float32's range.
-LIMIT = 40.0
+from maxplus.training.smooth._kernels import (
+    LIMIT,
+    exp_inputs,
+    exp_weights,
+    scale_rows,
+    times,
+)
+
 # Derivatives below this share of the largest one are left out.
 NEGLIGIBLE = 1e-7
+# The factors of a product of matrices are above these, so that their product is not denormal.
+SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
 
 
 class SoftGradient(NamedTuple):
@@ -58,10 +66,9 @@ class SoftLMM:
         the loss is taken: what an adversary could gain.
         """
         n, t = len(y), np.float32(tau)
-        E = np.repeat((self.middle - X) / t, 2, axis=1)
-        E *= self.W0
-        np.exp(E, out=E)
-        U = np.exp(np.clip((W1 + self._offset[:, None]) / -t, -LIMIT, LIMIT))
+        E, U = np.empty((n, self.W0.size), np.float32), np.empty_like(W1)
+        exp_inputs(X, self.W0, self.middle, -1 / t, E)
+        exp_weights(W1, self._offset, -1 / t, U)
         S = E @ U
         g = -t * np.log(S)
         peak = g.max(axis=1, keepdims=True)
@@ -75,13 +82,20 @@ class SoftLMM:
             z += margin
             z[true] -= margin[y]
         z -= z.max(axis=1, keepdims=True)
-        p = np.exp(z)
+        p = np.exp(np.maximum(z, -LIMIT))
         p /= p.sum(axis=1, keepdims=True)
-        loss = float(-np.log(np.maximum(p[true], 1e-30)).mean())
+        loss = float(-np.log(p[true]).mean())
         p[true] -= 1.0
+        p[np.abs(p) < NEGLIGIBLE**2] = 0.0
         R = p / (n * Q)
         dg = G * (R @ V.T)
         # Units that hardly matter to a sample would fill the product with denormal numbers.
         dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0
-        dg /= S
-        return SoftGradient(loss, U * (E.T @ dg), V * (G.T @ R))
+        # Each sample's terms are taken relative to its least sum, lest they leave the range.
+        least = S.min(axis=1)
+        dg *= least[:, None] / S
+        dg[np.abs(dg) < SMALL] = 0.0
+        scale_rows(E, 1 / least, SMALLEST)
+        D = E.T @ dg
+        times(U, D)
+        return SoftGradient(loss, D, V * (G.T @ R))

@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import LMM
-from maxplus.training._adam_kernels import adam_step, move_parallel, move_serial
+from maxplus.training._adam_kernels import adam_step, move_serial
 from maxplus.training.smooth.soft_lmm import SoftLMM
 
 # A shorter memory of squares than usual: the temperature, and with it the gradient's size, changes.
 BETA2 = 0.99
-# From this many weights on, a step of Adam is spread over the threads.
-PARALLEL_FROM = 50_000
 # The share of the run over which the temperature falls; it stays cold for the rest.
 COOLING = 0.9
 # The step's size at the end, as a share of its size at the beginning.
@@ -134,9 +132,8 @@ class _Adam:
         self._theta = weights.reshape(-1)
         self._m, self._v = np.zeros_like(self._theta), np.zeros_like(self._theta)
         self._t = 0
-        self._step = move_parallel if weights.size >= PARALLEL_FROM else move_serial
 
     def move(self, gradient: NDArray, rate: float) -> None:
         self._t += 1
         step = adam_step(self._t, rate, self._theta.dtype, BETA2)
-        self._step(self._theta, self._m, self._v, gradient.reshape(-1), step)
+        move_serial(self._theta, self._m, self._v, gradient.reshape(-1), step)
