@@ -188,7 +188,7 @@ from maxplus import LMMClassifier
 
 X, y = load_iris(return_X_y=True)
 for dtype, scale in (("float64", 1e160), ("float32", 1e30)):
-    model = LMMClassifier(10, engine=sys.argv[1], max_iter=300, keep="last", random_state=0)
+    model = LMMClassifier.paper(10, engine=sys.argv[1], max_iter=300, keep="last", random_state=0)
     try:
         model.fit((X * scale).astype(dtype), y)
     except ValueError as error:

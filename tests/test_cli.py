@@ -93,7 +93,7 @@ def test_training_without_scaling_is_the_estimator_itself(tmp_path):
     printed = good("train", IRIS, "--no-scale", "-H", 20, "-n", 300, "-o", tmp_path / "m")
     model = maxplus.load(tmp_path / "m")
     samples = open_source(IRIS)
-    again = maxplus.LMMClassifier(20, max_iter=300, random_state=0).fit(samples.X, samples.y)
+    again = maxplus.LMMClassifier.paper(20, max_iter=300, random_state=0).fit(samples.X, samples.y)
     assert np.array_equal(model.W1_, again.W1_)
     assert f"{again.max_loss_:.4f}" in printed
     assert "150 rows, 4 features, target 'species' with 3 classes" in printed
@@ -106,7 +106,7 @@ def test_all_training_options_reach_the_estimator(tmp_path):
         "polyak", "--polyak-target", 0.1, "--polyak-fraction", 0.3, "--learning-rate", 0.2,
         "--linear-every", 4, "--engine", "dense", "--keep", "last", "--jobs", 1,
     )  # fmt: skip
-    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
+    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier.paper(
         7, max_iter=11, random_state=5, slope=3.0, confidence=2.0, init="uniform",
         objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
         learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,

@@ -372,7 +372,7 @@ def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
 def test_the_classifier_passes_the_refusal_on(iris, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 1\.0 kB .*engine='dense'"):
-        LMMClassifier(10, engine="tree", max_iter=5).fit(*iris)
+        LMMClassifier.paper(10, engine="tree", max_iter=5).fit(*iris)
 
 
 def test_available_memory_is_plausible():

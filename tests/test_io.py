@@ -21,8 +21,10 @@ from maxplus.io.atomic import write_whole
 from maxplus.io.models import load_with_notes, save
 
 CLASSIFIERS = [
-    LMMClassifier(8, max_iter=60, random_state=0),
-    LMMClassifier(8, init="gaussian", slope=2.0, objective="mean", max_iter=60, random_state=0),
+    LMMClassifier.paper(8, max_iter=60, random_state=0),
+    LMMClassifier.paper(
+        8, init="gaussian", slope=2.0, objective="mean", max_iter=60, random_state=0
+    ),
     MaxPlusClassifier(max_iter=20, random_state=0),
     LinearMaxPlusClassifier(6, max_iter=20, random_state=0),
 ]
@@ -62,7 +64,7 @@ def test_two_classes_float32_names_and_weights(tmp_path, iris):
     X = pandas.DataFrame(iris.X[:100].astype(np.float32), columns=list("abcd"))
     weight = np.ones(100)
     weight[3] = 0.0
-    model = LMMClassifier(5, max_iter=30, random_state=0).fit(X, iris.y[:100] > 0, weight)
+    model = LMMClassifier.paper(5, max_iter=30, random_state=0).fit(X, iris.y[:100] > 0, weight)
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
     assert again.model_.dtype == np.float32
@@ -83,7 +85,7 @@ def test_a_regressor_round_trips(tmp_path, iris):
 
 
 def test_a_loaded_model_trains_on(tmp_path, iris):
-    model = LMMClassifier(8, max_iter=50, random_state=0, keep="last").fit(iris.X, iris.y)
+    model = LMMClassifier.paper(8, max_iter=50, random_state=0, keep="last").fit(iris.X, iris.y)
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model").partial_fit(iris.X, iris.y)
     model.partial_fit(iris.X, iris.y)
@@ -114,7 +116,7 @@ def test_other_ways_to_keep_a_model_work(tmp_path, fitted, iris, way):
 
 @pytest.fixture(scope="module")
 def fitted(iris):
-    return LMMClassifier(8, max_iter=60, random_state=0).fit(iris.X, iris.y)
+    return LMMClassifier.paper(8, max_iter=60, random_state=0).fit(iris.X, iris.y)
 
 
 @pytest.fixture(scope="module")
@@ -298,11 +300,11 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
     options = {"n_hidden": 8, "max_iter": 1500, "random_state": 3, **SETTINGS[name]}
-    whole = LMMClassifier(**options).fit(iris.X, iris.y)
+    whole = LMMClassifier.paper(**options).fit(iris.X, iris.y)
     stop = whole.n_iter_ // 3
     path = tmp_path / "checkpoint"
     callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= stop]
-    LMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y)
+    LMMClassifier.paper(**options, callbacks=callbacks).fit(iris.X, iris.y)
     for _ in range(2):  # the second time from the checkpoint of a finished training
         again = maxplus.resume(path, iris.X, iris.y, Checkpoint(path))
         assert again.status_ == whole.status_
@@ -317,9 +319,9 @@ def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
 def test_resuming_needs_the_same_weights(tmp_path, iris):
     path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
     options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}
-    whole = LMMClassifier(**options).fit(iris.X, iris.y, weight)
+    whole = LMMClassifier.paper(**options).fit(iris.X, iris.y, weight)
     callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 100]
-    LMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y, weight)
+    LMMClassifier.paper(**options, callbacks=callbacks).fit(iris.X, iris.y, weight)
     with pytest.raises(FileError, match="sample_weight"):
         maxplus.resume(path, iris.X, iris.y)
     again = maxplus.resume(path, iris.X, iris.y, sample_weight=weight)
@@ -329,7 +331,7 @@ def test_resuming_needs_the_same_weights(tmp_path, iris):
 
 def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
     path = tmp_path / "checkpoint"
-    LMMClassifier(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)
+    LMMClassifier.paper(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)
     with pytest.raises(FileError, match="on other data"):
         maxplus.resume(path, iris.X + 1e-9, iris.y)
     with pytest.raises(FileError, match="is a maxplus-checkpoint file, but a maxplus-model"):

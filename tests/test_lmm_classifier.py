@@ -20,7 +20,7 @@ LOG_2 = np.log(2.0)
 
 
 def lmm(n_hidden=8, **parameters):
-    return LMMClassifier(n_hidden, **{"max_iter": 60, "random_state": 0, **parameters})
+    return LMMClassifier.paper(n_hidden, **{"max_iter": 60, "random_state": 0, **parameters})
 
 
 def initial(data, **parameters):

@@ -17,14 +17,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from maxplus import LinearMaxPlusClassifier, LMMClassifier, LMMRegressor, MaxPlusClassifier
 
 CHECKED = [
-    LMMClassifier(n_hidden=20, max_iter=300),
+    LMMClassifier.paper(n_hidden=20, max_iter=300),
     MaxPlusClassifier(max_iter=300),
     LinearMaxPlusClassifier(n_hidden=20, max_iter=300),
     LMMRegressor(),
     LMMRegressor(n_hidden=10),
 ]
 EXAMPLES = [
-    LMMClassifier(10, max_iter=100, random_state=0),
+    LMMClassifier.paper(10, max_iter=100, random_state=0),
     MaxPlusClassifier(max_iter=100, random_state=0),
     LinearMaxPlusClassifier(10, max_iter=100, random_state=0),
     LMMRegressor(10, random_state=0),
@@ -108,7 +108,7 @@ def test_a_frame_of_words_as_labels(iris):
 
 
 def test_grid_search_over_a_pipeline_in_two_processes(iris):
-    pipeline = make_pipeline(StandardScaler(), LMMClassifier(max_iter=200, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), LMMClassifier.paper(max_iter=200, random_state=0))
     grid = {"lmmclassifier__n_hidden": [5, 30], "lmmclassifier__slope": ["auto", 3.0]}
     search = GridSearchCV(pipeline, grid, cv=3, n_jobs=2, error_score="raise").fit(*iris)
     assert search.best_score_ > 0.9
@@ -119,7 +119,7 @@ def test_grid_search_over_a_pipeline_in_two_processes(iris):
 
 def test_training_in_two_threads_at_once(iris):
     """Each has its own random state and its own number of Numba threads."""
-    model = LMMClassifier(20, max_iter=200, random_state=0)
+    model = LMMClassifier.paper(20, max_iter=200, random_state=0)
     with joblib.parallel_backend("threading", n_jobs=2):
         together = cross_val_score(model, *iris, cv=4, error_score="raise")
     assert_array_equal(together, cross_val_score(model, *iris, cv=4))

@@ -14,6 +14,7 @@ from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.boxes import box_lmm
 from maxplus.models.initialisation import class_distance
+from maxplus.training import Status
 from maxplus.training.polish import polish
 from maxplus.training.smooth import Annealing, smooth_train
 from maxplus.training.smooth.soft_lmm import LIMIT, SoftLMM
@@ -35,24 +36,31 @@ def small():
     return model, X, rng.integers(C, size=40)
 
 
-def soft_loss(model, X, y, W1, W2, tau, margin=None):
+def in_c_order(model):
+    """W1 and W2 as the soft model takes them."""
+    return np.ascontiguousarray(model.W1), np.ascontiguousarray(model.W2)
+
+
+def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None):
     """The soft loss in float64, straight from its definition."""
     lam = np.repeat(X.astype(float), 2, axis=1) * model.W0.astype(float)
     g = -tau * np.log(np.exp(-(lam[:, :, None] + W1) / tau).sum(axis=1))
     z = tau * np.log(np.exp((g[:, :, None] + W2) / tau).sum(axis=1))
-    if margin is not None:
-        z = z + margin * (np.arange(z.shape[1]) != y[:, None])
-    return (np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]).mean()
+    z = z + margin * (np.arange(z.shape[1]) != y[:, None])
+    return np.average(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y], weights=weight)
 
 
-@pytest.mark.parametrize("margin", [None, np.array([0.3, 0.5, 0.0], np.float32)])
-def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin):
+@pytest.mark.parametrize(("margin", "weighted"), [(0.0, False), (0.7, False), (0.3, True)])
+def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, weighted):
     model, X, y = small
     soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
     tau = 0.4
-    found = soft.gradient(X, y, model.W1, model.W2, tau, margin)
+    weight = np.random.default_rng(1).random(len(y)) if weighted else None
+    found = soft.gradient(X, y, *in_c_order(model), tau, margin, weight)
     W1, W2 = model.W1.astype(float), model.W2.astype(float)
-    assert found.loss == pytest.approx(soft_loss(model, X, y, W1, W2, tau, margin), rel=1e-5)
+    assert found.loss == pytest.approx(
+        soft_loss(model, X, y, W1, W2, tau, margin, weight), rel=1e-5
+    )
     h = 1e-6
     for W, gradient in ((W1, found.W1), (W2, found.W2)):
         for index in np.ndindex(W.shape):
@@ -60,7 +68,7 @@ def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin):
             for sign in (h, -h):
                 moved = [V.copy() for V in (W1, W2)]
                 moved[0 if W is W1 else 1][index] += sign
-                values.append(soft_loss(model, X, y, *moved, tau, margin))
+                values.append(soft_loss(model, X, y, *moved, tau, margin, weight))
             slope = (values[0] - values[1]) / (2 * h)
             assert gradient[index] == pytest.approx(slope, rel=2e-3, abs=2e-6)
 
@@ -69,7 +77,7 @@ def test_cold_soft_losses_are_near_the_hard_ones(small):
     model, X, y = small
     soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
     tau = max(0.05, soft.coldest)
-    found = soft.gradient(X, y, model.W1, model.W2, tau, None).loss
+    found = soft.gradient(X, y, *in_c_order(model), tau).loss
     off = 2 * tau * (math.log(model.W0.size) + math.log(model.n_hidden))
     assert abs(found - model.losses(X, y).mean()) <= off
 
@@ -80,7 +88,7 @@ def test_the_coldest_temperature_keeps_exponents_in_range(small):
     soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
     half = np.ptp(X, axis=0).max() / 2 * 3.0
     assert half / soft.coldest == pytest.approx(LIMIT, rel=1e-5)
-    result = soft.gradient(X, y, model.W1, model.W2, soft.coldest, None)
+    result = soft.gradient(X, y, *in_c_order(model), soft.coldest)
     assert math.isfinite(result.loss)
     assert np.isfinite(result.W1).all()
     assert np.isfinite(result.W2).all()
@@ -138,10 +146,12 @@ def test_validation_keeps_the_best_epoch_and_ends_early(digits):
     accuracy = (result.model.scores(held[0]).argmax(axis=1) == held[1]).mean()
     assert accuracy == max(result.validation)
     told = []
-    smooth_train(
-        start, X[:400], y[:400], annealing, rng, tell=lambda e, loss: told.append(e) or e == 2
-    )
-    assert told == [1, 2]
+    result = smooth_train(
+        start, X[:400], y[:400], annealing, rng,
+        callbacks=[lambda p: told.append((p.iteration, p.stage)) or p.iteration == 2],
+    )  # fmt: skip
+    assert told == [(1, "warm-up"), (2, "warm-up")]
+    assert result.status is Status.CALLBACK
 
 
 def test_a_margin_makes_predictions_more_robust(digits):
@@ -149,7 +159,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
     X = X / 16
     start = box_lmm(X, y, 40, 10, 15.0, 15.0, np.random.default_rng(0))
     shares = []
-    for margin in (None, np.full(10, 2 * 0.1 * 15.0, np.float32)):
+    for margin in (0.0, 2 * 0.1 * 15.0):
         annealing = Annealing(15.0, epochs=10, batch=50)
         model = smooth_train(start, X, y, annealing, np.random.default_rng(1), margin=margin).model
         right = model.scores(X).argmax(axis=1) == y
@@ -160,7 +170,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
 def test_the_polish_brings_every_loss_below_its_level(digits):
     X, y = digits
     clf = LMMClassifier(
-        60, init="boxes", warmup="smooth", warmup_epochs=5, max_iter=0, random_state=0
+        60, init="boxes", warmup="smooth", warmup_epochs=5, max_iter=0, polish=None, random_state=0
     ).fit(X, y)
     assert clf.max_loss_ > LOG2
     before = clf.model_.W1.copy()
@@ -208,14 +218,15 @@ def test_the_whole_recipe_on_the_estimator(tmp_path):
     assert np.array_equal(again.suspects_, clf.suspects_)
     # Iterations of the engine may come between the two.
     longer = clf.set_params(max_iter=50).fit(X, y)
-    assert longer.n_iter_ == 50
+    assert longer.history_["loss"].size == 50
+    assert longer.n_iter_ == 50 + 30 + len(longer.polish_losses_) - 1
     assert longer.certified_
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"max_iter": 0}, "max_iter must be an integer >= 1"),
+        ({"max_iter": 0, "warmup": None, "polish": None}, "max_iter must be an integer >= 1"),
         ({"warmup": "soft"}, "warmup must be one of 'smooth'"),
         ({"warmup_epochs": 0}, "warmup_epochs must be an integer >= 1"),
         ({"polish": "log3"}, "polish must be one of 'log2'"),

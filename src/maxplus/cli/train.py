@@ -34,22 +34,53 @@ def train(
             "On by default, but for images."
         ),
     ] = None,
-    hidden: Annotated[int, typer.Option("--hidden", "-H", min=1, help="Hidden units.")] = 100,
-    iterations: Annotated[int, typer.Option("--iterations", "-n", min=1)] = 10_000,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's recipe: prototypes, 10,000 iterations.")
+    ] = False,
+    hidden: Annotated[
+        int | None, typer.Option("--hidden", "-H", min=1, help="Hidden units; follow the data.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes of the warm-up; follow the data.")
+    ] = None,
+    robust_eps: Annotated[
+        float | None,
+        typer.Option(help="Train for predictions certified for changes up to this."),
+    ] = None,
+    early_stopping: Annotated[
+        bool | None,
+        typer.Option("--early-stopping", help="Hold a tenth out, keep the epoch best on it."),
+    ] = None,
+    polish: Annotated[
+        float | None, typer.Option(help="Bring every loss below this; log 2 by default.")
+    ] = None,
+    no_polish: Annotated[bool, typer.Option("--no-polish", help="Leave that out.")] = False,
+    iterations: Annotated[
+        int | None,
+        typer.Option("--iterations", "-n", min=0, help="Of an engine, after the warm-up."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Randomness of the start.")] = 0,
     slope: Annotated[float | None, typer.Option(help="The paper's k; follows the data.")] = None,
     confidence: Annotated[
         float | None, typer.Option(help="The paper's k in W2; the slope by default.")
     ] = None,
-    init: Annotated[str, typer.Option(help="prototypes, gaussian or uniform.")] = "prototypes",
-    objective: Annotated[str, typer.Option(help="max or mean.")] = "max",
-    step: Annotated[str, typer.Option(help="two-phase, polyak or constant.")] = "two-phase",
-    polyak_target: Annotated[float, typer.Option(help="Loss that Polyak steps aim at.")] = 0.0,
-    polyak_fraction: Annotated[float, typer.Option(help="Share of Polyak steps.")] = 0.5,
-    learning_rate: Annotated[float, typer.Option(help="The paper's ε of constant steps.")] = 0.1,
-    linear_every: Annotated[int, typer.Option(help="Iterations between moves of W0.")] = 100,
-    engine: Annotated[str, typer.Option(help="auto, dense, tree, sparse or sgd.")] = "auto",
-    keep: Annotated[str, typer.Option(help="best or last.")] = "best",
+    init: Annotated[
+        str | None, typer.Option(help="boxes, prototypes, gaussian or uniform.")
+    ] = None,
+    objective: Annotated[str | None, typer.Option(help="max or mean, of iterations.")] = None,
+    step: Annotated[str | None, typer.Option(help="two-phase, polyak or constant.")] = None,
+    polyak_target: Annotated[
+        float | None, typer.Option(help="Loss that Polyak steps aim at.")
+    ] = None,
+    polyak_fraction: Annotated[float | None, typer.Option(help="Share of Polyak steps.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="The paper's ε of constant steps.")
+    ] = None,
+    linear_every: Annotated[
+        int | None, typer.Option(help="Iterations between moves of W0.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, dense, tree, sparse or sgd.")] = None,
+    keep: Annotated[str | None, typer.Option(help="best or last iterate.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Write the training's state here every minute.")
@@ -59,7 +90,7 @@ def train(
         typer.Option(help="Go on from this checkpoint, with its options, on the same DATA."),
     ] = None,
 ) -> None:
-    """Train a classifier on the worst sample and write it to a file.
+    """Train a classifier, bring its worst case under control and write it to a file.
 
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
@@ -73,13 +104,19 @@ def train(
         from maxplus.tables import open_source
 
         samples = open_source(data, target=target, categorical=categorical or ())
-        classifier = LMMClassifier(
-            hidden, slope="auto" if slope is None else slope, confidence=confidence, init=init,
-            objective=objective, step=step, polyak_target=polyak_target,
-            polyak_fraction=polyak_fraction, learning_rate=learning_rate,
-            linear_every=linear_every, engine=engine, max_iter=iterations, keep=keep,
-            n_jobs=jobs, random_state=seed,
-        )  # fmt: skip
+        given = {
+            "n_hidden": hidden, "warmup_epochs": epochs, "robust_eps": robust_eps,
+            "early_stopping": early_stopping, "polish": polish, "max_iter": iterations,
+            "slope": slope, "confidence": confidence, "init": init, "objective": objective,
+            "step": step, "polyak_target": polyak_target, "polyak_fraction": polyak_fraction,
+            "learning_rate": learning_rate, "linear_every": linear_every, "engine": engine,
+            "keep": keep,
+        }  # fmt: skip
+        options: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        if no_polish:
+            options["polish"] = None
+        recipe = LMMClassifier.paper if paper else LMMClassifier
+        classifier = recipe(**options, n_jobs=jobs, random_state=seed)
         classifier._check_parameters()
         scaling = _scaling(samples, samples.image_shape is None if scale is None else scale)
         notes = _notes(samples, scaling)

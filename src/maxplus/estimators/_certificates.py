@@ -43,7 +43,7 @@ class CertificatesMixin:
         >>> from sklearn.datasets import load_iris
         >>> from maxplus import LMMClassifier
         >>> X, y = load_iris(return_X_y=True)
-        >>> clf = LMMClassifier(n_hidden=20, max_iter=2000, random_state=0).fit(X, y)
+        >>> clf = LMMClassifier(random_state=0).fit(X, y)
         >>> radius = clf.certified_radius(X)
         >>> bool((clf.predict(X + 0.99 * radius[:, None]) == clf.predict(X)).all())
         True

@@ -7,7 +7,7 @@ import os
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,6 @@ from maxplus.training import (
     Status,
     StepRule,
     Task,
-    TrainingResult,
     constant,
     paper_alpha,
     polyak,
@@ -45,8 +44,9 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import ENGINES, Engine
+from maxplus.training.loop import Callback
 from maxplus.training.progress import ProgressBar
-from maxplus.training.state import TrainingState
+from maxplus.training.state import ITERATIONS, TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
@@ -55,6 +55,19 @@ STEPS = ("two-phase", "polyak", "constant")
 
 # Below this maximum loss no training sample can be misclassified (the paper's proposition 2.2).
 CERTIFICATE = math.log(2.0)
+
+
+class Staged(NamedTuple):
+    """The model after a stage of training, how many iterations it took, and how it ended."""
+
+    model: Model
+    n_iter: int = 0
+    status: Status = Status.MAX_ITER
+
+    @property
+    def ends_training(self) -> bool:
+        """Whether somebody asked for the end: then no other stage follows."""
+        return self.status in (Status.INTERRUPTED, Status.CALLBACK)
 
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -206,15 +219,20 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """0 where something else trains as well."""
         return 1
 
-    def _warm_up(self, model: Model, X: NDArray, y: NDArray, rng: np.random.Generator) -> Model:
+    def _warm_up(
+        self, model: Model, task: Task, callbacks: list[Callback], state: TrainingState | None
+    ) -> Staged:
         """What is done to a fresh model before the engine's iterations."""
-        return model
+        return Staged(model)
 
     def _polish(
-        self, model: Model, X: NDArray, y: NDArray, index: NDArray, rng: np.random.Generator
-    ) -> Model:
+        self, model: Model, task: Task, index: NDArray, callbacks: list[Callback]
+    ) -> Staged:
         """What is done to the kept model after them."""
-        return model
+        return Staged(model)
+
+    def _note_training(self, X: NDArray) -> None:
+        """What else a subclass keeps of the training samples."""
 
     def _automatic_engine(self) -> str:
         """What ``engine="auto"`` stands for with the maximum loss."""
@@ -280,19 +298,18 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             self._rng = np.random.default_rng(seed)
         rng = self._rng
 
-        if resume:
-            model, X = self.model_.copy(), X.astype(self.model_.dtype, copy=False)
-        elif state is not None:
-            model = self._model_class(**state.weights)
-        else:
-            model = self._initial_model(X, codes, labels.size, index, rng)
-            with threads(self.n_jobs):
-                model = self._warm_up(model, X, codes, rng)
         task = Task(
-            X, codes, OBJECTIVES[self.objective], self._step_rule(labels.size),
+            X.astype(self.model_.dtype, copy=False) if resume else X, codes,
+            OBJECTIVES[self.objective], self._step_rule(labels.size),
             linear_every=getattr(self, "linear_every", 0),
-            start=self.n_iter_ if go_on else 0, weight=weight, rng=rng,
+            start=self.history_["loss"].size if go_on else 0, weight=weight, rng=rng,
         )  # fmt: skip
+        if resume:
+            model = self.model_.copy()
+        elif state is None:
+            model = self._initial_model(X, codes, labels.size, index, rng)
+        else:
+            model = self._model_class(**state.weights)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
             callbacks = check_callbacks(self.callbacks)
@@ -301,35 +318,54 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             for callback in callbacks:
                 if hasattr(callback, "begin"):
                     callback.begin(self, labels, X, codes, weight)
-            result, kept = TrainingResult(History(), Status.MAX_ITER, 0.0), model
-            if self.max_iter:
-                engine = self._engine_class()(model, task)
-                result = train(engine, self.max_iter, callbacks, state)
-                kept = engine.best if self.keep == "best" else engine.model
-            kept = self._polish(kept, X, codes, index, rng)
-            losses = kept.losses(X, codes)
+            stage, history = Staged(model), History()
+            n_iter = self.n_iter_ if go_on else 0
+            in_iterations = state is not None and state.stage == ITERATIONS
+            if not resume and not in_iterations:
+                stage = self._warm_up(model, task, callbacks, state)
+                n_iter += stage.n_iter
+            if self.max_iter and not stage.ends_training:
+                stage, history = self._iterate(
+                    stage.model, task, callbacks, state if in_iterations else None
+                )
+                n_iter += stage.n_iter
+            if not stage.ends_training:
+                stage = self._polish(stage.model, task, index, callbacks)
+                n_iter += stage.n_iter
+            losses = stage.model.losses(task.X, codes)
+            self.model_ = stage.model
+            self._note_training(task.X)
 
-        result.history.map_samples(index)
+        history.map_samples(index)
         if go_on:
-            self.history_.extend(result.history)
+            self.history_.extend(history)
         else:
-            self.history_ = result.history
-        self.model_ = kept
+            self.history_ = history
         self.classes_ = labels
-        self.n_iter_ = self.history_["loss"].size
-        self.status_ = result.status.value
+        self.n_iter_ = n_iter
+        self.status_ = stage.status.value
         self.training_labels_ = np.array(all_labels)
         self.training_losses_ = np.full(len(all_labels), np.nan)
         self.training_losses_[index] = losses
         self.max_loss_ = float(losses.max())
         self.mean_loss_ = float(np.average(losses, weights=weight))
-        if result.status is Status.INTERRUPTED:
+        if stage.status is Status.INTERRUPTED:
             warnings.warn(
-                f"training was interrupted after {result.history['loss'].size} of "
-                f"{self.max_iter} iterations; the {self.keep} parameters so far are kept",
+                f"training was interrupted after {n_iter} iterations; the {self.keep} parameters "
+                "so far are kept",
                 stacklevel=3,
             )
         return self
+
+    def _iterate(
+        self, model: Model, task: Task, callbacks: list[Callback], state: TrainingState | None
+    ) -> tuple[Staged, History]:
+        """The engine's iterations; they move ``model`` in place."""
+        engine = self._engine_class()(model, task)
+        result = train(engine, self.max_iter, callbacks, state)
+        kept = engine.best if self.keep == "best" else engine.model
+        n_iter = result.history["loss"].size
+        return Staged(kept, n_iter, result.status), result.history
 
     def _encode(
         self, y: NDArray, classes: ArrayLike | None, resume: bool

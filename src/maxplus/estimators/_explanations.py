@@ -62,7 +62,7 @@ class ExplanationsMixin:
         >>> from sklearn.datasets import load_iris
         >>> from maxplus import LMMClassifier
         >>> X, y = load_iris(return_X_y=True)
-        >>> clf = LMMClassifier(n_hidden=20, max_iter=2000, random_state=0).fit(X, y)
+        >>> clf = LMMClassifier(random_state=0).fit(X, y)
         >>> why = clf.explain(X[:2], class_names=["setosa", "versicolor", "virginica"])
         >>> print(why.text(0).splitlines()[0][:13])
         Row 0: setosa

@@ -31,6 +31,21 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
     return int(value)
 
 
+def check_integer_or(name: str, value: Any, minimum: int, word: str) -> None:
+    """A whole number, at least ``minimum``, or one word."""
+    if isinstance(value, str):
+        if value != word:
+            raise ValueError(f"{name} must be an integer >= {minimum} or {word!r}; got {value!r}")
+    else:
+        check_integer(name, value, minimum)
+
+
+def check_bool(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+
+
 def check_real(
     name: str, value: Any, *, above: float = -math.inf, minimum: float = -math.inf,
     maximum: float = math.inf,

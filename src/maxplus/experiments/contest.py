@@ -90,7 +90,7 @@ def contest_lmm(
 ) -> Contestant:
     """Train an `LMMClassifier` and judge what it keeps."""
     with watch(name) as callback:
-        model = LMMClassifier(
+        model = LMMClassifier.paper(
             **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
         started = time.perf_counter()

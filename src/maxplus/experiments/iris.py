@@ -108,4 +108,4 @@ def compile_kernels() -> None:
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
-        fit_or_raise(LMMClassifier(**LMM_SETTINGS, **settings, max_iter=1), X, y)
+        fit_or_raise(LMMClassifier.paper(**LMM_SETTINGS, **settings, max_iter=1), X, y)

@@ -63,7 +63,7 @@ def export_onnx(clf: LMMClassifier, path: str | os.PathLike[str]) -> None:
     >>> from sklearn.datasets import load_iris
     >>> from maxplus import LMMClassifier
     >>> from maxplus.export import export_onnx
-    >>> clf = LMMClassifier(n_hidden=20, engine="dense", max_iter=5)
+    >>> clf = LMMClassifier.paper(n_hidden=20, engine="dense", max_iter=5)
     >>> clf = clf.fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_onnx(clf, os.path.join(folder, "iris.onnx"))

@@ -155,7 +155,7 @@ def to_torch(clf: LMMClassifier) -> LMMNetwork:
     >>> from maxplus import LMMClassifier
     >>> from maxplus.export import to_torch
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = LMMClassifier(n_hidden=20, engine="dense", max_iter=5).fit(X, y)
+    >>> clf = LMMClassifier.paper(n_hidden=20, engine="dense", max_iter=5).fit(X, y)
     >>> network = to_torch(clf)
     >>> bool((network(torch.tensor(X)).detach().numpy() == clf.model_.scores(X)).all())
     True

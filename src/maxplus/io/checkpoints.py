@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from typing import Any
@@ -16,7 +17,7 @@ from maxplus.io.labels import labels_to_json, parameters_to_json
 from maxplus.io.models import SHAPES, blank, classes_of, history_of, model_of
 from maxplus.training import History, Progress
 from maxplus.training.result import Signal
-from maxplus.training.state import TrainingState
+from maxplus.training.state import ITERATIONS, WARM_UP, TrainingState
 
 KIND = "maxplus-checkpoint"
 
@@ -58,6 +59,7 @@ class Checkpoint:
             "classes": labels_to_json(labels),
             "data": data_digest(X, y, weight),
             "notes": self.notes,
+            "augmented": getattr(estimator, "augment", None) is not None,
         }
         if hasattr(estimator, "slope_"):
             self._document["slope"] = float(estimator.slope_)
@@ -76,18 +78,21 @@ class Checkpoint:
             "best_loss": state.best_loss,
             "signal": int(state.signal),
             "generator": state.generator,
+            "stage": state.stage,
         }
         arrays = {f"model.{name}": W for name, W in state.weights.items()}
         arrays |= {f"best.{name}": W for name, W in state.best_weights.items()}
         arrays |= {f"history.{name}": column for name, column in state.history.items()}
+        arrays |= {f"more.{name}": array for name, array in state.more.items()}
         if self._prototypes is not None:
             arrays["prototypes"] = np.asarray(self._prototypes, np.int64)
         write_container(self.path, KIND, document, arrays)
 
 
 def resume(
-    path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None
-) -> Any:
+    path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None,
+    augment: Any = None,
+) -> Any:  # fmt: skip
     """Go on with a training that a `Checkpoint` has written, on the same data.
 
     Parameters
@@ -95,6 +100,7 @@ def resume(
     path : the checkpoint
     X, y, sample_weight : the data that the training began with
     callbacks : as in the estimators, for the rest of the training; files cannot hold them
+    augment : the one that the training began with, if it had one, for the same reason
 
     Returns
     -------
@@ -106,6 +112,10 @@ def resume(
         When the file is damaged or the data are not those it began with.
     """
     estimator, state, document = read_checkpoint(path)
+    if augment is not None:
+        estimator.augment = augment
+    elif document.get("augmented") and state.stage != ITERATIONS:
+        raise FileError(f"{path} is from a training with augment; give the same one to resume")
     checks = [_SameData(str(path), document.get("data"))]
     several = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
     estimator.callbacks = [*checks, *(c for c in several if c is not None)]
@@ -139,10 +149,45 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, TrainingState, d
             history={name: history[name] for name in History.columns},
             signal=Signal(document["signal"]),
             generator=document.get("generator"),
+            stage=document.get("stage", ITERATIONS),
+            more=_more(arrays),
         )
+        _check_stage(state)
     except (FileError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"{path} is damaged: {error}") from None
     return estimator, state, document
+
+
+def _more(arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """What a warm-up needs beside the weights."""
+    prefix = "more."
+    return {name.removeprefix(prefix): A for name, A in arrays.items() if name.startswith(prefix)}
+
+
+def _check_stage(state: TrainingState) -> None:
+    """FileError where a warm-up could not go on from the state."""
+    if state.stage == ITERATIONS:
+        return
+    if state.stage != WARM_UP or state.generator is None:
+        raise FileError(f"there is no stage {state.stage!r:.40} to go on from")
+    more = state.more
+    shapes: dict[str, tuple[int, ...]] = {}
+    for k, layer in ((1, "W1"), (2, "W2")):
+        shape = state.weights[layer].shape
+        size = (math.prod(shape),)
+        shapes |= {layer: shape, f"m{k}": size, f"v{k}": size}
+        if f"best{k}" in more:
+            shapes[f"best{k}"] = shape
+    for name, shape in shapes.items():
+        array = more.get(name)
+        good = array is not None and array.dtype == np.float32 and array.shape == shape
+        if not good or not np.isfinite(array).all():  # type: ignore[arg-type]
+            raise FileError(f"the warm-up's {name} are missing or do not fit")
+    for name, kind in (("losses", np.float64), ("scores", np.float64), ("steps", np.int64)):
+        if name not in more or more[name].dtype != kind or more[name].ndim != 1:
+            raise FileError(f"the warm-up's {name} are missing or of another type")
+    if more["steps"].size != 1 or more["steps"][0] < 0 or ("best1" in more) != ("best2" in more):
+        raise FileError("the warm-up's steps or best weights do not fit")
 
 
 def data_digest(X: NDArray, y: NDArray, weight: NDArray | None) -> str:

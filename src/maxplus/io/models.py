@@ -32,7 +32,10 @@ FACTS: dict[str, Callable[[Any], bool]] = {
     "lipschitz_": lambda v: isinstance(v, float) and v >= 0,
     "interpolates_": lambda v: isinstance(v, bool),
 }
-
+# Arrays of whole numbers beside the weights, with their axis if they have one of the model's.
+INTEGERS: dict[str, str | None] = {"prototypes": "H", "suspects": None, "unit_wins": "H"}
+# How the stages of a training went.
+COURSES = ("warmup_losses", "validation_scores", "polish_losses")
 
 # The axes of each model's weights; equal letters are equal numbers.
 SHAPES: dict[type[Model], dict[str, tuple[str, ...]]] = {
@@ -101,9 +104,12 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     arrays = {f"model.{layer}": getattr(model, layer) for layer in model.layers}
     if hasattr(estimator, "feature_names_in_"):
         document["feature_names"] = [str(name) for name in estimator.feature_names_in_]
-    for name in ("prototypes", "suspects"):
+    for name in INTEGERS:
         if hasattr(estimator, f"{name}_"):
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.int64)
+    for name in COURSES:
+        if hasattr(estimator, f"{name}_"):
+            arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.float64)
     if hasattr(estimator, "classes_"):
         document["classes"] = labels_to_json(estimator.classes_)
         codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
@@ -129,11 +135,14 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     if names is not None:
         _must(names, lambda v: _are_words(v, model.n_features), "the feature names")
         estimator.feature_names_in_ = np.array(names, object)
-    if "prototypes" in arrays:
-        H = getattr(model, "n_hidden", 0)
-        estimator.prototypes_ = _array(arrays, "prototypes", np.int64, (H,))
-    if "suspects" in arrays:
-        estimator.suspects_ = _array(arrays, "suspects", np.int64)
+    H = getattr(model, "n_hidden", 0)
+    for name, shape in INTEGERS.items():
+        if name in arrays:
+            fit = (H,) if shape == "H" else None
+            setattr(estimator, f"{name}_", _array(arrays, name, np.int64, fit))
+    for name in COURSES:
+        if name in arrays:
+            setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
     return estimator

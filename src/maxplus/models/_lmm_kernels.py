@@ -111,6 +111,24 @@ def hidden_rows(X, weights, G):
         minplus_rows(lam, weights.W1T, G[r : r + 1])
 
 
+@njit(cache=True, parallel=True)
+def count_wins(X, weights, wins):
+    """wins[task, h]: for how many (row, class) unit h gives the score, the lowest among equals.
+
+    One row of ``wins`` for each ROWS_PER_TASK rows of X; O(N·P·H).
+    """
+    n = X.shape[0]
+    for task in prange(wins.shape[0]):
+        lo = task * ROWS_PER_TASK
+        hi = min(lo + ROWS_PER_TASK, n)
+        g = np.empty((hi - lo, weights.W1T.shape[0]), X.dtype)
+        hidden_rows(X[lo:hi], weights, g)
+        for r in range(hi - lo):
+            for d in range(weights.W2T.shape[0]):
+                top = maxplus_cell(g[r], weights.W2T[d])
+                wins[task, first_index(g[r], weights.W2T[d], top)] += 1
+
+
 @njit(cache=True)
 def active_path(x, weights, lam, g, z, h_star, i_star):
     """Scores of one sample and, per class, the winning unit and its winning row; O(P·H).

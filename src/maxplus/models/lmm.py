@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._jit import frozen
-from maxplus.algebra._kernels import PARALLEL_FROM
+from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels
 from maxplus.models.base import Entries, Model, Subgradient
 
@@ -86,6 +86,13 @@ class LMM(Model):
         kernel = _lmm_kernels.scores_parallel if large else _lmm_kernels.scores_serial
         kernel(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, Z)
         return Z
+
+    def wins(self, X: NDArray) -> NDArray:
+        """How many (sample, class) scores each unit decides, shape (H,); O(N·P·H)."""
+        tasks = -(-len(X) // ROWS_PER_TASK)
+        wins = np.zeros((tasks, self.n_hidden), np.int64)
+        _lmm_kernels.count_wins(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, wins)
+        return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:
         """Winning unit and row of every score, lowest among equals; O(N·P·H)."""

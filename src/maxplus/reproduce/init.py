@@ -28,7 +28,7 @@ def run(settings: Settings) -> Finding:
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     losses: dict[str, list[float]] = {start: [] for start in STARTS}
     for start, seed in settings.track([(s, k) for s in STARTS for k in seeds], "starts"):
-        model = LMMClassifier(
+        model = LMMClassifier.paper(
             **LMM_SETTINGS, **MAX_SETTINGS, init=start, max_iter=iterations, random_state=seed
         )
         losses[start].append(model.fit(X, y).max_loss_)

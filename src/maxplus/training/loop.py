@@ -11,7 +11,7 @@ from maxplus.models.base import Model
 from maxplus.training.engines.base import Engine
 from maxplus.training.interrupts import deferred_interrupt
 from maxplus.training.result import Block, History, Signal, Status, TrainingResult
-from maxplus.training.state import TrainingState
+from maxplus.training.state import ITERATIONS, TrainingState
 
 # A block should take about this long: short enough for Ctrl-C and a lively
 # progress bar, long enough that what happens between blocks does not count.
@@ -28,7 +28,9 @@ _ENDS = {
 class Progress:
     """What a callback is told after each block; ``is_last`` when no block will follow.
 
-    ``state()`` copies all that training needs to go on from here another time.
+    ``state()`` copies all that training needs to go on from here another time. Where
+    training has several stages, ``stage`` tells which it is: "warm-up" (an iteration is an
+    epoch), "iterations" of an engine, or "polish" (an iteration is a round).
     """
 
     iteration: int
@@ -39,6 +41,7 @@ class Progress:
     model: Model
     is_last: bool
     state: Callable[[], TrainingState]
+    stage: str = ITERATIONS
 
 
 Callback = Callable[[Progress], bool | None]

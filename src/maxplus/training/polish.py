@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,22 +15,37 @@ from maxplus.models import LMM
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training import _polish_kernels
 from maxplus.training.engines._descent import empty_journal
+from maxplus.training.interrupts import deferred_interrupt
+from maxplus.training.loop import Callback, Progress
+from maxplus.training.result import Status
+from maxplus.training.state import POLISH, TrainingState
 from maxplus.training.steps import polyak
 
 # Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it.
 AIM = 0.72
 DAMPING = 0.5
 MAX_SWEEPS = 50
+# A sample that is still above the level after so many rounds of steps on it is given up.
+PATIENCE = 6
 
 
 class Polished(NamedTuple):
-    """The model, each sample's loss, how many rounds and steps it took, and who is not below."""
+    """The model, each sample's loss, the course of it, and who is not below the level.
+
+    ``course`` is the maximum loss before each round and at the end.
+    """
 
     model: LMM
     losses: NDArray
-    rounds: int
+    course: NDArray
     steps: int
     above: NDArray
+    status: Status
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of steps that were done."""
+        return len(self.course) - 1
 
     @property
     def succeeded(self) -> bool:
@@ -45,14 +61,16 @@ def polish(
     *,
     level: float = math.log(2.0),
     max_rounds: int = 30,
-    tell: Callable[[int, float, int], bool | None] | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> Polished:
     """Lower the losses of all samples below ``level``, with as few and small moves as it takes.
 
     Each round evaluates all losses with the dense forward pass, adds the samples
     above 0.72·level to an active set, and sweeps over that set with damped Polyak steps
-    towards 0.72·level until none of them is above it. It ends when every loss is
-    below ``level``; then a level of log 2 or less is the paper's certificate. The
+    towards 0.72·level until none of them is above it. Samples that are above the level
+    round after round (the same point under two labels, for instance) are given up, lest
+    they spoil the others. It ends when every other loss is below ``level``; if none was
+    given up, a level of log 2 or less is the paper's certificate. The
     model with the fewest samples above is kept. O(N·P·H) per round, and O(P·H) per
     active sample and sweep; W0 does not move.
 
@@ -62,34 +80,58 @@ def polish(
     X, y : samples and classes 0..C−1
     rng : shuffles the active set
     level : what every loss must be below
-    max_rounds : when to give up; the samples that are still above are reported
-    tell : called with the round, the maximum loss and how many are above; True ends it
+    max_rounds : when to stop in any case; the samples that are still above are reported
+    callbacks : told a `Progress` after each round; one that returns True ends it, as does
+        Ctrl-C
     """
+    started = time.perf_counter()
+    callbacks = list(callbacks)
     model = model.copy()
     X = np.ascontiguousarray(X, model.dtype)
     rule = polyak(AIM * level)
     grad = empty_gradient(model.n_classes, model.dtype)
     journal = empty_journal(1, model.n_classes)
     active = np.zeros(len(y), bool)
-    steps = 0
+    failures = np.zeros(len(y), np.int64)
+    course: list[float] = []
+    steps, status = 0, Status.GIVEN_UP
     best: Polished | None = None
-    for n_round in range(max_rounds + 1):
-        losses = model.losses(X, y)
-        above = np.flatnonzero(~(losses < level))
-        if best is None or (above.size, losses.max()) < (best.above.size, best.losses.max()):
-            best = Polished(model.copy(), losses, n_round, steps, above)
-        stop = tell(n_round, float(losses.max()), above.size) if tell is not None else False
-        if not above.size or stop or n_round == max_rounds:
-            break
-        active |= losses > rule.target
-        order = np.flatnonzero(active)
-        for _ in range(MAX_SWEEPS):
-            rng.shuffle(order)
-            moved = _polish_kernels.sweep(
-                frozen(X), frozen(y), order, model.weights, grad, rule, DAMPING, journal
-            )
-            steps += moved
-            if not moved:
+    with deferred_interrupt() as interrupt:
+        for n_round in range(max_rounds + 1):
+            losses = model.losses(X, y)
+            above = ~(losses < level)
+            course.append(float(losses.max()))
+            if best is None or (above.sum(), course[-1]) < (best.above.size, best.losses.max()):
+                best = Polished(model.copy(), losses, np.empty(0), 0, np.flatnonzero(above), status)
+            failures[above & active] += 1
+            active |= losses > rule.target
+            active &= failures < PATIENCE
+            over = not (above & active).any() or interrupt.requested
+            if not above.any():
+                status = Status.POLISHED
+            elif interrupt.requested:
+                status = Status.INTERRUPTED
+            progress = Progress(
+                n_round, max_rounds, course[-1], float(best.losses.max()),
+                time.perf_counter() - started, model, False, _no_state, POLISH,
+            )  # fmt: skip
+            answers = [callback(progress) for callback in callbacks]
+            if any(answers) and not over:
+                status, over = Status.CALLBACK, True
+            if over or n_round == max_rounds:
                 break
+            order = np.flatnonzero(active)
+            for _ in range(MAX_SWEEPS):
+                rng.shuffle(order)
+                moved = _polish_kernels.sweep(
+                    frozen(X), frozen(y), order, model.weights, grad, rule, DAMPING, journal
+                )
+                steps += moved
+                if not moved or interrupt.requested:
+                    break
     assert best is not None
-    return best._replace(rounds=n_round, steps=steps)
+    return best._replace(course=np.array(course), steps=steps, status=status)
+
+
+def _no_state() -> TrainingState:
+    raise RuntimeError("a polish has no state to save: it is repeated from its beginning")

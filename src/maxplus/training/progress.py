@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 
 from maxplus.training.loop import Progress
+from maxplus.training.state import ITERATIONS, WARM_UP
 
 
 class ProgressBar:
@@ -39,6 +40,12 @@ class ProgressBar:
             TimeRemainingColumn(),
             console=console or Console(file=sys.stderr),
         )
+        self._title = title
+        self._stage: str | None = None
+        self._add(title)
+
+    def _add(self, title: str) -> None:
+        """A bar below those of the stages before."""
         self._task = self._bar.add_task(title, best=float("nan"), now=float("nan"), gap="")
 
     def __enter__(self) -> ProgressBar:
@@ -56,15 +63,25 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Draw the state after a block."""
+        """Draw the state after a block; a new stage gets a bar of its own."""
+        if progress.stage != self._stage:
+            if self._stage is not None:
+                self._add(progress.stage)
+            elif progress.stage != ITERATIONS:
+                self._bar.update(self._task, description=f"{self._title}: {progress.stage}")
+            self._stage = progress.stage
         self._bar.update(
             self._task,
             completed=progress.iteration,
             total=progress.max_iter,
             best=progress.best_loss,
             now=progress.loss,
-            gap=self._gap(progress.best_loss) if self._certificate else "",
+            gap=self._gap(progress.best_loss) if self._shows_gap(progress.stage) else "",
         )
+
+    def _shows_gap(self, stage: str) -> bool:
+        # The warm-up's loss is a mean of soft losses, which certifies nothing.
+        return self._certificate and stage != WARM_UP
 
     @staticmethod
     def _gap(best: float) -> str:

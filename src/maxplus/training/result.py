@@ -26,6 +26,9 @@ class Status(Enum):
     TARGET = "the objective reached the target"
     STATIONARY = "the subgradient is zero: no step can be taken"
     OVERFLOW = "a score overflowed: scale the features or take smaller steps"
+    VALIDATION = "the validation accuracy rose no more"
+    POLISHED = "every training loss is below the polish's level"
+    GIVEN_UP = "the polish could not bring all samples below its level: see suspects_"
     CALLBACK = "stopped by a callback"
     INTERRUPTED = "interrupted by the user"
 

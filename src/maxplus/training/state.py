@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
 from maxplus.training.result import Signal
+
+# The stages of a training.
+WARM_UP, ITERATIONS, POLISH = "warm-up", "iterations", "polish"
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class TrainingState:
     """The engine's iteration, present and best weights, what led there, and if it ended by itself.
 
     Bounds, trees and groups of samples are left out: engines make them anew, and
-    iterates do not depend on them.
+    iterates do not depend on them. In another ``stage`` than the engine's iterations,
+    ``more`` holds what that stage needs beside the weights.
     """
 
     iteration: int
@@ -26,3 +30,5 @@ class TrainingState:
     history: dict[str, NDArray]
     signal: Signal
     generator: Mapping[str, Any] | None
+    stage: str = ITERATIONS
+    more: Mapping[str, NDArray] = field(default_factory=dict)

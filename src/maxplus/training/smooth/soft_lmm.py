@@ -58,12 +58,13 @@ class SoftLMM:
         self._offset = np.repeat(self.middle, 2) * self.W0
 
     def gradient(
-        self, X: NDArray, y: NDArray, W1: NDArray, W2: NDArray, tau: float, margin: NDArray | None
-    ) -> SoftGradient:
+        self, X: NDArray, y: NDArray, W1: NDArray, W2: NDArray, tau: float,
+        margin: float = 0.0, weight: NDArray | None = None,
+    ) -> SoftGradient:  # fmt: skip
         """Mean cross-entropy of a batch and its gradient; O(n·P·H).
 
-        ``margin`` (C,) or None is added to the scores of all classes but the true one before
-        the loss is taken: what an adversary could gain.
+        ``margin`` is added to the scores of all classes but the true one before the loss is
+        taken: what an adversary could gain. ``weight`` (n,) counts samples differently.
         """
         n, t = len(y), np.float32(tau)
         E, U = np.empty((n, self.W0.size), np.float32), np.empty_like(W1)
@@ -78,16 +79,15 @@ class SoftLMM:
         Q = np.maximum(G @ V, np.float32(1e-30))
         z = t * np.log(Q) + peak + top
         true = np.arange(n), y
-        if margin is not None:
-            z += margin
-            z[true] -= margin[y]
+        z[true] -= np.float32(margin)
         z -= z.max(axis=1, keepdims=True)
         p = np.exp(np.maximum(z, -LIMIT))
         p /= p.sum(axis=1, keepdims=True)
-        loss = float(-np.log(p[true]).mean())
+        share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+        loss = float(-(share @ np.log(p[true])))
         p[true] -= 1.0
         p[np.abs(p) < NEGLIGIBLE**2] = 0.0
-        R = p / (n * Q)
+        R = p * share.astype(np.float32)[:, None] / Q
         dg = G * (R @ V.T)
         # Units that hardly matter to a sample would fill the product with denormal numbers.
         dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +14,13 @@ from numpy.typing import NDArray
 
 from maxplus.models import LMM
 from maxplus.training._adam_kernels import adam_step, move_serial
-from maxplus.training.smooth.soft_lmm import SoftLMM
+from maxplus.training.interrupts import deferred_interrupt
+from maxplus.training.loop import Callback, Progress
+from maxplus.training.result import History, Signal, Status
+from maxplus.training.smooth.soft_lmm import SoftGradient, SoftLMM
+from maxplus.training.state import WARM_UP, TrainingState
+
+Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 # A shorter memory of squares than usual: the temperature, and with it the gradient's size, changes.
 BETA2 = 0.99
@@ -40,12 +48,13 @@ class Annealing(NamedTuple):
 
 @dataclass(frozen=True)
 class SmoothResult:
-    """The hard model, each epoch's mean soft loss, and the validation accuracy if asked for."""
+    """The hard model, each epoch's mean soft loss, the validation accuracies, and how it ended."""
 
     model: LMM
-    losses: list[float]
-    validation: list[float]
+    losses: NDArray
+    validation: NDArray
     coldest: float
+    status: Status
 
 
 def smooth_train(
@@ -55,9 +64,13 @@ def smooth_train(
     annealing: Annealing,
     rng: np.random.Generator,
     *,
+    weight: NDArray | None = None,
     validation: tuple[NDArray, NDArray] | None = None,
-    margin: NDArray | None = None,
-    tell: Callable[[int, float], bool | None] | None = None,
+    margin: float = 0.0,
+    augment: Augment | None = None,
+    callbacks: Iterable[Callback] = (),
+    state: TrainingState | None = None,
+    is_last: bool = False,
 ) -> SmoothResult:
     """Train W1 and W2 by Adam on the soft model's mean loss, from hot to cold.
 
@@ -72,68 +85,175 @@ def smooth_train(
     X, y : samples and classes 0..C−1
     annealing : Annealing
     rng : shuffles the samples
+    weight : of each sample in the mean, optional
     validation : (X, y), optional
-    margin : see `SoftLMM.gradient`
-    tell : called with epochs done and the epoch's loss; returning True ends training
+    margin : by how much all scores but the true one are raised before the loss is taken
+    augment : called with a batch's rows and ``rng``; the rows to train on instead, optional
+    callbacks : told a `Progress` after each epoch; one that returns True ends training, as
+        does Ctrl-C
+    state : where an interrupted training was, optional
+    is_last : whether nothing will follow, which callbacks are told
     """
+    started = time.perf_counter()
+    callbacks = list(callbacks)
     X32 = np.ascontiguousarray(X, np.float32)
     soft = SoftLMM(model.W0, X32.min(axis=0), X32.max(axis=0))
     size = annealing.size
     cold = max(annealing.cold * size, soft.coldest)
     hot = max(annealing.hot * size, cold)
-    W1, W2 = (np.ascontiguousarray(W, np.float32) for W in (model.W1, model.W2))
-    adam = [_Adam(W1), _Adam(W2)]
+    run = _Run.begin(model) if state is None else _Run.restore(state, rng)
     batch = min(annealing.batch, len(y))
     n_batches = max(1, len(y) // batch)
-    total, done = annealing.epochs * n_batches, 0
-    losses: list[float] = []
-    scores: list[float] = []
-    best: LMM | None = None
-    for epoch in range(annealing.epochs):
-        order, epoch_loss = rng.permutation(len(y)), 0.0
-        for k in range(n_batches):
-            share = done / total
-            tau = hot * (cold / hot) ** min(1.0, share / COOLING)
-            falling = 0.5 * (1 + math.cos(math.pi * share))
-            rate = annealing.rate * size * (LAST_RATE + (1 - LAST_RATE) * falling)
-            part = order[k * batch : (k + 1) * batch]
-            gradient = soft.gradient(X32[part], y[part], W1, W2, tau, margin)
-            adam[0].move(gradient.W1, rate)
-            adam[1].move(gradient.W2, rate)
-            epoch_loss += gradient.loss
-            done += 1
-        losses.append(epoch_loss / n_batches)
-        stop = bool(tell(epoch + 1, losses[-1])) if tell is not None else False
-        if validation is not None:
-            hard = _hard(model, W1, W2)
-            scores.append(_accuracy(hard, *validation))
-            if scores[-1] >= max(scores):
-                best = hard
-            since = epoch - int(np.argmax(scores))
-            stop |= annealing.patience is not None and since >= annealing.patience
-        if stop:
-            break
-    return SmoothResult(best or _hard(model, W1, W2), losses, scores, cold)
+    total = annealing.epochs * n_batches
+    status = Status.MAX_ITER if not run.is_over(annealing) else Status.VALIDATION
+    settled = run.state(model, rng)
+    with deferred_interrupt() as interrupt:
+        while len(run.losses) < annealing.epochs and status is Status.MAX_ITER:
+            epoch, order, epoch_loss = len(run.losses), rng.permutation(len(y)), 0.0
+            for k in range(n_batches):
+                share = (epoch * n_batches + k) / total
+                tau = hot * (cold / hot) ** min(1.0, share / COOLING)
+                falling = 0.5 * (1 + math.cos(math.pi * share))
+                rate = annealing.rate * size * (LAST_RATE + (1 - LAST_RATE) * falling)
+                part = order[k * batch : (k + 1) * batch]
+                rows = X32[part] if augment is None else _augmented(augment, X32[part], rng)
+                own = None if weight is None else weight[part]
+                gradient = soft.gradient(rows, y[part], run.W1, run.W2, tau, margin, own)
+                run.move(gradient, rate)
+                epoch_loss += gradient.loss
+                if interrupt.requested:
+                    break
+            run.losses.append(epoch_loss / (k + 1))
+            if validation is not None:
+                run.judge(model, *validation)
+            over = run.is_over(annealing)
+            if not interrupt.requested:
+                # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
+                settled = run.state(model, rng)
+            ends = over or epoch + 1 == annealing.epochs
+            progress = Progress(
+                epoch + 1, annealing.epochs, run.losses[-1], min(run.losses),
+                time.perf_counter() - started, run.hard(model),
+                interrupt.requested or (ends and is_last), partial(_same, settled), WARM_UP,
+            )  # fmt: skip
+            answers = [callback(progress) for callback in callbacks]
+            if interrupt.requested:
+                status = Status.INTERRUPTED
+            elif any(answers):
+                status = Status.CALLBACK
+            elif over:
+                status = Status.VALIDATION
+    kept = run.kept(model)
+    return SmoothResult(kept, np.array(run.losses), np.array(run.scores), cold, status)
+
+
+class _Run:
+    """Weights, Adam's memories and the course of a training, all that changes during it."""
+
+    def __init__(
+        self, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
+        scores: list[float], best: tuple[NDArray, NDArray] | None,
+    ) -> None:  # fmt: skip
+        self.W1, self.W2, self.adam = W1, W2, adam
+        self.losses, self.scores, self._best = losses, scores, best
+
+    @classmethod
+    def begin(cls, model: LMM) -> _Run:
+        W1, W2 = (np.array(W, np.float32, order="C") for W in (model.W1, model.W2))
+        return cls(W1, W2, [Adam.begin(W1), Adam.begin(W2)], [], [], None)
+
+    @classmethod
+    def restore(cls, state: TrainingState, rng: np.random.Generator) -> _Run:
+        more = state.more
+        W1, W2 = (np.array(more[name], np.float32, order="C") for name in ("W1", "W2"))
+        steps = int(more["steps"][0])
+        adam = [Adam(W1, more["m1"].copy(), more["v1"].copy(), steps)]
+        adam.append(Adam(W2, more["m2"].copy(), more["v2"].copy(), steps))
+        assert state.generator is not None
+        rng.bit_generator.state = state.generator
+        best = (more["best1"], more["best2"]) if "best1" in more else None
+        return cls(W1, W2, adam, more["losses"].tolist(), more["scores"].tolist(), best)
+
+    def state(self, model: LMM, rng: np.random.Generator) -> TrainingState:
+        hard, kept = self.hard(model), self.kept(model)
+        more = {
+            "W1": self.W1.copy(), "W2": self.W2.copy(),
+            "steps": np.array([self.adam[0].steps]),
+            "losses": np.array(self.losses), "scores": np.array(self.scores),
+        }  # fmt: skip
+        for k, adam in enumerate(self.adam, 1):
+            more |= {f"m{k}": adam.mean.copy(), f"v{k}": adam.square.copy()}
+        if self._best is not None:
+            more |= {"best1": self._best[0], "best2": self._best[1]}
+        return TrainingState(
+            len(self.losses), _weights(hard), _weights(kept), min(self.losses, default=math.inf),
+            {name: History()[name] for name in History.columns}, Signal.GOES_ON,
+            rng.bit_generator.state, WARM_UP, more,
+        )  # fmt: skip
+
+    def move(self, gradient: SoftGradient, rate: float) -> None:
+        self.adam[0].move(gradient.W1, rate)
+        self.adam[1].move(gradient.W2, rate)
+
+    def judge(self, model: LMM, X: NDArray, y: NDArray) -> None:
+        """Note the hard model's accuracy, and the weights if it is the best so far."""
+        right = self.hard(model).scores(X).argmax(axis=1) == y
+        self.scores.append(float(right.mean()))
+        if self.scores[-1] >= max(self.scores):
+            self._best = self.W1.copy(), self.W2.copy()
+
+    def is_over(self, annealing: Annealing) -> bool:
+        """Whether the validation accuracy has not risen for too long."""
+        if annealing.patience is None or not self.scores:
+            return False
+        return len(self.scores) - 1 - int(np.argmax(self.scores)) >= annealing.patience
+
+    def hard(self, model: LMM) -> LMM:
+        """The model with the present offsets, in its own float type."""
+        return _hard(model, self.W1, self.W2)
+
+    def kept(self, model: LMM) -> LMM:
+        """The one to keep: with validation, the best."""
+        return self.hard(model) if self._best is None else _hard(model, *self._best)
+
+
+class Adam:
+    """Adam's memory for one array of weights, which it moves in place."""
+
+    def __init__(self, weights: NDArray, mean: NDArray, square: NDArray, steps: int) -> None:
+        self._theta = weights.reshape(-1)
+        self.mean, self.square, self.steps = mean, square, steps
+
+    @classmethod
+    def begin(cls, weights: NDArray) -> Adam:
+        return cls(
+            weights, np.zeros(weights.size, np.float32), np.zeros(weights.size, np.float32), 0
+        )
+
+    def move(self, gradient: NDArray, rate: float) -> None:
+        self.steps += 1
+        step = adam_step(self.steps, rate, self._theta.dtype, BETA2)
+        move_serial(self._theta, self.mean, self.square, gradient.reshape(-1), step)
 
 
 def _hard(model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-    """The model with these offsets, in its own float type."""
     return LMM(model.W0.copy(), W1.astype(model.dtype), W2.astype(model.dtype))
 
 
-def _accuracy(model: LMM, X: NDArray, y: NDArray) -> float:
-    return float((model.scores(X).argmax(axis=1) == y).mean())
+def _same(state: TrainingState) -> TrainingState:
+    return state
 
 
-class _Adam:
-    """Adam's memory for one array of weights, which it moves in place."""
+def _weights(model: LMM) -> dict[str, NDArray]:
+    return {name: getattr(model, name) for name in model.layers}
 
-    def __init__(self, weights: NDArray) -> None:
-        self._theta = weights.reshape(-1)
-        self._m, self._v = np.zeros_like(self._theta), np.zeros_like(self._theta)
-        self._t = 0
 
-    def move(self, gradient: NDArray, rate: float) -> None:
-        self._t += 1
-        step = adam_step(self._t, rate, self._theta.dtype, BETA2)
-        move_serial(self._theta, self._m, self._v, gradient.reshape(-1), step)
+def _augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
+    """What ``augment`` makes of a batch, checked: it is the user's."""
+    made = np.ascontiguousarray(augment(rows, rng), np.float32)
+    if made.shape != rows.shape or not np.isfinite(made).all():
+        raise ValueError(
+            f"augment must return finite numbers of the shape it was given, {rows.shape}; "
+            f"got shape {made.shape}"
+        )
+    return made
