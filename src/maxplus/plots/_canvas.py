@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours: told apart with any kind of colour vision.
-VERMILION, GREEN, BLUE = "#D55E00", "#009E73", "#0072B2"
+VERMILION, GREEN, BLUE, ORANGE = "#D55E00", "#009E73", "#0072B2", "#E69F00"
 INK, GREY, PALE = "#222222", "#6B6B6B", "#DCDCDC"
 
 TITLE, TEXT, SMALL = 12.5, 10.0, 9.0

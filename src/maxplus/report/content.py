@@ -15,7 +15,7 @@ from sklearn.metrics import confusion_matrix
 import maxplus
 from maxplus.estimators import LMMClassifier
 from maxplus.explain import Explanation, unit_boxes
-from maxplus.plots import plot_certified_accuracy, plot_convergence, plot_probabilities
+from maxplus.plots import plot_certified_accuracy, plot_convergence, plot_probabilities, plot_stages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,8 +140,15 @@ def _certificate(clf: LMMClassifier) -> dict[str, Any]:
 def _figures(
     clf: LMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray
 ) -> list[dict[str, str]]:
-    curve = clf.loss_curve_
+    curve, warmup = clf.loss_curve_, getattr(clf, "warmup_losses_", np.empty(0))
     figures = []
+    if warmup.size:
+        figures.append((
+            "stages", "How training went" if not curve.size else "How training began and ended",
+            f"The mean soft loss over {warmup.size:,} epochs of the warm-up, and the largest loss "
+            "over the rounds of the polish.",
+            plot_stages(warmup, getattr(clf, "polish_losses_", ())),
+        ))  # fmt: skip
     if curve.size and np.isfinite(curve).all():
         figures.append((
             "convergence", "How training went",

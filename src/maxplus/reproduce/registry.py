@@ -36,5 +36,6 @@ EXPERIMENTS = {
         Experiment("timing", "timing", "seconds per iteration and memory of all engines"),
         Experiment("approximation", "approximation", "the theorem's error bound 2Kδ"),
         Experiment("certificate", "certificate", "when the maximum loss falls below log 2"),
+        Experiment("quality", "quality", "what the library's own recipes reach"),
     )
 }

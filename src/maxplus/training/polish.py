@@ -21,12 +21,14 @@ from maxplus.training.result import Status
 from maxplus.training.state import POLISH, TrainingState
 from maxplus.training.steps import polyak
 
-# Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it.
+# Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
+# where that is too much to ask of neighbours of different classes, ever closer to the level.
 AIM = 0.72
 DAMPING = 0.5
 MAX_SWEEPS = 50
-# A sample that is still above the level after so many rounds of steps on it is given up.
-PATIENCE = 6
+# A sample that is still above the level after so many rounds of steps on it gets a unit of its own,
+# if one is idle; after so many, it is given up.
+RESEAT_AFTER, PATIENCE = 3, 6
 
 
 class Polished(NamedTuple):
@@ -67,9 +69,10 @@ def polish(
 
     Each round evaluates all losses with the dense forward pass, adds the samples
     above 0.72·level to an active set, and sweeps over that set with damped Polyak steps
-    towards 0.72·level until none of them is above it. Samples that are above the level
-    round after round (the same point under two labels, for instance) are given up, lest
-    they spoil the others. It ends when every other loss is below ``level``; if none was
+    towards 0.72·level until none of them is above it, or, where many sweeps do not get
+    there, closer to the level in the next round. A sample that is above the level round
+    after round gets a hidden unit that no sample needs, if there is one; in the end it is
+    given up (the same point under two labels, for instance), lest it spoil the others. It ends when every other loss is below ``level``; if none was
     given up, a level of log 2 or less is the paper's certificate. The
     model with the fewest samples above is kept. O(N·P·H) per round, and O(P·H) per
     active sample and sweep; W0 does not move.
@@ -88,7 +91,7 @@ def polish(
     callbacks = list(callbacks)
     model = model.copy()
     X = np.ascontiguousarray(X, model.dtype)
-    rule = polyak(AIM * level)
+    aim = AIM
     grad = empty_gradient(model.n_classes, model.dtype)
     journal = empty_journal(1, model.n_classes)
     active = np.zeros(len(y), bool)
@@ -104,8 +107,9 @@ def polish(
             if best is None or (above.sum(), course[-1]) < (best.above.size, best.losses.max()):
                 best = Polished(model.copy(), losses, np.empty(0), 0, np.flatnonzero(above), status)
             failures[above & active] += 1
-            active |= losses > rule.target
+            active |= losses > aim * level
             active &= failures < PATIENCE
+            _reseat(model, X, y, np.flatnonzero(above & (failures == RESEAT_AFTER)), aim * level)
             over = not (above & active).any() or interrupt.requested
             if not above.any():
                 status = Status.POLISHED
@@ -124,13 +128,34 @@ def polish(
             for _ in range(MAX_SWEEPS):
                 rng.shuffle(order)
                 moved = _polish_kernels.sweep(
-                    frozen(X), frozen(y), order, model.weights, grad, rule, DAMPING, journal
-                )
+                    frozen(X), frozen(y), order, model.weights, grad, polyak(aim * level),
+                    DAMPING, journal,
+                )  # fmt: skip
                 steps += moved
                 if not moved or interrupt.requested:
                     break
+            else:
+                aim = (aim + 1.0) / 2.0
     assert best is not None
     return best._replace(course=np.array(course), steps=steps, status=status)
+
+
+def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> None:
+    """Put idle units onto stuck samples: steps on shared paths cannot tell neighbours apart.
+
+    A unit that decides no score on any sample becomes a pyramid at the sample's point, high
+    enough for the sample to have this loss. O(N·P·H) if any sample is stuck.
+    """
+    if not stuck.size:
+        return
+    idle = np.flatnonzero(model.wins(X) == 0)
+    lowest = model.W2.min()
+    for n, h in zip(stuck, idle, strict=False):
+        others = np.delete(model.scores(X[n : n + 1])[0].astype(np.float64), y[n])
+        odds = math.log(math.exp(-loss) / -math.expm1(-loss))
+        model.W1[:, h] = -model.W0 * np.repeat(X[n], 2)
+        model.W2[h] = lowest
+        model.W2[h, y[n]] = np.logaddexp.reduce(others) + odds
 
 
 def _no_state() -> TrainingState:

@@ -1,0 +1,58 @@
+"""How a training in stages went: the warm-up's mean loss, then the polish's maximum."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from maxplus.plots._canvas import BLUE, DASHED, GREY, SMALL, VERMILION, new_figure, quiet_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def plot_stages(warmup_losses: ArrayLike, polish_losses: ArrayLike = ()) -> Figure:
+    """Mean loss of each epoch of the warm-up, and the largest loss of each round of the polish.
+
+    Parameters
+    ----------
+    warmup_losses : such as `LMMClassifier.warmup_losses_`
+    polish_losses : such as `LMMClassifier.polish_losses_`; a panel of its own if there are any
+
+    Examples
+    --------
+    >>> from maxplus.plots import plot_stages
+    >>> figure = plot_stages([0.9, 0.3, 0.1], [4.0, 1.1, 0.6])
+    >>> figure.savefig("stages.png")  # doctest: +SKIP
+    """
+    warmup, polish = np.asarray(warmup_losses, float), np.asarray(polish_losses, float)
+    if warmup.ndim != 1 or not warmup.size:
+        raise ValueError(f"warmup_losses must be a non-empty vector, got shape {warmup.shape}")
+    figure = new_figure(7.0, 4.2)
+    axes = figure.subplots(1, 2 if polish.size else 1, squeeze=False)[0]
+    _draw(axes[0], 1 + np.arange(warmup.size), warmup, BLUE)
+    axes[0].set_xlabel("epoch of the warm-up")
+    quiet_frame(axes[0], "Mean soft loss")
+    if polish.size:
+        _draw(axes[1], np.arange(polish.size), polish, VERMILION)
+        axes[1].axhline(math.log(2), color=GREY, linestyle=DASHED, linewidth=1)
+        axes[1].annotate(
+            "log 2: below, every training sample is right", (0.98, math.log(2)),
+            xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+            ha="right", va="bottom", fontsize=SMALL, color=GREY,
+        )  # fmt: skip
+        axes[1].set_xlabel("round of the polish")
+        quiet_frame(axes[1], "Largest loss")
+    return figure
+
+
+def _draw(ax: Axes, x: ArrayLike, y: ArrayLike, colour: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.plot(x, y, "o-", color=colour, linewidth=2, markersize=4)
+    ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
