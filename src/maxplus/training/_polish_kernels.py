@@ -9,21 +9,20 @@ from maxplus.training.engines._descent import descend
 
 
 @njit(cache=True)
-def sweep(X, y, order, weights, grad, rule, damping, journal):
+def sweep(X, y, order, weights, grad, rule, damping, journal, moved):
     """A damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
 
-    Losses are those of the present weights, not of the sweep's beginning. Returns
-    how many samples were above; O(P·H) for each sample.
+    Losses are those of the present weights, not of the sweep's beginning. ``moved`` tells
+    for which samples of ``order`` there was a step; O(P·H) for each sample.
     """
     lam = np.empty(weights.W0.size, X.dtype)
     g = np.empty(weights.W1T.shape[0], X.dtype)
-    above = 0
-    for n in order:
+    for k in range(order.size):
+        n = order[k]
         active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
         loss = sample_loss(grad.z, y[n])
-        if loss > rule.target:
-            above += 1
+        moved[k] = loss > rule.target
+        if moved[k]:
             journal.n[0] = 0
             damped = rule.target + damping * (loss - rule.target)
             descend(weights, grad, X[n], y[n], damped, 0, rule, 0, journal, 0)
-    return above

@@ -15,7 +15,7 @@ from maxplus.models import LMM
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training import _polish_kernels
 from maxplus.training.engines._descent import empty_journal
-from maxplus.training.interrupts import deferred_interrupt
+from maxplus.training.interrupts import Interrupt, deferred_interrupt
 from maxplus.training.loop import Callback, Progress
 from maxplus.training.result import Status
 from maxplus.training.state import POLISH, TrainingState
@@ -25,7 +25,7 @@ from maxplus.training.steps import polyak
 # where that is too much to ask of neighbours of different classes, ever closer to the level.
 AIM = 0.72
 DAMPING = 0.5
-MAX_SWEEPS = 50
+MAX_SWEEPS = 100
 # A sample that is still above the level after so many rounds of steps on it gets a unit of its own,
 # if one is idle; after so many, it is given up.
 RESEAT_AFTER, PATIENCE = 3, 6
@@ -72,10 +72,10 @@ def polish(
     towards 0.72·level until none of them is above it, or, where many sweeps do not get
     there, closer to the level in the next round. A sample that is above the level round
     after round gets a hidden unit that no sample needs, if there is one; in the end it is
-    given up (the same point under two labels, for instance), lest it spoil the others. It ends when every other loss is below ``level``; if none was
-    given up, a level of log 2 or less is the paper's certificate. The
-    model with the fewest samples above is kept. O(N·P·H) per round, and O(P·H) per
-    active sample and sweep; W0 does not move.
+    given up (the same point under two labels, for instance), lest it spoil the others.
+    It ends when every other loss is below ``level``; if none was given up, a level of
+    log 2 or less is the paper's certificate. The model with the fewest samples above is
+    kept. O(N·P·H) per round, and O(P·H) per active sample and sweep; W0 does not move.
 
     Parameters
     ----------
@@ -92,8 +92,6 @@ def polish(
     model = model.copy()
     X = np.ascontiguousarray(X, model.dtype)
     aim = AIM
-    grad = empty_gradient(model.n_classes, model.dtype)
-    journal = empty_journal(1, model.n_classes)
     active = np.zeros(len(y), bool)
     failures = np.zeros(len(y), np.int64)
     course: list[float] = []
@@ -124,20 +122,40 @@ def polish(
                 status, over = Status.CALLBACK, True
             if over or n_round == max_rounds:
                 break
-            order = np.flatnonzero(active)
-            for _ in range(MAX_SWEEPS):
-                rng.shuffle(order)
-                moved = _polish_kernels.sweep(
-                    frozen(X), frozen(y), order, model.weights, grad, polyak(aim * level),
-                    DAMPING, journal,
-                )  # fmt: skip
-                steps += moved
-                if not moved or interrupt.requested:
-                    break
-            else:
+            n_steps, settled = _sweeps(
+                model, X, y, np.flatnonzero(active), aim * level, rng, interrupt
+            )
+            steps += n_steps
+            if not settled:
                 aim = (aim + 1.0) / 2.0
     assert best is not None
     return best._replace(course=np.array(course), steps=steps, status=status)
+
+
+def _sweeps(
+    model: LMM, X: NDArray, y: NDArray, active: NDArray, target: float, rng: np.random.Generator,
+    interrupt: Interrupt,
+) -> tuple[int, bool]:  # fmt: skip
+    """Sweep over the active samples until none is above the target: (steps, whether it got there).
+
+    After a sweep over all of them only those that moved are visited, until those are
+    settled; then all are looked at again.
+    """
+    grad = empty_gradient(model.n_classes, model.dtype)
+    journal = empty_journal(1, model.n_classes)
+    steps, order = 0, active.copy()
+    for _ in range(MAX_SWEEPS):
+        rng.shuffle(order)
+        moved = np.zeros(order.size, bool)
+        _polish_kernels.sweep(
+            frozen(X), frozen(y), order, model.weights, grad, polyak(target), DAMPING, journal,
+            moved,
+        )  # fmt: skip
+        steps += int(moved.sum())
+        if interrupt.requested or (order.size == active.size and not moved.any()):
+            return steps, not interrupt.requested
+        order = order[moved] if moved.any() else active.copy()
+    return steps, False
 
 
 def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> None:
