@@ -47,14 +47,15 @@ def bad(*arguments, code=2):
 def orchard(tmp_path_factory):
     """A model file trained on the table with a word in it."""
     path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
-    good("train", ORCHARD, "--categorical", "variety", "-H", 30, "-n", 2000, "-o", path)
+    good("train", ORCHARD, "--categorical", "variety", "--paper", "-H", 30, "-n", 2000,
+         "-o", path)  # fmt: skip
     return path
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "digits.maxplus"
-    good("train", "digits", "-H", 30, "-n", 300, "-o", path)
+    good("train", "digits", "--paper", "-H", 30, "-n", 300, "-o", path)
     return path
 
 
@@ -90,27 +91,42 @@ def test_training_says_what_it_reached_and_scales_inside_the_model(orchard):
 
 
 def test_training_without_scaling_is_the_estimator_itself(tmp_path):
-    printed = good("train", IRIS, "--no-scale", "-H", 20, "-n", 300, "-o", tmp_path / "m")
-    model = maxplus.load(tmp_path / "m")
     samples = open_source(IRIS)
-    again = maxplus.LMMClassifier.paper(20, max_iter=300, random_state=0).fit(samples.X, samples.y)
-    assert np.array_equal(model.W1_, again.W1_)
-    assert f"{again.max_loss_:.4f}" in printed
+    for recipe, options in (
+        (maxplus.LMMClassifier(random_state=0), ()),
+        (
+            maxplus.LMMClassifier.paper(20, max_iter=300, random_state=0),
+            ("--paper", "-H", 20, "-n", 300),
+        ),
+    ):
+        printed = good("train", IRIS, "--no-scale", *options, "-o", tmp_path / "m")
+        model = maxplus.load(tmp_path / "m")
+        again = recipe.fit(samples.X, samples.y)
+        assert np.array_equal(model.W1_, again.W1_)
+        assert f"{again.max_loss_:.4f}" in printed
     assert "150 rows, 4 features, target 'species' with 3 classes" in printed
 
 
 def test_all_training_options_reach_the_estimator(tmp_path):
     good(
         "train", IRIS, "-o", tmp_path / "m", "--hidden", 7, "--iterations", 11, "--seed", 5,
+        "--epochs", 3, "--robust-eps", 0.01, "--early-stopping", "--polish", 0.6,
         "--slope", 3, "--confidence", 2, "--init", "uniform", "--objective", "max", "--step",
         "polyak", "--polyak-target", 0.1, "--polyak-fraction", 0.3, "--learning-rate", 0.2,
         "--linear-every", 4, "--engine", "dense", "--keep", "last", "--jobs", 1,
     )  # fmt: skip
-    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier.paper(
+    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
         7, max_iter=11, random_state=5, slope=3.0, confidence=2.0, init="uniform",
+        warmup_epochs=3, robust_eps=0.01, early_stopping=True, polish=0.6,
         objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
         learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
     ).get_params()  # fmt: skip
+    good("train", IRIS, "-o", tmp_path / "m", "--paper", "-n", 5)
+    recipe = maxplus.LMMClassifier.paper(max_iter=5, random_state=0)
+    assert maxplus.load(tmp_path / "m").get_params() == recipe.get_params()
+    good("train", IRIS, "-o", tmp_path / "m", "--no-polish", "--epochs", 2)
+    assert maxplus.load(tmp_path / "m").polish is None
+    assert "is for the warm-up" in bad("train", IRIS, "--paper", "--robust-eps", 0.1)
 
 
 def test_predictions_are_the_models_own(orchard, tmp_path):

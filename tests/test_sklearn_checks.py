@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from maxplus import LinearMaxPlusClassifier, LMMClassifier, LMMRegressor, MaxPlusClassifier
 
 CHECKED = [
+    LMMClassifier(n_hidden=20, warmup_epochs=20),
     LMMClassifier.paper(n_hidden=20, max_iter=300),
     MaxPlusClassifier(max_iter=300),
     LinearMaxPlusClassifier(n_hidden=20, max_iter=300),
@@ -24,6 +25,7 @@ CHECKED = [
     LMMRegressor(n_hidden=10),
 ]
 EXAMPLES = [
+    LMMClassifier(random_state=0),
     LMMClassifier.paper(10, max_iter=100, random_state=0),
     MaxPlusClassifier(max_iter=100, random_state=0),
     LinearMaxPlusClassifier(10, max_iter=100, random_state=0),
@@ -33,7 +35,7 @@ EACH = pytest.mark.parametrize("estimator", EXAMPLES, ids=lambda e: type(e).__na
 
 
 RANDOM_CHOICE = {
-    LMMClassifier: "prototypes are random samples; repeated samples change which are drawn",
+    LMMClassifier: "clusters and prototypes begin at random samples; repeated ones change them",
     LinearMaxPlusClassifier: "sgd draws random samples; repeated samples change which are drawn",
 }
 

@@ -221,15 +221,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _warm_up(
         self, model: Model, task: Task, callbacks: list[Callback], state: TrainingState | None
-    ) -> Staged:
+    ) -> Staged | None:
         """What is done to a fresh model before the engine's iterations."""
-        return Staged(model)
+        return None
 
     def _polish(
         self, model: Model, task: Task, index: NDArray, callbacks: list[Callback]
-    ) -> Staged:
+    ) -> Staged | None:
         """What is done to the kept model after them."""
-        return Staged(model)
+        return None
 
     def _note_training(self, X: NDArray) -> None:
         """What else a subclass keeps of the training samples."""
@@ -322,7 +322,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             n_iter = self.n_iter_ if go_on else 0
             in_iterations = state is not None and state.stage == ITERATIONS
             if not resume and not in_iterations:
-                stage = self._warm_up(model, task, callbacks, state)
+                stage = self._warm_up(model, task, callbacks, state) or stage
                 n_iter += stage.n_iter
             if self.max_iter and not stage.ends_training:
                 stage, history = self._iterate(
@@ -330,8 +330,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 )
                 n_iter += stage.n_iter
             if not stage.ends_training:
-                stage = self._polish(stage.model, task, index, callbacks)
-                n_iter += stage.n_iter
+                polished = self._polish(stage.model, task, index, callbacks)
+                if polished is not None:
+                    stage, n_iter = polished, n_iter + polished.n_iter
             losses = stage.model.losses(task.X, codes)
             self.model_ = stage.model
             self._note_training(task.X)
@@ -350,9 +351,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.max_loss_ = float(losses.max())
         self.mean_loss_ = float(np.average(losses, weights=weight))
         if stage.status is Status.INTERRUPTED:
+            done = history["loss"].size
+            when = f"{done} of {self.max_iter} iterations" if done else f"{n_iter} epochs or rounds"
             warnings.warn(
-                f"training was interrupted after {n_iter} iterations; the {self.keep} parameters "
-                "so far are kept",
+                f"training was interrupted after {when}; the {self.keep} parameters so far are kept",
                 stacklevel=3,
             )
         return self

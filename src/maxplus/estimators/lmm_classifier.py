@@ -313,11 +313,11 @@ class LMMClassifier(
 
     def _warm_up(
         self, model: Model, task: Task, callbacks: list[Callback], state: TrainingState | None
-    ) -> Staged:
+    ) -> Staged | None:
         self.warmup_losses_ = np.empty(0)
         self.__dict__.pop("validation_scores_", None)
         if self.warmup is None:
-            return Staged(model)
+            return None
         assert isinstance(model, LMM)
         assert task.rng is not None
         # A checkpoint may have been made before or after this stage's first draws, so that they
@@ -366,11 +366,11 @@ class LMMClassifier(
 
     def _polish(
         self, model: Model, task: Task, index: NDArray, callbacks: list[Callback]
-    ) -> Staged:
+    ) -> Staged | None:
         self.polish_losses_ = np.empty(0)
         self.__dict__.pop("suspects_", None)
         if self.polish is None:
-            return Staged(model)
+            return None
         assert isinstance(model, LMM)
         assert task.rng is not None
         level = math.log(2.0) if isinstance(self.polish, str) else float(self.polish)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from maxplus.models.lmm import LMM
 
@@ -54,7 +57,10 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
     if len(own) > MAX_SAMPLES:
         own = own[rng.choice(len(own), MAX_SAMPLES, replace=False)]
     start = own[rng.choice(len(own), n, replace=False)]
-    means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
+    with warnings.catch_warnings():
+        # Where points coincide there are fewer clusters: the others stay as points.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
     member = np.zeros((len(own), n), own.dtype)
     member[np.arange(len(own)), means.labels_] = 1.0
     count = np.maximum(member.sum(axis=0), 1.0)[:, None]

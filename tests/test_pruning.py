@@ -1,0 +1,98 @@
+"""Units that a network can do without."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import maxplus
+from maxplus import LMMClassifier
+from maxplus.models import LMM
+from maxplus.models.pruning import useless_units, with_units
+
+
+def random_model(rng, P=3, H=8, C=3):
+    """Small whole numbers, so that ties and useless units are common."""
+    W0 = rng.choice([-2.0, -1.0, 1.0, 2.0], 2 * P)
+    return LMM(W0, rng.integers(-2, 3, (2 * P, H)) * 1.0, rng.integers(-3, 4, (H, C)) * 1.0)
+
+
+def slow_wins(model, X):
+    wins = np.zeros(model.n_hidden, int)
+    for unit in model.active_path(X).unit:
+        for h in unit:
+            wins[h] += 1
+    return wins
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 7, 200])
+def test_wins_are_counted_like_paths(dtype, n):
+    rng = np.random.default_rng(n)
+    model = random_model(rng)
+    model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
+    X = rng.integers(-3, 4, (n, 3)).astype(dtype)
+    assert np.array_equal(model.wins(X), slow_wins(model, X))
+    assert model.wins(X).sum() == 3 * n
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_useless_units_change_no_score_anywhere(seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng)
+    useless = useless_units(model)
+    assert not useless.all()
+    X = np.concatenate([rng.integers(-9, 10, (300, 3)) * 1.0, rng.normal(size=(300, 3)) * 100])
+    smaller = with_units(model, np.flatnonzero(~useless))
+    assert np.array_equal(smaller.scores(X), model.scores(X))
+
+
+def test_useless_units_are_found():
+    rng = np.random.default_rng(0)
+    model = random_model(rng, H=4)
+    W1 = np.concatenate([model.W1, model.W1[:, :1], model.W1[:, 1:2] - 0.5], axis=1)
+    W2 = np.concatenate([model.W2, model.W2[:1], model.W2[1:2] + 0.25])
+    more = LMM(model.W0, W1, W2)  # the first unit again, and one that is always 1/4 lower
+    assert np.array_equal(np.flatnonzero(useless_units(more)[4:]), [0, 1])
+    assert useless_units(more)[:4].sum() == useless_units(model).sum()
+
+
+@pytest.mark.parametrize("recipe", [LMMClassifier, LMMClassifier.paper])
+def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
+    clf = recipe(100, random_state=0)
+    if recipe is LMMClassifier:
+        clf.set_params(warmup_epochs=20)
+    else:
+        clf.set_params(max_iter=200)
+    clf.fit(iris.X, iris.y)
+    assert np.array_equal(clf.unit_wins_, slow_wins(clf.model_, iris.X))
+    scores, certified = clf.decision_function(iris.X), clf.certified_
+    clf.save(tmp_path / "m")
+    again = maxplus.load(tmp_path / "m")
+    dropped, provable, left = clf.prune()
+    assert dropped > 0
+    assert provable <= dropped
+    assert left == clf.n_hidden_ == 100 - dropped
+    assert np.array_equal(clf.decision_function(iris.X), scores)
+    assert (clf.unit_wins_ > 0).all()
+    assert clf.certified_ == certified
+    assert clf.prune() == (0, 0, left)
+    if recipe is not LMMClassifier:
+        assert len(clf.prototypes_) == left
+    clf.explain(iris.X[:2])
+    clf.save(tmp_path / "m2")
+    assert maxplus.load(tmp_path / "m2").n_hidden_ == left
+    # A loaded model knows which units won, too.
+    assert again.prune() == (dropped, provable, left)
+    assert np.array_equal(again.W1_, clf.W1_)
+
+
+def test_pruning_what_is_provable_changes_no_prediction(iris):
+    clf = LMMClassifier(60, warmup_epochs=20, random_state=1).fit(iris.X, iris.y)
+    X = np.random.default_rng(0).uniform(-2, 10, (500, 4))
+    before = clf.decision_function(X)
+    dropped, provable, left = clf.prune(only_provable=True)
+    assert dropped == provable
+    assert left == 60 - dropped
+    assert np.allclose(clf.decision_function(X), before, rtol=1e-12)

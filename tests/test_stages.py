@@ -1,0 +1,272 @@
+"""Training in stages: warm-up, iterations and polish, in the estimator."""
+
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.preprocessing import StandardScaler
+
+import maxplus
+from maxplus import LMMClassifier
+from maxplus.io import Checkpoint
+from maxplus.io.container import FileError
+from maxplus.training import Status
+from maxplus.training.polish import polish
+
+LOG2 = math.log(2.0)
+
+
+def noisy_shift(rows, rng):
+    """An augmentation for tests: a little noise."""
+    return rows + rng.normal(0, 0.01, rows.shape)
+
+
+@pytest.mark.parametrize(
+    ("load", "scaled", "least"),
+    [(None, False, 0.94), (load_wine, True, 0.94), (load_breast_cancer, True, 0.94),
+     (load_digits, False, 0.96)],
+)  # fmt: skip
+def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
+    X, y = iris if load is None else load(return_X_y=True)
+    if scaled:
+        X = StandardScaler().fit_transform(X)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
+    clf = LMMClassifier(random_state=0).fit(X, y)
+    # The certificate is checked by the dense forward pass, apart from training.
+    assert clf.certified_
+    losses = clf.model_.losses(np.ascontiguousarray(X), y)
+    assert losses.max() < LOG2
+    assert (clf.model_.scores(X).argmax(axis=1) == y).all()
+    assert clf.suspects_.size == 0
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e4])
+def test_the_scale_of_the_features_does_not_matter(iris, factor):
+    X, y = iris.X * factor, iris.y
+    clf = LMMClassifier(random_state=0).fit(X, y)
+    assert clf.score(X, y) >= 0.99
+    assert clf.slope_ * factor == pytest.approx(
+        LMMClassifier(random_state=0).fit(*iris).slope_, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_course_of_all_stages_is_kept(iris, dtype):
+    stages = []
+    clf = LMMClassifier(
+        20, warmup_epochs=7, max_iter=40, random_state=0,
+        callbacks=lambda p: stages.append(p.stage),
+    ).fit(iris.X.astype(dtype), iris.y)  # fmt: skip
+    assert list(dict.fromkeys(stages)) == ["warm-up", "iterations", "polish"]
+    assert clf.model_.dtype == dtype
+    assert clf.warmup_losses_.shape == (7,)
+    assert clf.history_["loss"].size == 40
+    assert clf.n_iter_ == 7 + 40 + clf.polish_losses_.size - 1
+    # The last is the kept model's, unless an earlier round had fewer samples above.
+    assert clf.max_loss_ in clf.polish_losses_
+    paper = LMMClassifier.paper(20, max_iter=40, random_state=0).fit(*iris)
+    assert (paper.n_iter_, paper.warmup_losses_.size, paper.polish_losses_.size) == (40, 0, 0)
+    assert not hasattr(paper, "suspects_")
+
+
+def test_paper_is_a_recipe_of_the_same_estimator():
+    clf = LMMClassifier.paper(7, slope=2.0)
+    assert type(clf) is LMMClassifier
+    expected = LMMClassifier().get_params() | {
+        "n_hidden": 7, "slope": 2.0, "max_iter": 10_000, "init": "prototypes", "warmup": None,
+        "polish": None,
+    }  # fmt: skip
+    assert clf.get_params() == expected
+    assert LMMClassifier.paper(init="boxes").init == "boxes"
+
+
+@pytest.mark.parametrize("stop_in", ["warm-up", "iterations", "polish"])
+def test_a_callback_ends_all_stages(iris, stop_in):
+    seen = []
+
+    def stop(progress):
+        seen.append(progress.stage)
+        return progress.stage == stop_in
+
+    clf = LMMClassifier(10, warmup_epochs=5, max_iter=30, polish=1e-6, callbacks=stop,
+                        random_state=0).fit(*iris)  # fmt: skip
+    assert seen[-1] == stop_in
+    assert seen.count(stop_in) == 1
+    assert clf.status_ == Status.CALLBACK.value
+    assert clf.predict(iris.X).shape == (150,)
+
+
+@pytest.mark.parametrize("stage", ["warm-up", "polish"])
+def test_ctrl_c_keeps_what_there_is(iris, stage):
+    def press(progress):
+        if progress.stage == stage and progress.iteration == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    clf = LMMClassifier(10, warmup_epochs=50, polish=1e-6, callbacks=press, random_state=0)
+    with pytest.warns(UserWarning, match="training was interrupted"):
+        clf.fit(*iris)
+    assert clf.status_ == Status.INTERRUPTED.value
+    assert clf.warmup_losses_.size == (2 if stage == "warm-up" else 50)
+    assert clf.score(*iris) > 0.5
+
+
+RESUMED = {
+    "default": {},
+    "early stopping": {"early_stopping": True, "n_iter_no_change": 30},
+    "with iterations": {"max_iter": 200},
+    "robust": {"robust_eps": 0.05, "polish": None},
+    "augmented": {"augment": noisy_shift},
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
+    options = {"n_hidden": 12, "warmup_epochs": 9, "batch_size": 20, "random_state": 3}
+    options |= RESUMED[name]
+    whole = LMMClassifier(**options).fit(*iris)
+    path = tmp_path / "checkpoint"
+    callbacks = [Checkpoint(path, every=0.0), lambda p: p.iteration >= 4]
+    LMMClassifier(**options, callbacks=callbacks).fit(*iris)
+    if name == "augmented":
+        with pytest.raises(FileError, match="augment"):
+            maxplus.resume(path, *iris)
+    for _ in range(2):  # the second time from the checkpoint of the finished training
+        again = maxplus.resume(path, *iris, Checkpoint(path), augment=options.get("augment"))
+        for layer in ("W0_", "W1_", "W2_"):
+            assert np.array_equal(getattr(again, layer), getattr(whole, layer))
+        assert again.status_ == whole.status_
+        assert again.max_loss_ == whole.max_loss_
+    assert np.array_equal(again.polish_losses_, whole.polish_losses_)
+
+
+def test_ctrl_c_within_an_epoch_loses_no_batch(tmp_path, iris):
+    """The model at hand has the batches done; a checkpoint goes on from the epoch's beginning."""
+    calls = []
+
+    def press(rows, rng):
+        calls.append(0)
+        if len(calls) == 4 * 7 + 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return rows
+
+    options = {"n_hidden": 12, "warmup_epochs": 9, "batch_size": 20, "random_state": 3}
+    whole = LMMClassifier(**options).fit(*iris)
+    path = tmp_path / "checkpoint"
+    with pytest.warns(UserWarning, match="training was interrupted"):
+        LMMClassifier(augment=press, callbacks=Checkpoint(path), **options).fit(*iris)
+    assert len(calls) == 4 * 7 + 3
+    again = maxplus.resume(path, *iris, augment=lambda rows, rng: rows)
+    assert np.array_equal(again.W1_, whole.W1_)
+    assert np.array_equal(again.warmup_losses_, whole.warmup_losses_)
+
+
+def test_early_stopping_keeps_the_best_epoch(digits):
+    options = {"warmup_epochs": 60, "batch_size": 50, "polish": None, "random_state": 0}
+    clf = LMMClassifier(20, early_stopping=True, n_iter_no_change=3, **options).fit(*digits)
+    assert clf.validation_scores_.size == clf.warmup_losses_.size < 60
+    since = clf.validation_scores_.size - 1 - np.argmax(clf.validation_scores_)
+    assert since == 3
+    assert clf.status_ == Status.MAX_ITER.value or clf.status_ == Status.VALIDATION.value
+    plain = LMMClassifier(20, **options).fit(*digits)
+    assert plain.warmup_losses_.size == 60
+    assert not hasattr(plain, "validation_scores_")
+
+
+def test_a_validation_set_needs_samples(iris):
+    few = np.r_[0:3, 50:53, 100:103]
+    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 samples holds none"):
+        LMMClassifier(early_stopping=True).fit(iris.X[few], iris.y[few])
+
+
+def test_robust_training_raises_the_certified_share(digits):
+    X, y = digits.X / 16, digits.y
+    shares = []
+    for eps in (0.0, 0.2):
+        clf = LMMClassifier(
+            40, robust_eps=eps, warmup_epochs=20, batch_size=50, polish=None, random_state=0
+        ).fit(X, y)
+        shares.append(((clf.predict(X) == y) & (clf.certified_radius(X) > 0.2)).mean())
+    assert shares[1] > shares[0] + 0.01
+
+
+def test_augmentation_sees_batches_and_changes_training(iris):
+    seen = []
+
+    def look(rows, rng):
+        seen.append(rows.shape)
+        return rows + rng.normal(0, 0.05, rows.shape)
+
+    options = {"n_hidden": 10, "warmup_epochs": 3, "batch_size": 50, "random_state": 0}
+    clf = LMMClassifier(augment=look, **options).fit(*iris)
+    assert seen == [(50, 4)] * 9
+    assert not np.array_equal(clf.W1_, LMMClassifier(**options).fit(*iris).W1_)
+    for bad in (lambda rows, rng: rows[:, :2], lambda rows, rng: rows * np.nan):
+        with pytest.raises(ValueError, match="augment must return finite numbers of the shape"):
+            LMMClassifier(augment=bad, **options).fit(*iris)
+
+
+@pytest.mark.parametrize(
+    "option", [{"robust_eps": 0.1}, {"augment": noisy_shift}, {"early_stopping": True}]
+)
+def test_options_of_a_warm_up_need_one(iris, option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))}=.* is for the warm-up"):
+        LMMClassifier.paper(**option).fit(*iris)
+
+
+def test_weights_count_in_the_warm_up(iris):
+    """A class of weight almost nothing is hardly learnt where it overlaps another."""
+    X, y = iris.X[50:], iris.y[50:]
+    options = {"n_hidden": 4, "warmup_epochs": 40, "polish": None, "random_state": 0}
+    recalls = []
+    for light in (1.0, 1e-3):
+        weight = np.where(y == 1, light, 1.0)
+        clf = LMMClassifier(**options).fit(X, y, weight)
+        recalls.append((clf.predict(X[y == 1]) == 1).mean())
+    assert recalls[1] < recalls[0]
+
+
+def test_partial_fit_polishes_new_samples(digits):
+    X, y = digits
+    clf = LMMClassifier(60, random_state=0).fit(X[:300], y[:300])
+    wrong = clf.predict(X[300:]) != y[300:]
+    assert wrong.any()
+    before = clf.n_iter_
+    clf.partial_fit(X[300:], y[300:])
+    assert clf.certified_
+    assert clf.score(X[300:], y[300:]) == 1.0
+    assert clf.score(X[:300], y[:300]) > 0.9
+    assert clf.n_iter_ > before
+
+
+def test_idle_units_help_neighbours_that_share_a_path(iris):
+    """Two flowers of different species lie so close that steps on one undo those on the other."""
+    clf = LMMClassifier(30, polish=None, random_state=0).fit(*iris)
+    assert (clf.unit_wins_ == 0).any()
+    result = polish(clf.model_, *iris, np.random.default_rng(0))
+    assert result.succeeded
+    assert result.status is Status.POLISHED
+    assert result.rounds > 3
+    busy = clf.prune()
+    assert busy.dropped
+    stuck = polish(clf.model_, *iris, np.random.default_rng(0))
+    assert stuck.status in (Status.GIVEN_UP, Status.POLISHED)
+    assert stuck.losses.max() >= result.losses.max() or stuck.succeeded
+
+
+def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
+    X, y = digits.X.copy(), digits.y.copy()
+    X[1], X[3] = X[0], X[2]  # two images under two labels each
+    y[1], y[3] = (y[0] + 1) % 10, (y[2] + 1) % 10
+    clf = LMMClassifier(60, random_state=0).fit(X, y)
+    assert clf.status_ == Status.GIVEN_UP.value
+    assert set(clf.suspects_) <= {0, 1, 2, 3}
+    assert len(set(clf.suspects_) & {0, 1}) >= 1
+    assert len(set(clf.suspects_) & {2, 3}) >= 1
+    fine = np.delete(np.arange(len(y)), clf.suspects_)
+    assert clf.training_losses_[fine].max() < LOG2
+    assert clf.score(X[fine], y[fine]) == 1.0
