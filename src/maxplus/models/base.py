@@ -42,6 +42,24 @@ class Subgradient(dict[str, Entries]):
             total += part
         return total
 
+    @classmethod
+    def mean(cls, parts: Sequence[Subgradient]) -> Subgradient:
+        """The mean of some subgradients of the same layers; O(all their entries).
+
+        Entries come in the order in which they first appear; an entry that several parts
+        have is summed in the order of the parts, and divided in the end.
+        """
+        mean = cls()
+        for name in parts[0]:
+            total: dict[tuple[int, ...], float] = {}
+            for part in parts:
+                places = np.column_stack(part[name].index).tolist()
+                for place, v in zip(map(tuple, places), part[name].value.tolist(), strict=True):
+                    total[place] = total.get(place, 0.0) + v
+            index = np.array(list(total), np.int64).reshape(-1, len(parts[0][name].index)).T
+            mean[name] = Entries(tuple(index), np.array(list(total.values())) / len(parts))
+        return mean
+
     def only(self, layers: Sequence[str]) -> Subgradient:
         """The entries of some layers, in the order given."""
         return Subgradient((name, self[name]) for name in layers)

@@ -1,7 +1,7 @@
 """Training: objectives, step rules, engines and the loop that drives them."""
 
 from maxplus.training.loop import Progress, train
-from maxplus.training.objectives import MaxLoss, MeanLoss, Objective
+from maxplus.training.objectives import MaxLoss, MeanLoss, Objective, TopKLoss
 from maxplus.training.result import History, Status, TrainingResult
 from maxplus.training.steps import StepRule, constant, paper_alpha, polyak, two_phase
 from maxplus.training.task import Task
@@ -15,6 +15,7 @@ __all__ = [
     "Status",
     "StepRule",
     "Task",
+    "TopKLoss",
     "TrainingResult",
     "constant",
     "paper_alpha",

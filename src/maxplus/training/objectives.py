@@ -1,8 +1,11 @@
-"""What training minimises: the maximum or the mean of the samples' losses."""
+"""What training minimises: the maximum, the mean of the k worst or the mean of all losses."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
+from numbers import Integral
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,10 +18,14 @@ NO_SAMPLE = -1
 
 
 class Value(NamedTuple):
-    """The objective's value and the sample that attains it (`NO_SAMPLE` for a mean)."""
+    """The objective's value and the worst sample (`NO_SAMPLE` for the mean of all).
+
+    ``among`` lists the samples that the value is the mean of, if they are only some.
+    """
 
     loss: float
     sample: int
+    among: tuple[int, ...] = ()
 
 
 class Objective(Protocol):
@@ -55,6 +62,61 @@ class MaxLoss:
     ) -> Subgradient:  # fmt: skip
         """The worst sample's own: at most C entries per layer of an LMM."""
         return model.subgradient(X[at.sample], int(y[at.sample]), layers)
+
+
+class TopKLoss:
+    """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
+
+    Between the maximum (k = 1, the same iterates to the last bit) and the mean (k = N).
+    Ties go to the lowest sample. Sums run over the samples from the worst on, left to
+    right, and are divided by k in the end; so engines can agree to the last bit. Weights
+    change nothing, as with the maximum: only a sample without any is left out, before.
+
+    Parameters
+    ----------
+    k : int or float
+        How many, at least 1, or which part of the samples, in (0, 1), rounded up. More
+        than there are is all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.training import TopKLoss
+    >>> TopKLoss(2).value(np.array([1.0, 5.0, 3.0, 5.0]), None)
+    Value(loss=5.0, sample=1, among=(1, 3))
+    >>> TopKLoss(0.07).count(100)
+    7
+    """
+
+    name = "top-k"
+
+    def __init__(self, k: int | float) -> None:
+        if not (0 < k < 1 or (isinstance(k, Integral) and k >= 1)):
+            raise ValueError(f"k must be an integer >= 1 or a fraction > 0 and < 1; got {k!r}")
+        self.k = k
+
+    def count(self, n_samples: int) -> int:
+        """How many of so many samples are the worst ones."""
+        # By its decimal digits: in floating point 0.07 · 100 is more than 7.
+        wanted = self.k if self.k >= 1 else math.ceil(Fraction(str(self.k)) * n_samples)
+        return min(int(wanted), n_samples)
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+        """The mean of the k worst losses, and whose they are; O(N·log N)."""
+        # NaN, where a score overflowed, comes first, as in `np.argmax`.
+        worst_first = np.lexsort((-losses, ~np.isnan(losses)))
+        among = worst_first[: self.count(len(losses))].tolist()
+        total = 0.0
+        for n in among:
+            total += float(losses[n])
+        return Value(total / len(among), among[0], tuple(among))
+
+    def subgradient(
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        layers: Sequence[str],
+    ) -> Subgradient:  # fmt: skip
+        """The mean of the k worst samples' own: at most k·C entries per layer of an LMM."""
+        return Subgradient.mean([model.subgradient(X[n], int(y[n]), layers) for n in at.among])
 
 
 class MeanLoss:

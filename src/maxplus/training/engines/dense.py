@@ -12,12 +12,12 @@ from maxplus.training.steps import step_size
 class DenseEngine(Engine):
     """W_{t+1} = W_t − α_t·L'(W_t) with a full forward pass at each iteration.
 
-    O(N·P·H) per iteration. Every other engine for the maximum must give these
-    iterates, to the last bit.
+    O(N·P·H) per iteration. Every other engine for the maximum, or for the k worst, must
+    give these iterates, to the last bit.
     """
 
     name = "dense"
-    objectives = ("max", "mean")
+    objectives = ("max", "mean", "top-k")
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""

@@ -1,0 +1,275 @@
+"""The mean of the k worst losses: its definition, and engines that agree to the last bit."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import oracles
+from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
+from maxplus.models.base import Entries, Subgradient
+from maxplus.models.initialisation import prototype_lmm, random_lmm
+from maxplus.training import (
+    MaxLoss,
+    Status,
+    Task,
+    TopKLoss,
+    constant,
+    polyak,
+    train,
+    two_phase,
+)
+from maxplus.training.engines import DenseEngine
+from strategies import SEEDS, quick
+
+RULES = {
+    "polyak": polyak(),
+    "constant": constant(0.02),
+    "two-phase": two_phase(polyak(), constant(0.02), 100),
+}
+LAYERS = ("W0", "W1", "W2")
+
+
+def start_at(X, y, n_hidden=8, slope=2.0, seed=0):
+    """Pyramids at random samples."""
+    chosen = np.random.default_rng(seed).choice(len(y), min(n_hidden, len(y)), replace=False)
+    return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, slope, slope)
+
+
+def worst_first(losses, k):
+    """The definition: sorted by loss, the lowest index first among equals."""
+    return sorted(range(len(losses)), key=lambda n: (-losses[n], n))[:k]
+
+
+def assert_same_training(got_engine, got, expected_engine, expected):
+    """Histories, last and best weights agree to the last bit."""
+    assert got.status is expected.status
+    for name in expected.history:
+        assert_array_equal(got.history[name], expected.history[name], err_msg=name)
+    assert got_engine.best_loss == expected_engine.best_loss
+    for which in ("model", "best"):
+        got_model, expected_model = getattr(got_engine, which), getattr(expected_engine, which)
+        for layer in expected_model.layers:
+            assert_array_equal(
+                getattr(got_model, layer), getattr(expected_model, layer), f"{which} {layer}"
+            )
+
+
+# -- the definition ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("k", "n_samples", "count"),
+    [(1, 7, 1), (3, 7, 3), (7, 7, 7), (8, 7, 7), (0.1, 7, 1), (0.5, 7, 4), (0.999, 7, 7),
+     (0.07, 100, 7), (0.29, 100, 29), (1e-9, 100, 1), (np.int64(2), 7, 2),
+     (np.float32(0.1), 30, 3)],
+)  # fmt: skip
+def test_how_many(k, n_samples, count):
+    """A fraction is rounded up, by its digits: 0.07·100 is 7.000000000000001 in floating point."""
+    assert TopKLoss(k).count(n_samples) == count
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.0, 1.5, 0.0, -0.5, math.nan, math.inf])
+def test_impossible_numbers(k):
+    with pytest.raises(ValueError, match="integer >= 1 or a fraction"):
+        TopKLoss(k)
+
+
+@given(levels=st.integers(1, 6), n_samples=st.integers(1, 30), k=st.integers(1, 30), seed=SEEDS)
+@quick(100)
+def test_the_value_is_the_mean_of_the_worst(levels, n_samples, k, seed):
+    losses = np.random.default_rng(seed).integers(0, levels, n_samples) / 4
+    worst = worst_first(losses, k)
+    at = TopKLoss(k).value(losses, None)
+    assert at.among == tuple(worst)
+    assert at.sample == worst[0] == MaxLoss().value(losses, None).sample
+    assert_allclose(at.loss, np.mean(losses[worst]), rtol=1e-15)
+
+
+def test_losses_are_summed_from_the_worst_on():
+    """In another order the two small ones would together make a difference."""
+    losses = np.array([1.0, 1e16, 1.0])
+    assert TopKLoss(3).value(losses, None).loss == 1e16 / 3
+    assert 1e16 / 3 != (1.0 + 1.0 + 1e16) / 3
+
+
+def test_a_score_that_overflowed_is_the_worst():
+    at = TopKLoss(2).value(np.array([1.0, np.nan, np.inf, 2.0]), None)
+    assert math.isnan(at.loss)
+    assert at.among == (1, 2)
+
+
+def test_entries_are_merged_where_they_first_appear():
+    """Sums run over the parts in order: 1 + 1e16 − 1e16 is 0, 1e16 − 1e16 + 1 would be 1."""
+
+    def part(rows, values):
+        return Subgradient(W=Entries((np.array(rows), np.array(rows) + 1), np.array(values)))
+
+    mean = Subgradient.mean(
+        [part([4, 2], [1.0, 3.0]), part([0, 4], [5.0, 1e16]), part([4, 2], [-1e16, 1.0])]
+    )
+    rows, columns = mean["W"].index
+    assert_array_equal(rows, [4, 2, 0])
+    assert_array_equal(columns, [5, 3, 1])
+    assert_array_equal(mean["W"].value, np.array([0.0, 4.0, 5.0]) / 3)
+
+
+def test_layers_without_entries_have_a_mean():
+    empty = Subgradient(A=Entries((np.empty(0, int), np.empty(0, int)), np.empty(0)))
+    mean = Subgradient.mean([empty, empty])
+    assert [part.size for part in (*mean["A"].index, mean["A"].value)] == [0, 0, 0]
+
+
+# -- the subgradient --------------------------------------------------------------------------
+
+
+def oracle_step(X, y, model, t, rule, linear_every, worst):
+    """Weights after a step on these samples, by dense subgradients from the formulas."""
+    W = [getattr(model, name).astype(float) for name in LAYERS]
+    losses = [oracles.loss(oracles.lmm_path(X[n], *W)[0], y[n]) for n in worst]
+    G = {name: np.zeros(w.shape) for name, w in zip(LAYERS, W, strict=True)}
+    for n in worst:
+        for name, part in oracles.lmm_subgradient(X[n], y[n], *W).items():
+            G[name] += np.array(part) / len(worst)
+    if linear_every == 0 or (t + 1) % linear_every:
+        G["W0"][:] = 0.0
+    norm = sum((g**2).sum() for g in G.values())
+    loss = np.mean(losses)
+    alpha = (loss - rule.target) / norm if t < rule.polyak_until else rule.alpha
+    return loss, alpha, [w - alpha * G[name] for name, w in zip(LAYERS, W, strict=True)]
+
+
+def assert_steps_are_the_oracles(X, y, model, k, rule, linear_every, n_iter):
+    """One iteration at a time, each from where the engine is."""
+    engine = DenseEngine(model, Task(X, y, TopKLoss(k), rule, linear_every))
+    moved = 0
+    for t in range(n_iter):
+        worst = worst_first(model.losses(X, y), k)
+        expected = oracle_step(X, y, model, t, rule, linear_every, worst)
+        history = train(engine, 1).history
+        assert history["sample"].tolist() == worst[:1]
+        assert_allclose(history["loss"], expected[0], rtol=1e-12, atol=1e-12)
+        if history["step"][0] == 0.0:
+            break
+        moved += 1
+        assert_allclose(history["step"], expected[1], rtol=1e-9)
+        for name, w in zip(LAYERS, expected[2], strict=True):
+            assert_allclose(getattr(model, name), w, rtol=1e-9, atol=1e-9, err_msg=name)
+    return moved
+
+
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("k", [1, 2, 5, 20])
+def test_dense_is_the_definition(cloud, k, rule, linear_every):
+    X, y = cloud.X[:20], cloud.y[:20]
+    model = start_at(X, y)
+    assert assert_steps_are_the_oracles(X, y, model, k, RULES[rule], linear_every, 30) == 30
+
+
+@given(
+    shape=st.tuples(st.integers(1, 15), st.integers(1, 4), st.integers(2, 4), st.integers(1, 6)),
+    k=st.integers(1, 15),
+    linear_every=st.integers(0, 3),
+    seed=SEEDS,
+)
+@quick(40)
+def test_dense_is_the_definition_where_ties_abound(shape, k, linear_every, seed):
+    n_samples, n_features, n_classes, n_hidden = shape
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (n_samples, n_features)) / 2
+    y = rng.integers(0, n_classes, n_samples)
+    y[0] = n_classes - 1
+    model = start_at(X, y, n_hidden, seed=seed % 100)
+    assert_steps_are_the_oracles(X, y, model, k, constant(0.25), linear_every, 4)
+
+
+@pytest.mark.parametrize("k", [1, 3, 45])
+def test_finite_differences(cloud, k):
+    """At random weights nothing ties, so the objective is smooth there."""
+    X, y = cloud
+    model = random_lmm("gaussian", (4, 5, 3), 1.0, 1.0, X.dtype, np.random.default_rng(5))
+    objective = TopKLoss(k)
+    at = objective.value(model.losses(X, y), None)
+    G = objective.subgradient(model, X, y, None, at, model.layers)
+    for name in LAYERS:
+        W, step = getattr(model, name), 1e-6
+        expected = np.zeros(W.shape)
+        expected[G[name].index] = G[name].value
+        slopes = np.empty(W.shape)
+        for place in np.ndindex(W.shape):
+            ends = []
+            for change in (step, -step):
+                moved = model.copy()
+                getattr(moved, name)[place] += change
+                ends.append(objective.value(moved.losses(X, y), None).loss)
+            slopes[place] = (ends[0] - ends[1]) / (2 * step)
+        assert_allclose(slopes, expected, atol=1e-7, err_msg=name)
+        assert np.abs(expected).max() > 0.01
+
+
+def test_all_samples_have_the_mean_subgradient(cloud):
+    X, y = cloud
+    model = start_at(X, y)
+    objective = TopKLoss(45)
+    at = objective.value(model.losses(X, y), None)
+    assert_allclose(at.loss, model.losses(X, y).mean(), rtol=1e-12)
+    G = objective.subgradient(model, X, y, None, at, model.layers)
+    for name, entries in model.mean_subgradient(X, y).items():
+        expected = np.zeros(getattr(model, name).shape)
+        expected[entries.index] = entries.value
+        got = np.zeros_like(expected)
+        got[G[name].index] = G[name].value
+        assert_allclose(got, expected, atol=1e-14, err_msg=name)
+
+
+# -- trainings --------------------------------------------------------------------------------
+
+
+def any_model(kind, X, y):
+    rng, C = np.random.default_rng(0), int(y.max()) + 1
+    if kind is LMM:
+        return start_at(X, y)
+    if kind is ZeroHidden:
+        return ZeroHidden(rng.normal(size=(C, X.shape[1])).astype(X.dtype))
+    A, b, W = rng.normal(size=(X.shape[1], 6)), rng.normal(size=6), rng.normal(size=(6, C))
+    return LinearMaxPlus(A.astype(X.dtype), b.astype(X.dtype), W.astype(X.dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [LMM, ZeroHidden, LinearMaxPlus])
+def test_the_worst_one_is_the_maximum(cloud, kind, dtype):
+    X, y = cloud.astype(dtype)
+    engines = [
+        DenseEngine(any_model(kind, X, y), Task(X, y, objective, RULES["two-phase"], 3))
+        for objective in (MaxLoss(), TopKLoss(1))
+    ]
+    expected, got = (train(engine, 200) for engine in engines)
+    assert expected.history["loss"].size == 200
+    assert_same_training(engines[1], got, engines[0], expected)
+
+
+def test_each_weight_is_rounded_once_per_iteration():
+    """Two samples that move the same float32 entry: it is where one rounding leaves it."""
+    X = np.array([[1.0], [1.0], [0.9], [-1.0]], np.float32)
+    y = np.array([0, 0, 0, 1])
+    model = prototype_lmm(X[[0, 3]], y[[0, 3]], 2, np.float32(1.1), np.float32(0.3))
+    before = model.copy()
+    G = Subgradient.mean([model.subgradient(X[n], 0, ("W2",)) for n in (0, 1, 2)])
+    task = Task(X, y, TopKLoss(3), constant(0.37))
+    assert TopKLoss(3).value(model.losses(X, y), None).among == (0, 1, 2)
+    train(DenseEngine(model, task), 1)
+    for h, d, v in zip(*G["W2"].index, G["W2"].value, strict=True):
+        assert model.W2[h, d] == np.float32(float(before.W2[h, d]) - 0.37 * v)
+
+
+def test_reaching_the_target_with_the_mean_ends_training(cloud):
+    X, y = cloud
+    engine = DenseEngine(start_at(X, y, 30), Task(X, y, TopKLoss(9), polyak(1.0)))
+    result = train(engine, 2000)
+    assert result.status is Status.TARGET
+    losses = np.sort(engine.model.losses(X, y))[::-1]
+    assert losses[:9].mean() <= 1.0 + 1e-9 < losses[0]
