@@ -58,6 +58,9 @@ PARAMETERS = [
     ([LMMClassifier, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0"]),
     ([LMMClassifier, LMMRegressor], "slope", ["steep"], ["'auto'"]),
     ([LMMClassifier], "confidence", POSITIVE, ["> 0"]),
+    (CLASSIFIERS[1:], "objective", ["top-k"], ["'max', 'mean'"]),
+    ([LMMClassifier], "top_k", [0, -2, 1.0, 1.5, 0.0, -0.1, NAN, INF], ["integer >= 1", "< 1"]),
+    ([LMMClassifier], "top_k", ["all", None, True, [2]], ["integer >= 1", "fraction"]),
     ([LMMClassifier], "warmup", ["soft", 3], ["'smooth'"]),
     ([LMMClassifier], "warmup_epochs", [*WHOLE, "many"], ["integer >= 1"]),
     ([LMMClassifier], "batch_size", [*WHOLE, "many"], ["integer >= 1"]),
@@ -89,6 +92,8 @@ def test_parameters(iris, estimator, name, value, allowed):
     ("estimator", "parameters", "parts"),
     [
         (LMMClassifier, {"engine": "tree", "objective": "mean"}, ["tree", "objective='mean'"]),
+        (LMMClassifier, {"engine": "tree", "objective": "top-k"}, ["tree", "objective='top-k'"]),
+        (LMMClassifier, {"engine": "sgd", "objective": "top-k"}, ["sgd", "objective='top-k'"]),
         (LMMClassifier, {"engine": "sgd", "objective": "max"}, ["sgd", "objective='max'"]),
         (MaxPlusClassifier, {"engine": "tree"}, ["engine='tree'", "MaxPlusClassifier"]),
         (MaxPlusClassifier, {"engine": "sgd"}, ["sgd", "objective='max'"]),

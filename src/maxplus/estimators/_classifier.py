@@ -25,6 +25,7 @@ from maxplus.estimators._validation import (
     check_magnitude,
     check_real,
     check_sample_weight,
+    check_top_k,
     within_range,
 )
 from maxplus.models import Model
@@ -37,6 +38,7 @@ from maxplus.training import (
     Status,
     StepRule,
     Task,
+    TopKLoss,
     constant,
     paper_alpha,
     polyak,
@@ -50,7 +52,6 @@ from maxplus.training.state import ITERATIONS, TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
-OBJECTIVES: dict[str, Objective] = {"max": MaxLoss(), "mean": MeanLoss()}
 STEPS = ("two-phase", "polyak", "constant")
 
 # Below this maximum loss no training sample can be misclassified (the paper's proposition 2.2).
@@ -118,7 +119,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         y : labels of shape (n_samples,), at least two different ones
         sample_weight : array of shape (n_samples,), optional
             A weight of 0 leaves a sample out. Other weights do not change a
-            maximum; in a mean they are weights.
+            maximum or which samples are the k worst; in a mean they are weights.
 
         Returns
         -------
@@ -203,7 +204,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _check_parameters(self) -> None:
         """Raise for hyper-parameters that cannot be."""
-        check_choice("objective", self.objective, tuple(OBJECTIVES))
+        check_choice("objective", self.objective, tuple(self._objectives()))
         check_choice("step", self.step, STEPS)
         check_real("polyak_target", self.polyak_target, minimum=0.0)
         check_real("polyak_fraction", self.polyak_fraction, minimum=0.0, maximum=1.0)
@@ -214,6 +215,13 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_integer("verbose", verbose, 0)
         check_callbacks(self.callbacks)
         self._engine_class()
+
+    def _objectives(self) -> dict[str, Objective]:
+        """By name, all objectives that the estimator has the parameters of."""
+        objectives: dict[str, Objective] = {"max": MaxLoss(), "mean": MeanLoss()}
+        if hasattr(self, "top_k"):
+            objectives["top-k"] = TopKLoss(check_top_k("top_k", self.top_k))
+        return objectives
 
     def _least_iterations(self) -> int:
         """0 where something else trains as well."""
@@ -235,7 +243,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """What else a subclass keeps of the training samples."""
 
     def _automatic_engine(self) -> str:
-        """What ``engine="auto"`` stands for with the maximum loss."""
+        """What ``engine="auto"`` stands for with the maximum loss and that of the k worst."""
         return "dense"
 
     def _engine_class(self) -> type[Engine]:
@@ -300,7 +308,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         task = Task(
             X.astype(self.model_.dtype, copy=False) if resume else X, codes,
-            OBJECTIVES[self.objective], self._step_rule(labels.size),
+            self._objectives()[self.objective], self._step_rule(labels.size),
             linear_every=getattr(self, "linear_every", 0),
             start=self.history_["loss"].size if go_on else 0, weight=weight, rng=rng,
         )  # fmt: skip

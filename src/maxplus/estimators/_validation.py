@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +59,17 @@ def check_real(
         raise TypeError(f"{name} must be {wanted}; got {value!r}")
     number = float(value)
     if not (math.isfinite(number) and number > above and minimum <= number <= maximum):
+        raise ValueError(f"{name} must be {wanted}; got {value!r}")
+    return number
+
+
+def check_top_k(name: str, value: Any) -> int | float:
+    """How many samples, or which part of them."""
+    wanted = "an integer >= 1 (how many samples) or a fraction > 0 and < 1 (which part of them)"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be {wanted}; got {value!r}")
+    number = cast(float, value)
+    if not (0 < number < 1 or (isinstance(value, Integral) and number >= 1)):
         raise ValueError(f"{name} must be {wanted}; got {value!r}")
     return number
 

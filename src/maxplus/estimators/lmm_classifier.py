@@ -102,8 +102,11 @@ class LMMClassifier(
         After everything else, bring every training loss below this level
         (`maxplus.training.polish`); "log2" is the paper's certificate. ``suspects_``
         lists the samples for which that did not succeed.
-    objective : {"max", "mean"}
-        The loss that the engine minimises over the samples.
+    objective : {"max", "mean", "top-k"}
+        The loss that the engine minimises over the samples: the largest, the mean of all, or the mean
+        of the k largest.
+    top_k : int or float
+        With "top-k", the number k of samples, or which part of them (rounded up).
     step : {"two-phase", "polyak", "constant"}
         Polyak steps, constant steps, or the former and then the latter.
     polyak_target : float
@@ -117,10 +120,10 @@ class LMMClassifier(
         1 is always, 0 is never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}
         How iterations are carried out. "dense", "tree" and "sparse" minimise the
-        maximum and give the same iterates, to the last bit; "dense" can do the
-        mean as well, "sgd" minimises it sample by sample. "auto" is "sparse" for
-        the maximum and "sgd" for the mean. The first training with "sparse" after
-        an installation compiles it, which takes about 20 seconds.
+        maximum and give the same iterates, to the last bit; "dense" and "sparse" do
+        "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
+        sample. "auto" is "sgd" for the mean and "sparse" otherwise. The first training
+        with "sparse" after an installation compiles it, which takes about 20 seconds.
     max_iter : int
         Iterations of the engine; 0 leaves them out, where there is a warm-up or a polish.
     keep : {"best", "last"}
@@ -190,6 +193,7 @@ class LMMClassifier(
         n_iter_no_change: int = 5,
         polish: float | str | None = "log2",
         objective: str = "max",
+        top_k: int | float = 0.1,
         step: str = "two-phase",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
@@ -218,6 +222,7 @@ class LMMClassifier(
         self.n_iter_no_change = n_iter_no_change
         self.polish = polish
         self.objective = objective
+        self.top_k = top_k
         self.step = step
         self.polyak_target = polyak_target
         self.polyak_fraction = polyak_fraction
