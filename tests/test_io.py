@@ -292,7 +292,8 @@ SETTINGS = {
     "tree": {"engine": "tree", "linear_every": 7},
     "sgd": {"objective": "mean", "learning_rate": 1.0},
     "mean": {"objective": "mean", "engine": "dense", "step": "polyak", "max_iter": 150},
-    "top-k": {"objective": "top-k", "top_k": 7, "engine": "dense", "max_iter": 300},
+    "top-k": {"objective": "top-k", "top_k": 7},
+    "top-k dense": {"objective": "top-k", "engine": "dense", "max_iter": 300},
     "last": {"keep": "last"},
     "target": {"polyak_target": 1.0},
 }

@@ -2,6 +2,7 @@
 
 import math
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +23,9 @@ from maxplus.training import (
     train,
     two_phase,
 )
-from maxplus.training.engines import DenseEngine
+from maxplus.training.engines import DenseEngine, SparseEngine
+from maxplus.training.engines.sparse import engine as sparse_engine
+from maxplus.training.engines.sparse._state import RING, ring_length
 from strategies import SEEDS, quick
 
 RULES = {
@@ -273,3 +276,137 @@ def test_reaching_the_target_with_the_mean_ends_training(cloud):
     assert result.status is Status.TARGET
     losses = np.sort(engine.model.losses(X, y))[::-1]
     assert losses[:9].mean() <= 1.0 + 1e-9 < losses[0]
+
+
+# -- the sparse engine is the dense one -------------------------------------------------------
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks of sixteen lanes, regrouped all the time, searched by two workers."""
+    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    monkeypatch.setattr(sparse_engine, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(sparse_engine, "REGROUP_FROM", 2)
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    yield
+    numba.set_num_threads(before)
+
+
+def ties():
+    """Values on a coarse grid, and every sample twice."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (50, 4)) / 2.0, rng.integers(0, 3, 50)
+    return np.repeat(X, 2, axis=0), np.repeat(y, 2)
+
+
+def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **options):
+    """Train both ways; returns the sparse engine, the dense one and its result."""
+    task = Task(X, y, TopKLoss(k), rule, linear_every)
+    if dense is None:
+        engine = DenseEngine(start_at(X, y, 12), task)
+        dense = engine, train(engine, n_iter)
+    sparse = SparseEngine(start_at(X, y, 12), task, **options)
+    assert_same_training(sparse, train(sparse, n_iter), *dense)
+    return sparse, dense
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("k", [1, 2, 5, "N"])
+@pytest.mark.parametrize("data", ["iris", "ties"])
+def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
+    """One worker and large chunks; two workers, small chunks and much regrouping."""
+    X, y = iris if data == "iris" else ties()
+    X = np.ascontiguousarray(X, dtype)
+    k, n = (len(y), 130) if k == "N" else (k, 400)
+    _, dense = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n)
+    assert dense[1].history["loss"].size == n
+    request.getfixturevalue("small_chunks")
+    sparse, _ = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n, dense)
+    assert sparse._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
+
+
+@pytest.mark.parametrize("k", [3, 0.1])
+@pytest.mark.parametrize("linear_every", [0, 7])
+def test_sparse_is_dense_on_digits(digits, small_chunks, k, linear_every):
+    X, y = digits.astype(np.float32)
+    rule = two_phase(polyak(), constant(0.02), 150)
+    task = Task(X, y, TopKLoss(k), rule, linear_every)
+    engines = [kind(start_at(X, y, 20, 0.3), task) for kind in (DenseEngine, SparseEngine)]
+    expected, got = (train(engine, 300) for engine in engines)
+    assert_same_training(engines[1], got, engines[0], expected)
+
+
+@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("k", [2, 5, 40, "N"])
+@pytest.mark.parametrize("data", ["iris", "ties"])
+def test_no_bound_is_ever_violated(iris, small_chunks, data, k, linear_every):
+    X, y = iris if data == "iris" else ties()
+    rule = two_phase(polyak(), constant(0.02), 50)
+    k = len(y) if k == "N" else k
+    assert_sparse_is_dense(X, y, k, rule, linear_every, 130, audit=True)
+
+
+@given(
+    shape=st.tuples(st.integers(4, 40), st.integers(1, 5), st.integers(2, 4), st.integers(1, 12)),
+    levels=st.integers(2, 6),
+    k=st.integers(1, 40),
+    linear_every=st.sampled_from([0, 1, 3]),
+    rule=st.sampled_from(sorted(RULES)),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 1000),
+)
+@quick(40)
+def test_generated_problems(shape, levels, k, linear_every, rule, dtype, seed):
+    n_samples, n_features, n_classes, n_hidden = shape
+    rng = np.random.default_rng(seed)
+    X = (rng.integers(0, levels, (n_samples, n_features)) / levels).astype(dtype)
+    y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
+    task = Task(X, y, TopKLoss(k), RULES[rule], linear_every)
+    dense = DenseEngine(start_at(X, y, n_hidden, seed=seed), task)
+    sparse = SparseEngine(start_at(X, y, n_hidden, seed=seed), task, audit=True)
+    expected = train(dense, 120)
+    assert_same_training(sparse, train(sparse, 120), dense, expected)
+
+
+def test_chunks_that_sleep_longer_than_the_ring_are_rebuilt(iris):
+    """Small steps on twenty flowers: easy chunks are not looked at for many iterations."""
+    X, y = np.ascontiguousarray(np.repeat(iris.X, 12, axis=0)), np.repeat(iris.y, 12)
+    rule = two_phase(polyak(), constant(1e-4), 100)
+    sparse, _ = assert_sparse_is_dense(X, y, 20, rule, 7, 500)
+    slept = sparse.iteration - 1 - sparse._search.visited
+    assert ring_length(20) == 16 < slept.max()
+
+
+@pytest.mark.parametrize(("k", "length"), [(1, RING), (2, 256), (5, 64), (300, 2), (10**6, 2)])
+def test_the_ring_holds_fewer_iterations_of_more_samples(k, length):
+    assert ring_length(k) == length
+
+
+def test_memory_is_planned_for_all_k_samples(digits):
+    X, y = digits
+    model = start_at(X, y, 30)
+
+    def planned_and_held(k):
+        task = Task(X, y, TopKLoss(k), polyak())
+        engine = SparseEngine(model.copy(), task)
+        groups = (*engine._state, engine._total)
+        arrays = [array for group in groups for array in group if isinstance(array, np.ndarray)]
+        held = sum(array.nbytes for array in arrays if array.base is None)
+        return SparseEngine.bytes_needed(model, task), held
+
+    for k in (1, 50, 500):
+        planned, held = planned_and_held(k)
+        assert 0.9 * planned < held <= planned
+
+
+@pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
+def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
+    X, y = iris.astype(dtype)
+    engine = SparseEngine(start_at(X, y, 10), Task(X, y, TopKLoss(7), constant(alpha)))
+    with np.errstate(all="ignore"):
+        assert train(engine, 300).status is Status.OVERFLOW
+    assert np.isfinite(engine.best_loss)
+    assert np.isfinite(engine.best.W1).all()

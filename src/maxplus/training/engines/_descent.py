@@ -26,9 +26,9 @@ class Journal(NamedTuple):
     old: np.ndarray
 
 
-def empty_journal(n_iterations: int, n_classes: int) -> Journal:
-    """Room for the moves of a block: at most C entries in each of three layers."""
-    size = 3 * n_classes * n_iterations
+def empty_journal(n_iterations: int, n_entries: int) -> Journal:
+    """Room for the moves of a block: in an iteration ``n_entries`` of each of three layers."""
+    size = 3 * n_entries * n_iterations
     return Journal(
         np.zeros(1, np.int64),
         np.empty(size, np.int64),
@@ -45,6 +45,20 @@ def _note(journal, iteration, layer, row, column, old):
     journal.iteration[k], journal.layer[k] = iteration, layer
     journal.row[k], journal.column[k], journal.old[k] = row, column, old
     journal.n[0] = k + 1
+
+
+@njit(cache=True)
+def move(weights, layer, row, column, change, journal, iteration):
+    """One entry falls by ``change`` and is rounded once; the journal keeps what it was; O(1)."""
+    if layer == LAYER_0:
+        _note(journal, iteration, layer, row, column, weights.W0[row])
+        weights.W0[row] = np.float64(weights.W0[row]) - change
+    elif layer == LAYER_1:
+        _note(journal, iteration, layer, row, column, weights.W1T[row, column])
+        weights.W1T[row, column] = np.float64(weights.W1T[row, column]) - change
+    else:
+        _note(journal, iteration, layer, row, column, weights.W2T[row, column])
+        weights.W2T[row, column] = np.float64(weights.W2T[row, column]) - change
 
 
 @njit(cache=True)
@@ -65,19 +79,13 @@ def descend(weights, grad, x, y, loss, t, rule, linear_every, journal, iteration
     if norm == 0.0:
         return 0.0
     alpha = step_size(rule, t, loss, norm)
-    W0, W1T, W2T = weights.W0, weights.W1T, weights.W2T
     for d in range(grad.e.size):
-        h = grad.h_star[d]
-        _note(journal, iteration, LAYER_2, d, h, W2T[d, h])
-        W2T[d, h] = np.float64(W2T[d, h]) - alpha * grad.e[d]
+        move(weights, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
     for j in range(grad.n[0]):
-        i, h = grad.row1[j], grad.unit1[j]
-        _note(journal, iteration, LAYER_1, h, i, W1T[h, i])
-        W1T[h, i] = np.float64(W1T[h, i]) - alpha * grad.value1[j]
+        h, i = grad.unit1[j], grad.row1[j]
+        move(weights, LAYER_1, h, i, alpha * grad.value1[j], journal, iteration)
     for j in range(grad.n[1]):
-        i = grad.row0[j]
-        _note(journal, iteration, LAYER_0, i, 0, W0[i])
-        W0[i] = np.float64(W0[i]) - alpha * grad.value0[j]
+        move(weights, LAYER_0, grad.row0[j], 0, alpha * grad.value0[j], journal, iteration)
     return alpha
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from maxplus.training.result import Block, Signal
 
 
 class CompiledEngine(Engine):
-    """Minimises the maximum loss of an LMM; a block is one call of a kernel."""
+    """Minimises the maximum loss of an LMM, or more; a block is one call of a kernel."""
 
-    objectives = ("max",)
+    objectives: ClassVar[tuple[str, ...]] = ("max",)
     models = (LMM,)
     model: LMM
 
@@ -25,9 +26,13 @@ class CompiledEngine(Engine):
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         """Fill the block; return how many iterations were done and a `Signal`."""
 
+    def _entries_per_step(self) -> int:
+        """How many entries of a layer an iteration moves at most."""
+        return self.model.n_classes
+
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
-        journal = empty_journal(block.loss.size, self.model.n_classes)
+        journal = empty_journal(block.loss.size, self._entries_per_step())
         n, signal = self._run(block, journal)
         block.n, block.signal = n, Signal(signal)
         self.iteration += n

@@ -7,7 +7,8 @@ from maxplus._jit import inner
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._block import take_step
 from maxplus.training.engines.sparse._reference import referenced
-from maxplus.training.engines.sparse._search import share_search, worst_found
+from maxplus.training.engines.sparse._search import share_search
+from maxplus.training.engines.sparse._worst import rank_found
 
 GOOD, STOPPED = 0, -1
 WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(1, 9)
@@ -87,8 +88,9 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
 
 @njit(cache=True, nogil=True)
 def audited_iteration(
-    w, worker, flags, samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
-    grad, rule, linear_every, k, t, journal, loss, sample, step,
+    w, worker, flags,
+    samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
+    grad, total, rule, linear_every, k, t, journal, loss, sample, step,
 ):  # fmt: skip
     """Worker w's part of iteration k of a block, audited by the leader after the search.
 
@@ -96,22 +98,22 @@ def audited_iteration(
     """
     samples, weights, log = referenced(samples), referenced(weights), referenced(log)
     lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
-    events, search = referenced(events), referenced(search)
+    events, search, worst = referenced(events), referenced(search), referenced(worst)
     scale, scratch = referenced(scale), referenced(scratch)
-    grad, journal = referenced(grad), referenced(journal)
+    grad, total, journal = referenced(grad), referenced(total), referenced(journal)
     goes_on = share_search(
         w, t, rule.polyak_until, flags,
-        samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+        samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
     )  # fmt: skip
     if w > 0:
         return GOOD if goes_on else STOPPED
-    loss[0], sample[0], finder = worst_found(search)
+    loss[0], sample[0] = rank_found(worst)
     code = _audit(t, worker, samples, weights, log, minima, maxima, search, scale)
     step[0] = 0.0
     if code == GOOD and loss[0] > rule.target:
         step[0] = take_step(
-            k, t, sample[0], loss[0], finder,
-            samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
-            grad, rule, linear_every, journal,
+            k, t, loss[0],
+            samples, weights, log, lift, minima, events, search, worst, scale, scratch,
+            grad, total, rule, linear_every, journal,
         )  # fmt: skip
     return code

@@ -31,7 +31,6 @@ from maxplus.training.engines.sparse._state import (
     MERGE_OLD,
     MERGE_UNIT,
     MERGES,
-    RING,
     ROW_INDEX,
     ROW_OLD,
     ROW_ROSE,
@@ -67,6 +66,12 @@ def _copy(values, target):
 
 
 @inner
+def slot_of(t, events):
+    """Where the ring keeps iteration t; its length is a power of two."""
+    return t & (events.n.shape[0] - 1)
+
+
+@inner
 def slope_effect(slot, samples, events):
     """The largest rise and fall of a row by the moved slopes of one iteration, for any sample."""
     up = down = 0.0
@@ -82,9 +87,9 @@ def slope_effect(slot, samples, events):
 def record_step(t, weights, journal, first, samples, log, events, scale):
     """Write what moved in iteration t (journal entries from ``first`` on) into ring and logs.
 
-    O(C), and O(H) for each slope: it belongs to every unit.
+    O(1) for each entry, and O(H) for each slope: it belongs to every unit.
     """
-    slot = t % RING
+    slot = slot_of(t, events)
     n, number, value = events.n[slot], events.number[slot], events.value[slot]
     n[:] = 0
     for k in range(first, journal.n[0]):
@@ -126,8 +131,8 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
 
 @inner
 def record_lift(t, weights, samples, events, lift):
-    """Add iteration t's moved rows to the lifts; O(C), and O(H) once per epoch."""
-    slot, epoch = t % RING, t // EPOCH
+    """Add iteration t's moved rows to the lifts; O(1) for each, and O(H) once per epoch."""
+    slot, epoch = slot_of(t, events), t // EPOCH
     if t % EPOCH == 0:
         _copy(lift.now[0], lift.begin[0])
         _copy(lift.now[1], lift.begin[1])
@@ -164,8 +169,11 @@ def _can_lead(d, h, weights, log, lift, noise):
 
 @inner
 def step_growth(t, w, weights, samples, log, events, lift, scale, scratch, growth):
-    """Add what iteration t can have done: to losses (``growth``) and to scores; O(C²)."""
-    slot = t % RING
+    """Add what iteration t can have done: to losses (``growth``) and to scores; O(C²).
+
+    For each sample that it stepped on: O(C) for an entry.
+    """
+    slot = slot_of(t, events)
     number, value = events.number[slot], events.value[slot]
     up, down = scratch.reach[w, 0], scratch.reach[w, 1]
     rise, fall = scratch.change[w, 0], scratch.change[w, 1]

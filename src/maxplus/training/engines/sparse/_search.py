@@ -1,4 +1,4 @@
-"""The search for the worst sample: bounds first, exact values only where they decide."""
+"""The search for the worst samples: bounds first, exact values only where they decide."""
 
 import math
 
@@ -19,6 +19,7 @@ from maxplus.training.engines.sparse._minima import lane_max
 from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
 from maxplus.training.engines.sparse._visit import visit
+from maxplus.training.engines.sparse._worst import offer, sort_found
 from maxplus.trees._kernels import root, update, winner
 
 # Taking growth away from a loss and adding it again rounds by less than this part of both.
@@ -149,15 +150,16 @@ def _leave(
 
 @inner
 def search_worker(
-    w, t, polyak_until, samples, weights, log, lift, minima, maxima, events, search, scale, scratch
-):
-    """The worst of one worker's samples, unless another worker has a worse one.
+    w, t, polyak_until,
+    samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
+):  # fmt: skip
+    """The k worst of one worker's samples, unless another worker has k that are worse.
 
     Take the chunk with the largest bound; look at it more closely; until the
-    largest bound is below the worst loss found. Then no sample left can be
-    worse, and none as bad has been left out.
+    largest bound is below the k-th largest loss found. Then no sample left can be
+    worse than those k, and none as bad has been left out.
     """
-    best, best_sample = -np.inf, np.int64(np.iinfo(np.int64).max)
+    worst.n[LINE * w] = 0
     W, C = search.keys.shape[0], search.growth.size
     counts = scratch.counts[w]
     while True:
@@ -166,10 +168,10 @@ def search_worker(
             top = root(search.keys[w, d], search.offsets) + search.growth[d]
             if top > bound:
                 label, bound = d, top
-        # Any value another worker has written is a loss that really occurs.
-        threshold = best
+        # Whatever another worker has written, it has found k losses of at least that.
+        threshold = -np.inf
         for other in range(W):
-            threshold = max(threshold, atomic_load(search.best_loss, LINE * other))
+            threshold = max(threshold, atomic_load(worst.threshold, LINE * other))
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
@@ -178,15 +180,10 @@ def search_worker(
             loss, q = _resolve(
                 c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
             )
-            n = samples.sample[c, q]
             counts[2] += 1
-            search.worst[c] = max(search.worst[c], loss)
-            if loss > best or (loss == best and n < best_sample):
-                best, best_sample = loss, n
-                search.best_seat[w, 0], search.best_seat[w, 1] = c, q
-                for d in range(C):
-                    search.best_scores[w, d] = scratch.z[w, d]
-                atomic_store(search.best_loss, LINE * w, best)
+            if q != NONE:
+                search.worst[c] = max(search.worst[c], loss)
+                offer(worst, w, loss, samples.sample[c, q], c, q, scratch.z[w])
         elif search.base[c] < np.inf and search.narrowed[c] != t:
             # Keys grow by the most that each step can do to any loss of the class. To
             # this chunk it can do less, and the net effect of all steps is less again.
@@ -202,7 +199,7 @@ def search_worker(
             visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
             counts[1] += 1
         _set_key(c, loss_bound(lane_max(search.odds[c])), w, samples, search)
-    search.best_sample[LINE * w] = best_sample
+    sort_found(worst, w)
     for label in range(C):
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
@@ -216,7 +213,7 @@ def search_worker(
 @inner
 def share_search(
     w, t, polyak_until, flags,
-    samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+    samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
 ):  # fmt: skip
     """Worker w's part of iteration t's search; False if a helper is told to stop.
 
@@ -225,13 +222,13 @@ def share_search(
     W = search.keys.shape[0]
     if w == 0:
         # What the others found last time must not pass for a loss of this iteration.
-        search.best_loss[:] = -np.inf
+        worst.threshold[:] = -np.inf
         atomic_store(flags, 0, t)
     elif wait_for(flags, 0, t) == STOP:
         return False
     search_worker(
         w, t, polyak_until,
-        samples, weights, log, lift, minima, maxima, events, search, scale, scratch,
+        samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
     )  # fmt: skip
     if w > 0:
         atomic_store(flags, LINE * w, t)
@@ -239,14 +236,3 @@ def share_search(
         for helper in range(1, W):
             wait_for(flags, LINE * helper, t)
     return True
-
-
-@inner
-def worst_found(search):
-    """(loss, sample, finder) of the worst sample that was found, the lowest one among equals."""
-    loss, sample, finder = -np.inf, np.int64(NONE), 0
-    for w in range(search.keys.shape[0]):
-        mine, n = search.best_loss[LINE * w], search.best_sample[LINE * w]
-        if mine > loss or (mine == loss and n < sample):
-            loss, sample, finder = mine, n, w
-    return loss, sample, finder

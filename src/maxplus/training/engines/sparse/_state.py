@@ -13,7 +13,8 @@ import numpy as np
 NONE = -1
 # Changed rows a unit remembers; a chunk that missed more scans the unit afresh.
 LOG_SIZE = 4096
-# Iterations whose events are remembered; a chunk that missed more is rebuilt.
+# Iterations whose events are remembered if each steps on one sample; a chunk that
+# missed more is rebuilt.
 RING = 512
 
 
@@ -116,15 +117,21 @@ MERGE_OLD, ROW_OLD, SLOPE_CHANGE = range(3)
 class Events(NamedTuple):
     """A ring over iterations: what moved, for chunks that look later.
 
-    An iteration has up to C entries of W2 (MERGE_…: unit, class, whether every
-    chunk must take notice, old value), of W1 (ROW_…: unit, row, whether it rose,
-    old value) and of W0 (SLOPE_…: row, change).
+    An iteration has up to E entries, C for each sample that it steps on, of W2
+    (MERGE_…: unit, class, whether every chunk must take notice, old value), of W1
+    (ROW_…: unit, row, whether it rose, old value) and of W0 (SLOPE_…: row, change).
+    The more samples, the fewer iterations R: a chunk is rebuilt after about as many entries.
     """
 
-    n: np.ndarray  # (RING, 3): how many of each
-    number: np.ndarray  # (RING, 7, C)
-    value: np.ndarray  # (RING, 3, C)
+    n: np.ndarray  # (R, 3): how many of each
+    number: np.ndarray  # (R, 7, E)
+    value: np.ndarray  # (R, 3, E)
     fall: np.ndarray  # (H, C): small falls of W2 that no merge has been asked for yet
+
+
+def ring_length(n_samples: int) -> int:
+    """Iterations that the ring holds if each steps on so many samples; a power of two."""
+    return 1 << max(1, (RING // n_samples).bit_length() - 1)
 
 
 class Search(NamedTuple):
@@ -145,10 +152,40 @@ class Search(NamedTuple):
     keys: np.ndarray  # (W, C, nodes)
     offsets: np.ndarray
     growth: np.ndarray  # (C,)
-    best_loss: np.ndarray  # (8·W,): each worker's worst loss, a cache line apart
-    best_sample: np.ndarray  # (8·W,)
-    best_seat: np.ndarray  # (W, 8): its chunk and lane
-    best_scores: np.ndarray  # (W, C) F
+
+
+class Worst(NamedTuple):
+    """The k worst samples that a search has found: each worker's, and of all.
+
+    A worker has k places. Their order is kept beside them: a heap with the mildest
+    sample on top during the search, the worst sample first after it.
+    """
+
+    threshold: np.ndarray  # (8·W,): each worker's k-th largest loss, a cache line apart
+    n: np.ndarray  # (8·W,): how many a worker has
+    heap: np.ndarray  # (W, k): places in order
+    loss: np.ndarray  # (W, k)
+    sample: np.ndarray  # (W, k)
+    seat: np.ndarray  # (W, k, 2): chunk and lane
+    scores: np.ndarray  # (W, k, C) F
+    taken: np.ndarray  # (W,): how many of a worker's are among the k worst of all
+    rank: np.ndarray  # (k, 2): worker and place of the k worst of all, worst first
+
+
+class Total(NamedTuple):
+    """A sum of samples' subgradients: each layer's entries as they first appeared.
+
+    Rows and columns are those of the transposed weights: (slope, 0), (unit, row),
+    (class, unit). The place of an entry that has not appeared is NONE.
+    """
+
+    n: np.ndarray  # (3,): how many entries of each layer
+    row: np.ndarray  # (3, E)
+    column: np.ndarray  # (3, E)
+    value: np.ndarray  # (3, E)
+    place0: np.ndarray  # (2P, 1)
+    place1: np.ndarray  # (H, 2P)
+    place2: np.ndarray  # (C, H)
 
 
 class Scale(NamedTuple):

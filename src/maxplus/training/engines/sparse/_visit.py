@@ -4,6 +4,7 @@ import numpy as np
 
 from maxplus._jit import inner
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
+from maxplus.training.engines.sparse._growth import slot_of
 from maxplus.training.engines.sparse._losses import odds_bounds
 from maxplus.training.engines.sparse._maxima import merge, refresh
 from maxplus.training.engines.sparse._minima import lane_min
@@ -12,7 +13,6 @@ from maxplus.training.engines.sparse._state import (
     MERGE_NOW,
     MERGE_UNIT,
     MERGES,
-    RING,
     ROW_ROSE,
     ROW_UNIT,
     ROWS,
@@ -70,7 +70,7 @@ def _loosen(c, since, t, samples, events, maxima, scale, shift):
     shift[:] = 0.0
     moved = False
     for s in range(since, t):
-        slot = s % RING
+        slot = slot_of(s, events)
         for j in range(events.n[slot, SLOPES]):
             moved = True
             p = events.number[slot, SLOPE_ROW, j] // 2
@@ -103,7 +103,7 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     mark = scratch.counts[w, 0]
     unit_mark, pair_mark = scratch.unit_mark[w], scratch.pair_mark[w]
     C = weights.W2T.shape[0]
-    if since < 0 or t - since > RING:
+    if since < 0 or t - since > events.n.shape[0]:
         for d in range(C):
             refresh(
                 c, d, samples, weights, log, minima, maxima, scale,
@@ -114,8 +114,9 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
         _loosen(c, since, t, samples, events, maxima, scale, scratch.shift[w])
         leads_own = maxima.leads_own[c]
         for s in range(since, t):
-            number = events.number[s % RING]
-            for j in range(events.n[s % RING, ROWS]):
+            slot = slot_of(s, events)
+            number = events.number[slot]
+            for j in range(events.n[slot, ROWS]):
                 h = number[ROW_UNIT, j]
                 if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
                     continue
@@ -128,13 +129,14 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
                         pair_mark[h, d] = mark
                         merge(c, d, h, samples, weights, log, minima, maxima, scale)
         for s in range(since, t):
-            number = events.number[s % RING]
-            for j in range(events.n[s % RING, ROWS]):
+            slot = slot_of(s, events)
+            number = events.number[slot]
+            for j in range(events.n[slot, ROWS]):
                 h = number[ROW_UNIT, j]
                 if leads_own[h] != 0 and pair_mark[h, label] != mark:
                     pair_mark[h, label] = mark
                     merge(c, label, h, samples, weights, log, minima, maxima, scale)
-            for j in range(events.n[s % RING, MERGES]):
+            for j in range(events.n[slot, MERGES]):
                 h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
                 own = d == label and leads_own[h] != 0
                 if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:

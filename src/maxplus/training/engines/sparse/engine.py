@@ -18,7 +18,7 @@ from maxplus.training.engines.sparse import _state, _whole
 from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, STOPPED, audited_iteration
 from maxplus.training.engines.sparse._block import sparse_block
 from maxplus.training.engines.sparse._growth import update_noise
-from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, RING
+from maxplus.training.engines.sparse._state import LOG_SIZE, NONE, ring_length
 from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import (
     Layout,
@@ -26,6 +26,7 @@ from maxplus.training.engines.sparse.layout import (
     count_chunks,
     lanes_per_chunk,
 )
+from maxplus.training.objectives import TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
@@ -44,7 +45,7 @@ class SparseEngine(CompiledEngine):
     """The dense engine's iterates, at a cost near what a step changes.
 
     Samples are searched by bounds: only where a bound exceeds the worst loss
-    found are scores computed exactly. Minima are kept with a witness and a
+    found, or the k-th worst, are scores computed exactly. Minima are kept with a witness and a
     runner-up, maxima with a leader and a bound on the rest; both are brought up
     to date chunk by chunk, when a bound asks for it. ARCHITECTURE.md tells the
     whole story.
@@ -59,6 +60,7 @@ class SparseEngine(CompiledEngine):
     """
 
     name = "sparse"
+    objectives = ("max", "top-k")
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
     def __init__(self, model: LMM, task: Task, *, audit: bool = False) -> None:
@@ -88,6 +90,17 @@ class SparseEngine(CompiledEngine):
         )  # fmt: skip
         update_noise(self._scale)
 
+        C, W, k, E = model.n_classes, self._n_workers, _count(task), self._entries_per_step()
+        self._worst = _state.Worst(
+            np.zeros(LINE * W), np.zeros(LINE * W, np.int64), np.zeros((W, k), np.int64),
+            np.zeros((W, k)), np.zeros((W, k), np.int64), np.zeros((W, k, 2), np.int64),
+            np.zeros((W, k, C), F), np.zeros(W, np.int64), np.zeros((k, 2), np.int64),
+        )  # fmt: skip
+        self._total = _state.Total(
+            np.zeros(3, np.int64), np.empty((3, E), np.int64), np.empty((3, E), np.int64),
+            np.empty((3, E)), np.full((2 * P, 1), NONE, np.int32),
+            np.full((H, 2 * P), NONE, np.int32), np.full((C, H), NONE, np.int32),
+        )  # fmt: skip
         self._seat(arrange(task.y, np.arange(len(task.y)), B, self._n_workers))
         _whole.scan_all(self._samples, model.weights, self._minima)
         self._set_reach()
@@ -108,10 +121,15 @@ class SparseEngine(CompiledEngine):
         lanes = K * B * (H * per_minimum + C * per_maximum + P * F + 8 + 4)
         chunks = K * (H * (41 + 2 * F + C * F) + C * (F + 48) + 2 * P * F + 72)
         logs = H * (4 * LOG_SIZE + 2 * P * (8 + 8 + F) + 8 * C + 48)
-        events = RING * 8 * (3 + 10 * C)
-        workers = W * (H * (F + 24 + 8 * C) + 2 * P * F)
+        k, E = _count(task), _most_entries(lmm, task)
+        events = ring_length(k) * 8 * (3 + 10 * E)
+        workers = W * (H * (F + 24 + 8 * C) + 2 * P * F + k * (40 + C * F))
+        total = 72 * E + 4 * (2 * P * (H + 1) + C * H) + 16 * k
         kept = super().bytes_needed(model, task)
-        return lanes + chunks + logs + events + workers + kept
+        return lanes + chunks + logs + events + workers + total + kept
+
+    def _entries_per_step(self) -> int:
+        return _most_entries(self.model, self.task)
 
     def _seat(self, layout: Layout) -> None:
         """Put samples into their lanes; all bounds on maxima and losses start anew."""
@@ -131,9 +149,10 @@ class SparseEngine(CompiledEngine):
             np.zeros((K, C, B), F), np.zeros((K, C), F), np.zeros((K, H), np.int8),
         )  # fmt: skip
 
+        R, E = ring_length(_count(task)), self._entries_per_step()
         self._events = _state.Events(
-            np.zeros((RING, 3), np.int64), np.zeros((RING, 7, C), np.int64),
-            np.zeros((RING, 3, C)), np.zeros((H, C)),
+            np.zeros((R, 3), np.int64), np.zeros((R, 7, E), np.int64),
+            np.zeros((R, 3, E)), np.zeros((H, C)),
         )  # fmt: skip
         self._lift = _state.Lift(
             np.zeros((2, H)), np.zeros((2, H)),
@@ -154,8 +173,6 @@ class SparseEngine(CompiledEngine):
             np.zeros((K, B), np.float32), np.full(K, NONE, np.int64),
             np.full(K, np.inf), np.full(K, NONE, np.int64), np.zeros(K),
             np.full((K, C), NONE, np.int64), layout.leaf, chunk, keys, offsets, np.zeros(C),
-            np.zeros(LINE * W), np.zeros(LINE * W, np.int64),
-            np.zeros((W, LINE), np.int64), np.zeros((W, C), F),
         )  # fmt: skip
         self._scratch = _state.Scratch(
             np.empty((W, 2 * P), F), np.empty((W, H), F), np.empty((W, H), np.int64),
@@ -211,7 +228,7 @@ class SparseEngine(CompiledEngine):
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Worker w's part of a block: (iterations done, signal)."""
         task = self.task
-        rule = (self._grad, task.step, task.linear_every)
+        rule = (self._grad, self._total, task.step, task.linear_every)
         if not self._audit:
             return sparse_block(
                 w, flags, *self._state, *rule, self.iteration, journal,
@@ -237,7 +254,7 @@ class SparseEngine(CompiledEngine):
         """Everything a search works on, in the order of the kernels' arguments."""
         return (
             self._samples, self.model.weights, self._log, self._lift, self._minima, self._maxima,
-            self._events, self._search, self._scale, self._scratch,
+            self._events, self._search, self._worst, self._scale, self._scratch,
         )  # fmt: skip
 
     def regroup(self) -> None:
@@ -273,6 +290,18 @@ class SparseEngine(CompiledEngine):
     def _hardness(self) -> NDArray:
         """An order of lanes: bounds of the last visits will do; resolved lanes were the worst."""
         return np.where(self._search.odds < 0, np.inf, self._search.odds)
+
+
+def _count(task: Task) -> int:
+    """k: how many samples an iteration steps on."""
+    objective = task.objective
+    return objective.count(len(task.y)) if isinstance(objective, TopKLoss) else 1
+
+
+def _most_entries(model: LMM, task: Task) -> int:
+    """E: C for each sample, but no more than the larger layer has."""
+    largest = model.n_hidden * max(2 * model.n_features, model.n_classes)
+    return min(_count(task) * model.n_classes, largest)
 
 
 def _index_type(n: int) -> type[np.signedinteger]:
