@@ -17,9 +17,14 @@ from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_b
 from maxplus.training.engines.sparse._maxima import leader_value, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max
 from maxplus.training.engines.sparse._state import NONE
-from maxplus.training.engines.sparse._team import LINE, STOP, atomic_load, atomic_store, wait_for
+from maxplus.training.engines.sparse._team import LINE, STOP, atomic_store, wait_for
 from maxplus.training.engines.sparse._visit import visit
-from maxplus.training.engines.sparse._worst import offer, sort_found
+from maxplus.training.engines.sparse._worst import (
+    forget_found,
+    offer,
+    sort_found,
+    threshold_found,
+)
 from maxplus.trees._kernels import root, update, winner
 
 # Taking growth away from a loss and adding it again rounds by less than this part of both.
@@ -153,14 +158,14 @@ def search_worker(
     w, t, polyak_until,
     samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
 ):  # fmt: skip
-    """The k worst of one worker's samples, unless another worker has k that are worse.
+    """The k worst of one worker's samples, as far as they can be among the k worst of all.
 
     Take the chunk with the largest bound; look at it more closely; until the
-    largest bound is below the k-th largest loss found. Then no sample left can be
+    largest bound is below k losses that were found. Then no sample left can be
     worse than those k, and none as bad has been left out.
     """
-    worst.n[LINE * w] = 0
-    W, C = search.keys.shape[0], search.growth.size
+    forget_found(worst, w)
+    C = search.growth.size
     counts = scratch.counts[w]
     while True:
         label, bound = 0, -np.inf
@@ -168,10 +173,7 @@ def search_worker(
             top = root(search.keys[w, d], search.offsets) + search.growth[d]
             if top > bound:
                 label, bound = d, top
-        # Whatever another worker has written, it has found k losses of at least that.
-        threshold = -np.inf
-        for other in range(W):
-            threshold = max(threshold, atomic_load(worst.threshold, LINE * other))
+        threshold = threshold_found(worst)
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]

@@ -11,6 +11,8 @@ import numpy as np
 
 # "No row" and "no unit".
 NONE = -1
+# "No sample" where the lowest one wins.
+NOBODY = np.iinfo(np.int64).max
 # Changed rows a unit remembers; a chunk that missed more scans the unit afresh.
 LOG_SIZE = 4096
 # Iterations whose events are remembered if each steps on one sample; a chunk that
@@ -161,8 +163,8 @@ class Worst(NamedTuple):
     sample on top during the search, the worst sample first after it.
     """
 
-    threshold: np.ndarray  # (8·W,): each worker's k-th largest loss, a cache line apart
-    n: np.ndarray  # (8·W,): how many a worker has
+    threshold: np.ndarray  # (8·W,): each worker's k-th and (k / W)-th largest loss, a line apart
+    share: np.ndarray  # (W, k / W): its largest losses so far, a heap with the least on top
     heap: np.ndarray  # (W, k): places in order
     loss: np.ndarray  # (W, k)
     sample: np.ndarray  # (W, k)

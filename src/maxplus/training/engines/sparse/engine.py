@@ -92,7 +92,7 @@ class SparseEngine(CompiledEngine):
 
         C, W, k, E = model.n_classes, self._n_workers, _count(task), self._entries_per_step()
         self._worst = _state.Worst(
-            np.zeros(LINE * W), np.zeros(LINE * W, np.int64), np.zeros((W, k), np.int64),
+            np.zeros(LINE * W), np.zeros((W, -(-k // W))), np.tile(np.arange(k), (W, 1)),
             np.zeros((W, k)), np.zeros((W, k), np.int64), np.zeros((W, k, 2), np.int64),
             np.zeros((W, k, C), F), np.zeros(W, np.int64), np.zeros((k, 2), np.int64),
         )  # fmt: skip
@@ -123,7 +123,7 @@ class SparseEngine(CompiledEngine):
         logs = H * (4 * LOG_SIZE + 2 * P * (8 + 8 + F) + 8 * C + 48)
         k, E = _count(task), _most_entries(lmm, task)
         events = ring_length(k) * 8 * (3 + 10 * E)
-        workers = W * (H * (F + 24 + 8 * C) + 2 * P * F + k * (40 + C * F))
+        workers = W * (H * (F + 24 + 8 * C) + 2 * P * F + k * (48 + C * F))
         total = 72 * E + 4 * (2 * P * (H + 1) + C * H) + 16 * k
         kept = super().bytes_needed(model, task)
         return lanes + chunks + logs + events + workers + total + kept
