@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
+from maxplus import LMMClassifier
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
 from maxplus.models.base import Entries, Subgradient
 from maxplus.models.initialisation import prototype_lmm, random_lmm
@@ -255,18 +256,21 @@ def test_the_worst_one_is_the_maximum(cloud, kind, dtype):
     assert_same_training(engines[1], got, engines[0], expected)
 
 
-def test_each_weight_is_rounded_once_per_iteration():
-    """Two samples that move the same float32 entry: it is where one rounding leaves it."""
-    X = np.array([[1.0], [1.0], [0.9], [-1.0]], np.float32)
-    y = np.array([0, 0, 0, 1])
-    model = prototype_lmm(X[[0, 3]], y[[0, 3]], 2, np.float32(1.1), np.float32(0.3))
-    before = model.copy()
-    G = Subgradient.mean([model.subgradient(X[n], 0, ("W2",)) for n in (0, 1, 2)])
-    task = Task(X, y, TopKLoss(3), constant(0.37))
-    assert TopKLoss(3).value(model.losses(X, y), None).among == (0, 1, 2)
-    train(DenseEngine(model, task), 1)
-    for h, d, v in zip(*G["W2"].index, G["W2"].value, strict=True):
-        assert model.W2[h, d] == np.float32(float(before.W2[h, d]) - 0.37 * v)
+def test_each_weight_is_rounded_once_per_iteration(cloud):
+    """Twenty samples move the same float32 entries: one rounding leaves them elsewhere."""
+    X, y = cloud.astype(np.float32)
+    model, alpha = start_at(X, y, 3), 0.37
+    once, in_turn = model.W2.astype(float), model.W2.copy()
+    among = TopKLoss(20).value(model.losses(X, y), None).among
+    parts = [model.subgradient(X[n], int(y[n]), ("W2",))["W2"] for n in among]
+    mean = np.zeros_like(once)
+    for part in parts:
+        mean[part.index] += part.value
+        in_turn[part.index] -= alpha * part.value / 20
+    once = (once - alpha * (mean / 20)).astype(np.float32)
+    train(DenseEngine(model, Task(X, y, TopKLoss(20), constant(alpha))), 1)
+    assert_array_equal(model.W2, once, strict=True)
+    assert not np.array_equal(in_turn, once)
 
 
 def test_reaching_the_target_with_the_mean_ends_training(cloud):
@@ -410,3 +414,47 @@ def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
         assert train(engine, 300).status is Status.OVERFLOW
     assert np.isfinite(engine.best_loss)
     assert np.isfinite(engine.best.W1).all()
+
+
+# -- the classifier ---------------------------------------------------------------------------
+
+
+def fitted(iris, weight=None, **options):
+    options = {"n_hidden": 8, "max_iter": 300, "random_state": 0, **options}
+    return LMMClassifier(objective="top-k", **options).fit(iris.X, iris.y, weight)
+
+
+def assert_same_fit(a, b):
+    assert_array_equal(a.history_["loss"], b.history_["loss"])
+    for name in ("W0_", "W1_", "W2_"):
+        assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+@pytest.mark.parametrize("top_k", [1, 4, 0.2])
+def test_automatic_is_sparse_and_the_same_as_dense(iris, top_k):
+    model = fitted(iris, top_k=top_k)
+    assert model._engine_class() is SparseEngine
+    assert_same_fit(model, fitted(iris, top_k=top_k, engine="dense"))
+    worst = np.sort(model.training_losses_)[::-1][: TopKLoss(top_k).count(150)]
+    assert_allclose(worst.mean(), model.loss_curve_.min(), rtol=1e-9)
+
+
+def test_one_in_ten_by_default(iris):
+    assert_same_fit(fitted(iris), fitted(iris, top_k=15))
+    assert not np.array_equal(fitted(iris).W2_, fitted(iris, top_k=16).W2_)
+
+
+def test_the_classifier_of_one_worst_sample_minimises_the_maximum(iris):
+    options = {"n_hidden": 8, "max_iter": 300, "random_state": 0}
+    assert_same_fit(fitted(iris, top_k=1), LMMClassifier(**options).fit(iris.X, iris.y))
+
+
+def test_a_weight_changes_nothing_but_zero(iris):
+    """Weights are no multiples: only samples without any are missing, in k as well."""
+    weight = 1.0 + np.arange(150) % 4
+    assert_same_fit(fitted(iris, weight), fitted(iris))
+    weight[::3] = 0.0
+    assert_same_fit(fitted(iris, weight, init="uniform"), fitted(iris, weight > 0, init="uniform"))
+    assert_same_fit(
+        fitted(iris, weight, init="uniform"), fitted(iris, weight, init="uniform", top_k=10)
+    )
