@@ -375,13 +375,20 @@ def test_generated_problems(shape, levels, k, linear_every, rule, dtype, seed):
     assert_same_training(sparse, train(sparse, 120), dense, expected)
 
 
-def test_chunks_that_sleep_longer_than_the_ring_are_rebuilt(iris):
-    """Small steps on twenty flowers: easy chunks are not looked at for many iterations."""
-    X, y = np.ascontiguousarray(np.repeat(iris.X, 12, axis=0)), np.repeat(iris.y, 12)
-    rule = two_phase(polyak(), constant(1e-4), 100)
-    sparse, _ = assert_sparse_is_dense(X, y, 20, rule, 7, 500)
-    slept = sparse.iteration - 1 - sparse._search.visited
-    assert ring_length(20) == 16 < slept.max()
+def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
+    """Small steps on ten flowers: easy chunks are not looked at for hundreds of iterations."""
+    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    X, y = iris
+    task = Task(X, y, TopKLoss(10), two_phase(polyak(), constant(0.01), 60), 7)
+    dense = DenseEngine(start_at(X, y, 12), task)
+    sparse = SparseEngine(start_at(X, y, 12), task, audit=True)
+    woken = 0
+    for loss in train(dense, 900).history["loss"]:
+        before = sparse._search.visited.copy()
+        assert train(sparse, 1).history["loss"] == loss
+        slept = np.where(before >= 0, sparse._search.visited - before, 0)
+        woken += int((slept > ring_length(10)).sum())
+    assert woken > 10
 
 
 @pytest.mark.parametrize(("k", "length"), [(1, RING), (2, 256), (5, 64), (300, 2), (10**6, 2)])
@@ -409,11 +416,14 @@ def test_memory_is_planned_for_all_k_samples(digits):
 @pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
 def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
     X, y = iris.astype(dtype)
-    engine = SparseEngine(start_at(X, y, 10), Task(X, y, TopKLoss(7), constant(alpha)))
-    with np.errstate(all="ignore"):
-        assert train(engine, 300).status is Status.OVERFLOW
-    assert np.isfinite(engine.best_loss)
-    assert np.isfinite(engine.best.W1).all()
+    for k in (1, 7, 150):
+        engine = SparseEngine(start_at(X, y, 10), Task(X, y, TopKLoss(k), constant(alpha)))
+        with np.errstate(all="ignore"):
+            result = train(engine, 300)
+        assert result.status is Status.OVERFLOW
+        assert result.history["sample"].max() < 150
+        assert np.isfinite(engine.best_loss)
+        assert np.isfinite(engine.best.W1).all()
 
 
 # -- the classifier ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ two thresholds; with k = 1 both are the worst loss found.
 import numpy as np
 
 from maxplus._jit import inner
-from maxplus.training.engines.sparse._state import NOBODY
+from maxplus.training.engines.sparse._state import NOBODY, NONE
 from maxplus.training.engines.sparse._team import LINE, atomic_load, atomic_store
 
 
@@ -127,4 +127,6 @@ def rank_found(worst):
         worst.taken[finder] += 1
         worst.rank[rank, 0], worst.rank[rank, 1] = finder, place
         total += worst.loss[finder, place]
-    return total / k, worst.sample[worst.rank[0, 0], worst.rank[0, 1]]
+    first = worst.sample[worst.rank[0, 0], worst.rank[0, 1]]
+    # Bounds that overflowed can hide every sample: then the mean is −inf and the step is not taken.
+    return total / k, np.int64(NONE) if first == NOBODY else first
