@@ -445,7 +445,7 @@ def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
 
 def fitted(iris, weight=None, **options):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0, **options}
-    return LMMClassifier(objective="top-k", **options).fit(iris.X, iris.y, weight)
+    return LMMClassifier.paper(objective="top-k", **options).fit(iris.X, iris.y, weight)
 
 
 def assert_same_fit(a, b):
@@ -470,7 +470,7 @@ def test_one_in_ten_by_default(iris):
 
 def test_the_classifier_of_one_worst_sample_minimises_the_maximum(iris):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0}
-    assert_same_fit(fitted(iris, top_k=1), LMMClassifier(**options).fit(iris.X, iris.y))
+    assert_same_fit(fitted(iris, top_k=1), LMMClassifier.paper(**options).fit(iris.X, iris.y))
 
 
 def test_a_weight_changes_nothing_but_zero(iris):

@@ -362,7 +362,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             done = history["loss"].size
             when = f"{done} of {self.max_iter} iterations" if done else f"{n_iter} epochs or rounds"
             warnings.warn(
-                f"training was interrupted after {when}; the {self.keep} parameters so far are kept",
+                f"training was interrupted after {when}; "
+                f"the {self.keep} parameters so far are kept",
                 stacklevel=3,
             )
         return self

@@ -103,8 +103,8 @@ class LMMClassifier(
         (`maxplus.training.polish`); "log2" is the paper's certificate. ``suspects_``
         lists the samples for which that did not succeed.
     objective : {"max", "mean", "top-k"}
-        The loss that the engine minimises over the samples: the largest, the mean of all, or the mean
-        of the k largest.
+        The loss that the engine minimises over the samples: the largest, the mean of all, or
+        the mean of the k largest.
     top_k : int or float
         With "top-k", the number k of samples, or which part of them (rounded up).
     step : {"two-phase", "polyak", "constant"}
