@@ -1,6 +1,7 @@
 """Engines: the dense one is the algorithm, compiled ones are the dense one, sgd keeps its word."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from maxplus import LMMClassifier
 from maxplus.models.initialisation import prototype_lmm, random_lmm
-from maxplus.training import MaxLoss, MeanLoss, Task, constant, memory, polyak, two_phase
+from maxplus.training import (
+    MaxLoss,
+    MeanLoss,
+    Task,
+    constant,
+    level,
+    memory,
+    paper_alpha,
+    polyak,
+    two_phase,
+)
 from maxplus.training.engines import ENGINES, TreeEngine
 from maxplus.training.result import Block, History, Signal
 
@@ -18,6 +29,7 @@ STEPS = {
     "polyak": polyak(),
     "constant": constant(0.02),
     "two-phase": two_phase(polyak(), constant(0.02), 60),
+    "level": level(150),
 }
 POLYAK = STEPS["polyak"]
 DTYPES = [np.float64, np.float32]
@@ -119,6 +131,10 @@ def plain_training(X, y, W, rule, linear_every, samples):
                 G[0][i] += e[d] * X[n][i // 2]
         norm = sum(float((g**2).sum()) for g in G)
         alpha = (losses[n] - rule.target) / norm if t < rule.polyak_until else rule.alpha
+        if rule.memory.size:
+            lowest = min([*history["loss"], losses[n]])
+            left = max(rule.polyak_until - t, 1) / rule.polyak_until
+            alpha = (losses[n] - (1 - left) * lowest - left * rule.target) / norm
         W = [w - alpha * g for w, g in zip(W, G, strict=True)]
         for name, value in (("loss", losses[n]), ("largest", max(losses)), ("step", alpha)):
             history[name].append(value)
@@ -188,6 +204,7 @@ def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
         *((step, linear_every, np.float64) for step in STEPS for linear_every in (0, 1)),
         ("constant", 7, np.float64),
         ("two-phase", 7, np.float32),
+        ("level", 7, np.float32),
     ],
 )
 def test_all_are_dense_on_digits(digits, step, linear_every, dtype):
@@ -258,17 +275,42 @@ def test_all_are_dense_where_the_norm_overflows(cloud, linear_every):
     assert_engines_agree(data, model, STEPS["polyak"], linear_every, 30)
 
 
+# -- what the rising level is for -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", ["cloud", "contradictions"])
+def test_level_ends_lower_where_no_model_fits(data, cloud, iris):
+    """Median of five starts, at equal iterations; two-phase with the best of three steps."""
+    X, y = cloud if data == "cloud" else contradictions(iris.X[:, :2], iris.y)
+    n = 3000
+    rules = {
+        "level": level(n),
+        "polyak": polyak(),
+        **{e: two_phase(polyak(), constant(paper_alpha(e, 3)), n // 2) for e in (0.01, 0.1, 1.0)},
+    }
+    ends = {name: [] for name in rules}
+    for seed in range(5):
+        model = start_at(X, y, "prototypes", 6, seed)
+        for name, rule in rules.items():
+            engine = make("sparse", model, X, y, rule, 10)
+            run(engine, n)
+            ends[name].append(engine.best_loss)
+    median = {name: np.median(losses) for name, losses in ends.items()}
+    print(median)
+    assert min(median, key=median.get) == "level"
+
+
 # -- every engine: blocks, the best iterate, the end ------------------------------------------
 
 
+@pytest.mark.parametrize("step", ["two-phase", "level"])
 @pytest.mark.parametrize("sizes", [[1] * 90, [7] * 12 + [6], [89, 1], [50, 40]])
 @pytest.mark.parametrize("name", ENGINES)
-def test_blocks_have_no_influence(cloud, name, sizes):
+def test_blocks_have_no_influence(cloud, name, sizes, step):
     X, y = cloud
     model = start_at(X, y, "prototypes", n_hidden=6)
     whole, parts = (
-        make(name, model, X, y, STEPS["two-phase"], 5, rng=np.random.default_rng(3))
-        for _ in range(2)
+        make(name, model, X, y, STEPS[step], 5, rng=np.random.default_rng(3)) for _ in range(2)
     )
     assert_same_history(run(parts, *sizes)[0], run(whole, 90)[0])
     assert_same_weights(parts.model, whole.model)
@@ -292,11 +334,27 @@ def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, linear_ev
     assert long.best_loss == loss[best] == long.best.losses(X, y).max()
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_of_one_task_share_no_memory(cloud, name):
+    """The second training begins when the first has seen lower losses."""
+    X, y = cloud
+    task = Task(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
+    model = start_at(X, y, "prototypes", n_hidden=6)
+    histories = []
+    for _ in range(2):
+        rng = np.random.default_rng(3)
+        engine = ENGINES[name](model.copy(), replace(task, rng=rng))
+        histories.append(run(engine, 100)[0])
+    assert_same_history(*histories)
+    assert task.step.memory[0] == np.inf
+
+
+@pytest.mark.parametrize("rule", [constant(0.02, target=2.0), level(2000, target=2.0)])
 @pytest.mark.parametrize("name", MAX_ENGINES)
-def test_training_ends_at_the_target(cloud, name):
+def test_training_ends_at_the_target(cloud, name, rule):
     X, y = cloud
     model = start_at(X, y, "prototypes", n_hidden=6)
-    engine = make(name, model, X, y, constant(0.02, target=2.0))
+    engine = make(name, model, X, y, rule)
     history, signal = run(engine, 10, 1000)
     assert signal == Signal.TARGET
     assert history["loss"][-1] <= 2.0 < history["loss"][:-1].min()

@@ -86,6 +86,10 @@ def test_a_regressor_round_trips(tmp_path, iris):
 
 def test_a_loaded_model_trains_on(tmp_path, iris):
     model = LMMClassifier.paper(8, max_iter=50, random_state=0, keep="last").fit(iris.X, iris.y)
+@pytest.mark.parametrize("step", ["two-phase", "level"])
+def test_a_loaded_model_trains_on(tmp_path, iris, step):
+    model = LMMClassifier(8, max_iter=50, step=step, random_state=0, keep="last")
+    model.fit(iris.X, iris.y)
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model").partial_fit(iris.X, iris.y)
     model.partial_fit(iris.X, iris.y)
@@ -296,6 +300,10 @@ SETTINGS = {
     "top-k dense": {"objective": "top-k", "engine": "dense", "max_iter": 300},
     "last": {"keep": "last"},
     "target": {"polyak_target": 1.0},
+    "level": {"step": "level"},
+    "level, dense": {"step": "level", "engine": "dense"},
+    "level, last": {"step": "level", "engine": "tree", "keep": "last", "linear_every": 7},
+    "level, sgd": {"step": "level", "objective": "mean"},
 }
 
 
@@ -316,6 +324,36 @@ def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
             assert np.array_equal(again.history_[column], whole.history_[column])
         assert (again.max_loss_, again.slope_) == (whole.max_loss_, whole.slope_)
         assert np.array_equal(again.prototypes_, whole.prototypes_)
+
+
+def stopped(path, step, data):
+    """A training that was stopped, and its checkpoint."""
+    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 10]
+    LMMClassifier(8, max_iter=50, step=step, callbacks=callbacks).fit(*data)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda document, arrays: arrays.pop("step.memory"),
+        lambda document, arrays: arrays.update({"step.memory": np.zeros(2)}),
+        lambda document, arrays: arrays.update({"step.memory": np.zeros(1, np.float32)}),
+        lambda document, arrays: arrays.update({"step.memory": np.array([np.nan])}),
+    ],
+)
+def test_a_level_needs_its_memory(tmp_path, iris, damage):
+    path = tmp_path / "checkpoint"
+    stopped(path, "level", iris)
+    tamper(path, damage)
+    with pytest.raises(FileError, match="the memory of step='level'"):
+        maxplus.resume(path, *iris)
+
+
+def test_checkpoints_from_before_rules_had_a_memory_are_read(tmp_path, iris):
+    path = tmp_path / "checkpoint"
+    stopped(path, "two-phase", iris)
+    tamper(path, lambda document, arrays: arrays.pop("step.memory"))
+    assert maxplus.resume(path, *iris).n_iter_ == 50
 
 
 def test_resuming_needs_the_same_weights(tmp_path, iris):

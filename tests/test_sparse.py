@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_iris, load_wine
 
 from maxplus.models.initialisation import choose_prototypes, median_distance, prototype_lmm
-from maxplus.training import MaxLoss, Status, Task, constant, paper_alpha, polyak, train, two_phase
+from maxplus.training import (
+    MaxLoss,
+    Status,
+    Task,
+    constant,
+    level,
+    paper_alpha,
+    polyak,
+    train,
+    two_phase,
+)
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
 from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
@@ -19,6 +29,7 @@ RULES = {
     "polyak": lambda n, C: polyak(),
     "constant": lambda n, C: constant(paper_alpha(0.1, C)),
     "two-phase": lambda n, C: two_phase(polyak(), constant(paper_alpha(0.1, C)), n // 2),
+    "level": lambda n, C: level(n - n // 10),
 }
 
 
@@ -102,13 +113,14 @@ def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
     assert_same_training(engine, n, dense, expected)
 
 
+@pytest.mark.parametrize("rule", ["two-phase", "level"])
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("data", DATA)
-def test_no_bound_is_ever_violated(small_chunks, data, linear_every):
+def test_no_bound_is_ever_violated(small_chunks, data, linear_every, rule):
     X, y = DATA[data]()
     X, y = X[:150], y[:150]
     n = 120
-    args = (X, y, 12, RULES["two-phase"](n, int(y.max()) + 1), linear_every)
+    args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), linear_every)
     engine = SparseEngine(*problem(*args), audit=True)
     assert_same_training(engine, n, DenseEngine(*problem(*args)))
 

@@ -2,11 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxplus.training.steps import constant, paper_alpha, polyak, step_size, two_phase
+from maxplus.training.steps import constant, level, paper_alpha, polyak, step_size, two_phase
 from strategies import quick
 
 LATE = 10**9
@@ -76,3 +77,92 @@ def test_two_phase_is_one_rule_and_then_the_other(switch, t, target, loss, squar
 )
 def test_paper_alpha(learning_rate, n_classes, expected):
     assert math.isclose(paper_alpha(learning_rate, n_classes), expected, rel_tol=1e-15)
+
+
+# -- the rising level -------------------------------------------------------------------------
+
+
+def slow_level_steps(horizon, target, losses, norms):
+    """(level, step) of every iteration, from the whole past each time."""
+    results = []
+    for t, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
+        lowest = min(losses[: t + 1])
+        iterations_left = horizon - t if t < horizon else 1
+        aim = lowest - iterations_left / horizon * (lowest - target)
+        results.append((aim, (loss - aim) / norm))
+    return results
+
+
+@st.composite
+def loss_curves(draw):
+    """(horizon, target, losses above it, squared norms); the curve may outlast the horizon."""
+    target = draw(st.sampled_from([0.0, 0.7]))
+    n = draw(st.integers(1, 60))
+    above = draw(st.lists(st.floats(1e-9, 20.0), min_size=n, max_size=n))
+    norms = draw(st.lists(st.floats(1e-3, 1e3), min_size=n, max_size=n))
+    return draw(st.integers(1, 80)), target, [target + a for a in above], norms
+
+
+@quick(200)
+@given(curve=loss_curves())
+def test_level_is_the_slow_one(curve):
+    horizon, target, losses, norms = curve
+    rule = level(horizon, target)
+    for t, (_, expected) in enumerate(slow_level_steps(*curve)):
+        step = step_size(rule, t, losses[t], norms[t])
+        # The slow one takes a difference of nearly equal numbers.
+        assert math.isclose(step, expected, rel_tol=1e-9, abs_tol=1e-13 / norms[t])
+        assert rule.memory[0] == min(losses[: t + 1])
+
+
+@quick(200)
+@given(curve=loss_curves())
+def test_the_level_lies_between_the_target_and_the_lowest_loss_and_the_gap_never_grows(curve):
+    horizon, target, losses, norms = curve
+    rule = level(horizon, target)
+    before = math.inf
+    for t, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
+        step = step_size(rule, t, loss, norm)
+        assert 0.0 < step < math.inf
+        gap = step * norm - (loss - rule.memory[0])
+        slack = 1e-14 * (1.0 + loss)
+        assert -slack <= gap <= min(before, rule.memory[0] - target) + slack
+        assert step <= step_size(polyak(target), t, loss, norm) * (1.0 + 1e-14)
+        before = gap
+
+
+@pytest.mark.parametrize("target", [0.0, 0.1, 1.2])
+def test_the_first_level_is_the_target(target):
+    assert step_size(level(1000, target), 0, 2.3, 0.7) == step_size(polyak(target), 0, 2.3, 0.7)
+
+
+def test_a_lowest_loss_a_hair_above_the_target_still_gives_a_step():
+    """Computed as a difference, the level would be rounded to the loss."""
+    loss = np.nextafter(1.0, 2.0)
+    assert step_size(level(10**9, 1.0), 10**9 - 1, loss, 1.0) > 0.0
+
+
+def test_the_last_gap_stays():
+    rule = level(128)
+    steps = [step_size(rule, t, 3.0, 1.0) for t in (126, 127, 128, LATE)]
+    assert steps == [6 / 128, 3 / 128, 3 / 128, 3 / 128]
+
+
+def test_a_training_that_goes_on_knows_the_lowest_loss():
+    assert step_size(level(100, best=2.0), 50, 3.0, 1.0) == 1.0 + 0.5 * 2.0
+    # Below the target there is nothing to aim at.
+    assert step_size(level(100, 1.0, best=0.5), 50, 3.0, 1.0) == 2.0
+
+
+def test_rules_without_a_memory_remember_nothing():
+    for rule in (polyak(), constant(0.1), two_phase(polyak(), constant(0.1), 3)):
+        step_size(rule, 0, 2.0, 1.0)
+        assert rule.memory.size == 0
+
+
+def test_each_training_has_its_own_memory():
+    rule = level(100)
+    own = rule.for_one_training()
+    step_size(own, 0, 2.0, 1.0)
+    assert own.memory[0] == 2.0
+    assert rule.memory[0] == math.inf

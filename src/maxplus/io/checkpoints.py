@@ -18,6 +18,7 @@ from maxplus.io.models import SHAPES, blank, classes_of, history_of, model_of
 from maxplus.training import History, Progress
 from maxplus.training.result import Signal
 from maxplus.training.state import ITERATIONS, WARM_UP, TrainingState
+from maxplus.training.steps import NO_MEMORY
 
 KIND = "maxplus-checkpoint"
 
@@ -84,6 +85,7 @@ class Checkpoint:
         arrays |= {f"best.{name}": W for name, W in state.best_weights.items()}
         arrays |= {f"history.{name}": column for name, column in state.history.items()}
         arrays |= {f"more.{name}": array for name, array in state.more.items()}
+        arrays["step.memory"] = state.step_memory
         if self._prototypes is not None:
             arrays["prototypes"] = np.asarray(self._prototypes, np.int64)
         write_container(self.path, KIND, document, arrays)
@@ -148,11 +150,13 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, TrainingState, d
             best_loss=float(document["best_loss"]),
             history={name: history[name] for name in History.columns},
             signal=Signal(document["signal"]),
+            step_memory=arrays.get("step.memory", NO_MEMORY),
             generator=document.get("generator"),
             stage=document.get("stage", ITERATIONS),
             more=_more(arrays),
         )
         _check_stage(state)
+        _check_memory(estimator, state)
     except (FileError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"{path} is damaged: {error}") from None
     return estimator, state, document
@@ -188,6 +192,15 @@ def _check_stage(state: TrainingState) -> None:
             raise FileError(f"the warm-up's {name} are missing or of another type")
     if more["steps"].size != 1 or more["steps"][0] < 0 or ("best1" in more) != ("best2" in more):
         raise FileError("the warm-up's steps or best weights do not fit")
+
+
+def _check_memory(estimator: Any, state: TrainingState) -> None:
+    """FileError where it is not what the step rule remembers; before iterations that is nothing."""
+    memory, expected = state.step_memory, NO_MEMORY
+    if state.stage == ITERATIONS:
+        expected = estimator._step_rule(estimator.classes_.size).memory
+    if memory.dtype != expected.dtype or memory.shape != expected.shape or np.isnan(memory).any():
+        raise FileError(f"the memory of step={estimator.step!r} is missing or not right")
 
 
 def data_digest(X: NDArray, y: NDArray, weight: NDArray | None) -> str:

@@ -3,7 +3,7 @@
 from maxplus.training.loop import Progress, train
 from maxplus.training.objectives import MaxLoss, MeanLoss, Objective, TopKLoss
 from maxplus.training.result import History, Status, TrainingResult
-from maxplus.training.steps import StepRule, constant, paper_alpha, polyak, two_phase
+from maxplus.training.steps import StepRule, constant, level, paper_alpha, polyak, two_phase
 from maxplus.training.task import Task
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "TopKLoss",
     "TrainingResult",
     "constant",
+    "level",
     "paper_alpha",
     "polyak",
     "train",

@@ -18,9 +18,10 @@ WARM_UP, ITERATIONS, POLISH = "warm-up", "iterations", "polish"
 class TrainingState:
     """The engine's iteration, present and best weights, what led there, and if it ended by itself.
 
-    Bounds, trees and groups of samples are left out: engines make them anew, and
-    iterates do not depend on them. In another ``stage`` than the engine's iterations,
-    ``more`` holds what that stage needs beside the weights.
+    ``step_memory`` is what the step rule remembers. Bounds, trees and groups of
+    samples are left out: engines make them anew, and iterates do not depend on them. In
+    another ``stage`` than the engine's iterations, ``more`` holds what that stage
+    needs beside the weights.
     """
 
     iteration: int
@@ -29,6 +30,7 @@ class TrainingState:
     best_loss: float
     history: dict[str, NDArray]
     signal: Signal
+    step_memory: NDArray
     generator: Mapping[str, Any] | None
     stage: str = ITERATIONS
     more: Mapping[str, NDArray] = field(default_factory=dict)

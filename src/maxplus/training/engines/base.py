@@ -29,6 +29,7 @@ class Engine(ABC):
         memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)
         self.model = model
         self.task = task
+        self.step = task.step.for_one_training()
         self.iteration = task.start
         self.best_loss = float("inf")
         self._best = model.copy()
@@ -57,6 +58,7 @@ class Engine(ABC):
             self.best_loss,
             {name: history[name].copy() for name in history},
             signal,
+            self.step.memory.copy(),
             None if rng is None else rng.bit_generator.state,
         )
 
@@ -64,6 +66,7 @@ class Engine(ABC):
         """Go on where ``state`` was taken; the engine was made for its weights."""
         self.iteration = state.iteration
         self.best_loss = state.best_loss
+        self.step.memory[:] = state.step_memory
         self._best = type(self.model)(**state.best_weights)
         if self.task.rng is not None and state.generator is not None:
             self.task.rng.bit_generator.state = state.generator

@@ -31,13 +31,13 @@ class DenseEngine(Engine):
                 self.best_loss, self._best = at.loss, self.model.copy()
             self.iteration = t + 1
 
-            if at.loss <= self.task.step.target:
+            if at.loss <= self.step.target:
                 return block.end(at.loss, at.sample, Signal.TARGET)
             if not math.isfinite(at.loss):
                 return block.end(at.loss, at.sample, Signal.OVERFLOW)
             G = objective.subgradient(self.model, X, y, weight, at, self._layers(t))
             norm = G.squared_norm()
-            alpha = step_size(self.task.step, t, at.loss, norm) if norm > 0.0 else 0.0
+            alpha = step_size(self.step, t, at.loss, norm) if norm > 0.0 else 0.0
             if alpha == 0.0:
                 return block.end(at.loss, at.sample, Signal.STATIONARY)
             block.record(at.loss, at.sample, alpha)

@@ -41,7 +41,7 @@ class SGDEngine(Engine):
         epoch = len(self.task.y)
         while block.n < block.loss.size:
             done = self.iteration - self.task.start
-            if done % epoch == 0 and self._evaluate() <= self.task.step.target:
+            if done % epoch == 0 and self._evaluate() <= self.step.target:
                 return block.end(self._mean, NO_SAMPLE, Signal.TARGET)
             if done % epoch == 0 and not math.isfinite(self._mean):
                 return block.end(self._mean, NO_SAMPLE, Signal.OVERFLOW)
@@ -76,7 +76,7 @@ class SGDEngine(Engine):
         if isinstance(model, LMM):
             _sgd_kernels.sgd_block(
                 task.X, task.y, model.weights, empty_gradient(model.n_classes, model.dtype),
-                task.step, task.linear_every, self.iteration,
+                self.step, task.linear_every, self.iteration,
                 empty_journal(1, model.n_classes), loss, sample, step,
             )  # fmt: skip
             return
@@ -85,6 +85,6 @@ class SGDEngine(Engine):
             loss[k], step[k] = sample_loss(z, task.y[n]), 0.0
             G = model.subgradient(task.X[n], int(task.y[n]))
             norm = G.squared_norm()
-            if loss[k] > task.step.target and norm > 0.0:
-                step[k] = step_size(task.step, self.iteration + k, loss[k], norm)
+            if loss[k] > self.step.target and norm > 0.0:
+                step[k] = step_size(self.step, self.iteration + k, loss[k], norm)
                 model.move(G, step[k])

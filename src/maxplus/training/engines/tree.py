@@ -59,6 +59,6 @@ class TreeEngine(CompiledEngine):
         task = self.task
         return _tree_kernels.tree_block(
             task.X, task.y, self.model.weights, self._grad, self._trees, self._scratch,
-            task.step, task.linear_every, self.iteration, journal,
+            self.step, task.linear_every, self.iteration, journal,
             block.loss, block.sample, block.step,
         )  # fmt: skip

@@ -19,6 +19,7 @@ from maxplus.training.loop import Callback, Progress
 from maxplus.training.result import History, Signal, Status
 from maxplus.training.smooth.soft_lmm import SoftGradient, SoftLMM
 from maxplus.training.state import WARM_UP, TrainingState
+from maxplus.training.steps import NO_MEMORY
 
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
@@ -187,7 +188,7 @@ class _Run:
             more |= {"best1": self._best[0], "best2": self._best[1]}
         return TrainingState(
             len(self.losses), _weights(hard), _weights(kept), min(self.losses, default=math.inf),
-            {name: History()[name] for name in History.columns}, Signal.GOES_ON,
+            {name: History()[name] for name in History.columns}, Signal.GOES_ON, NO_MEMORY,
             rng.bit_generator.state, WARM_UP, more,
         )  # fmt: skip
 

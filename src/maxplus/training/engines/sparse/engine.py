@@ -208,7 +208,7 @@ class SparseEngine(CompiledEngine):
         """
         if len(self._layout.lanes) < REGROUP_FROM or self.iteration == 0:
             return False
-        if not self._constant_phase and self.iteration >= self.task.step.polyak_until:
+        if not self._constant_phase and self.iteration >= self.step.polyak_until:
             self._constant_phase, self._patience = True, FIRST_PATIENCE
             return True
         waited = time.perf_counter() - self._regrouped
@@ -228,7 +228,7 @@ class SparseEngine(CompiledEngine):
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Worker w's part of a block: (iterations done, signal)."""
         task = self.task
-        rule = (self._grad, self._total, task.step, task.linear_every)
+        rule = (self._grad, self._total, self.step, task.linear_every)
         if not self._audit:
             return sparse_block(
                 w, flags, *self._state, *rule, self.iteration, journal,
@@ -245,7 +245,7 @@ class SparseEngine(CompiledEngine):
             if code != GOOD:
                 raise AssertionError(f"iteration {self.iteration + k}: {MESSAGES[code]}")
             if w == 0 and block.step[k] == 0.0:
-                target = block.loss[k] <= task.step.target
+                target = block.loss[k] <= self.step.target
                 return k + 1, Signal.TARGET if target else Signal.STATIONARY
         return block.loss.size, Signal.GOES_ON
 
