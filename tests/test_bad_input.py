@@ -39,7 +39,7 @@ POSITIVE = [0, 0.0, -1.0, NAN, INF, "much", True, [1.0]]
 # Estimators, argument, values that are refused, what the message says is allowed.
 PARAMETERS = [
     (CLASSIFIERS, "objective", ["median", None, 1], ["'max', 'mean'"]),
-    (CLASSIFIERS, "step", ["big", None, 0.1], ["'two-phase', 'polyak', 'constant'"]),
+    (CLASSIFIERS, "step", ["big", None, 0.1], ["'two-phase', 'polyak', 'constant', 'level'"]),
     (CLASSIFIERS, "engine", ["warp", None, 1], ["'auto'", "'dense'", "'tree'", "'sgd'"]),
     (CLASSIFIERS, "keep", ["worst", None], ["'best', 'last'"]),
     (CLASSIFIERS, "polyak_target", [-0.1, NAN, INF, "low"], [">= 0"]),

@@ -84,11 +84,9 @@ def test_a_regressor_round_trips(tmp_path, iris):
     assert np.array_equal(again.prototypes_, model.prototypes_)
 
 
-def test_a_loaded_model_trains_on(tmp_path, iris):
-    model = LMMClassifier.paper(8, max_iter=50, random_state=0, keep="last").fit(iris.X, iris.y)
 @pytest.mark.parametrize("step", ["two-phase", "level"])
 def test_a_loaded_model_trains_on(tmp_path, iris, step):
-    model = LMMClassifier(8, max_iter=50, step=step, random_state=0, keep="last")
+    model = LMMClassifier.paper(8, max_iter=50, step=step, random_state=0, keep="last")
     model.fit(iris.X, iris.y)
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model").partial_fit(iris.X, iris.y)

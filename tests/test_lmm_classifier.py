@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from maxplus import LMMClassifier
-from maxplus.training import Progress
+from maxplus.training import MaxLoss, Progress, Task, level, train
+from maxplus.training.engines import ENGINES
 
 LAYERS = ("W0_", "W1_", "W2_")
 HISTORY = ("loss", "sample", "step")
@@ -254,6 +255,19 @@ def test_partial_fit_goes_on(cloud, engine, step):
     clf.set_params(max_iter=40).partial_fit(*cloud)
     assert_same(clf, lmm(**parameters, max_iter=60).fit(*cloud))
     assert clf.n_iter_ == 60
+
+
+@MAX_ENGINES
+def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
+    """A level that forgot the first call would begin from the last loss, not the lowest."""
+    parameters = {"engine": engine, "step": "level", "keep": "last", "linear_every": 7}
+    clf = lmm(**parameters, max_iter=40).fit(*cloud)
+    assert clf.max_loss_ > clf.history_["loss"].min()
+    clf.partial_fit(*cloud)
+    task = Task(cloud.X, cloud.y, MaxLoss(), level(40), linear_every=7)
+    whole = train(ENGINES[engine](initial(cloud).model_, task), 80).history
+    for name in HISTORY:
+        assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
 
 
 def test_partial_fit_can_begin(cloud):

@@ -68,7 +68,7 @@ def train(
         str | None, typer.Option(help="boxes, prototypes, gaussian or uniform.")
     ] = None,
     objective: Annotated[str | None, typer.Option(help="max or mean, of iterations.")] = None,
-    step: Annotated[str | None, typer.Option(help="two-phase, polyak or constant.")] = None,
+    step: Annotated[str | None, typer.Option(help="two-phase, polyak, constant or level.")] = None,
     polyak_target: Annotated[
         float | None, typer.Option(help="Loss that Polyak steps aim at.")
     ] = None,

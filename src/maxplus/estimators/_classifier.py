@@ -40,6 +40,7 @@ from maxplus.training import (
     Task,
     TopKLoss,
     constant,
+    level,
     paper_alpha,
     polyak,
     train,
@@ -52,7 +53,7 @@ from maxplus.training.state import ITERATIONS, TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
-STEPS = ("two-phase", "polyak", "constant")
+STEPS = ("two-phase", "polyak", "constant", "level")
 
 # Below this maximum loss no training sample can be misclassified (the paper's proposition 2.2).
 CERTIFICATE = math.log(2.0)
@@ -263,13 +264,17 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return engine
 
-    def _step_rule(self, n_classes: int) -> StepRule:
+    def _step_rule(self, n_classes: int, start: int = 0) -> StepRule:
+        """The step rule of a training whose first iteration is ``start``; O(start)."""
         first = polyak(self.polyak_target)
         then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
         if self.step == "polyak":
             return first
         if self.step == "constant":
             return then
+        if self.step == "level":
+            best = np.fmin.reduce(self.history_["loss"]) if start else math.inf
+            return level(max(1, self.max_iter), self.polyak_target, best)
         assert self.step == "two-phase"
         return two_phase(first, then, math.ceil(self.polyak_fraction * self.max_iter))
 
@@ -306,11 +311,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             self._rng = np.random.default_rng(seed)
         rng = self._rng
 
+        start = self.history_["loss"].size if go_on else 0
         task = Task(
             X.astype(self.model_.dtype, copy=False) if resume else X, codes,
-            self._objectives()[self.objective], self._step_rule(labels.size),
-            linear_every=getattr(self, "linear_every", 0),
-            start=self.history_["loss"].size if go_on else 0, weight=weight, rng=rng,
+            self._objectives()[self.objective], self._step_rule(labels.size, start),
+            linear_every=getattr(self, "linear_every", 0), start=start, weight=weight, rng=rng,
         )  # fmt: skip
         if resume:
             model = self.model_.copy()

@@ -107,8 +107,10 @@ class LMMClassifier(
         the mean of the k largest.
     top_k : int or float
         With "top-k", the number k of samples, or which part of them (rounded up).
-    step : {"two-phase", "polyak", "constant"}
-        Polyak steps, constant steps, or the former and then the latter.
+    step : {"two-phase", "polyak", "constant", "level"}
+        Polyak steps, constant steps, or the former and then the latter; "level" are Polyak
+        steps whose target rises from ``polyak_target`` to the lowest loss seen, for data that
+        cannot be fitted well (`maxplus.training.steps.level`).
     polyak_target : float
         The objective value that Polyak's step aims at; reaching it ends training.
     polyak_fraction : float
