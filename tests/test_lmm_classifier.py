@@ -261,11 +261,11 @@ def test_partial_fit_goes_on(cloud, engine, step):
 def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
     """A level that forgot the first call would begin from the last loss, not the lowest."""
     parameters = {"engine": engine, "step": "level", "keep": "last", "linear_every": 7}
-    clf = lmm(**parameters, max_iter=40).fit(*cloud)
+    clf = lmm(**parameters, max_iter=45).fit(*cloud)
     assert clf.max_loss_ > clf.history_["loss"].min()
     clf.partial_fit(*cloud)
-    task = Task(cloud.X, cloud.y, MaxLoss(), level(40), linear_every=7)
-    whole = train(ENGINES[engine](initial(cloud).model_, task), 80).history
+    task = Task(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
+    whole = train(ENGINES[engine](initial(cloud).model_, task), 90).history
     for name in HISTORY:
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
 

@@ -30,7 +30,8 @@ READINGS = Table(
         (
             "Target of Polyak's step",
             "L* = 0",
-            "0 on Iris; 1.2 on MNIST, where 0 leads nowhere (the table of the MNIST run has both)",
+            "0 on Iris; 1.2 on MNIST, where 0 leads nowhere (the table of the MNIST run has both, "
+            "and a target that follows the loss)",
         ),
         (
             "Constant step",
