@@ -134,7 +134,7 @@ def _text(models: dict[str, Contestant], split: Split, iterations: int, f1: floa
         f"{lmm.train.accuracy:.2%} of the training images and {lmm.test.accuracy:.2%} of the test "
         f"images right, macro F1 {f1:.3f} (the paper: {PAPER_F1}), after {lmm.seconds:.0f} s of "
         'training. With a target that rises from 0 to the lowest loss so far (step="level", the '
-        "last line), nothing is chosen by hand; at as many iterations the maximum loss is "
+        "last line), neither L* nor ε is chosen by hand; at as many iterations the maximum loss is "
         f"{level.train.max_loss:.3f}, after {level.seconds:.0f} s. The MLP's largest training loss "
         f"is {mlp.train.max_loss:.3g}, on test images {mlp.test.max_loss:.3g}, not clipped; the "
         "paper's 27.63 is −log(1e−12), a clipped value, and its MLP test row repeats the mean loss "
