@@ -327,7 +327,7 @@ def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
 def stopped(path, step, data):
     """A training that was stopped, and its checkpoint."""
     callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 10]
-    LMMClassifier(8, max_iter=50, step=step, callbacks=callbacks).fit(*data)
+    LMMClassifier.paper(8, max_iter=50, step=step, callbacks=callbacks).fit(*data)
 
 
 @pytest.mark.parametrize(
