@@ -67,7 +67,12 @@ def train(
     init: Annotated[
         str | None, typer.Option(help="boxes, prototypes, gaussian or uniform.")
     ] = None,
-    objective: Annotated[str | None, typer.Option(help="max or mean, of iterations.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="max, mean or top-k, of iterations.")
+    ] = None,
+    top_k: Annotated[
+        float | None, typer.Option(help="How many samples top-k is about, or which share of them.")
+    ] = None,
     step: Annotated[str | None, typer.Option(help="two-phase, polyak, constant or level.")] = None,
     polyak_target: Annotated[
         float | None, typer.Option(help="Loss that Polyak steps aim at.")
@@ -108,6 +113,7 @@ def train(
             "n_hidden": hidden, "warmup_epochs": epochs, "robust_eps": robust_eps,
             "early_stopping": early_stopping, "polish": polish, "max_iter": iterations,
             "slope": slope, "confidence": confidence, "init": init, "objective": objective,
+            "top_k": _number(top_k),
             "step": step, "polyak_target": polyak_target, "polyak_fraction": polyak_fraction,
             "learning_rate": learning_rate, "linear_every": linear_every, "engine": engine,
             "keep": keep,
@@ -122,6 +128,11 @@ def train(
         notes = _notes(samples, scaling)
         _announce(samples)
         _train(classifier, samples, notes, out, checkpoint)
+
+
+def _number(value: float | None) -> float | None:
+    """A whole number as one: 5 samples are not the share 5.0."""
+    return int(value) if value is not None and value >= 1 and value == int(value) else value
 
 
 def _train(

@@ -33,8 +33,8 @@ FULL_SEEDS, QUICK_SEEDS = 3, 1
 QUICK_IMAGES, QUICK_UNITS = 1_000, 30
 FOLDS = 5
 # Changes of every pixel, as shares of the whole range from black to white.
-EPS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK)
+EPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK, GREY)
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,26 @@ class Recipe:
 
 # Everything here was chosen by training on 50,000 of the training images and judging on the other
 # 10,000 (benchmarks/choose_recipes.py); test images had no say in it.
-DEFAULT, ROBUST, BLURRED = "default, 500 units", "robust, 2,000 units", "blurred, 2,000 units"
-VERY_ROBUST, FASHION = "very robust, 2,000 units", "Fashion-MNIST, 1,000 units"
+DEFAULT, SHIFTED, PROVED = "default, 500 units", "blur and shifts, 3,000", "blur, 2,000"
+ROBUST, VERY_ROBUST, FASHION = (
+    "robust at 0.1, 2,000",
+    "robust at 0.3, 2,000",
+    "Fashion, blur, 1,000",
+)
 RECIPES = (
     Recipe(DEFAULT, "mnist", {"n_hidden": 500}),
-    Recipe(BLURRED, "mnist", {"n_hidden": 2000}, blur=0.75),
-    Recipe(ROBUST, "mnist", {"n_hidden": 2000, "robust_eps": 0.1}),
-    Recipe(VERY_ROBUST, "mnist", {"n_hidden": 2000, "robust_eps": 0.3, "polish": None}),
-    Recipe(FASHION, "fashion_mnist", {"n_hidden": 1000}),
-)
+    Recipe(
+        SHIFTED, "mnist", {"n_hidden": 3000, "slope": 30.0, "warmup_epochs": 15, "polish": None},
+        blur=0.75, shift=1,
+    ),
+    Recipe(PROVED, "mnist", {"n_hidden": 2000, "slope": 15.0}, blur=0.75),
+    Recipe(ROBUST, "mnist", {"n_hidden": 2000, "robust_eps": 0.1, "slope": 15.0, "polish": None}),
+    Recipe(
+        VERY_ROBUST, "mnist",
+        {"n_hidden": 2000, "robust_eps": 0.3, "slope": 15.0, "polish": None},
+    ),
+    Recipe(FASHION, "fashion_mnist", {"n_hidden": 1000, "polish": None}, blur=0.5),
+)  # fmt: skip
 
 
 class Goal(NamedTuple):
@@ -85,9 +96,9 @@ class Goal(NamedTuple):
 SECONDS = "seconds to the model with 500 units"
 GOALS = (
     Goal("MNIST test accuracy, 500 units, raw pixels", DEFAULT, "test", "88.75 %", 96.5, 97.5),
-    Goal("MNIST test accuracy, best recipe", BLURRED, "test", "–", 97.7, 98.5),
-    Goal("MNIST largest training loss", BLURRED, "max_loss", "1.64", LOG2, 0.1, False),
-    Goal("test accuracy of that certified model", BLURRED, "test", "–", 97.0, 98.0),
+    Goal("MNIST test accuracy, best recipe", SHIFTED, "test", "–", 97.7, 98.5),
+    Goal("MNIST largest training loss", PROVED, "max_loss", "1.64", LOG2, 0.1, False),
+    Goal("test accuracy of that certified model", PROVED, "test", "–", 97.0, 98.0),
     Goal("certified test accuracy at ε = 0.1", ROBUST, "at 0.1", "–", 92.5, 97.0),
     Goal("certified test accuracy at ε = 0.3", VERY_ROBUST, "at 0.3", "–", 0.0, 85.0),
     Goal(SECONDS, DEFAULT, "seconds", "6.7 h × 30", 90.0, 30.0, False),
@@ -213,6 +224,8 @@ def _goals(parts: dict[str, list[Part]], small: Part) -> Table:
 def _verdict(value: float, goal: Goal) -> str:
     if _is_met(value, goal, goal.hoped):
         return "aim reached"
+    if not goal.least:
+        return "aim missed"
     return "reached" if _is_met(value, goal, goal.least) else "missed"
 
 
