@@ -69,6 +69,7 @@ PARAMETERS = [
     ([LMMClassifier], "early_stopping", [None, 1, "yes"], ["True or False"]),
     ([LMMClassifier], "validation_fraction", [0, 0.0, -0.1, 0.95, NAN, "some"], ["> 0"]),
     ([LMMClassifier], "n_iter_no_change", WHOLE, ["integer >= 1"]),
+    ([LMMClassifier], "max_suspects", [-1, 1.5, NAN, "few", True, None], ["integer >= 0"]),
     ([LMMClassifier], "polish", ["log3"], ["'log2'"]),
     ([LMMClassifier], "polish", [0, -1.0, NAN, INF, True], ["> 0"]),
     ([LMMClassifier], "linear_every", [-1, 2.5, "7", None], ["integer >= 0"]),

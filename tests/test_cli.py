@@ -110,14 +110,16 @@ def test_training_without_scaling_is_the_estimator_itself(tmp_path):
 def test_all_training_options_reach_the_estimator(tmp_path):
     good(
         "train", IRIS, "-o", tmp_path / "m", "--hidden", 7, "--iterations", 11, "--seed", 5,
-        "--top-k", 5, "--epochs", 3, "--robust-eps", 0.01, "--early-stopping", "--polish", 0.6,
+        "--top-k", 5, "--max-suspects", 0.1, "--epochs", 3, "--robust-eps", 0.01,
+        "--early-stopping", "--polish", 0.6,
         "--slope", 3, "--confidence", 2, "--init", "uniform", "--objective", "max", "--step",
         "polyak", "--polyak-target", 0.1, "--polyak-fraction", 0.3, "--learning-rate", 0.2,
         "--linear-every", 4, "--engine", "dense", "--keep", "last", "--jobs", 1,
     )  # fmt: skip
     assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
         7, max_iter=11, random_state=5, slope=3.0, confidence=2.0, init="uniform",
-        top_k=5, warmup_epochs=3, robust_eps=0.01, early_stopping=True, polish=0.6,
+        top_k=5, max_suspects=0.1, warmup_epochs=3, robust_eps=0.01, early_stopping=True,
+        polish=0.6,
         objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
         learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
     ).get_params()  # fmt: skip

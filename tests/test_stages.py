@@ -270,3 +270,27 @@ def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
     fine = np.delete(np.arange(len(y)), clf.suspects_)
     assert clf.training_losses_[fine].max() < LOG2
     assert clf.score(X[fine], y[fine]) == 1.0
+
+
+def test_suspects_are_left_alone(digits):
+    """Flipped labels have the largest losses; the polish may skip them."""
+    X, y = digits.X.copy(), digits.y.copy()
+    flipped = np.arange(0, 500, 25)
+    y[flipped] = (y[flipped] + 3) % 10
+    options = {"n_hidden": 40, "slope": 0.4, "warmup_epochs": 20, "random_state": 0}
+    warm = LMMClassifier(polish=None, **options).fit(X, y)
+    n_above = int((warm.training_losses_ >= LOG2).sum())
+    assert 5 < n_above < 60
+    left = LMMClassifier(max_suspects=n_above, **options).fit(X, y)
+    assert np.array_equal(left.W1_, warm.W1_)
+    assert set(left.suspects_) == set(np.flatnonzero(warm.training_losses_ >= LOG2))
+    assert np.isin(left.suspects_, flipped).mean() > 0.5
+    some = LMMClassifier(max_suspects=10, **options).fit(X, y)
+    worst = np.argsort(-warm.training_losses_)[:10]
+    others = np.delete(np.arange(500), some.suspects_)
+    assert len(some.suspects_) <= 10
+    assert set(some.suspects_) <= set(worst)
+    assert some.training_losses_[others].max() < LOG2
+    assert some.status_ == Status.GIVEN_UP.value
+    share = LMMClassifier(max_suspects=0.02, **options).fit(X, y)
+    assert np.array_equal(share.W1_, some.W1_)

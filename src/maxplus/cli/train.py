@@ -54,6 +54,10 @@ def train(
     polish: Annotated[
         float | None, typer.Option(help="Bring every loss below this; log 2 by default.")
     ] = None,
+    max_suspects: Annotated[
+        float | None,
+        typer.Option(help="Samples, or share of them, that the polish may leave as they are."),
+    ] = None,
     no_polish: Annotated[bool, typer.Option("--no-polish", help="Leave that out.")] = False,
     iterations: Annotated[
         int | None,
@@ -113,7 +117,7 @@ def train(
             "n_hidden": hidden, "warmup_epochs": epochs, "robust_eps": robust_eps,
             "early_stopping": early_stopping, "polish": polish, "max_iter": iterations,
             "slope": slope, "confidence": confidence, "init": init, "objective": objective,
-            "top_k": _number(top_k),
+            "top_k": _number(top_k), "max_suspects": _number(max_suspects),
             "step": step, "polyak_target": polyak_target, "polyak_fraction": polyak_fraction,
             "learning_rate": learning_rate, "linear_every": linear_every, "engine": engine,
             "keep": keep,
@@ -132,7 +136,7 @@ def train(
 
 def _number(value: float | None) -> float | None:
     """A whole number as one: 5 samples are not the share 5.0."""
-    return int(value) if value is not None and value >= 1 and value == int(value) else value
+    return int(value) if value is not None and value == int(value) else value
 
 
 def _train(

@@ -25,7 +25,7 @@ from maxplus.estimators._validation import (
     check_magnitude,
     check_real,
     check_sample_weight,
-    check_top_k,
+    check_samples,
     within_range,
 )
 from maxplus.models import Model
@@ -221,7 +221,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """By name, all objectives that the estimator has the parameters of."""
         objectives: dict[str, Objective] = {"max": MaxLoss(), "mean": MeanLoss()}
         if hasattr(self, "top_k"):
-            objectives["top-k"] = TopKLoss(check_top_k("top_k", self.top_k))
+            objectives["top-k"] = TopKLoss(check_samples("top_k", self.top_k, 1))
         return objectives
 
     def _least_iterations(self) -> int:

@@ -63,13 +63,15 @@ def check_real(
     return number
 
 
-def check_top_k(name: str, value: Any) -> int | float:
-    """How many samples, or which part of them."""
-    wanted = "an integer >= 1 (how many samples) or a fraction > 0 and < 1 (which part of them)"
+def check_samples(name: str, value: Any, minimum: int) -> int | float:
+    """How many samples, at least ``minimum``, or which part of them."""
+    wanted = (
+        f"an integer >= {minimum} (how many samples) or a fraction > 0 and < 1 (which part of them)"
+    )
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be {wanted}; got {value!r}")
     number = cast(float, value)
-    if not (0 < number < 1 or (isinstance(value, Integral) and number >= 1)):
+    if not (0 < number < 1 or (isinstance(value, Integral) and number >= minimum)):
         raise ValueError(f"{name} must be {wanted}; got {value!r}")
     return number
 

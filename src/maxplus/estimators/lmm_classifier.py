@@ -20,6 +20,7 @@ from maxplus.estimators._validation import (
     check_integer,
     check_integer_or,
     check_real,
+    check_samples,
 )
 from maxplus.models import LMM, Model
 from maxplus.models.boxes import box_lmm
@@ -32,6 +33,7 @@ from maxplus.models.initialisation import (
 )
 from maxplus.training import Task
 from maxplus.training.loop import Callback
+from maxplus.training.objectives import count_samples
 from maxplus.training.polish import polish
 from maxplus.training.smooth import Annealing, smooth_train
 from maxplus.training.state import TrainingState
@@ -102,6 +104,9 @@ class LMMClassifier(
         After everything else, bring every training loss below this level
         (`maxplus.training.polish`); "log2" is the paper's certificate. ``suspects_``
         lists the samples for which that did not succeed.
+    max_suspects : int or float
+        How many samples, or which part of them, the polish may leave above its level: those
+        with the largest losses before it are not touched. For labels that may be wrong.
     objective : {"max", "mean", "top-k"}
         The loss that the engine minimises over the samples: the largest, the mean of all, or
         the mean of the k largest.
@@ -194,6 +199,7 @@ class LMMClassifier(
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
         polish: float | str | None = "log2",
+        max_suspects: int | float = 0,
         objective: str = "max",
         top_k: int | float = 0.1,
         step: str = "two-phase",
@@ -223,6 +229,7 @@ class LMMClassifier(
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.polish = polish
+        self.max_suspects = max_suspects
         self.objective = objective
         self.top_k = top_k
         self.step = step
@@ -274,6 +281,7 @@ class LMMClassifier(
             check_choice("polish", self.polish, ("log2",))
         elif self.polish is not None:
             check_real("polish", self.polish, above=0.0)
+        check_samples("max_suspects", self.max_suspects, 0)
         check_integer("linear_every", self.linear_every, 0)
         self._refuse_options_without_a_warm_up()
 
@@ -381,7 +389,10 @@ class LMMClassifier(
         assert isinstance(model, LMM)
         assert task.rng is not None
         level = math.log(2.0) if isinstance(self.polish, str) else float(self.polish)
-        polished = polish(model, task.X, task.y, task.rng, level=level, callbacks=callbacks)
+        skip = count_samples(self.max_suspects, len(task.y))
+        polished = polish(
+            model, task.X, task.y, task.rng, level=level, skip=skip, callbacks=callbacks
+        )
         self.suspects_ = index[polished.above]
         self.polish_losses_ = polished.course
         return Staged(polished.model, polished.rounds, polished.status)

@@ -36,6 +36,7 @@ EXPERIMENTS = {
         Experiment("timing", "timing", "seconds per iteration and memory of all engines"),
         Experiment("approximation", "approximation", "the theorem's error bound 2Kδ"),
         Experiment("certificate", "certificate", "when the maximum loss falls below log 2"),
+        Experiment("noise", "noise", "wrong labels: the maximum, the k worst, the mean"),
         Experiment("quality", "quality", "what the library's own recipes reach"),
     )
 }

@@ -64,6 +64,13 @@ class MaxLoss:
         return model.subgradient(X[at.sample], int(y[at.sample]), layers)
 
 
+def count_samples(k: int | float, n_samples: int) -> int:
+    """A number of samples, or a fraction of them rounded up; never more than there are."""
+    # By its decimal digits: in floating point 0.07 · 100 is more than 7.
+    wanted = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
+    return min(wanted, n_samples)
+
+
 class TopKLoss:
     """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
 
@@ -97,9 +104,7 @@ class TopKLoss:
 
     def count(self, n_samples: int) -> int:
         """How many of so many samples are the worst ones."""
-        # By its decimal digits: in floating point 0.07 · 100 is more than 7.
-        wanted = self.k if self.k >= 1 else math.ceil(Fraction(str(self.k)) * n_samples)
-        return min(int(wanted), n_samples)
+        return count_samples(self.k, n_samples)
 
     def value(self, losses: NDArray, weight: NDArray | None) -> Value:
         """The mean of the k worst losses, and whose they are; O(N·log N)."""

@@ -62,6 +62,7 @@ def polish(
     rng: np.random.Generator,
     *,
     level: float = math.log(2.0),
+    skip: int = 0,
     max_rounds: int = 30,
     callbacks: Iterable[Callback] = (),
 ) -> Polished:
@@ -83,6 +84,8 @@ def polish(
     X, y : samples and classes 0..C−1
     rng : shuffles the active set
     level : what every loss must be below
+    skip : so many samples, the worst at the start, are given up at once if they are above
+        the level: their labels may be wrong
     max_rounds : when to stop in any case; the samples that are still above are reported
     callbacks : told a `Progress` after each round; one that returns True ends it, as does
         Ctrl-C
@@ -94,6 +97,7 @@ def polish(
     aim = AIM
     active = np.zeros(len(y), bool)
     failures = np.zeros(len(y), np.int64)
+    failures[_worst(model.losses(X, y), level, skip)] = PATIENCE
     course: list[float] = []
     steps, status = 0, Status.GIVEN_UP
     best: Polished | None = None
@@ -130,6 +134,12 @@ def polish(
                 aim = (aim + 1.0) / 2.0
     assert best is not None
     return best._replace(course=np.array(course), steps=steps, status=status)
+
+
+def _worst(losses: NDArray, level: float, n: int) -> NDArray:
+    """The n samples with the largest losses, as far as they are above the level."""
+    worst = np.argsort(-losses, kind="stable")[:n]
+    return worst[~(losses[worst] < level)]
 
 
 def _sweeps(
