@@ -25,14 +25,14 @@ demo: $(VENV)/.kernels
 test: $(VENV)/.kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# All experiments at reduced scale: under three minutes. Without --quick: about an hour.
+# All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
 
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.
 pictures: $(VENV)/.kernels
 	mkdir -p build
-	$(BIN)/maxplus train mnist -H 500 -n 40000 --slope 4 --polyak-target 1.2 --learning-rate 1 \
+	$(BIN)/maxplus train mnist --paper -H 500 -n 40000 --slope 4 --polyak-target 1.2 --learning-rate 1 \
 	  -o build/mnist.maxplus
 	$(BIN)/maxplus explain build/mnist.maxplus mnist:test --row 0 --picture docs/explanation.png
 

@@ -7,7 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from maxplus.plots import plot_comparison, plot_confusion, plot_convergence, plot_probabilities
+from maxplus.plots import (
+    plot_comparison,
+    plot_confusion,
+    plot_convergence,
+    plot_probabilities,
+    plot_stages,
+)
 
 pytest.importorskip("matplotlib")
 
@@ -135,3 +141,14 @@ def test_importing_and_drawing_leave_pyplot_alone():
         "plots.plot_convergence([1.0, 0.5], 3); assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_stages_show_both_courses():
+    figure = plot_stages([0.9, 0.3, 0.1], [4.0, 1.1, 0.6])
+    left, right = figure.axes
+    assert left.get_lines()[0].get_xydata().tolist() == [[1, 0.9], [2, 0.3], [3, 0.1]]
+    assert right.get_lines()[0].get_xydata().tolist() == [[0, 4.0], [1, 1.1], [2, 0.6]]
+    assert "log 2" in texts(figure)
+    assert len(plot_stages([0.5]).axes) == 1
+    with pytest.raises(ValueError, match="warmup_losses must be a non-empty vector"):
+        plot_stages([])

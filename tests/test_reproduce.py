@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 
@@ -18,6 +19,8 @@ from maxplus.reproduce import (
     Settings,
     Table,
     mnist,
+    noise,
+    quality,
     registry,
     sparsity,
     timing,
@@ -30,7 +33,7 @@ runner = CliRunner()
 
 
 HAS_IMAGES = "MAXPLUS_DATA" in os.environ
-ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing")
+ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing", "quality")
 NAMES = [name for name in EXPERIMENTS if HAS_IMAGES or name not in ON_IMAGES]
 
 
@@ -47,6 +50,8 @@ def everything(tmp_path_factory):
         patch.setattr(zero_hidden, "QUICK_ITERATIONS", 60)
         patch.setattr(mnist, "QUICK_IMAGES", 300)
         patch.setattr(mnist, "QUICK_ITERATIONS", 60)
+        patch.setattr(quality, "QUICK_IMAGES", 200)
+        patch.setattr(quality, "SMALL", {"iris": 96.0})
         patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
         patch.setattr(timing, "VARIANTS", (timing.VARIANTS[0], timing.VARIANTS[-1]))
         result = runner.invoke(
@@ -249,3 +254,56 @@ def test_without_names_the_experiments_are_listed():
     assert result.exit_code == 0
     for experiment in EXPERIMENTS.values():
         assert experiment.name in result.output
+
+
+def test_flipped_labels_are_as_many_as_asked_and_all_wrong():
+    y = np.random.default_rng(0).integers(4, size=400)
+    noisy, flipped = noise.flip_labels(y, 0.05, np.random.default_rng(1))
+    assert np.array_equal(np.flatnonzero(noisy != y), np.sort(flipped))
+    assert flipped.size == 20
+    assert set(np.unique(noisy)) == {0, 1, 2, 3}
+
+
+def test_noise_compares_the_objectives(everything):
+    found = values(everything[0], "noise")
+    assert len(found) == len(noise.MODELS)
+    for runs in found.values():
+        for run in runs:
+            assert 0 <= run["noisy"] <= 100
+            assert 0 <= run["found"] <= 100
+    # What may be left alone is left alone: the polish never has more suspects than allowed.
+    allowed = math.ceil(0.05 * 1198)
+    assert found["three stages: gentle, 5 % suspects"][0]["suspects"] <= allowed
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="needs MNIST and Fashion-MNIST")
+def test_quality_says_what_was_reached(everything):
+    out, printed = everything
+    found = values(out, "quality")
+    assert set(found["recipes"]) == {recipe.name for recipe in quality.RECIPES}
+    for runs in found["recipes"].values():
+        (run,) = runs
+        assert run["certified"] == sorted(run["certified"], reverse=True)
+        assert run["certified"][0] <= run["test"]
+        if run["max_loss"] < math.log(2):
+            assert run["train"] == 100.0
+    with open(out / "quality" / "quality-1.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["figure"] for row in rows] == [goal.what for goal in quality.GOALS]
+    first = found["recipes"][quality.DEFAULT][0]
+    assert rows[0]["reached"] == f"{first['test']:.2f} %"
+    assert rows[0]["verdict"] == "missed"
+    assert "Wrong labels" in printed
+
+
+def test_verdicts():
+    goal = quality.Goal("accuracy", "", "test", "", 90.0, 95.0)
+    assert [quality._verdict(v, goal) for v in (89.9, 90.0, 95.0)] == [
+        "missed", "reached", "aim reached",
+    ]  # fmt: skip
+    seconds = quality.Goal("seconds", "", "seconds", "", 90.0, 30.0, False)
+    assert [quality._verdict(v, seconds) for v in (29.0, 31.0, 90.0)] == [
+        "aim reached", "reached", "missed",
+    ]  # fmt: skip
+    only_aimed = quality.Goal("accuracy", "", "test", "", 0.0, 95.0)
+    assert quality._verdict(94.0, only_aimed) == "aim missed"

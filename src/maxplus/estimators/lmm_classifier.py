@@ -335,8 +335,7 @@ class LMMClassifier(
             return None
         assert isinstance(model, LMM)
         assert task.rng is not None
-        # A checkpoint may have been made before or after this stage's first draws, so that they
-        # come from a generator of their own.
+        # These draws come from a generator of their own, because a resumed training repeats them.
         own = np.random.default_rng(len(task.y))
         size = self.slope_ * class_distance(task.X, task.y, own)
         kept, held = self._split(task.y, own)

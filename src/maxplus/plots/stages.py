@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def plot_stages(warmup_losses: ArrayLike, polish_losses: ArrayLike = ()) -> Figure:
     """Mean loss of each epoch of the warm-up, and the largest loss of each round of the polish.
 
+    Below log 2 every training sample is right.
+
     Parameters
     ----------
     warmup_losses : such as `LMMClassifier.warmup_losses_`
@@ -40,10 +42,9 @@ def plot_stages(warmup_losses: ArrayLike, polish_losses: ArrayLike = ()) -> Figu
     if polish.size:
         _draw(axes[1], np.arange(polish.size), polish, VERMILION)
         axes[1].axhline(math.log(2), color=GREY, linestyle=DASHED, linewidth=1)
-        axes[1].annotate(
-            "log 2: below, every training sample is right", (0.98, math.log(2)),
-            xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
-            ha="right", va="bottom", fontsize=SMALL, color=GREY,
+        axes[1].text(
+            1.01, math.log(2), "log 2", transform=axes[1].get_yaxis_transform(), va="center",
+            fontsize=SMALL, color=GREY,
         )  # fmt: skip
         axes[1].set_xlabel("round of the polish")
         quiet_frame(axes[1], "Largest loss")
