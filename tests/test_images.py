@@ -85,6 +85,8 @@ def test_shifts_are_shifts_and_all_equally_likely():
         (lambda X: GaussianBlur(float("nan")).fit(X), "sigma must be"),
         (lambda X: GaussianBlur().fit(X), "square images, but rows have 12 pixels"),
         (lambda X: GaussianBlur(shape=(3, 5)).fit(X), "has 15 pixels, but rows have 12"),
+        (lambda X: GaussianBlur(shape=(-3, -4)).fit(X), r"integers >= 1, or None; got \(-3, -4\)"),
+        (lambda X: GaussianBlur(shape=(3.5, 4)).fit(X), r"shape must be \(height, width\)"),
         (lambda X: GaussianBlur(shape=3).fit(X), r"shape must be \(height, width\)"),
         (lambda X: RandomShift(-1), "pixels must be an integer >= 0; got -1"),
         (lambda X: RandomShift(0.5), "pixels must be an integer >= 0"),

@@ -1,6 +1,7 @@
 """The smoothed warm start, boxes and the worst-case polish."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from maxplus.models.initialisation import class_distance
 from maxplus.training import Status
 from maxplus.training.polish import polish
 from maxplus.training.smooth import Annealing, smooth_train
-from maxplus.training.smooth.soft_lmm import LIMIT, SoftLMM
+from maxplus.training.smooth._kernels import LIMIT
+from maxplus.training.smooth.soft_lmm import SoftLMM
+from maxplus.training.smooth.trainer import _Units
 
 LOG2 = math.log(2.0)
 
@@ -41,25 +44,27 @@ def in_c_order(model):
     return np.ascontiguousarray(model.W1), np.ascontiguousarray(model.W2)
 
 
-def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None):
+def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
     """The soft loss in float64, straight from its definition."""
     lam = np.repeat(X.astype(float), 2, axis=1) * model.W0.astype(float)
     g = -tau * np.log(np.exp(-(lam[:, :, None] + W1) / tau).sum(axis=1))
     z = tau * np.log(np.exp((g[:, :, None] + W2) / tau).sum(axis=1))
-    z = z + margin * (np.arange(z.shape[1]) != y[:, None])
+    z = size * (z + margin * (np.arange(z.shape[1]) != y[:, None]))
     return np.average(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y], weights=weight)
 
 
-@pytest.mark.parametrize(("margin", "weighted"), [(0.0, False), (0.7, False), (0.3, True)])
-def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, weighted):
+@pytest.mark.parametrize(
+    ("margin", "weighted", "size"), [(0.0, False, 1.0), (0.7, False, 2.5), (0.3, True, 1.0)]
+)
+def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, weighted, size):
     model, X, y = small
-    soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
+    soft = SoftLMM(model.W0, size)
     tau = 0.4
     weight = np.random.default_rng(1).random(len(y)) if weighted else None
     found = soft.gradient(X, y, *in_c_order(model), tau, margin, weight)
     W1, W2 = model.W1.astype(float), model.W2.astype(float)
     assert found.loss == pytest.approx(
-        soft_loss(model, X, y, W1, W2, tau, margin, weight), rel=1e-5
+        soft_loss(model, X, y, W1, W2, tau, margin, weight, size), rel=1e-5
     )
     h = 1e-6
     for W, gradient in ((W1, found.W1), (W2, found.W2)):
@@ -68,30 +73,68 @@ def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, wei
             for sign in (h, -h):
                 moved = [V.copy() for V in (W1, W2)]
                 moved[0 if W is W1 else 1][index] += sign
-                values.append(soft_loss(model, X, y, *moved, tau, margin, weight))
+                values.append(soft_loss(model, X, y, *moved, tau, margin, weight, size))
             slope = (values[0] - values[1]) / (2 * h)
             assert gradient[index] == pytest.approx(slope, rel=2e-3, abs=2e-6)
 
 
 def test_cold_soft_losses_are_near_the_hard_ones(small):
     model, X, y = small
-    soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
-    tau = max(0.05, soft.coldest)
-    found = soft.gradient(X, y, *in_c_order(model), tau).loss
+    tau = 0.1
+    found = SoftLMM(model.W0).gradient(X, y, *in_c_order(model), tau).loss
     off = 2 * tau * (math.log(model.W0.size) + math.log(model.n_hidden))
     assert abs(found - model.losses(X, y).mean()) <= off
 
 
-def test_the_coldest_temperature_keeps_exponents_in_range(small):
+def test_gradients_are_finite_at_every_temperature(small):
+    """Exponents are cut off, sums never vanish, whatever the inputs."""
     model, X, y = small
-    X = X * np.array([1, 1, 50, 1, 1], np.float32)
-    soft = SoftLMM(model.W0, X.min(axis=0), X.max(axis=0))
-    half = np.ptp(X, axis=0).max() / 2 * 3.0
-    assert half / soft.coldest == pytest.approx(LIMIT, rel=1e-5)
-    result = soft.gradient(X, y, *in_c_order(model), soft.coldest)
-    assert math.isfinite(result.loss)
-    assert np.isfinite(result.W1).all()
-    assert np.isfinite(result.W2).all()
+    for scale in (1e-6, 1.0, 50.0, 1e6):
+        for tau in (1e-3, 0.1, 10.0):
+            result = SoftLMM(model.W0).gradient(
+                (X * scale).astype(np.float32), y, *in_c_order(model), tau
+            )
+            assert math.isfinite(result.loss)
+            assert np.isfinite(result.W1).all()
+            assert np.isfinite(result.W2).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_units_change_nothing_but_rounding(small, dtype):
+    """A model that is brought into units of the data and back is the same."""
+    model, X, _ = small
+    model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
+    X = X.astype(dtype) + 3
+    units = _Units.of(model, X, size=4.5)
+    again = units.hard(model, *units.offsets(model))
+    assert again.dtype == dtype
+    assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)
+    rows = units.rows(X)
+    assert rows.dtype == np.float32
+    assert np.abs(rows).max() * np.abs(units.W0).max() / units.coldest == pytest.approx(
+        LIMIT, rel=0.02
+    )
+
+
+def test_one_outlier_does_not_spoil_the_warm_up(digits):
+    X, y = digits
+    accuracies = []
+    for value in (0.0, 1e3, 1e6):
+        dirty = X[:350].copy()
+        dirty[0, 0] = value
+        clf = LMMClassifier(60, polish=None, random_state=0).fit(dirty, y[:350])
+        accuracies.append(clf.score(X[350:], y[350:]))
+    assert min(accuracies) > accuracies[0] - 0.04
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (-1e7, 1.0), (0.0, 1e50), (0.0, 1e-50)])
+def test_offsets_and_scales_cost_no_digits(iris, offset, scale):
+    X = iris.X * scale + offset
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = LMMClassifier(30, polish=None, random_state=0).fit(X, iris.y)
+    plain = LMMClassifier(30, polish=None, random_state=0).fit(*iris)
+    assert clf.score(X, iris.y) >= plain.score(*iris) - 0.02
 
 
 def test_boxes_are_clusters_with_a_deviation_around(iris):
@@ -113,6 +156,11 @@ def test_boxes_take_as_many_units_as_there_can_be(iris, n_hidden):
     assert model.n_hidden <= n_hidden
     counts = np.bincount(unit_boxes(model).favourite, minlength=3)
     assert (counts <= np.bincount(y)).all()
+    assert model.n_hidden == min(n_hidden, len(y))
+    # No class has two units more than another that has samples left.
+    free = counts < np.bincount(y)
+    if free.any():
+        assert counts.max() - counts[free].min() <= 1
     assert np.isfinite(model.W1).all()
 
 

@@ -130,7 +130,11 @@ def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
     options |= RESUMED[name]
     whole = LMMClassifier(**options).fit(*iris)
     path = tmp_path / "checkpoint"
-    callbacks = [Checkpoint(path, every=0.0), lambda p: p.iteration >= 4]
+    late = name == "with iterations"
+    callbacks = [
+        Checkpoint(path, every=0.0),
+        lambda p: p.iteration >= (50 if late else 4) and (p.stage == "iterations" or not late),
+    ]
     LMMClassifier(**options, callbacks=callbacks).fit(*iris)
     if name == "augmented":
         with pytest.raises(FileError, match="augment"):
@@ -141,6 +145,8 @@ def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
             assert np.array_equal(getattr(again, layer), getattr(whole, layer))
         assert again.status_ == whole.status_
         assert again.max_loss_ == whole.max_loss_
+        assert again.n_iter_ == whole.n_iter_
+        assert np.array_equal(again.warmup_losses_, whole.warmup_losses_)
     assert np.array_equal(again.polish_losses_, whole.polish_losses_)
 
 
@@ -218,6 +224,63 @@ def test_options_of_a_warm_up_need_one(iris, option):
         LMMClassifier.paper(**option).fit(*iris)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [{"objective": "mean"}, {"step": "level"}, {"engine": "dense"},
+     {"max_suspects": 3, "polish": None}],
+)  # fmt: skip
+def test_options_that_would_do_nothing_are_refused(iris, option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))}=.* is for .*; set "):
+        LMMClassifier(**option).fit(*iris)
+
+
+def test_training_on_must_do_something(iris):
+    clf = LMMClassifier(warmup_epochs=2, polish=None, random_state=0)
+    clf.partial_fit(*iris)
+    with pytest.raises(ValueError, match="would do nothing: max_iter is 0 and polish is None"):
+        clf.partial_fit(*iris)
+    with pytest.raises(ValueError, match="would do nothing"):
+        clf.set_params(warm_start=True).fit(*iris)
+
+
+def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
+    clf = LMMClassifier(random_state=0).fit(*iris)
+    assert clf.polish_losses_.size
+    clf.set_params(callbacks=lambda progress: True).fit(iris.X[::2], iris.y[::2])
+    assert clf.polish_losses_.size == 0
+    assert not hasattr(clf, "suspects_")
+    assert clf.warmup_losses_.size == 1
+
+
+def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
+    clf = LMMClassifier(100, random_state=0).fit(*iris)
+    clf.partial_fit(iris.X[:5], iris.y[:5])
+    clf.prune()
+    assert clf.score(*iris) == 1.0
+
+
+def test_checkpoints_do_not_disturb_the_polish(tmp_path, iris):
+    path = tmp_path / "checkpoint"
+    clf = LMMClassifier(20, polish=0.3, random_state=0, callbacks=Checkpoint(path, every=0.0))
+    clf.fit(*iris)
+    assert clf.polish_losses_.size > 2
+    again = maxplus.resume(path, *iris)
+    assert np.array_equal(again.W1_, clf.W1_)
+
+
+def test_one_thread_is_one_thread_in_the_warm_up(iris):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    seen = []
+
+    def look(rows, rng):
+        info = threadpoolctl.threadpool_info()
+        seen.append(max(pool["num_threads"] for pool in info if pool["user_api"] == "blas"))
+        return rows
+
+    LMMClassifier(10, warmup_epochs=1, augment=look, n_jobs=1, random_state=0).fit(*iris)
+    assert set(seen) == {1}
+
+
 def test_weights_count_in_the_warm_up(iris):
     """A class of weight almost nothing is hardly learnt where it overlaps another."""
     X, y = iris.X[50:], iris.y[50:]
@@ -291,6 +354,6 @@ def test_suspects_are_left_alone(digits):
     assert len(some.suspects_) <= 10
     assert set(some.suspects_) <= set(worst)
     assert some.training_losses_[others].max() < LOG2
-    assert some.status_ == Status.GIVEN_UP.value
+    assert some.status_ == left.status_ == Status.SKIPPED.value
     share = LMMClassifier(max_suspects=0.02, **options).fit(X, y)
     assert np.array_equal(share.W1_, some.W1_)

@@ -45,7 +45,10 @@ def train(
     ] = None,
     robust_eps: Annotated[
         float | None,
-        typer.Option(help="Train for predictions certified for changes up to this."),
+        typer.Option(
+            help="Train for predictions certified for changes up to this, in deviations of "
+            "each feature where they are scaled."
+        ),
     ] = None,
     early_stopping: Annotated[
         bool | None,
@@ -123,6 +126,8 @@ def train(
             "keep": keep,
         }  # fmt: skip
         options: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        if no_polish and polish is not None:
+            raise ValueError(f"--polish {polish:g} and --no-polish exclude each other; give one")
         if no_polish:
             options["polish"] = None
         recipe = LMMClassifier.paper if paper else LMMClassifier
@@ -136,7 +141,7 @@ def train(
 
 def _number(value: float | None) -> float | None:
     """A whole number as one: 5 samples are not the share 5.0."""
-    return int(value) if value is not None and value == int(value) else value
+    return int(value) if value is not None and value.is_integer() else value
 
 
 def _train(
@@ -148,7 +153,7 @@ def _train(
     if checkpoint is not None:
         _require_folder(checkpoint, "--checkpoint")
     X, y = _scaled(samples, notes), _labels(samples)
-    with _bar() as bar:
+    with _bar(classifier.objective) as bar:
         own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         classifier.callbacks = [bar, *own]
         _quietly(lambda: classifier.fit(X, y))
@@ -160,13 +165,13 @@ def _resume(data: str, out: Path, path: Path, checkpoint: Path) -> None:
     from maxplus.io.checkpoints import read_checkpoint, resume
     from maxplus.tables import Encoding, open_source
 
-    _, _, document = read_checkpoint(path)
+    trained, _, document = read_checkpoint(path)
     notes = document.get("notes")
     if not isinstance(notes, dict) or "encoding" not in notes:
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
     samples = open_source(data, encoding=Encoding.from_json(notes["encoding"]))
     X, y = _scaled(samples, notes), _labels(samples)
-    with _bar() as bar:
+    with _bar(trained.objective) as bar:
         callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         classifier = _quietly(lambda: resume(path, X, y, callbacks))
     _finish(classifier, samples, notes, out, checkpoint)
@@ -207,6 +212,11 @@ def _tell(classifier: LMMClassifier, samples: Samples, out: Path) -> None:
     typer.echo(f"maximum loss   {classifier.max_loss_:.4f}, {verdict}")
     typer.echo(f"mean loss      {classifier.mean_loss_:.4f}")
     typer.echo(f"right          {accuracy:.2%} of {len(samples.X):,} training samples")
+    suspects = getattr(classifier, "suspects_", ())
+    if len(suspects):
+        typer.echo(
+            f"suspects       {len(suspects):,} rows that do not fit: see suspects_ in Python"
+        )
     typer.echo(f"model          {out}")
 
 
@@ -252,10 +262,10 @@ def _notes(samples: Samples, scaling: dict[str, list[float]] | None) -> dict[str
     }
 
 
-def _bar() -> Any:
+def _bar(objective: str) -> Any:
     from maxplus.training.progress import ProgressBar
 
-    return ProgressBar("training", certificate=True)
+    return ProgressBar("training", certificate=objective == "max")
 
 
 def _quietly(fit: Any) -> Any:

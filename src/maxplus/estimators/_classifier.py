@@ -49,7 +49,7 @@ from maxplus.training import (
 from maxplus.training.engines import ENGINES, Engine
 from maxplus.training.loop import Callback
 from maxplus.training.progress import ProgressBar
-from maxplus.training.state import ITERATIONS, TrainingState
+from maxplus.training.state import ITERATIONS, POLISH, WARM_UP, TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
@@ -65,6 +65,7 @@ class Staged(NamedTuple):
     model: Model
     n_iter: int = 0
     status: Status = Status.MAX_ITER
+    name: str = ITERATIONS
 
     @property
     def ends_training(self) -> bool:
@@ -138,8 +139,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     ) -> Self:
         """Train ``max_iter`` iterations more, from the present parameters.
 
-        The iteration count, and with it the step rule's phase, goes on; the
-        history grows. With keep="best" the present parameters are the best ones
+        An LMM's polish follows them, and no warm-up comes before. The first call should have
+        samples of every class. The iteration count, and with it the step rule's phase,
+        goes on; the history grows. With keep="best" the present parameters are the best ones
         seen, not the last: for many short calls set keep="last". ``classes``
         lists all labels there will ever be; it is only read at the first call
         and may be left out if y has them all.
@@ -224,6 +226,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             objectives["top-k"] = TopKLoss(check_samples("top_k", self.top_k, 1))
         return objectives
 
+    def _check_resumable(self) -> None:
+        """Raise if a training from the present parameters would do nothing."""
+
     def _least_iterations(self) -> int:
         """0 where something else trains as well."""
         return 1
@@ -240,7 +245,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """What is done to the kept model after them."""
         return None
 
-    def _note_training(self, X: NDArray) -> None:
+    def _forget(self) -> None:
+        """Drop what a former training left behind."""
+
+    def _note_training(self, X: NDArray, go_on: bool) -> None:
         """What else a subclass keeps of the training samples."""
 
     def _automatic_engine(self) -> str:
@@ -294,6 +302,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         With a ``state``, an interrupted training from scratch goes on where it was.
         """
         self._check_parameters()
+        if resume:
+            self._check_resumable()
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=not resume
         )
@@ -311,20 +321,22 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             self._rng = np.random.default_rng(seed)
         rng = self._rng
 
+        if not (go_on or state is not None):
+            self._forget()
         start = self.history_["loss"].size if go_on else 0
         task = Task(
             X.astype(self.model_.dtype, copy=False) if resume else X, codes,
             self._objectives()[self.objective], self._step_rule(labels.size, start),
             linear_every=getattr(self, "linear_every", 0), start=start, weight=weight, rng=rng,
         )  # fmt: skip
-        if resume:
-            model = self.model_.copy()
-        elif state is None:
-            model = self._initial_model(X, codes, labels.size, index, rng)
-        else:
-            model = self._model_class(**state.weights)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
+            if resume:
+                model = self.model_.copy()
+            elif state is None:
+                model = self._initial_model(X, codes, labels.size, index, rng)
+            else:
+                model = self._model_class(**state.weights)
             callbacks = check_callbacks(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
@@ -334,7 +346,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             stage, history = Staged(model), History()
             n_iter = self.n_iter_ if go_on else 0
             in_iterations = state is not None and state.stage == ITERATIONS
-            if not resume and not in_iterations:
+            if in_iterations:
+                n_iter += len(getattr(self, "warmup_losses_", ()))
+            elif not resume:
                 stage = self._warm_up(model, task, callbacks, state) or stage
                 n_iter += stage.n_iter
             if self.max_iter and not stage.ends_training:
@@ -348,7 +362,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                     stage, n_iter = polished, n_iter + polished.n_iter
             losses = stage.model.losses(task.X, codes)
             self.model_ = stage.model
-            self._note_training(task.X)
+            self._note_training(task.X, go_on)
 
         history.map_samples(index)
         if go_on:
@@ -364,11 +378,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.max_loss_ = float(losses.max())
         self.mean_loss_ = float(np.average(losses, weights=weight))
         if stage.status is Status.INTERRUPTED:
-            done = history["loss"].size
-            when = f"{done} of {self.max_iter} iterations" if done else f"{n_iter} epochs or rounds"
+            which = f"{self.keep} " if stage.name == ITERATIONS else ""
+            total = f"of {self.max_iter} " if stage.name == ITERATIONS else ""
+            what = {WARM_UP: "epochs of the warm-up", POLISH: "rounds of the polish"}
             warnings.warn(
-                f"training was interrupted after {when}; "
-                f"the {self.keep} parameters so far are kept",
+                f"training was interrupted after {stage.n_iter} {total}"
+                f"{what.get(stage.name, stage.name)}; the {which}parameters so far are kept",
                 stacklevel=3,
             )
         return self

@@ -29,8 +29,8 @@ class PruningMixin:
     def prune(self, *, only_provable: bool = False) -> Pruned:
         """Drop hidden units that never decide a score.
 
-        Units that decide no class's score on any training sample go: the scores of all
-        training samples stay as they are, to the last bit. With ``only_provable``, only units
+        Units that decide no class's score on any training sample go: the scores of all samples
+        of the last training stay as they are, to the last bit. With ``only_provable``, only units
         that can win nowhere go (`maxplus.models.pruning.useless_units`), which
         changes no prediction at all, but for ties and rounding.
 
@@ -50,6 +50,11 @@ class PruningMixin:
         (True, 100)
         """
         check_is_fitted(self, "model_")
+        if not hasattr(self, "unit_wins_"):
+            raise ValueError(
+                "this model does not know unit_wins_, how often its units won: it comes from an "
+                "older file; fit it again"
+            )
         never = self.unit_wins_ == 0
         provable = useless_units(self.model_) & never
         drop = provable if only_provable else never

@@ -1,11 +1,12 @@
-"""``n_jobs`` for kernels that Numba runs in parallel."""
+"""``n_jobs`` for kernels that Numba runs in parallel, and for matrix products."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numba
+from threadpoolctl import threadpool_limits
 
 from maxplus.estimators._validation import check_integer
 
@@ -16,7 +17,8 @@ def threads(n_jobs: int | None) -> Iterator[None]:
 
     None leaves Numba's own setting, which is all unless the user changed it.
 
-    Results do not depend on the number of threads.
+    Kernels give the same results with any number of threads; matrix products, which only a
+    warm-up has, may differ in their last digits.
     """
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if n_jobs is None:
@@ -29,6 +31,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
     before = numba.get_num_threads()
     numba.set_num_threads(max(1, wanted))
     try:
-        yield
+        with nullcontext() if n_jobs is None else threadpool_limits(max(1, wanted), "blas"):
+            yield
     finally:
         numba.set_num_threads(before)

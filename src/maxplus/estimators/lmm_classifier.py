@@ -36,7 +36,7 @@ from maxplus.training.loop import Callback
 from maxplus.training.objectives import count_samples
 from maxplus.training.polish import polish
 from maxplus.training.smooth import Annealing, smooth_train
-from maxplus.training.state import TrainingState
+from maxplus.training.state import POLISH, WARM_UP, TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
@@ -138,7 +138,8 @@ class LMMClassifier(
     warm_start : bool
         Start `fit` from the present parameters, without a warm-up.
     n_jobs : int, optional
-        Threads; None and −1 are all. The result does not depend on it.
+        Threads; None and −1 are all. Iterations and polish do not depend on it; matrix
+        products of the warm-up may, in their last digits.
     random_state : int, RandomState or None
     verbose : int
         1 shows a progress bar.
@@ -160,7 +161,8 @@ class LMMClassifier(
     warmup_losses_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end
-    unit_wins_ : how often each unit decides a class's score on the training samples
+    unit_wins_ : how often each unit decides a class's score on the training samples, those of
+        every `partial_fit` included
     history_ : mapping of arrays per iteration of the engine: "loss", "sample", "step"
     n_iter_ : epochs, iterations and rounds together
     status_, loss_curve_
@@ -283,18 +285,39 @@ class LMMClassifier(
             check_real("polish", self.polish, above=0.0)
         check_samples("max_suspects", self.max_suspects, 0)
         check_integer("linear_every", self.linear_every, 0)
-        self._refuse_options_without_a_warm_up()
+        self._refuse_useless_options()
 
-    def _refuse_options_without_a_warm_up(self) -> None:
+    def _refuse_useless_options(self) -> None:
         """An option that would silently do nothing is a mistake."""
-        asked = {"robust_eps": self.robust_eps, "augment": self.augment,
-                 "early_stopping": self.early_stopping}  # fmt: skip
-        useless = [name for name, value in asked.items() if value]
-        if self.warmup is None and useless:
+        stages = (
+            (self.warmup is None, "the warm-up, but warmup is None; set warmup='smooth'", {
+                "robust_eps": 0.0, "augment": None, "early_stopping": False,
+                "warmup_epochs": "auto", "batch_size": "auto",
+            }),
+            (self.max_iter == 0, "an engine's iterations, but max_iter is 0; set max_iter", {
+                "objective": "max", "step": "two-phase", "engine": "auto",
+            }),
+            (self.polish is None, "the polish, but polish is None; set polish='log2'", {
+                "max_suspects": 0,
+            }),
+        )  # fmt: skip
+        for is_left_out, why, defaults in stages:
+            for name, default in defaults.items():
+                value = getattr(self, name)
+                if is_left_out and value != default:
+                    raise ValueError(f"{name}={value!r} is for {why}")
+
+    def _check_resumable(self) -> None:
+        if not self.max_iter and self.polish is None:
             raise ValueError(
-                f"{useless[0]}={asked[useless[0]]!r} is for the warm-up, but warmup is None; "
-                "set warmup='smooth'"
+                "training on from the present parameters would do nothing: max_iter is 0 and "
+                "polish is None; set one of them"
             )
+
+    def _forget(self) -> None:
+        for name in ("prototypes", "suspects", "validation_scores", "unit_wins"):
+            self.__dict__.pop(f"{name}_", None)
+        self.warmup_losses_ = self.polish_losses_ = np.empty(0)
 
     def _automatic_engine(self) -> str:
         return "sparse"
@@ -306,7 +329,6 @@ class LMMClassifier(
         confidence = slope if self.confidence is None else float(self.confidence)
         n_hidden = self._choose_n_hidden(len(y), n_classes)
         self.slope_ = slope
-        self.__dict__.pop("prototypes_", None)
         if self.init == "boxes":
             drop = slope * class_distance(X, y, rng) if self.confidence is None else confidence
             return box_lmm(X, y, n_hidden, n_classes, slope, drop, rng)
@@ -329,8 +351,6 @@ class LMMClassifier(
     def _warm_up(
         self, model: Model, task: Task, callbacks: list[Callback], state: TrainingState | None
     ) -> Staged | None:
-        self.warmup_losses_ = np.empty(0)
-        self.__dict__.pop("validation_scores_", None)
         if self.warmup is None:
             return None
         assert isinstance(model, LMM)
@@ -350,7 +370,7 @@ class LMMClassifier(
         self.warmup_losses_ = result.losses
         if held.size:
             self.validation_scores_ = result.validation
-        return Staged(result.model, result.losses.size, result.status)
+        return Staged(result.model, result.losses.size, result.status, WARM_UP)
 
     def _split(self, y: NDArray, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
         """Samples to warm up with, and those held out; each class is held out in proportion."""
@@ -381,8 +401,6 @@ class LMMClassifier(
     def _polish(
         self, model: Model, task: Task, index: NDArray, callbacks: list[Callback]
     ) -> Staged | None:
-        self.polish_losses_ = np.empty(0)
-        self.__dict__.pop("suspects_", None)
         if self.polish is None:
             return None
         assert isinstance(model, LMM)
@@ -394,10 +412,12 @@ class LMMClassifier(
         )
         self.suspects_ = index[polished.above]
         self.polish_losses_ = polished.course
-        return Staged(polished.model, polished.rounds, polished.status)
+        return Staged(polished.model, polished.rounds, polished.status, POLISH)
 
-    def _note_training(self, X: NDArray) -> None:
-        self.unit_wins_ = self.model_.wins(X)
+    def _note_training(self, X: NDArray, go_on: bool) -> None:
+        wins = self.model_.wins(X)
+        # Samples of earlier calls are gone; units that they needed then should stay.
+        self.unit_wins_ = wins + self.unit_wins_ if go_on and hasattr(self, "unit_wins_") else wins
 
     def _choose_slope(self, X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
         if self.slope != "auto":

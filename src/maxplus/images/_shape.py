@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 
@@ -17,9 +18,13 @@ def image_shape(shape: Any, n_pixels: int) -> tuple[int, int]:
             )
         return side, side
     try:
-        height, width = (int(side) for side in shape)
+        height, width = (operator.index(side) for side in shape)
+        if min(height, width) < 1:
+            raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"shape must be (height, width) or None; got {shape!r}") from None
+        raise ValueError(
+            f"shape must be (height, width), two integers >= 1, or None; got {shape!r}"
+        ) from None
     if height * width != n_pixels:
         raise ValueError(
             f"shape={(height, width)} has {height * width} pixels, but rows have {n_pixels}"

@@ -14,10 +14,18 @@ from numpy.typing import NDArray
 import maxplus
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import labels_to_json, parameters_to_json
-from maxplus.io.models import SHAPES, blank, classes_of, history_of, model_of
+from maxplus.io.models import (
+    COURSES,
+    SHAPES,
+    blank,
+    classes_of,
+    history_of,
+    model_of,
+    restore_courses,
+)
 from maxplus.training import History, Progress
 from maxplus.training.result import Signal
-from maxplus.training.state import ITERATIONS, WARM_UP, TrainingState
+from maxplus.training.state import ITERATIONS, POLISH, WARM_UP, TrainingState
 from maxplus.training.steps import NO_MEMORY
 
 KIND = "maxplus-checkpoint"
@@ -64,11 +72,13 @@ class Checkpoint:
         }
         if hasattr(estimator, "slope_"):
             self._document["slope"] = float(estimator.slope_)
-        self._prototypes = getattr(estimator, "prototypes_", None)
+        self._estimator = estimator
         self._due = time.monotonic() + self.every
 
     def __call__(self, progress: Progress) -> None:
-        """Write if it is time."""
+        """Write if it is time; a polish is repeated from its beginning."""
+        if progress.stage == POLISH:
+            return
         if progress.is_last or time.monotonic() >= self._due:
             self._write(progress.state())
             self._due = time.monotonic() + self.every
@@ -86,8 +96,10 @@ class Checkpoint:
         arrays |= {f"history.{name}": column for name, column in state.history.items()}
         arrays |= {f"more.{name}": array for name, array in state.more.items()}
         arrays["step.memory"] = state.step_memory
-        if self._prototypes is not None:
-            arrays["prototypes"] = np.asarray(self._prototypes, np.int64)
+        facts = vars(self._estimator)
+        arrays |= {name: facts[f"{name}_"] for name in COURSES if f"{name}_" in facts}
+        if "prototypes_" in facts:
+            arrays["prototypes"] = np.asarray(facts["prototypes_"], np.int64)
         write_container(self.path, KIND, document, arrays)
 
 
@@ -140,6 +152,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, TrainingState, d
         estimator.classes_ = classes_of(document, model)
         if "prototypes" in arrays:
             estimator.prototypes_ = arrays["prototypes"]
+        restore_courses(estimator, arrays)
         if isinstance(document.get("slope"), float):
             estimator.slope_ = document["slope"]
         history = history_of(arrays)

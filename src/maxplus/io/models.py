@@ -140,12 +140,19 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         if name in arrays:
             fit = (H,) if shape == "H" else None
             setattr(estimator, f"{name}_", _array(arrays, name, np.int64, fit))
-    for name in COURSES:
-        if name in arrays:
-            setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
+            if (getattr(estimator, f"{name}_") < 0).any():
+                raise FileError(f"the array {name!r} has a number below 0")
+    restore_courses(estimator, arrays)
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
     return estimator
+
+
+def restore_courses(estimator: Any, arrays: dict[str, NDArray]) -> None:
+    """How the stages of the training went, as far as the arrays tell."""
+    for name in COURSES:
+        if name in arrays:
+            setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
 
 
 def blank(document: dict[str, Any]) -> Any:
@@ -202,6 +209,8 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
         raise FileError("a training label is not one of the classes")
     estimator.training_labels_ = estimator.classes_[codes]
     estimator.training_losses_ = _array(arrays, "training.losses", np.float64, codes.shape)
+    if (getattr(estimator, "suspects_", codes[:0]) >= codes.size).any():
+        raise FileError("a suspect is not one of the training samples")
     for name in ("n_iter_", "status_", "max_loss_", "mean_loss_"):
         _must(getattr(estimator, name, None), lambda v: v is not None, f"the fact {name!r}")
 

@@ -29,16 +29,14 @@ def box_lmm(
 
     W0 = ±k, W1 = k·(deviation ∓ centre), W2[h, d] = 0 for the unit's class and −drop for
     the others: g_h(x) is k times the distance to the nearest wall, positive inside.
-    Each class gets as many units as any other, at most as many as it has samples.
+    Each class gets as many units as any other, or one less, but at most as many as it has
+    samples.
     """
-    share = -(-n_hidden // n_classes)
     centres, spreads = [], []
     labels: list[int] = []
-    for d in range(n_classes):
-        own = X[y == d]
-        n_units = min(share, len(own), n_hidden - len(labels))
-        if n_units > 0:
-            centre, spread = _clusters(own, n_units, rng)
+    for d, n_units in enumerate(_shares(np.bincount(y, minlength=n_classes), n_hidden)):
+        if n_units:
+            centre, spread = _clusters(X[y == d], n_units, rng)
             centres.append(centre)
             spreads.append(spread)
             labels += [d] * n_units
@@ -50,6 +48,18 @@ def box_lmm(
     W2 = np.full((len(labels), n_classes), -drop, X.dtype)
     W2[np.arange(len(labels)), labels] = 0.0
     return LMM(W0, W1T.T, W2)
+
+
+def _shares(available: NDArray, n_hidden: int) -> list[int]:
+    """Units for each class, dealt out one by one to those that have samples left."""
+    shares = [0] * len(available)
+    left = min(n_hidden, int(available.sum()))
+    while left:
+        for d, n in enumerate(available):
+            if left and shares[d] < n:
+                shares[d] += 1
+                left -= 1
+    return shares
 
 
 def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
@@ -65,10 +75,12 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
     member[np.arange(len(own)), means.labels_] = 1.0
     count = np.maximum(member.sum(axis=0), 1.0)[:, None]
     centre = member.T @ own / count
-    square = member.T @ (own * own) / count
+    # Squares of deviations from the class's mean: those of large numbers would cancel.
+    mean = own.mean(axis=0)
+    square = member.T @ ((own - mean) ** 2) / count
     # A cluster that lost all its members keeps its centre, as a point.
     empty = member.sum(axis=0) == 0
     centre[empty] = means.cluster_centers_[empty]
-    spread = np.sqrt(np.maximum(square - centre * centre, 0.0))
+    spread = np.sqrt(np.maximum(square - (centre - mean) ** 2, 0.0))
     spread[empty] = 0.0
     return centre.astype(own.dtype), spread.astype(own.dtype)

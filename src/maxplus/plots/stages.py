@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plot_stages(warmup_losses: ArrayLike, polish_losses: ArrayLike = ()) -> Figure:
+def plot_stages(
+    warmup_losses: ArrayLike, polish_losses: ArrayLike = (), level: float = math.log(2)
+) -> Figure:
     """Mean loss of each epoch of the warm-up, and the largest loss of each round of the polish.
 
     Below log 2 every training sample is right.
@@ -24,6 +26,7 @@ def plot_stages(warmup_losses: ArrayLike, polish_losses: ArrayLike = ()) -> Figu
     ----------
     warmup_losses : such as `LMMClassifier.warmup_losses_`
     polish_losses : such as `LMMClassifier.polish_losses_`; a panel of its own if there are any
+    level : what the polish was to bring every loss below
 
     Examples
     --------
@@ -41,9 +44,10 @@ def plot_stages(warmup_losses: ArrayLike, polish_losses: ArrayLike = ()) -> Figu
     quiet_frame(axes[0], "Mean soft loss")
     if polish.size:
         _draw(axes[1], np.arange(polish.size), polish, VERMILION)
-        axes[1].axhline(math.log(2), color=GREY, linestyle=DASHED, linewidth=1)
+        axes[1].axhline(level, color=GREY, linestyle=DASHED, linewidth=1)
+        name = "log 2" if level == math.log(2) else f"{level:g}"
         axes[1].text(
-            1.01, math.log(2), "log 2", transform=axes[1].get_yaxis_transform(), va="center",
+            1.01, level, name, transform=axes[1].get_yaxis_transform(), va="center",
             fontsize=SMALL, color=GREY,
         )  # fmt: skip
         axes[1].set_xlabel("round of the polish")

@@ -141,13 +141,14 @@ def _figures(
     clf: LMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray
 ) -> list[dict[str, str]]:
     curve, warmup = clf.loss_curve_, getattr(clf, "warmup_losses_", np.empty(0))
+    polish = getattr(clf, "polish_losses_", np.empty(0))
     figures = []
     if warmup.size:
         figures.append((
             "stages", "How training went" if not curve.size else "How training began and ended",
-            f"The mean soft loss over {warmup.size:,} epochs of the warm-up, and the largest loss "
-            "over the rounds of the polish.",
-            plot_stages(warmup, getattr(clf, "polish_losses_", ())),
+            f"The mean soft loss over {warmup.size:,} epochs of the warm-up"
+            + (", and the largest loss over the rounds of the polish." if polish.size else "."),
+            plot_stages(warmup, polish, clf.polish if isinstance(clf.polish, float) else LOG2),
         ))  # fmt: skip
     if curve.size and np.isfinite(curve).all():
         figures.append((

@@ -76,7 +76,8 @@ def polish(
     given up (the same point under two labels, for instance), lest it spoil the others.
     It ends when every other loss is below ``level``; if none was given up, a level of
     log 2 or less is the paper's certificate. The model with the fewest samples above is
-    kept. O(N·P·H) per round, and O(P·H) per active sample and sweep; W0 does not move.
+    kept, and among those the one with the lowest mean loss. O(N·P·H) per round, and
+    O(P·H) per active sample and sweep; W0 does not move.
 
     Parameters
     ----------
@@ -97,7 +98,8 @@ def polish(
     aim = AIM
     active = np.zeros(len(y), bool)
     failures = np.zeros(len(y), np.int64)
-    failures[_worst(model.losses(X, y), level, skip)] = PATIENCE
+    skipped = _worst(model.losses(X, y), level, skip)
+    failures[skipped] = PATIENCE
     course: list[float] = []
     steps, status = 0, Status.GIVEN_UP
     best: Polished | None = None
@@ -106,7 +108,7 @@ def polish(
             losses = model.losses(X, y)
             above = ~(losses < level)
             course.append(float(losses.max()))
-            if best is None or (above.sum(), course[-1]) < (best.above.size, best.losses.max()):
+            if best is None or (above.sum(), losses.sum()) < (best.above.size, best.losses.sum()):
                 best = Polished(model.copy(), losses, np.empty(0), 0, np.flatnonzero(above), status)
             failures[above & active] += 1
             active |= losses > aim * level
@@ -117,6 +119,8 @@ def polish(
                 status = Status.POLISHED
             elif interrupt.requested:
                 status = Status.INTERRUPTED
+            elif np.isin(np.flatnonzero(above), skipped).all():
+                status = Status.SKIPPED
             progress = Progress(
                 n_round, max_rounds, course[-1], float(best.losses.max()),
                 time.perf_counter() - started, model, False, _no_state, POLISH,

@@ -11,14 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 
 from maxplus.training.loop import Progress
-from maxplus.training.state import ITERATIONS, WARM_UP
+from maxplus.training.state import ITERATIONS, POLISH
 
 
 class ProgressBar:
     """Shows iteration, best loss, current loss and time left on standard error.
 
-    With ``certificate``, also how far the best loss is from log 2, below which every
-    training sample is provably right.
+    With ``certificate``, for losses that are maxima, also how far the best one is from log 2,
+    below which every training sample is provably right.
 
     Use it as a context manager and as a callback::
 
@@ -80,8 +80,8 @@ class ProgressBar:
         )
 
     def _shows_gap(self, stage: str) -> bool:
-        # The warm-up's loss is a mean of soft losses, which certifies nothing.
-        return self._certificate and stage != WARM_UP
+        # Only a maximum certifies anything; what the polish shows is one.
+        return stage == POLISH or (stage == ITERATIONS and self._certificate)
 
     @staticmethod
     def _gap(best: float) -> str:

@@ -28,6 +28,7 @@ class Status(Enum):
     OVERFLOW = "a score overflowed: scale the features or take smaller steps"
     VALIDATION = "the validation accuracy rose no more"
     POLISHED = "every training loss is below the polish's level"
+    SKIPPED = "all but the suspects that were allowed are below the polish's level"
     GIVEN_UP = "the polish could not bring all samples below its level: see suspects_"
     CALLBACK = "stopped by a callback"
     INTERRUPTED = "interrupted by the user"

@@ -55,33 +55,33 @@ def _exp(x):
 
 
 @njit(cache=True)
-def _exp_row(x, factor, shift, out):
+def _exp_row(x, factor, out):
     use_widest_vectors()
     for i in range(x.size):
-        out[i] = _exp(fmax(fmin((x[i] + shift) * factor, _LIMIT), -_LIMIT))
+        out[i] = _exp(fmax(fmin(x[i] * factor, _LIMIT), -_LIMIT))
 
 
 @njit(cache=True)
-def exp_weights(W1, offset, factor, out):
-    """out[i, h] = exp(factor·(W1[i, h] + offset[i])), exponents within ±LIMIT; O(P·H)."""
+def exp_weights(W1, factor, out):
+    """out[i, h] = exp(factor·W1[i, h]), exponents within ±LIMIT; O(P·H)."""
     for i in range(W1.shape[0]):
-        _exp_row(W1[i], factor, offset[i], out[i])
+        _exp_row(W1[i], factor, out[i])
 
 
 @njit(cache=True)
-def _exp_inputs_row(x, W0, middle, factor, out):
+def _exp_inputs_row(x, W0, factor, out):
     use_widest_vectors()
     for p in range(x.size):
-        centred = (x[p] - middle[p]) * factor
+        scaled = x[p] * factor
         for i in (2 * p, 2 * p + 1):
-            out[i] = _exp(fmax(fmin(W0[i] * centred, _LIMIT), -_LIMIT))
+            out[i] = _exp(fmax(fmin(W0[i] * scaled, _LIMIT), -_LIMIT))
 
 
 @njit(cache=True)
-def exp_inputs(X, W0, middle, factor, out):
-    """out[n, i] = exp(factor·W0[i]·(x[i // 2] − middle)), exponents within ±LIMIT; O(n·P)."""
+def exp_inputs(X, W0, factor, out):
+    """out[n, i] = exp(factor·W0[i]·x[i // 2]), exponents within ±LIMIT; O(n·P)."""
     for n in range(X.shape[0]):
-        _exp_inputs_row(X[n], W0, middle, factor, out[n])
+        _exp_inputs_row(X[n], W0, factor, out[n])
 
 
 @njit(cache=True)

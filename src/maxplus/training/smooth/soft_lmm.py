@@ -41,21 +41,12 @@ class SoftLMM:
     Parameters
     ----------
     W0 : array of shape (2P,)
-    low, high : arrays of shape (P,), the range of each feature in the data
-
-    Notes
-    -----
-    Rows are centred by the middle of their range over the data, which halves the
-    exponents. `coldest` is the temperature below which they would leave
-    float32's range.
+    size : what a score of 1 is worth: the softmax is taken of scores times ``size``
     """
 
-    def __init__(self, W0: NDArray, low: NDArray, high: NDArray) -> None:
+    def __init__(self, W0: NDArray, size: float = 1.0) -> None:
         self.W0 = W0.astype(np.float32)
-        self.middle = ((low + high) / 2).astype(np.float32)
-        half = np.repeat((high - low) / 2, 2) * np.abs(W0)
-        self.coldest = float(half.max()) / LIMIT
-        self._offset = np.repeat(self.middle, 2) * self.W0
+        self.size = np.float32(size)
 
     def gradient(
         self, X: NDArray, y: NDArray, W1: NDArray, W2: NDArray, tau: float,
@@ -64,12 +55,13 @@ class SoftLMM:
         """Mean cross-entropy of a batch and its gradient; O(n·P·H).
 
         ``margin`` is added to the scores of all classes but the true one before the loss is
-        taken: what an adversary could gain. ``weight`` (n,) counts samples differently.
+        taken: what an adversary could gain. ``tau`` and ``margin`` are in units of scores.
+        ``weight`` (n,) counts samples differently.
         """
         n, t = len(y), np.float32(tau)
         E, U = np.empty((n, self.W0.size), np.float32), np.empty_like(W1)
-        exp_inputs(X, self.W0, self.middle, -1 / t, E)
-        exp_weights(W1, self._offset, -1 / t, U)
+        exp_inputs(X, self.W0, -1 / t, E)
+        exp_weights(W1, -1 / t, U)
         S = E @ U
         g = -t * np.log(S)
         peak = g.max(axis=1, keepdims=True)
@@ -81,13 +73,14 @@ class SoftLMM:
         true = np.arange(n), y
         z[true] -= np.float32(margin)
         z -= z.max(axis=1, keepdims=True)
+        z *= self.size
         p = np.exp(np.maximum(z, -LIMIT))
         p /= p.sum(axis=1, keepdims=True)
         share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
         loss = float(-(share @ np.log(p[true])))
         p[true] -= 1.0
         p[np.abs(p) < NEGLIGIBLE**2] = 0.0
-        R = p * share.astype(np.float32)[:, None] / Q
+        R = p * (self.size * share.astype(np.float32))[:, None] / Q
         dg = G * (R @ V.T)
         # Units that hardly matter to a sample would fill the product with denormal numbers.
         dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0

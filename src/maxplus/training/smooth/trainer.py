@@ -17,6 +17,7 @@ from maxplus.training._adam_kernels import adam_step, move_serial
 from maxplus.training.interrupts import deferred_interrupt
 from maxplus.training.loop import Callback, Progress
 from maxplus.training.result import History, Signal, Status
+from maxplus.training.smooth._kernels import LIMIT
 from maxplus.training.smooth.soft_lmm import SoftGradient, SoftLMM
 from maxplus.training.state import WARM_UP, TrainingState
 from maxplus.training.steps import NO_MEMORY
@@ -27,6 +28,10 @@ Augment = Callable[[NDArray, np.random.Generator], NDArray]
 BETA2 = 0.99
 # The share of the run over which the temperature falls; it stays cold for the rest.
 COOLING = 0.9
+# The share of a feature's values at either end that may be outliers.
+RARE = 0.005
+# A value this many times beyond where exponents are cut off is as good as any farther one.
+FAR = 4.0
 # The step's size at the end, as a share of its size at the beginning.
 LAST_RATE = 0.02
 
@@ -54,7 +59,6 @@ class SmoothResult:
     model: LMM
     losses: NDArray
     validation: NDArray
-    coldest: float
     status: Status
 
 
@@ -97,12 +101,14 @@ def smooth_train(
     """
     started = time.perf_counter()
     callbacks = list(callbacks)
-    X32 = np.ascontiguousarray(X, np.float32)
-    soft = SoftLMM(model.W0, X32.min(axis=0), X32.max(axis=0))
-    size = annealing.size
-    cold = max(annealing.cold * size, soft.coldest)
-    hot = max(annealing.hot * size, cold)
-    run = _Run.begin(model) if state is None else _Run.restore(state, rng)
+    units = _Units.of(model, X, annealing.size)
+    X32 = units.rows(X)
+    soft = SoftLMM(units.W0, annealing.size)
+    cold = max(annealing.cold, units.coldest)
+    hot = max(annealing.hot, cold)
+    run = _Run.begin(units, model) if state is None else _Run.restore(units, state, rng)
+    if weight is not None:
+        weight = weight / weight.max()
     batch = min(annealing.batch, len(y))
     n_batches = max(1, len(y) // batch)
     total = annealing.epochs * n_batches
@@ -115,11 +121,13 @@ def smooth_train(
                 share = (epoch * n_batches + k) / total
                 tau = hot * (cold / hot) ** min(1.0, share / COOLING)
                 falling = 0.5 * (1 + math.cos(math.pi * share))
-                rate = annealing.rate * size * (LAST_RATE + (1 - LAST_RATE) * falling)
+                rate = annealing.rate * (LAST_RATE + (1 - LAST_RATE) * falling)
                 part = order[k * batch : (k + 1) * batch]
-                rows = X32[part] if augment is None else _augmented(augment, X32[part], rng)
+                rows = X32[part] if augment is None else units.rows(_made(augment, X[part], rng))
                 own = None if weight is None else weight[part]
-                gradient = soft.gradient(rows, y[part], run.W1, run.W2, tau, margin, own)
+                gradient = soft.gradient(
+                    rows, y[part], run.W1, run.W2, tau, margin / annealing.size, own
+                )
                 run.move(gradient, rate)
                 epoch_loss += gradient.loss
                 if interrupt.requested:
@@ -145,26 +153,84 @@ def smooth_train(
             elif over:
                 status = Status.VALIDATION
     kept = run.kept(model)
-    return SmoothResult(kept, np.array(run.losses), np.array(run.scores), cold, status)
+    return SmoothResult(kept, np.array(run.losses), np.array(run.scores), status)
+
+
+class _Units(NamedTuple):
+    """A model around the middle of its data, a distance of ``reach`` being 1.
+
+    Scores are in units of ``size``. Only then is everything rounded to float32, so that
+    neither the data's offset nor its scale costs digits.
+    """
+
+    W0: NDArray
+    coldest: float  # below this temperature float32 could not hold the exponentials
+    middle: NDArray
+    reach: float
+    size: float
+    offset: NDArray
+
+    @classmethod
+    def of(cls, model: LMM, X: NDArray, size: float) -> _Units:
+        W0 = model.W0.astype(np.float64)
+        reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)
+        low, high = _typical_range(X, reach)
+        middle = (low + high) / 2
+        relative = W0 * (reach / size)
+        exponent = np.abs(relative) * np.repeat((high - low) / (2 * reach), 2)
+        coldest = float(exponent.max()) / LIMIT
+        return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
+
+    def rows(self, X: NDArray) -> NDArray:
+        """Samples in these units; what is far out is brought to where exponents end anyway."""
+        far = FAR * LIMIT
+        return np.clip((X - self.middle) / self.reach, -far, far).astype(np.float32, order="C")
+
+    def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
+        """W1 and W2 in these units."""
+        W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
+        return W1.astype(np.float32, order="C"), (model.W2 / self.size).astype(
+            np.float32, order="C"
+        )
+
+    def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
+        """The model with these offsets, in its own units and float type."""
+        own = W1.astype(np.float64) * self.size - self.offset[:, None]
+        return LMM(
+            model.W0.copy(), own.astype(model.dtype),
+            (W2.astype(np.float64) * self.size).astype(model.dtype),
+        )  # fmt: skip
+
+
+def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
+    """The lowest and highest value of each feature, single outliers left aside; O(N·P).
+
+    Values within ``reach`` or the range of nearly all values beyond that range are no outliers.
+    """
+    low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
+    inner_low, inner_high = np.quantile(sample, (RARE, 1 - RARE), axis=0)
+    margin = np.maximum(inner_high - inner_low, reach)
+    return np.maximum(low, inner_low - margin), np.minimum(high, inner_high + margin)
 
 
 class _Run:
     """Weights, Adam's memories and the course of a training, all that changes during it."""
 
     def __init__(
-        self, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
+        self, units: _Units, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
         scores: list[float], best: tuple[NDArray, NDArray] | None,
     ) -> None:  # fmt: skip
-        self.W1, self.W2, self.adam = W1, W2, adam
+        self.units, self.W1, self.W2, self.adam = units, W1, W2, adam
         self.losses, self.scores, self._best = losses, scores, best
 
     @classmethod
-    def begin(cls, model: LMM) -> _Run:
-        W1, W2 = (np.array(W, np.float32, order="C") for W in (model.W1, model.W2))
-        return cls(W1, W2, [Adam.begin(W1), Adam.begin(W2)], [], [], None)
+    def begin(cls, units: _Units, model: LMM) -> _Run:
+        W1, W2 = units.offsets(model)
+        return cls(units, W1, W2, [Adam.begin(W1), Adam.begin(W2)], [], [], None)
 
     @classmethod
-    def restore(cls, state: TrainingState, rng: np.random.Generator) -> _Run:
+    def restore(cls, units: _Units, state: TrainingState, rng: np.random.Generator) -> _Run:
         more = state.more
         W1, W2 = (np.array(more[name], np.float32, order="C") for name in ("W1", "W2"))
         steps = int(more["steps"][0])
@@ -173,7 +239,7 @@ class _Run:
         assert state.generator is not None
         rng.bit_generator.state = state.generator
         best = (more["best1"], more["best2"]) if "best1" in more else None
-        return cls(W1, W2, adam, more["losses"].tolist(), more["scores"].tolist(), best)
+        return cls(units, W1, W2, adam, more["losses"].tolist(), more["scores"].tolist(), best)
 
     def state(self, model: LMM, rng: np.random.Generator) -> TrainingState:
         hard, kept = self.hard(model), self.kept(model)
@@ -210,12 +276,12 @@ class _Run:
         return len(self.scores) - 1 - int(np.argmax(self.scores)) >= annealing.patience
 
     def hard(self, model: LMM) -> LMM:
-        """The model with the present offsets, in its own float type."""
-        return _hard(model, self.W1, self.W2)
+        """The model with the present offsets."""
+        return self.units.hard(model, self.W1, self.W2)
 
     def kept(self, model: LMM) -> LMM:
         """The one to keep: with validation, the best."""
-        return self.hard(model) if self._best is None else _hard(model, *self._best)
+        return self.hard(model) if self._best is None else self.units.hard(model, *self._best)
 
 
 class Adam:
@@ -237,10 +303,6 @@ class Adam:
         move_serial(self._theta, self.mean, self.square, gradient.reshape(-1), step)
 
 
-def _hard(model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-    return LMM(model.W0.copy(), W1.astype(model.dtype), W2.astype(model.dtype))
-
-
 def _same(state: TrainingState) -> TrainingState:
     return state
 
@@ -249,9 +311,9 @@ def _weights(model: LMM) -> dict[str, NDArray]:
     return {name: getattr(model, name) for name in model.layers}
 
 
-def _augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
+def _made(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
     """What ``augment`` makes of a batch, checked: it is the user's."""
-    made = np.ascontiguousarray(augment(rows, rng), np.float32)
+    made = np.asarray(augment(rows, rng), rows.dtype)
     if made.shape != rows.shape or not np.isfinite(made).all():
         raise ValueError(
             f"augment must return finite numbers of the shape it was given, {rows.shape}; "
