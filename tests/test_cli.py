@@ -273,11 +273,12 @@ def wait_for(path, seconds=120):
 LONG = ("-H", 20, "-n", 30_000, "--linear-every", 7)
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    path = tmp_path_factory.mktemp("whole") / "m"
-    good("train", IRIS, *LONG, "-o", path)
-    return maxplus.load(path)
+@pytest.fixture(scope="module", params=[(), ("--paper",)], ids=["three stages", "paper"])
+def uninterrupted(request, tmp_path_factory):
+    """Options of a long training, and what it gives: the first epoch or block is interrupted."""
+    path, options = tmp_path_factory.mktemp("whole") / "m", (*LONG, *request.param)
+    good("train", IRIS, *options, "-o", path)
+    return options, maxplus.load(path)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -289,7 +290,8 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
         "from maxplus.cli import train\ntrain.EVERY_MINUTE = 0.0\n"
         "from maxplus.cli import main; main()"
     )
-    arguments = ["train", IRIS, *LONG, "-o", model, "--checkpoint", checkpoint]
+    options, whole = uninterrupted
+    arguments = ["train", IRIS, *options, "-o", model, "--checkpoint", checkpoint]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -307,10 +309,10 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
         assert not model.exists()
     good("train", IRIS, "--resume", checkpoint, "-o", model)
     again = maxplus.load(model)
-    assert again.n_iter_ == uninterrupted.n_iter_
-    for name in ("W0_", "W1_", "W2_", "loss_curve_"):
-        assert np.array_equal(getattr(again, name), getattr(uninterrupted, name))
-    assert again.max_loss_ == uninterrupted.max_loss_
+    assert again.n_iter_ == whole.n_iter_
+    for name in ("W0_", "W1_", "W2_", "loss_curve_", "warmup_losses_", "polish_losses_"):
+        assert np.array_equal(getattr(again, name), getattr(whole, name))
+    assert again.max_loss_ == whole.max_loss_
 
 
 def test_resuming_on_other_data_is_refused(tmp_path):
