@@ -20,7 +20,7 @@ from maxplus.training.polish import polish
 from maxplus.training.smooth import Annealing, smooth_train
 from maxplus.training.smooth._kernels import LIMIT
 from maxplus.training.smooth.soft_lmm import SoftLMM
-from maxplus.training.smooth.trainer import _Units
+from maxplus.training.smooth.units import Units
 
 LOG2 = math.log(2.0)
 
@@ -105,7 +105,7 @@ def test_units_change_nothing_but_rounding(small, dtype):
     model, X, _ = small
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = X.astype(dtype) + 3
-    units = _Units.of(model, X, size=4.5)
+    units = Units.of(model, X, size=4.5)
     again = units.hard(model, *units.offsets(model))
     assert again.dtype == dtype
     assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)

@@ -17,8 +17,8 @@ from maxplus.training._adam_kernels import adam_step, move_serial
 from maxplus.training.interrupts import deferred_interrupt
 from maxplus.training.loop import Callback, Progress
 from maxplus.training.result import History, Signal, Status
-from maxplus.training.smooth._kernels import LIMIT
 from maxplus.training.smooth.soft_lmm import SoftGradient, SoftLMM
+from maxplus.training.smooth.units import Units
 from maxplus.training.state import WARM_UP, TrainingState
 from maxplus.training.steps import NO_MEMORY
 
@@ -28,10 +28,6 @@ Augment = Callable[[NDArray, np.random.Generator], NDArray]
 BETA2 = 0.99
 # The share of the run over which the temperature falls; it stays cold for the rest.
 COOLING = 0.9
-# The share of a feature's values at either end that may be outliers.
-RARE = 0.005
-# A value this many times beyond where exponents are cut off is as good as any farther one.
-FAR = 4.0
 # The step's size at the end, as a share of its size at the beginning.
 LAST_RATE = 0.02
 
@@ -101,7 +97,7 @@ def smooth_train(
     """
     started = time.perf_counter()
     callbacks = list(callbacks)
-    units = _Units.of(model, X, annealing.size)
+    units = Units.of(model, X, annealing.size)
     X32 = units.rows(X)
     soft = SoftLMM(units.W0, annealing.size)
     cold = max(annealing.cold, units.coldest)
@@ -156,81 +152,23 @@ def smooth_train(
     return SmoothResult(kept, np.array(run.losses), np.array(run.scores), status)
 
 
-class _Units(NamedTuple):
-    """A model around the middle of its data, a distance of ``reach`` being 1.
-
-    Scores are in units of ``size``. Only then is everything rounded to float32, so that
-    neither the data's offset nor its scale costs digits.
-    """
-
-    W0: NDArray
-    coldest: float  # below this temperature float32 could not hold the exponentials
-    middle: NDArray
-    reach: float
-    size: float
-    offset: NDArray
-
-    @classmethod
-    def of(cls, model: LMM, X: NDArray, size: float) -> _Units:
-        W0 = model.W0.astype(np.float64)
-        reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)
-        low, high = _typical_range(X, reach)
-        middle = (low + high) / 2
-        relative = W0 * (reach / size)
-        exponent = np.abs(relative) * np.repeat((high - low) / (2 * reach), 2)
-        coldest = float(exponent.max()) / LIMIT
-        return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
-
-    def rows(self, X: NDArray) -> NDArray:
-        """Samples in these units; what is far out is brought to where exponents end anyway."""
-        far = FAR * LIMIT
-        return np.clip((X - self.middle) / self.reach, -far, far).astype(np.float32, order="C")
-
-    def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
-        """W1 and W2 in these units."""
-        W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
-        return W1.astype(np.float32, order="C"), (model.W2 / self.size).astype(
-            np.float32, order="C"
-        )
-
-    def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-        """The model with these offsets, in its own units and float type."""
-        own = W1.astype(np.float64) * self.size - self.offset[:, None]
-        return LMM(
-            model.W0.copy(), own.astype(model.dtype),
-            (W2.astype(np.float64) * self.size).astype(model.dtype),
-        )  # fmt: skip
-
-
-def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
-    """The lowest and highest value of each feature, single outliers left aside; O(N·P).
-
-    Values within ``reach`` or the range of nearly all values beyond that range are no outliers.
-    """
-    low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-    sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
-    inner_low, inner_high = np.quantile(sample, (RARE, 1 - RARE), axis=0)
-    margin = np.maximum(inner_high - inner_low, reach)
-    return np.maximum(low, inner_low - margin), np.minimum(high, inner_high + margin)
-
-
 class _Run:
     """Weights, Adam's memories and the course of a training, all that changes during it."""
 
     def __init__(
-        self, units: _Units, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
+        self, units: Units, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
         scores: list[float], best: tuple[NDArray, NDArray] | None,
     ) -> None:  # fmt: skip
         self.units, self.W1, self.W2, self.adam = units, W1, W2, adam
         self.losses, self.scores, self._best = losses, scores, best
 
     @classmethod
-    def begin(cls, units: _Units, model: LMM) -> _Run:
+    def begin(cls, units: Units, model: LMM) -> _Run:
         W1, W2 = units.offsets(model)
         return cls(units, W1, W2, [Adam.begin(W1), Adam.begin(W2)], [], [], None)
 
     @classmethod
-    def restore(cls, units: _Units, state: TrainingState, rng: np.random.Generator) -> _Run:
+    def restore(cls, units: Units, state: TrainingState, rng: np.random.Generator) -> _Run:
         more = state.more
         W1, W2 = (np.array(more[name], np.float32, order="C") for name in ("W1", "W2"))
         steps = int(more["steps"][0])
