@@ -177,7 +177,7 @@ def test_early_stopping_keeps_the_best_epoch(digits):
     assert clf.validation_scores_.size == clf.warmup_losses_.size < 60
     since = clf.validation_scores_.size - 1 - np.argmax(clf.validation_scores_)
     assert since == 3
-    assert clf.status_ == Status.MAX_ITER.value or clf.status_ == Status.VALIDATION.value
+    assert clf.status_ == Status.VALIDATION.value
     plain = LMMClassifier(20, **options).fit(*digits)
     assert plain.warmup_losses_.size == 60
     assert not hasattr(plain, "validation_scores_")
@@ -314,11 +314,9 @@ def test_idle_units_help_neighbours_that_share_a_path(iris):
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.rounds > 3
-    busy = clf.prune()
-    assert busy.dropped
-    stuck = polish(clf.model_, *iris, np.random.default_rng(0))
-    assert stuck.status in (Status.GIVEN_UP, Status.POLISHED)
-    assert stuck.losses.max() >= result.losses.max() or stuck.succeeded
+    # What helped are units that decided nothing before and decide something now.
+    idle = clf.unit_wins_ == 0
+    assert (result.model.wins(iris.X)[idle] > 0).any()
 
 
 def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
