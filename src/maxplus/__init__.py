@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         LMMClassifier,
         LMMRegressor,
         MaxPlusClassifier,
+        SubgradientLMMClassifier,
     )
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
@@ -26,6 +27,7 @@ _HOMES = {
     "LMMRegressor": "maxplus.estimators",
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
+    "SubgradientLMMClassifier": "maxplus.estimators",
     "export_onnx": "maxplus.export",
     "load": "maxplus.io",
     "resume": "maxplus.io",
@@ -41,6 +43,7 @@ __all__ = [
     "LMMRegressor",
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",
+    "SubgradientLMMClassifier",
     "export_onnx",
     "load",
     "resume",

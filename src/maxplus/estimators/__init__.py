@@ -4,5 +4,12 @@ from maxplus.estimators.linear_max_plus_classifier import LinearMaxPlusClassifie
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.estimators.lmm_regressor import LMMRegressor
 from maxplus.estimators.max_plus_classifier import MaxPlusClassifier
+from maxplus.estimators.subgradient_lmm_classifier import SubgradientLMMClassifier
 
-__all__ = ["LMMClassifier", "LMMRegressor", "LinearMaxPlusClassifier", "MaxPlusClassifier"]
+__all__ = [
+    "LMMClassifier",
+    "LMMRegressor",
+    "LinearMaxPlusClassifier",
+    "MaxPlusClassifier",
+    "SubgradientLMMClassifier",
+]

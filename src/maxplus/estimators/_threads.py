@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 import numba
 from threadpoolctl import threadpool_limits
 
-from maxplus.estimators._validation import check_integer
+from maxplus.estimators._parameters import THREADS, check_value
 
 
 @contextmanager
@@ -24,9 +24,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
     if n_jobs is None:
         wanted = numba.get_num_threads()
     else:
-        jobs = check_integer("n_jobs", n_jobs, -(2**31))
-        if jobs == 0:
-            raise ValueError("n_jobs must not be 0; give a number of threads, or -1 for all")
+        jobs = int(check_value("n_jobs", n_jobs, THREADS))
         wanted = min(jobs, available) if jobs > 0 else available + 1 + jobs
     before = numba.get_num_threads()
     numba.set_num_threads(max(1, wanted))

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._classifier import TrainedClassifier
-from maxplus.estimators._validation import check_choice, check_integer, check_real
+from maxplus.estimators._data import LabelledData
+from maxplus.estimators._parameters import one_of, real, whole
+from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._trained import Start
 from maxplus.models import LinearMaxPlus
-from maxplus.models.initialisation import gaussian, glorot_uniform, uniform
+from maxplus.models.starts import gaussian, glorot_uniform, uniform
 
 
-class LinearMaxPlusClassifier(TrainedClassifier):
+class LinearMaxPlusClassifier(SubgradientClassifier):
     """A linear layer with ReLU, a max-plus layer and softmax.
 
     a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
@@ -28,12 +30,12 @@ class LinearMaxPlusClassifier(TrainedClassifier):
     scale : float
         Spread of the latter two.
     objective, step, learning_rate
-        As in `LMMClassifier`, but by default the mean loss with constant steps:
+        As in `SubgradientLMMClassifier`, but by default the mean loss with constant steps:
         from random weights the maximum loss hardly leaves log C. Scale the
         features first; with all of one sign, ReLU hardly divides them.
     polyak_target, polyak_fraction, engine, max_iter, keep, warm_start, n_jobs, \
 random_state, verbose, callbacks
-        As in `LMMClassifier`; engines are "dense" and, for the mean, "sgd".
+        As in `SubgradientLMMClassifier`; engines are "dense" and, for the mean, "sgd".
 
     Attributes
     ----------
@@ -41,7 +43,7 @@ random_state, verbose, callbacks
     b_ : array of shape (H,)
     W_ : array of shape (H, C)
     classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
-        As in `LMMClassifier`.
+        As in `SubgradientLMMClassifier`.
 
     Examples
     --------
@@ -59,6 +61,12 @@ random_state, verbose, callbacks
     _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
+    _parameters = {
+        **SUBGRADIENT,
+        "n_hidden": (whole(1),),
+        "init": (one_of("glorot", "gaussian", "uniform"),),
+        "scale": (real(above=0.0),),
+    }
 
     def __init__(
         self,
@@ -112,20 +120,13 @@ random_state, verbose, callbacks
         """Offsets of the max-plus layer, shape (H, C)."""
         return self.model_.W
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_integer("n_hidden", self.n_hidden, 1)
-        check_choice("init", self.init, ("glorot", "gaussian", "uniform"))
-        check_real("scale", self.scale, above=0.0)
-
-    def _initial_model(
-        self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
-    ) -> LinearMaxPlus:
-        first, last = (X.shape[1], self.n_hidden), (self.n_hidden, n_classes)
+    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
+        dtype = data.X.dtype
+        first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
         if self.init == "glorot":
             A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
         else:
             draw = {"gaussian": gaussian, "uniform": uniform}[self.init]
             A, W = draw(first, self.scale, rng), draw(last, self.scale, rng)
-        b = np.zeros(self.n_hidden, X.dtype)
-        return LinearMaxPlus(A.astype(X.dtype), b, W.astype(X.dtype))
+        b = np.zeros(self.n_hidden, dtype)
+        return Start(LinearMaxPlus(A.astype(dtype), b, W.astype(dtype)), {})

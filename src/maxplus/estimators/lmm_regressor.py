@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,15 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.estimators._lmm_weights import LMMWeightsMixin
+from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, within_range
+from maxplus.estimators._lmm import LMMWeights
+from maxplus.estimators._parameters import COMMON, NOTHING, check_parameters, one_of, real, whole
 from maxplus.estimators._threads import threads
-from maxplus.estimators._validation import (
-    as_dense,
-    check_choice,
-    check_integer,
-    check_real,
-    check_sample_weight,
-    within_range,
-)
 from maxplus.models import LMM
-from maxplus.models.pyramids import lipschitz_constant, pyramid_lmm
+from maxplus.models.lipschitz import lipschitz_constant
 
 
-class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
+class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
     """Lipschitz interpolation: a pyramid of slope K at each chosen training point.
 
     h(x) = max_j (y_j − K·‖x − x_j‖∞), the network of the paper's approximation
@@ -74,6 +69,11 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
 
     model_: LMM
     _model_class = LMM
+    _parameters = {
+        **COMMON,
+        "n_hidden": (whole(1), NOTHING),
+        "slope": (real(above=0.0), one_of("auto")),
+    }
 
     def __init__(
         self,
@@ -92,46 +92,45 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
         """Put a pyramid at each chosen training point.
 
         ``sample_weight`` of 0 leaves a sample out; other weights count where
-        several samples share a point.
+        several samples share a point. A fit that is refused leaves the estimator as it was.
         """
         self._check_parameters()
+        witness = copy(self)
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
+            witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True
         )
         X = np.ascontiguousarray(as_dense(X))
         weight = check_sample_weight(sample_weight, len(y))
         points, targets, index = _merge_equal_points(X, y, weight)
-
         with threads(self.n_jobs):
-            self.lipschitz_ = lipschitz_constant(points, targets)
+            witness._interpolate(points, targets, index)
+        self.__dict__ = vars(witness)
+        return self
+
+    def _interpolate(self, points: NDArray, targets: NDArray, index: NDArray) -> None:
+        """Set all fitted attributes."""
+        self.lipschitz_ = lipschitz_constant(points, targets)
         if self.slope == "auto":
-            self.slope_ = self.lipschitz_ * (1.0 + float(np.finfo(X.dtype).eps) ** 0.5)
+            self.slope_ = self.lipschitz_ * (1.0 + float(np.finfo(points.dtype).eps) ** 0.5)
         else:
             self.slope_ = float(self.slope)
         reach = max(1.0, float(np.abs(points).max())) * self.slope_
-        if not reach < np.finfo(X.dtype).max / 8:
+        if not reach < np.finfo(points.dtype).max / 8:
             raise ValueError(
-                f"slope {self.slope_:g} times X does not fit into {X.dtype}: samples that nearly "
-                "coincide have different targets; set slope, or merge such samples"
+                f"slope {self.slope_:g} times X does not fit into {points.dtype}: samples that "
+                "nearly coincide have different targets; set slope, or merge such samples"
             )
         if self.n_hidden is not None and self.n_hidden < len(points):
             rng = check_random_state(self.random_state)
             chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
             points, targets, index = points[chosen], targets[chosen], index[chosen]
         self.prototypes_ = index
-        self.model_ = pyramid_lmm(points, targets[:, None], self.slope_)
-        with threads(self.n_jobs):
-            heights = self.model_.scores(points)
+        self.model_ = LMM.of_boxes(points, np.zeros_like(points), targets[:, None], self.slope_)
+        heights = self.model_.scores(points)
         self.interpolates_ = bool(np.array_equal(heights, self.model_.W2))
-        return self
 
     def _check_parameters(self) -> None:
-        if self.n_hidden is not None:
-            check_integer("n_hidden", self.n_hidden, 1)
-        if isinstance(self.slope, str):
-            check_choice("slope", self.slope, ("auto",))
-        else:
-            check_real("slope", self.slope, above=0.0)
+        check_parameters(self, self._parameters)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly."""
@@ -155,7 +154,7 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
         return self._envelope(X, self.model_), -self._envelope(X, mirror)
 
     def _envelope(self, X: Any, model: LMM) -> NDArray:
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
         X = within_range(as_dense(X), model, ("W0",))
         with threads(self.n_jobs):
             return model.scores(X)[:, 0]

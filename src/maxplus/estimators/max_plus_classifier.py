@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._classifier import TrainedClassifier
-from maxplus.estimators._validation import check_choice, check_real
+from maxplus.estimators._data import LabelledData
+from maxplus.estimators._parameters import one_of, real
+from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
-from maxplus.models.initialisation import gaussian, glorot_uniform, uniform
+from maxplus.models.starts import gaussian, glorot_uniform, uniform
 
 
-class MaxPlusClassifier(TrainedClassifier):
+class MaxPlusClassifier(SubgradientClassifier):
     """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
 
     The paper's baseline. Its scores can only compare features with constants,
@@ -27,13 +29,13 @@ class MaxPlusClassifier(TrainedClassifier):
         Spread of the latter two.
     objective, step, polyak_target, polyak_fraction, learning_rate, engine, max_iter, keep, \
 warm_start, n_jobs, random_state, verbose, callbacks
-        As in `LMMClassifier`; engines are "dense" and, for the mean, "sgd".
+        As in `SubgradientLMMClassifier`; engines are "dense" and, for the mean, "sgd".
 
     Attributes
     ----------
     W_ : array of shape (C, P)
     classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
-        As in `LMMClassifier`.
+        As in `SubgradientLMMClassifier`.
 
     Examples
     --------
@@ -47,6 +49,11 @@ warm_start, n_jobs, random_state, verbose, callbacks
 
     model_: ZeroHidden
     _model_class = ZeroHidden
+    _parameters = {
+        **SUBGRADIENT,
+        "init": (one_of("glorot", "gaussian", "uniform"),),
+        "scale": (real(above=0.0),),
+    }
 
     def __init__(
         self,
@@ -88,20 +95,13 @@ warm_start, n_jobs, random_state, verbose, callbacks
         """Offsets of the max-plus layer, shape (C, P)."""
         return self.model_.W
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice("init", self.init, ("glorot", "gaussian", "uniform"))
-        check_real("scale", self.scale, above=0.0)
-
-    def _initial_model(
-        self, X: NDArray, y: NDArray, n_classes: int, index: NDArray, rng: np.random.Generator
-    ) -> ZeroHidden:
-        shape = (n_classes, X.shape[1])
+    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
+        shape = (data.n_classes, data.X.shape[1])
         if self.init == "glorot":
             W = glorot_uniform(*shape, rng)
         else:
             W = {"gaussian": gaussian, "uniform": uniform}[self.init](shape, self.scale, rng)
-        return ZeroHidden(W.astype(X.dtype))
+        return Start(ZeroHidden(W.astype(data.X.dtype)), {})
 
     def __sklearn_tags__(self) -> Any:
         """Say that the model is weak by design."""

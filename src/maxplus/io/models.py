@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxplus
 from maxplus import estimators
+from maxplus.estimators._subgradient import SubgradientClassifier
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import labels_from_json, labels_to_json, parameters_to_json
-from maxplus.models import LMM, LinearMaxPlus, Model, ZeroHidden
+from maxplus.models import Model
 from maxplus.training import History
 
 KIND = "maxplus-model"
@@ -36,13 +37,6 @@ FACTS: dict[str, Callable[[Any], bool]] = {
 INTEGERS: dict[str, str | None] = {"prototypes": "H", "suspects": None, "unit_wins": "H"}
 # How the stages of a training went.
 COURSES = ("warmup_losses", "validation_scores", "polish_losses")
-
-# The axes of each model's weights; equal letters are equal numbers.
-SHAPES: dict[type[Model], dict[str, tuple[str, ...]]] = {
-    LMM: {"W0": ("2P",), "W1": ("2P", "H"), "W2": ("H", "C")},
-    ZeroHidden: {"W": ("C", "P")},
-    LinearMaxPlus: {"A": ("P", "H"), "b": ("H",), "W": ("H", "C")},
-}
 
 
 def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> None:
@@ -101,7 +95,7 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
                   if hasattr(estimator, name)},
         "n_features": model.n_features,
     }  # fmt: skip
-    arrays = {f"model.{layer}": getattr(model, layer) for layer in model.layers}
+    arrays = {f"model.{name}": W for name, W in model.weights_by_name().items()}
     if hasattr(estimator, "feature_names_in_"):
         document["feature_names"] = [str(name) for name in estimator.feature_names_in_]
     for name in INTEGERS:
@@ -115,25 +109,26 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
         arrays["training.labels"] = codes.astype(np.int64)
         arrays["training.losses"] = estimator.training_losses_
+    if hasattr(estimator, "history_"):
         arrays |= {f"history.{name}": estimator.history_[name] for name in History.columns}
     return document, arrays
 
 
 def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     """The estimator that `describe` described; FileError where something cannot be."""
-    estimator = blank(document)
+    estimator = unfitted(document)
     cls = type(estimator)
-    estimator.model_ = model_of(cls._model_class, arrays, "model.")
+    estimator.model_ = model_of(cls._model_class, arrays)
     model = estimator.model_
-    estimator.n_features_in_ = _must(
+    estimator.n_features_in_ = _require(
         document.get("n_features"), lambda v: v == model.n_features, "the number of features"
     )
-    facts = _must(document.get("facts"), lambda v: isinstance(v, dict), "the facts")
+    facts = _require(document.get("facts"), lambda v: isinstance(v, dict), "the facts")
     for name, value in facts.items():
-        setattr(estimator, name, _must(value, FACTS.get(name, _never), f"the fact {name!r:.40}"))
+        setattr(estimator, name, _require(value, FACTS.get(name, _never), f"the fact {name!r:.40}"))
     names = document.get("feature_names")
     if names is not None:
-        _must(names, lambda v: _are_words(v, model.n_features), "the feature names")
+        _require(names, lambda v: _are_words(v, model.n_features), "the feature names")
         estimator.feature_names_in_ = np.array(names, object)
     H = getattr(model, "n_hidden", 0)
     for name, shape in INTEGERS.items():
@@ -142,25 +137,20 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
             setattr(estimator, f"{name}_", _array(arrays, name, np.int64, fit))
             if (getattr(estimator, f"{name}_") < 0).any():
                 raise FileError(f"the array {name!r} has a number below 0")
-    restore_courses(estimator, arrays)
+    for name in COURSES:
+        if name in arrays:
+            setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
     return estimator
 
 
-def restore_courses(estimator: Any, arrays: dict[str, NDArray]) -> None:
-    """How the stages of the training went, as far as the arrays tell."""
-    for name in COURSES:
-        if name in arrays:
-            setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
-
-
-def blank(document: dict[str, Any]) -> Any:
+def unfitted(document: dict[str, Any]) -> Any:
     """An estimator with the document's hyper-parameters, not fitted yet."""
     cls = ESTIMATORS.get(str(document.get("estimator")))
     if cls is None:
         raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
-    parameters = _must(document.get("parameters"), lambda v: isinstance(v, dict), "the parameters")
+    parameters = _require(document.get("parameters"), lambda v: isinstance(v, dict), "the parameters")
     try:
         estimator = cls(**parameters)
         estimator._check_parameters()
@@ -169,25 +159,14 @@ def blank(document: dict[str, Any]) -> Any:
     return estimator
 
 
-def model_of(kind: type[Model], arrays: dict[str, NDArray], prefix: str) -> Model:
+def model_of(kind: type[Model], arrays: dict[str, NDArray]) -> Model:
     """A model of a kind from its weights; they must be finite, of one float type, and fit."""
-    weights = {}
-    sizes: dict[str, int] = {}
-    for layer, axes in SHAPES[kind].items():
-        W = arrays.get(prefix + layer)
-        if W is None or W.dtype not in (np.float32, np.float64) or W.ndim != len(axes):
-            raise FileError(f"the weights {layer} are missing or no array of floats {axes}")
-        if not W.size or not np.isfinite(W).all():
-            raise FileError(f"the weights {layer} are empty or not all finite")
-        for axis, n in zip(axes, W.shape, strict=True):
-            if sizes.setdefault(axis, n) != n:
-                raise FileError(
-                    f"the weights {layer} have {n} entries along {axis}, others another number"
-                )
-        weights[layer] = W
-    if sizes.get("2P", 0) % 2 or len({W.dtype for W in weights.values()}) > 1:
-        raise FileError("the weights do not fit each other")
-    return kind(**weights)
+    prefix = "model."
+    weights = {name.removeprefix(prefix): A for name, A in arrays.items() if name.startswith(prefix)}
+    try:
+        return kind.of_weights(weights)
+    except ValueError as error:
+        raise FileError(str(error)) from None
 
 
 def history_of(arrays: dict[str, NDArray]) -> History:
@@ -202,8 +181,11 @@ def history_of(arrays: dict[str, NDArray]) -> History:
 
 
 def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArray]) -> None:
-    estimator.classes_ = classes_of(document, estimator.model_)
-    estimator.history_ = history_of(arrays)
+    estimator.classes_ = read_classes(document)
+    if len(estimator.classes_) != estimator.model_.n_classes:
+        raise FileError(f"the classes are not {estimator.model_.n_classes}, as the model's")
+    if isinstance(estimator, SubgradientClassifier):
+        estimator.history_ = history_of(arrays)
     codes = _array(arrays, "training.labels", np.int64)
     if codes.size and not (codes.min() >= 0 and codes.max() < len(estimator.classes_)):
         raise FileError("a training label is not one of the classes")
@@ -212,18 +194,18 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
     if (getattr(estimator, "suspects_", codes[:0]) >= codes.size).any():
         raise FileError("a suspect is not one of the training samples")
     for name in ("n_iter_", "status_", "max_loss_", "mean_loss_"):
-        _must(getattr(estimator, name, None), lambda v: v is not None, f"the fact {name!r}")
+        _require(getattr(estimator, name, None), lambda v: v is not None, f"the fact {name!r}")
 
 
-def classes_of(document: dict[str, Any], model: Model) -> NDArray:
-    """The class labels: different, in ascending order, as many as the model has."""
+def read_classes(document: dict[str, Any]) -> NDArray:
+    """The class labels: different, in ascending order, at least two."""
     try:
         labels = labels_from_json(document.get("classes"))
         ordered = len(labels) >= 2 and bool((labels[:-1] < labels[1:]).all())
     except (ValueError, TypeError) as error:
         raise FileError(f"the classes cannot be read: {error}") from None
-    if not ordered or len(labels) != model.n_classes:
-        raise FileError(f"the classes are not {model.n_classes} different labels in order")
+    if not ordered:
+        raise FileError("the classes are not two or more different labels in order")
     return labels
 
 
@@ -238,7 +220,7 @@ def _array(
     return array
 
 
-def _must(value: Any, is_good: Callable[[Any], bool], what: str) -> Any:
+def _require(value: Any, is_good: Callable[[Any], bool], what: str) -> Any:
     if not is_good(value):
         raise FileError(f"{what} cannot be {value!r:.60}")
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -104,6 +104,24 @@ class Model(ABC):
     @abstractmethod
     def copy(self: M) -> M:
         """The same model with weights of its own."""
+
+    def weights_by_name(self, *, copy: bool = False) -> dict[str, NDArray]:
+        """The weight arrays, in the order of ``layers``; copies of them, if asked for."""
+        return {
+            name: getattr(self, name).copy("K") if copy else getattr(self, name)
+            for name in self.layers
+        }
+
+    @classmethod
+    def of_weights(cls: type[M], weights: Mapping[str, NDArray]) -> M:
+        """A model from `weights_by_name`; ValueError if they are not all there and finite."""
+        missing = [name for name in cls.layers if name not in weights]
+        if missing:
+            raise ValueError(f"the weights {missing[0]} are missing")
+        for name in cls.layers:
+            if not np.isfinite(weights[name]).all():
+                raise ValueError(f"the weights {name} are not all finite")
+        return cls(**{name: weights[name] for name in cls.layers})
 
     def probabilities(self, X: NDArray) -> NDArray:
         """softmax(z), shape (N, C)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from types import TracebackType
 
@@ -10,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from maxplus.training.loop import Progress
-from maxplus.training.state import ITERATIONS, POLISH
+from maxplus.models import LOG2
+from maxplus.training.conductor import Progress
+from maxplus.training.stages import Iterations, Polish
 
 
 class ProgressBar:
@@ -67,7 +67,7 @@ class ProgressBar:
         if progress.stage != self._stage:
             if self._stage is not None:
                 self._add(progress.stage)
-            elif progress.stage != ITERATIONS:
+            elif progress.stage != Iterations.name:
                 self._bar.update(self._task, description=f"{self._title}: {progress.stage}")
             self._stage = progress.stage
         self._bar.update(
@@ -81,9 +81,9 @@ class ProgressBar:
 
     def _shows_gap(self, stage: str) -> bool:
         # Only a maximum certifies anything; what the polish shows is one.
-        return stage == POLISH or (stage == ITERATIONS and self._certificate)
+        return stage == Polish.name or (stage == Iterations.name and self._certificate)
 
     @staticmethod
     def _gap(best: float) -> str:
-        gap = best - math.log(2.0)
+        gap = best - LOG2
         return f" ({gap:.3f} to log 2)" if gap >= 0 else " (certified)"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class TrainingOverflowError(ArithmeticError, ValueError):
+    """Weights left the range of their float type; nothing of the training is kept."""
 
 
 class Signal(IntEnum):
@@ -32,6 +35,11 @@ class Status(Enum):
     GIVEN_UP = "the polish could not bring all samples below its level: see suspects_"
     CALLBACK = "stopped by a callback"
     INTERRUPTED = "interrupted by the user"
+
+    @property
+    def ends_training(self) -> bool:
+        """Whether somebody asked for the end: then no other stage follows."""
+        return self in (Status.INTERRUPTED, Status.CALLBACK)
 
 
 class Block:
@@ -109,11 +117,3 @@ class History(Mapping[str, NDArray]):
         """Say how long it is."""
         return f"History({self['loss'].size} iterations)"
 
-
-@dataclass
-class TrainingResult:
-    """How a training went. The weights are with the engine: `Engine.best` and its model."""
-
-    history: History
-    status: Status
-    seconds: float

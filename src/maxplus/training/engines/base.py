@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
+
 from maxplus.models.base import Model
 from maxplus.training import memory
-from maxplus.training.result import Block, History, Signal
-from maxplus.training.state import TrainingState
+from maxplus.training.result import Block, Signal
+from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
+from maxplus.training.steps import NO_MEMORY
 from maxplus.training.task import Task
 
 
@@ -48,25 +51,45 @@ class Engine(ABC):
         """A model with the lowest objective seen (the first one before any was seen)."""
         return self._best
 
-    def state(self, history: History, signal: Signal) -> TrainingState:
-        """A copy of all that `restore` needs; it must not change how training goes on."""
-        rng = self.task.rng
-        return TrainingState(
-            self.iteration,
-            {name: getattr(self.model, name).copy() for name in self.model.layers},
-            {name: getattr(self._best, name).copy() for name in self._best.layers},
-            self.best_loss,
-            {name: history[name].copy() for name in history},
-            signal,
-            self.step.memory.copy(),
-            None if rng is None else rng.bit_generator.state,
-        )
+    def state(self, signal: Signal) -> TrainingState:
+        """A copy of all that `restore` needs; it must not change how training goes on.
 
-    def restore(self, state: TrainingState) -> None:
-        """Go on where ``state`` was taken; the engine was made for its weights."""
-        self.iteration = state.iteration
-        self.best_loss = state.best_loss
-        self.step.memory[:] = state.step_memory
-        self._best = type(self.model)(**state.best_weights)
-        if self.task.rng is not None and state.generator is not None:
-            self.task.rng.bit_generator.state = state.generator
+        Bounds, trees and groups of samples are left out: engines make them anew, and
+        iterates do not depend on them.
+        """
+        arrays = {
+            **prefixed("model.", self.model.weights_by_name(copy=True)),
+            **prefixed("best.", self._best.weights_by_name(copy=True)),
+            "iteration": np.array([self.iteration]),
+            "best_loss": np.array([self.best_loss]),
+            "signal": np.array([int(signal)]),
+            "step.memory": self.step.memory.copy(),
+        }
+        return TrainingState("iterations", arrays, generator_state(self.task.rng))
+
+    @classmethod
+    def check(cls, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+        """The present model of a state; StateError if it does not fit itself or the task."""
+        model, best = (task.model_of(state, part, kind) for part in ("model.", "best."))
+        if any(W.shape != getattr(best, name).shape for name, W in model.weights_by_name().items()):
+            raise StateError("its best weights have other shapes than the present ones")
+        (iteration,), (signal,) = (state.array(n, np.int64, (1,)) for n in ("iteration", "signal"))
+        state.array("best_loss", np.float64, (1,), finite=False)
+        if iteration < task.start or signal not in list(Signal):
+            raise StateError(f"it cannot be at iteration {iteration} with signal {signal}")
+        memory, expected = state.arrays.get("step.memory", NO_MEMORY), task.step.memory
+        if (memory.dtype, memory.shape) != (expected.dtype, expected.shape) or np.isnan(
+            memory
+        ).any():
+            raise StateError("the memory of its step rule is missing or not right")
+        return model
+
+    def restore(self, state: TrainingState) -> Signal:
+        """Go on where a checked ``state`` was; the engine was made for its model."""
+        self.iteration = int(state.arrays["iteration"][0])
+        self.best_loss = float(state.arrays["best_loss"][0])
+        self.step.memory[:] = state.arrays.get("step.memory", NO_MEMORY)
+        self._best = type(self.model)(**state.part("best."))
+        state.restore_generator(self.task.rng)
+        return Signal(int(state.arrays["signal"][0]))
+

@@ -1,5 +1,7 @@
-"""A smoothed warm start: soft minima and maxima, annealed towards the hard ones."""
+"""The soft model: minima and maxima that have gradients, and how they are followed."""
 
-from maxplus.training.smooth.trainer import Annealing, SmoothResult, smooth_train
+from maxplus.training.smooth.adam import Adam
+from maxplus.training.smooth.rescaling import Rescaling
+from maxplus.training.smooth.soft_lmm import SoftGradient, SoftLMM
 
-__all__ = ["Annealing", "SmoothResult", "smooth_train"]
+__all__ = ["Adam", "Rescaling", "SoftGradient", "SoftLMM"]

@@ -1,4 +1,4 @@
-"""The data's own units, in which the soft model is trained."""
+"""The measure in which the soft model is trained: the data's own."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FAR = 4.0
 ROWS_AT_ONCE = 4_096
 
 
-class Units(NamedTuple):
+class Rescaling(NamedTuple):
     """A model around the middle of its data, a distance of ``reach`` being 1.
 
-    Scores are in units of ``size``. Only then is everything rounded to float32, so that
+    Scores are multiples of ``size``. Only then is everything rounded to float32, so that
     neither the data's offset nor its scale costs digits.
     """
 
@@ -33,8 +33,8 @@ class Units(NamedTuple):
     offset: NDArray
 
     @classmethod
-    def of(cls, model: LMM, X: NDArray, size: float) -> Units:
-        """The units of a model and its samples, where scores of ``size`` are typical."""
+    def of(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
+        """That of a model and its samples, where scores of ``size`` are typical."""
         W0 = model.W0.astype(np.float64)
         reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)
         low, high = _typical_range(X, reach)
@@ -45,7 +45,7 @@ class Units(NamedTuple):
         return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
 
     def rows(self, X: NDArray) -> NDArray:
-        """Samples in these units; what is far out is brought to where exponents end anyway."""
+        """Samples in this measure; what is far out is brought to where exponents end anyway."""
         far, rows = FAR * LIMIT, np.empty(X.shape, np.float32)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             part = slice(lo, lo + ROWS_AT_ONCE)
@@ -53,14 +53,14 @@ class Units(NamedTuple):
         return rows
 
     def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
-        """W1 and W2 in these units."""
+        """W1 and W2 in this measure."""
         W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
         return W1.astype(np.float32, order="C"), (model.W2 / self.size).astype(
             np.float32, order="C"
         )
 
     def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-        """The model with these offsets, in its own units and float type."""
+        """The model with these offsets, as it was measured before, in its float type."""
         own = W1.astype(np.float64) * self.size - self.offset[:, None]
         return LMM(
             model.W0.copy(), own.astype(model.dtype),

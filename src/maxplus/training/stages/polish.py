@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._jit import frozen
-from maxplus.models import LMM
+from maxplus.models import LMM, LOG2, Model
 from maxplus.models._lmm_kernels import empty_gradient
-from maxplus.training import _polish_kernels
+from maxplus.training.conductor import Conductor
 from maxplus.training.engines._descent import empty_journal
-from maxplus.training.interrupts import Interrupt, deferred_interrupt
-from maxplus.training.loop import Callback, Progress
 from maxplus.training.result import Status
-from maxplus.training.state import POLISH, TrainingState
+from maxplus.training.stages import _polish_kernels
+from maxplus.training.stages.base import Outcome
+from maxplus.training.state import StateError, TrainingState
 from maxplus.training.steps import polyak
+from maxplus.training.task import Task
 
 # Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
 # where that is too much to ask of neighbours of different classes, ever closer to the level.
@@ -31,23 +31,27 @@ MAX_SWEEPS = 100
 RESEAT_AFTER, PATIENCE = 3, 6
 
 
-class Polished(NamedTuple):
-    """The model, each sample's loss, the course of it, and who is not below the level.
+@dataclass(frozen=True)
+class Polished(Outcome):
+    """Each sample's loss, the course of the polish, and who is not below the level.
 
     ``course`` is the maximum loss before each round and at the end.
     """
 
-    model: LMM
     losses: NDArray
     course: NDArray
     steps: int
     above: NDArray
-    status: Status
 
     @property
-    def rounds(self) -> int:
+    def n_iter(self) -> int:
         """Rounds of steps that were done."""
         return len(self.course) - 1
+
+    @property
+    def facts(self) -> dict[str, NDArray]:
+        """The course, and the samples that are not below the level."""
+        return {"polish_losses": self.course, "suspects": self.above}
 
     @property
     def succeeded(self) -> bool:
@@ -55,17 +59,8 @@ class Polished(NamedTuple):
         return self.above.size == 0
 
 
-def polish(
-    model: LMM,
-    X: NDArray,
-    y: NDArray,
-    rng: np.random.Generator,
-    *,
-    level: float = math.log(2.0),
-    skip: int = 0,
-    max_rounds: int = 30,
-    callbacks: Iterable[Callback] = (),
-) -> Polished:
+@dataclass(frozen=True)
+class Polish:
     """Lower the losses of all samples below ``level``, with as few and small moves as it takes.
 
     Each round evaluates all losses with the dense forward pass, adds the samples
@@ -81,63 +76,72 @@ def polish(
 
     Parameters
     ----------
-    model : LMM, where to start; it is not changed
-    X, y : samples and classes 0..C−1
-    rng : shuffles the active set
     level : what every loss must be below
     skip : so many samples, the worst at the start, are given up at once if they are above
         the level: their labels may be wrong
     max_rounds : when to stop in any case; the samples that are still above are reported
-    callbacks : told a `Progress` after each round; one that returns True ends it, as does
-        Ctrl-C
     """
-    started = time.perf_counter()
-    callbacks = list(callbacks)
-    model = model.copy()
-    X = np.ascontiguousarray(X, model.dtype)
-    aim = AIM
-    active = np.zeros(len(y), bool)
-    failures = np.zeros(len(y), np.int64)
-    skipped = _worst(model.losses(X, y), level, skip)
-    failures[skipped] = PATIENCE
-    course: list[float] = []
-    steps, status = 0, Status.GIVEN_UP
-    best: Polished | None = None
-    with deferred_interrupt() as interrupt:
-        for n_round in range(max_rounds + 1):
+
+    level: float = LOG2
+    skip: int = 0
+    max_rounds: int = 30
+
+    name: ClassVar[str] = "polish"
+    has_state: ClassVar[bool] = False
+
+    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+        """A polish has no state: it takes seconds, and is repeated from its beginning."""
+        raise StateError("a polish has no state to go on from")
+
+    def run(
+        self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
+    ) -> Polished:
+        """Polish a copy of the model; ``task.rng`` shuffles the active set."""
+        level, model = self.level, model.copy()
+        X, y = np.ascontiguousarray(task.X, model.dtype), task.y
+        assert task.rng is not None
+        aim = AIM
+        active = np.zeros(len(y), bool)
+        failures = np.zeros(len(y), np.int64)
+        skipped = _worst(model.losses(X, y), level, self.skip)
+        failures[skipped] = PATIENCE
+        course: list[float] = []
+        steps, best = 0, None
+        for n_round in range(self.max_rounds + 1):
             losses = model.losses(X, y)
             above = ~(losses < level)
             course.append(float(losses.max()))
-            if best is None or (above.sum(), losses.sum()) < (best.above.size, best.losses.sum()):
-                best = Polished(model.copy(), losses, np.empty(0), 0, np.flatnonzero(above), status)
+            if best is None or (above.sum(), losses.sum()) < (best[1].sum(), best[2].sum()):
+                best = model.copy(), above, losses
             failures[above & active] += 1
             active |= losses > aim * level
             active &= failures < PATIENCE
             _reseat(model, X, y, np.flatnonzero(above & (failures == RESEAT_AFTER)), aim * level)
-            over = not (above & active).any() or interrupt.requested
-            if not above.any():
-                status = Status.POLISHED
-            elif interrupt.requested:
-                status = Status.INTERRUPTED
-            elif np.isin(np.flatnonzero(above), skipped).all():
-                status = Status.SKIPPED
-            progress = Progress(
-                n_round, max_rounds, course[-1], float(best.losses.max()),
-                time.perf_counter() - started, model, False, _no_state, POLISH,
+            over = not (above & active).any() or n_round == self.max_rounds
+            status = conductor.report(
+                n_round, self.max_rounds, course[-1], float(best[2].max()), model, None,
+                _verdict(above, skipped) if over else None,
             )  # fmt: skip
-            answers = [callback(progress) for callback in callbacks]
-            if any(answers) and not over:
-                status, over = Status.CALLBACK, True
-            if over or n_round == max_rounds:
+            if status is not None:
                 break
             n_steps, settled = _sweeps(
-                model, X, y, np.flatnonzero(active), aim * level, rng, interrupt
+                model, X, y, np.flatnonzero(active), aim * level, task.rng, conductor
             )
             steps += n_steps
             if not settled:
                 aim = (aim + 1.0) / 2.0
-    assert best is not None
-    return best._replace(course=np.array(course), steps=steps, status=status)
+        assert best is not None
+        assert status is not None
+        kept, above, losses = best
+        return Polished(kept, status, losses, np.array(course), steps, np.flatnonzero(above))
+
+
+def _verdict(above: NDArray, skipped: NDArray) -> Status:
+    """How a polish that has come to its end went."""
+    if not above.any():
+        return Status.POLISHED
+    allowed = np.isin(np.flatnonzero(above), skipped).all()
+    return Status.SKIPPED if allowed else Status.GIVEN_UP
 
 
 def _worst(losses: NDArray, level: float, n: int) -> NDArray:
@@ -148,7 +152,7 @@ def _worst(losses: NDArray, level: float, n: int) -> NDArray:
 
 def _sweeps(
     model: LMM, X: NDArray, y: NDArray, active: NDArray, target: float, rng: np.random.Generator,
-    interrupt: Interrupt,
+    conductor: Conductor,
 ) -> tuple[int, bool]:  # fmt: skip
     """Sweep over the active samples until none is above the target: (steps, whether it got there).
 
@@ -166,8 +170,8 @@ def _sweeps(
             moved,
         )  # fmt: skip
         steps += int(moved.sum())
-        if interrupt.requested or (order.size == active.size and not moved.any()):
-            return steps, not interrupt.requested
+        if conductor.interrupted or (order.size == active.size and not moved.any()):
+            return steps, not conductor.interrupted
         order = order[moved] if moved.any() else active.copy()
     return steps, False
 
@@ -189,6 +193,3 @@ def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> 
         model.W2[h] = lowest
         model.W2[h, y[n]] = np.logaddexp.reduce(others) + odds
 
-
-def _no_state() -> TrainingState:
-    raise RuntimeError("a polish has no state to save: it is repeated from its beginning")

@@ -1,0 +1,304 @@
+"""What LMM classifiers can do once they are fitted: certificates, explanations, pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._parameters import check_value, whole
+from maxplus.estimators._threads import threads
+from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
+from maxplus.explain.explanation import as_table, records
+from maxplus.models import LMM
+from maxplus.models._softmax import softmax
+from maxplus.models.pruning import useless_units, with_units
+
+
+class Pruned(NamedTuple):
+    """How many units went, how many of those can win nowhere, and how many are left."""
+
+    dropped: int
+    provable: int
+    left: int
+
+
+class LMMWeights:
+    """The weights as fitted attributes, for estimators whose ``model_`` is an LMM."""
+
+    model_: LMM
+
+    @property
+    def W0_(self) -> NDArray:
+        """The two slopes of each feature, + then −; shape (2P,)."""
+        return self.model_.W0
+
+    @property
+    def W1_(self) -> NDArray:
+        """Offsets of the min-plus layer, shape (2P, H)."""
+        return self.model_.W1
+
+    @property
+    def W2_(self) -> NDArray:
+        """Offsets of the max-plus layer, shape (H, C); heights (H, 1) in a regression."""
+        return self.model_.W2
+
+    @property
+    def n_hidden_(self) -> int:
+        """Hidden units there are."""
+        return self.model_.n_hidden
+
+
+class FittedLMM(LMMWeights):
+    """For classifiers whose ``model_`` is an LMM: thin methods around other rooms' functions."""
+
+    classes_: NDArray
+    n_jobs: int | None
+    training_losses_: NDArray
+    training_labels_: NDArray
+    unit_wins_: NDArray
+    prototypes_: NDArray
+
+    def _validated(self, X: Any) -> NDArray:
+        raise NotImplementedError
+
+    def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
+        """How far each row may move, in the L∞ norm, before its prediction could change.
+
+        No x' with |x'_p − x_p| ≤ radius·scale_p for all features p is classified
+        differently. The radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
+        rounding, and more where slopes differ or units are capped: see
+        `maxplus.certify.box_bounds` for the proof.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        scale : array of shape (n_features,), optional
+            How far each feature may move for a radius of 1, for example its
+            standard deviation; 0 holds a feature fixed. All ones by default.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from maxplus import LMMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = LMMClassifier(random_state=0).fit(X, y)
+        >>> radius = clf.certified_radius(X)
+        >>> bool((clf.predict(X + 0.99 * radius[:, None]) == clf.predict(X)).all())
+        True
+        """
+        X = self._validated(X)
+        with threads(self.n_jobs):
+            return certified_radius(self.model_, X, scale)
+
+    def certify(
+        self, X: Any, y: Any, eps: ArrayLike, scale: ArrayLike | None = None
+    ) -> float | NDArray:
+        """Certified accuracy: the share of rows that are right and stay right within eps.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : true labels of shape (n_samples,)
+        eps : number >= 0, or several
+            Features may move by up to eps·scale_p each.
+        scale : array of shape (n_features,), optional
+            As in `certified_radius`.
+
+        Returns
+        -------
+        float, or an array with one share for each eps
+        """
+        X = self._validated(X)
+        y = np.asarray(y)
+        if y.shape != (len(X),):
+            raise ValueError(f"y must have shape ({len(X)},), a label for each row; got {y.shape}")
+        try:
+            radii = np.asarray(eps, np.float64)
+        except (TypeError, ValueError):
+            radii = np.array(np.nan)
+        if not (radii.ndim <= 1 and np.isfinite(radii).all() and (radii >= 0).all()):
+            raise ValueError(f"eps must be a finite number >= 0, or a list of them; got {eps!r}")
+        with threads(self.n_jobs):
+            right = self.classes_[self.model_.scores(X).argmax(axis=1)] == y
+            # Only what is right needs a certificate, and each eps a test of its own.
+            kept = [certified_at(self.model_, X[right], r, scale).sum() for r in radii.ravel()]
+        shares = np.array(kept, float) / max(len(y), 1)
+        return float(shares[0]) if radii.ndim == 0 else shares
+
+    def explain(
+        self,
+        X: Any,
+        *,
+        low: ArrayLike = -np.inf,
+        high: ArrayLike = np.inf,
+        class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> Explanation:
+        """What decided each score of each row, and what would change the prediction.
+
+        Every class score is one unit's and, in it, one feature's:
+        z_d = W0[i]·x_p + W1[i, h] + W2[h, d].
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        low, high : number or array of shape (n_features,)
+            The values that a feature may take where a change of one is sought that
+            flips the prediction; 0 and 1 for pixels, for example.
+        class_names : sequence of str, optional
+            Words for ``classes_``, in the same order.
+        feature_names : sequence of str, optional
+            Words for the features; ``feature_names_in_`` if there are any.
+
+        Returns
+        -------
+        Explanation
+            ``print`` it, or take its ``to_table()``: a pandas DataFrame if pandas is
+            installed, else a record array.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from maxplus import LMMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = LMMClassifier(random_state=0).fit(X, y)
+        >>> why = clf.explain(X[:2], class_names=["setosa", "versicolor", "virginica"])
+        >>> print(why.text(0).splitlines()[0][:13])
+        Row 0: setosa
+        """
+        X = self._validated(X)
+        names = [str(c) for c in self.classes_] if class_names is None else list(class_names)
+        if len(names) != len(self.classes_):
+            raise ValueError(
+                f"class_names must name the {len(self.classes_)} classes {self.classes_.tolist()}; "
+                f"got {len(names)} names"
+            )
+        words = self._feature_words() if feature_names is None else list(feature_names)
+        if len(words) != self.model_.n_features:
+            raise ValueError(
+                f"feature_names must name {self.model_.n_features} features; got {len(words)} names"
+            )
+        bounds = [self._feature_bound(name, v) for name, v in (("low", low), ("high", high))]
+        if (bounds[0] > bounds[1]).any():
+            raise ValueError(f"low must not exceed high; got {low!r:.40} and {high!r:.40}")
+        with threads(self.n_jobs):
+            paths = decisive_paths(self.model_, X)
+            flips = single_feature_flips(self.model_, X, *bounds)
+        return Explanation(
+            X, paths, flips, softmax(paths.score), self.model_.W0, names,
+            words, getattr(self, "prototypes_", None),
+            unit_boxes(self.model_).centre,
+        )  # fmt: skip
+
+    def units(self, level: float = 0.0) -> Any:
+        """Each hidden unit as the box it is: per feature the interval where it is active.
+
+        A unit's value g_h(x) is at least ``level`` exactly if low ≤ x_p ≤ high for every
+        feature p (`maxplus.explain.unit_boxes`).
+
+        Returns
+        -------
+        table with a line for each unit and feature: unit, class (that it speaks for most),
+            height (its W2 there), prototype (−1 if it has none), feature, low, high
+        """
+        check_is_fitted(self, "model_")
+        boxes = unit_boxes(self.model_, float(level))
+        H, P = boxes.low.shape
+        unit, feature = (axis.ravel() for axis in np.indices((H, P)))
+        prototypes = getattr(self, "prototypes_", np.full(H, -1))
+        columns = {
+            "unit": unit,
+            "class": self.classes_[boxes.favourite][unit],
+            "height": boxes.height[unit],
+            "prototype": prototypes[unit],
+            "feature": np.array(self._feature_words())[feature],
+            "low": boxes.low.ravel(),
+            "high": boxes.high.ravel(),
+        }
+        return as_table(records(columns))
+
+    def worst_samples(self, n: int = 10) -> Any:
+        """The n training samples with the largest losses, worst first.
+
+        Returns
+        -------
+        table with sample (index into the training set), label, loss and probability
+            (of the label: exp(−loss))
+        """
+        check_is_fitted(self, "model_")
+        check_value("n", n, whole(1))
+        losses = self.training_losses_
+        # Samples of weight 0 have no loss; NaN sorts last.
+        worst = np.argsort(-losses, kind="stable")[: min(n, int(np.isfinite(losses).sum()))]
+        columns = {
+            "sample": worst,
+            "label": self.training_labels_[worst],
+            "loss": losses[worst],
+            "probability": np.exp(-losses[worst]),
+        }
+        return as_table(records(columns))
+
+    def _feature_words(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        P = self.model_.n_features
+        return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]
+
+    def _feature_bound(self, name: str, value: ArrayLike) -> NDArray:
+        P = self.model_.n_features
+        try:
+            bound = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            bound = np.array(np.nan)
+        if bound.shape not in ((), (P,)) or np.isnan(bound).any():
+            raise ValueError(
+                f"{name} must be a number or {P} numbers, one for each feature; got {value!r:.80}"
+            )
+        return np.broadcast_to(bound, P)
+
+    def prune(self, *, only_provable: bool = False) -> Pruned:
+        """Drop hidden units that never decide a score.
+
+        Units that decide no class's score on any training sample go: the scores of all samples
+        of the last training stay as they are, to the last bit. With ``only_provable``, only units
+        that can win nowhere go (`maxplus.models.pruning.useless_units`), which
+        changes no prediction at all, but for ties and rounding.
+
+        Returns
+        -------
+        Pruned(dropped, provable, left)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from maxplus import LMMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = LMMClassifier(100, random_state=0).fit(X, y)
+        >>> before = clf.decision_function(X)
+        >>> dropped, provable, left = clf.prune()
+        >>> bool((clf.decision_function(X) == before).all()), dropped + left
+        (True, 100)
+        """
+        check_is_fitted(self, "model_")
+        if not hasattr(self, "unit_wins_"):
+            raise ValueError(
+                "this model does not know unit_wins_, how often its units won: it comes from an "
+                "older file; fit it again"
+            )
+        never = self.unit_wins_ == 0
+        provable = useless_units(self.model_) & never
+        drop = provable if only_provable else never
+        keep = np.flatnonzero(~drop)
+        facts = {"model_": with_units(self.model_, keep), "unit_wins_": self.unit_wins_[keep]}
+        if hasattr(self, "prototypes_"):
+            facts["prototypes_"] = self.prototypes_[keep]
+        self.__dict__ = vars(self) | facts
+        return Pruned(int(drop.sum()), int(provable.sum()), keep.size)

@@ -1,0 +1,54 @@
+"""What is known of an LMM from its start on, under names that checkpoints keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.estimators._data import LabelledData
+from maxplus.models import LMM
+from maxplus.training.state import StateError, TrainingState
+
+SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_wins", "distance"
+# How stages went, as fitted attributes.
+COURSES = ("warmup_losses", "validation_scores", "polish_losses")
+
+
+def check_reach(X: NDArray, slope: float) -> None:
+    """Refuse features that times the slope leave the range of their float type."""
+    largest = float(np.abs(X).max())
+    reach = max(1.0, slope) * max(1.0, largest)
+    if not reach < 1e-4 * np.finfo(X.dtype).max:
+        raise ValueError(
+            f"X reaches {largest:g}, which times slope {slope:g} does not fit into "
+            f"{X.dtype}; scale the features (for example with StandardScaler) or set slope"
+        )
+
+
+def check_lmm_facts(state: TrainingState) -> None:
+    """StateError if what a state knows of the start cannot be."""
+    for name in (SLOPE, DISTANCE):
+        if name in state.before or name == SLOPE:
+            (value,) = state.array(f"before.{name}", np.float64, (1,))
+            if not value > 0:
+                raise StateError(f"its {name} cannot be {value}")
+    for name in (PROTOTYPES, WINS):
+        if name in state.before:
+            numbers = state.array(f"before.{name}", np.int64, (None,))
+            if numbers.min(initial=0) < 0:
+                raise StateError(f"its {name} hold a number below 0")
+
+
+def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> dict[str, Any]:
+    """Fitted attributes of LMM classifiers, from the facts of the start and of all stages."""
+    # Samples of earlier calls are gone; units that they needed then should stay.
+    wins = model.wins(data.X) + facts.get(WINS, 0)
+    fitted: dict[str, Any] = {"slope_": float(facts[SLOPE][0]), "unit_wins_": wins}
+    if PROTOTYPES in facts:
+        fitted["prototypes_"] = facts[PROTOTYPES]
+    if "suspects" in facts:
+        fitted["suspects_"] = data.index[facts["suspects"]]
+    return fitted | {f"{name}_": facts[name] for name in COURSES if name in facts}

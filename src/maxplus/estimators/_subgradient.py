@@ -1,0 +1,198 @@
+"""Classifiers trained by an engine's subgradient steps, as in the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus.estimators._data import LabelledData
+from maxplus.estimators._parameters import TRAINED, TRUTH, Parameters, one_of, real, whole
+from maxplus.estimators._trained import Start, TrainedClassifier
+from maxplus.training import (
+    History,
+    Iterations,
+    MaxLoss,
+    MeanLoss,
+    Objective,
+    StepRule,
+    Task,
+    constant,
+    level,
+    paper_alpha,
+    polyak,
+    two_phase,
+)
+from maxplus.training.engines import ENGINES, Engine
+from maxplus.training.stages import Stage, Trained
+from maxplus.training.state import TrainingState, prefixed
+
+Self = TypeVar("Self", bound="SubgradientClassifier")
+
+STEPS = ("two-phase", "polyak", "constant", "level")
+# Columns of the history of earlier calls of `partial_fit`.
+EARLIER = "earlier.history."
+
+SUBGRADIENT: Parameters = {
+    **TRAINED,
+    "objective": (one_of("max", "mean"),),
+    "step": (one_of(*STEPS),),
+    "polyak_target": (real(minimum=0.0),),
+    "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
+    "learning_rate": (real(above=0.0),),
+    "engine": (one_of("auto", *ENGINES),),
+    "max_iter": (whole(1),),
+    "keep": (one_of("best", "last"),),
+    "warm_start": (TRUTH,),
+}
+
+
+class SubgradientClassifier(TrainedClassifier):
+    """Steps along subgradients of the maximum or the mean loss; no other stage."""
+
+    # What ``engine="auto"`` stands for, but for the mean loss.
+    _automatic_engine: ClassVar[str] = "dense"
+
+    objective: str
+    step: str
+    polyak_target: float
+    polyak_fraction: float
+    learning_rate: float
+    engine: str
+    max_iter: int
+    keep: str
+    warm_start: bool
+
+    history_: History
+
+    def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on samples X with labels y; with ``warm_start``, from the present parameters.
+
+        A fit that is refused or fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+        y : labels of shape (n_samples,), at least two different ones
+        sample_weight : array of shape (n_samples,), optional
+            A weight of 0 leaves a sample out. Other weights do not change a
+            maximum or which samples are the k worst; in a mean they are weights.
+
+        Returns
+        -------
+        self
+        """
+        present = None
+        if self.warm_start and hasattr(self, "model_"):
+            present = Start(self.model_, self._lasting_facts())
+        return self._fit(X, y, sample_weight, present=present)
+
+    def partial_fit(
+        self: Self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train ``max_iter`` iterations more, from the present parameters.
+
+        The first call should have
+        samples of every class. The iteration count, and with it the step rule's phase,
+        goes on; the history grows. With keep="best" the present parameters are the best ones
+        seen, not the last: for many short calls set keep="last". ``classes``
+        lists all labels there will ever be; it is only read at the first call
+        and may be left out if y has them all.
+        """
+        present = None
+        if hasattr(self, "model_"):
+            facts = self._lasting_facts() | self._counted_facts()
+            # A copy: a call that fails must not have drawn from the estimator's own.
+            present = Start(self.model_, facts, deepcopy(getattr(self, "_rng", None)))
+        return self._fit(X, y, sample_weight, classes, present=present)
+
+    def _lasting_facts(self) -> dict[str, NDArray]:
+        """What stays true of the model however it is trained on."""
+        return {}
+
+    def _counted_facts(self) -> dict[str, NDArray]:
+        """What a training that counts on from the last one adds to."""
+        return prefixed(EARLIER, dict(self.history_)) | {"n_iter": np.array([self.n_iter_])}
+
+    def _objectives(self) -> dict[str, Objective]:
+        """By name, all objectives that the estimator has the parameters of."""
+        return {"max": MaxLoss(), "mean": MeanLoss()}
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._engine_class()
+
+    def _engine_class(self) -> type[Engine]:
+        name = self.engine
+        if name == "auto":
+            name = "sgd" if self.objective == "mean" else self._automatic_engine
+        engine = ENGINES[name]
+        if self.objective not in engine.objectives:
+            raise ValueError(
+                f"engine={name!r} minimises the {' or '.join(engine.objectives)} loss, "
+                f"not objective={self.objective!r}; use engine='auto'"
+            )
+        if not issubclass(self._model_class, engine.models):
+            raise ValueError(
+                f"engine={name!r} cannot train a {type(self).__name__}; use engine='auto'"
+            )
+        return engine
+
+    def _step_rule(self, n_classes: int, best: float) -> StepRule:
+        """The step rule; ``best`` is the lowest loss of earlier iterations."""
+        first = polyak(self.polyak_target)
+        then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
+        if self.step == "polyak":
+            return first
+        if self.step == "constant":
+            return then
+        if self.step == "level":
+            return level(self.max_iter, self.polyak_target, best)
+        return two_phase(first, then, math.ceil(self.polyak_fraction * self.max_iter))
+
+    def _task(
+        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
+    ) -> Task:
+        earlier = facts.get(f"{EARLIER}loss", np.empty(0))
+        best = float(np.fmin.reduce(earlier, initial=math.inf))
+        return Task(
+            data.X, data.y, self._objectives()[self.objective],
+            self._step_rule(data.n_classes, best),
+            linear_every=getattr(self, "linear_every", 0), start=earlier.size,
+            weight=data.weight, rng=rng,
+        )  # fmt: skip
+
+    def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+        return [Iterations(self._engine_class(), self.max_iter, self.keep)]
+
+    def _facts(
+        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    ) -> dict[str, Any]:
+        history = History()
+        if f"{EARLIER}loss" in facts:
+            history = History.of({name: facts[EARLIER + name] for name in History.columns})
+        if "history.loss" in facts:
+            new = History.of({name: facts[f"history.{name}"] for name in History.columns})
+            new.map_samples(data.index)
+            history.extend(new)
+        return super()._facts(data, facts, trained) | {"history_": history}
+
+    @property
+    def loss_curve_(self) -> NDArray:
+        """The objective before each step; with sgd, the drawn sample's loss."""
+        return self.history_["loss"]
+
+    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
+        super()._check_facts(state, data)
+        if f"{EARLIER}loss" in state.before:
+            for name, dtype in zip(History.columns, (np.float64, np.int64, np.float64), strict=True):
+                n = len(state.before[f"{EARLIER}loss"])
+                state.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)

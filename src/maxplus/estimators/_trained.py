@@ -1,0 +1,274 @@
+"""What all trained classifiers share: how a fit goes, and prediction."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from maxplus.estimators._data import FLOATS, LabelledData, as_dense, within_range
+from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
+from maxplus.estimators._threads import threads
+from maxplus.models import LOG2, Model
+from maxplus.models._softmax import log_softmax, softmax
+from maxplus.training import Conductor, Status, Task, run_stages
+from maxplus.training.progress import ProgressBar
+from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
+from maxplus.training.state import StateError, TrainingState
+
+Self = TypeVar("Self", bound="TrainedClassifier")
+
+COUNTED = {WarmUp.name: "epochs of the warm-up", Polish.name: "rounds of the polish"}
+
+
+class OtherDataError(StateError):
+    """A training cannot go on with other data than it began with."""
+
+
+class Origin(NamedTuple):
+    """What is being trained on what, for callbacks that keep it."""
+
+    estimator: Any
+    data: LabelledData
+
+
+class Start(NamedTuple):
+    """Where a training begins: a model, and what is known of it, by name.
+
+    ``rng`` is the generator that an earlier training left, if this one goes on from it.
+    """
+
+    model: Model
+    facts: Mapping[str, NDArray]
+    rng: np.random.Generator | None = None
+
+
+class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+    """A model trained in stages, with scikit-learn's interface.
+
+    Subclasses state their hyper-parameters, build the model that training starts from,
+    and name the stages.
+    """
+
+    # What hyper-parameters may be.
+    _parameters: ClassVar[Parameters]
+    _model_class: ClassVar[type[Model]]
+    # Weight arrays that multiply an input.
+    _slopes: ClassVar[tuple[str, ...]] = ()
+
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callbacks: Any
+
+    model_: Model
+    classes_: NDArray
+    n_iter_: int
+    max_loss_: float
+    training_losses_: NDArray
+    training_labels_: NDArray
+    mean_loss_: float
+    status_: str
+
+    @abstractmethod
+    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
+        """Where a training from scratch begins."""
+
+    @abstractmethod
+    def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+        """What follows the start, of which ``facts`` are known."""
+
+    def _task(
+        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
+    ) -> Task:
+        """What the stages are given."""
+        return Task(data.X, data.y, weight=data.weight, rng=rng)
+
+    def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on samples X with labels y.
+
+        A fit that is refused or fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+        y : labels of shape (n_samples,), at least two different ones
+        sample_weight : array of shape (n_samples,), optional
+            A weight of 0 leaves a sample out. Other weights do not change a
+            maximum or which samples are the k worst; in a mean they are weights.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(
+        self: Self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None = None,
+        *,
+        present: Start | None = None,
+        state: TrainingState | None = None,
+        digest: str | None = None,
+    ) -> Self:
+        """Check the data, find the start, run the stages, keep what they brought: all or nothing.
+
+        Training goes on from the ``present`` model, if there is one, or from a ``state`` of a
+        training on data with this ``digest``.
+        """
+        self._check_parameters()
+        like = None if present is None else present.model
+        data = LabelledData.of(self, X, y, sample_weight, classes, like=like)
+        if state is not None and data.digest != digest:
+            raise OtherDataError("the data are not those that the training began with")
+        rng = self._generator(present)
+        with ExitStack() as stack:
+            stack.enter_context(threads(self.n_jobs))
+            callbacks = as_callbacks(self.callbacks)
+            if self.verbose:
+                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+            conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
+            if state is not None:
+                start = self._restored(data, state, rng)
+            else:
+                start = self._start(data, rng) if present is None else present
+            task = self._task(data, start.facts, rng)
+            stages = self._stages(data, start.facts)
+            trained = run_stages(stages, start.model, task, conductor, state, start.facts)
+            facts = self._facts(data, {**start.facts, **trained.facts}, trained)
+        # One assignment: an interruption finds the old facts or the new ones, never some of both.
+        self.__dict__ = self._unfitted() | facts | {"_rng": rng}
+        if trained.status is Status.INTERRUPTED:
+            self._warn_of_interruption(trained)
+        return self
+
+    def _generator(self, present: Start | None) -> np.random.Generator:
+        if present is not None and present.rng is not None:
+            return present.rng
+        return np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+
+    def _restored(
+        self, data: LabelledData, state: TrainingState, rng: np.random.Generator
+    ) -> Start:
+        """Where an interrupted training was; StateError if it cannot have been there."""
+        facts = state.before
+        self._check_facts(state, data)
+        task = self._task(data, facts, rng)
+        for stage in self._stages(data, facts):
+            if stage.name == state.stage:
+                model = stage.check(state, task, self._model_class)
+                if model.n_classes != data.n_classes:
+                    raise StateError(f"its weights are for {model.n_classes} classes")
+                return Start(model, facts)
+        raise StateError(f"there is no stage {state.stage!r:.40} to go on from")
+
+    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
+        """StateError if what a state knows of the time before its stage cannot be."""
+        if "n_iter" in state.before and state.array("before.n_iter", np.int64, (1,))[0] < 0:
+            raise StateError("it cannot have done fewer iterations than none")
+
+    def _facts(
+        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    ) -> dict[str, Any]:
+        """All fitted attributes; ``facts`` are those of the start and of all stages."""
+        losses = trained.model.losses(data.X, data.y)
+        everyone = np.full(len(data.labels), np.nan)
+        everyone[data.index] = losses
+        return {
+            **data.columns,
+            "classes_": data.classes,
+            "model_": trained.model,
+            "n_iter_": int(facts.get("n_iter", [0])[0]) + trained.n_iter,
+            "status_": trained.status.value,
+            "training_labels_": data.labels,
+            "training_losses_": everyone,
+            "max_loss_": float(losses.max()),
+            "mean_loss_": float(np.average(losses, weights=data.weight)),
+        }
+
+    def _unfitted(self) -> dict[str, Any]:
+        """Parameters, and whatever else is no fitted attribute."""
+        return {n: v for n, v in vars(self).items() if not n.endswith("_") and n != "_rng"}
+
+    def _warn_of_interruption(self, trained: Trained) -> None:
+        n = trained.outcomes[-1].n_iter if trained.outcomes else 0
+        what, which = COUNTED.get(trained.last, trained.last), ""
+        if trained.last == Iterations.name:
+            what, which = f"of {self.max_iter} {what}", f"{self.keep} "  # type: ignore[attr-defined]
+        warnings.warn(
+            f"training was interrupted after {n} {what}; the {which}parameters so far are kept",
+            stacklevel=4,
+        )
+
+    def _check_parameters(self) -> None:
+        """Raise for hyper-parameters that cannot be."""
+        check_parameters(self, self._parameters)
+
+    def decision_function(self, X: Any) -> NDArray:
+        """The scores z of shape (n_samples, n_classes); with two classes z₁ − z₀.
+
+        For two classes scikit-learn wants one number per sample, positive for
+        ``classes_[1]``; ``model_.scores`` gives both.
+        """
+        Z = self._scores(X)
+        return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
+
+    def predict(self, X: Any) -> NDArray:
+        """The label with the highest score; the first one among equals."""
+        winners = np.argmax(self._scores(X), axis=1)
+        return self.classes_[winners]
+
+    def predict_proba(self, X: Any) -> NDArray:
+        """softmax(z): probabilities of shape (n_samples, n_classes)."""
+        return softmax(self._scores(X))
+
+    def predict_log_proba(self, X: Any) -> NDArray:
+        """Logarithm of the probabilities, finite where they underflow."""
+        return log_softmax(self._scores(X))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
+
+        The file holds arrays and JSON only: loading executes nothing. It is
+        written whole or not at all.
+        """
+        from maxplus.io import save
+
+        save(self, path)
+
+    @property
+    def certified_(self) -> bool:
+        """Whether max_loss_ < log 2: then every sample of the last training is classified right.
+
+        This is the paper's proposition 2.2. It says nothing about new samples.
+        """
+        return bool(self.max_loss_ < LOG2)
+
+    def _scores(self, X: Any) -> NDArray:
+        X = self._validated(X)
+        with threads(self.n_jobs):
+            return self.model_.scores(X)
+
+    def _validated(self, X: Any) -> NDArray:
+        """X as the fitted model takes it."""
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        return within_range(as_dense(X), self.model_, self._slopes)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that CSR input is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

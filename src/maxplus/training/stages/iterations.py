@@ -1,0 +1,156 @@
+"""Iterations of an engine, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.models import Model
+from maxplus.training.conductor import Callback, Conductor
+from maxplus.training.engines.base import Engine
+from maxplus.training.result import Block, History, Signal, Status
+from maxplus.training.stages.base import Outcome
+from maxplus.training.state import StateError, TrainingState, prefixed
+from maxplus.training.task import Task
+
+# A block should take about this long: short enough for Ctrl-C and a lively
+# progress bar, long enough that what happens between blocks does not count.
+SECONDS_PER_BLOCK = 0.2
+
+ENDS = {
+    Signal.TARGET: Status.TARGET,
+    Signal.STATIONARY: Status.STATIONARY,
+    Signal.OVERFLOW: Status.OVERFLOW,
+}
+HISTORY = "history."
+
+
+@dataclass(frozen=True)
+class Iterated(Outcome):
+    """What an engine's iterations were, and how long they took."""
+
+    history: History
+    seconds: float = field(compare=False)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations that were done."""
+        return self.history["loss"].size
+
+    @property
+    def facts(self) -> dict[str, NDArray]:
+        """The history, column by column."""
+        return prefixed(HISTORY, dict(self.history))
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """Up to ``max_iter`` iterations of an engine; the best weights are kept, or the last."""
+
+    engine: type[Engine]
+    max_iter: int
+    keep: str = "best"
+
+    name: ClassVar[str] = "iterations"
+    has_state: ClassVar[bool] = True
+
+    def run(
+        self, model: Any, task: Task, conductor: Conductor, state: TrainingState | None = None
+    ) -> Iterated:
+        """Move a copy of the model by as many steps."""
+        engine = self.engine(model.copy(), task)
+        done = advance(engine, self.max_iter, conductor, state)
+        return Iterated(
+            engine.best if self.keep == "best" else engine.model,
+            done.status, done.history, done.seconds,
+        )  # fmt: skip
+
+    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+        """The present model; StateError if this engine cannot go on from the state."""
+        model = self.engine.check(state, task, kind)
+        done = _check_history(state, len(task.y))["loss"].size
+        if task.start + done != state.arrays["iteration"][0]:
+            raise StateError(f"{done} iterations are in the history, which is not where it was")
+        return model
+
+
+def train(
+    engine: Engine,
+    max_iter: int,
+    callbacks: Iterable[Callback] = (),
+    state: TrainingState | None = None,
+) -> Iterated:
+    """Run up to ``max_iter`` iterations, those before ``state`` included, and say how it ended.
+
+    A callback is called after each block and ends the training by returning
+    True. Ctrl-C ends it too; the engine keeps what it has.
+    """
+    with Conductor(callbacks) as conductor:
+        conductor.begin(Iterations.name, is_last=True)
+        return advance(engine, max_iter, conductor, state)
+
+
+def advance(
+    engine: Engine, max_iter: int, conductor: Conductor, state: TrainingState | None = None
+) -> Iterated:
+    """The engine's iterations, block by block; the outcome's model is the engine's present one.
+
+    Blocks grow until one takes a fifth of a second; their sizes have no influence on the
+    iterates. A second Ctrl-C, which does not wait for a block's end, leaves that block
+    out of the history.
+    """
+    history, signal = History(), Signal.GOES_ON
+    if state is not None:
+        signal = engine.restore(state)
+        history = History.of(state.part(HISTORY))
+    status = ENDS.get(signal)
+    done, size = history["loss"].size, 1
+    try:
+        while status is None and done < max_iter:
+            block = Block(min(size, max_iter - done))
+            began = conductor.seconds
+            engine.advance(block)
+            history.append(block)
+            done += block.n
+            size = _next_size(size, conductor.seconds - began)
+            end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
+            status = conductor.report(
+                done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,
+                lambda signal=block.signal: _state(engine, history, signal),  # type: ignore[misc]
+                end,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        conductor.interrupted, status = True, Status.INTERRUPTED
+    return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)
+
+
+def _state(engine: Engine, history: History, signal: Signal) -> TrainingState:
+    state = engine.state(signal)
+    columns = {name: column.copy() for name, column in history.items()}
+    return TrainingState(
+        Iterations.name, {**state.arrays, **prefixed(HISTORY, columns)}, state.generator
+    )
+
+
+def _check_history(state: TrainingState, n_samples: int) -> History:
+    """The history so far; StateError if its columns do not fit each other or the samples."""
+    columns = {
+        name: state.array(HISTORY + name, dtype, (None,), finite=False)
+        for name, dtype in zip(History.columns, (np.float64, np.int64, np.float64), strict=True)
+    }
+    if len({len(column) for column in columns.values()}) > 1:
+        raise StateError("the history's columns differ in length")
+    sample = columns["sample"]
+    if sample.size and not -1 <= sample.min() <= sample.max() < n_samples:
+        raise StateError(f"the history names a sample beyond the {n_samples} that there are")
+    return History.of(columns)
+
+
+def _next_size(size: int, seconds: float) -> int:
+    """At most double: the first block of an engine also compiles and says little."""
+    wanted = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
+    return max(1, min(2 * size, int(wanted)))

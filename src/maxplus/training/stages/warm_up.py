@@ -1,0 +1,283 @@
+"""The warm-up: annealed training of the soft model; the hard model is what comes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+
+from maxplus.models import LMM, Model
+from maxplus.training.conductor import Conductor
+from maxplus.training.result import Status
+from maxplus.training.smooth import Adam, Rescaling, SoftLMM
+from maxplus.training.smooth.soft_lmm import SoftGradient
+from maxplus.training.stages.base import Outcome
+from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
+from maxplus.training.task import Task
+
+Augment = Callable[[NDArray, np.random.Generator], NDArray]
+
+# The share of the run over which the temperature falls; it stays cold for the rest.
+COOLING = 0.9
+# The step's size at the end, as a share of its size at the beginning.
+LAST_RATE = 0.02
+
+
+class Annealing(NamedTuple):
+    """How the soft model is trained; temperatures and rate are in units of ``size``.
+
+    ``size`` is the score that a typical distance between classes is worth: the
+    slope times the median L∞ distance of samples of different classes.
+    """
+
+    size: float
+    epochs: int = 10
+    batch: int = 200
+    hot: float = 0.1
+    cold: float = 0.03
+    rate: float = 0.01
+    patience: int | None = None
+
+
+@dataclass(frozen=True)
+class WarmedUp(Outcome):
+    """Each epoch's mean soft loss, the accuracies on what was held out, and which samples it was."""
+
+    losses: NDArray
+    validation: NDArray
+    held_out: NDArray
+
+    @property
+    def n_iter(self) -> int:
+        """Epochs that were done."""
+        return self.losses.size
+
+    @property
+    def facts(self) -> dict[str, NDArray]:
+        """The course of both."""
+        facts = {"warmup_losses": self.losses}
+        return facts | ({"validation_scores": self.validation} if self.held_out.size else {})
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Train W1 and W2 by Adam on the soft model's mean loss, from hot to cold.
+
+    The temperature falls geometrically over 90 % of the run and stops where float32
+    could no longer hold the exponentials. With something held out, the hard model is
+    evaluated on it after each epoch, the best one is kept, and training ends after
+    ``annealing.patience`` epochs without a better one (if given). O(epochs·N·P·H).
+
+    Parameters
+    ----------
+    annealing : Annealing
+    margin : by how much all scores but the true one are raised before the loss is taken
+    augment : called with a batch's rows and the generator; the rows to train on instead, optional
+    hold_out : share of the samples to validate with, each class in proportion
+    """
+
+    annealing: Annealing
+    margin: float = 0.0
+    augment: Augment | None = None
+    hold_out: float = 0.0
+
+    name: ClassVar[str] = "warm-up"
+    has_state: ClassVar[bool] = True
+
+    def run(
+        self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
+    ) -> WarmedUp:
+        """Train a copy of the model; ``task.rng`` chooses what is held out and shuffles the rest."""
+        annealing, rng = self.annealing, task.rng
+        assert rng is not None
+        held_out = self._held_out(task, rng) if state is None else state.arrays["held_out"]
+        X, y, weight = task.X, task.y, task.weight
+        if held_out.size:
+            kept = np.setdiff1d(np.arange(len(y)), held_out)
+            X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
+        if weight is not None:
+            weight = weight / weight.max()
+        scaling = Rescaling.of(model, X, annealing.size)
+        run = _Run.begin(scaling, model) if state is None else _Run.restore(scaling, state)
+        if state is not None:
+            state.restore_generator(rng)
+        rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.size)
+        batch = min(annealing.batch, len(y))
+        n_batches = max(1, len(y) // batch)
+        schedule = _Schedule.of(annealing, scaling, annealing.epochs * n_batches)
+        status = run.verdict(annealing)
+        settled = run.state(model, held_out, rng)
+        while status is None:
+            epoch, order, epoch_loss = len(run.losses), rng.permutation(len(y)), 0.0
+            for k in range(n_batches):
+                tau, rate = schedule.at(epoch * n_batches + k)
+                part = order[k * batch : (k + 1) * batch]
+                batch_rows = rows[part]
+                if self.augment is not None:
+                    batch_rows = scaling.rows(self._augmented(X[part], rng))
+                gradient = soft.gradient(
+                    batch_rows, y[part], run.W1, run.W2, tau, self.margin / annealing.size,
+                    None if weight is None else weight[part],
+                )  # fmt: skip
+                run.move(gradient, rate)
+                epoch_loss += gradient.loss
+                if conductor.interrupted:
+                    break
+            run.losses.append(epoch_loss / (k + 1))
+            if held_out.size:
+                run.judge(model, task.X[held_out], task.y[held_out])
+            if not conductor.interrupted:
+                # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
+                settled = run.state(model, held_out, rng)
+            status = conductor.report(
+                epoch + 1, annealing.epochs, run.losses[-1], min(run.losses), run.hard(model),
+                lambda now=settled: now,  # type: ignore[misc]
+                None if conductor.interrupted else run.verdict(annealing),
+            )  # fmt: skip
+        return WarmedUp(
+            run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
+        )
+
+    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+        """The model it began with; StateError if the warm-up cannot go on from the state."""
+        model = task.model_of(state, "model.", LMM)
+        if state.generator is None:
+            raise StateError("the state of the random generator is missing")
+        for k, shape in ((1, model.W1.shape), (2, model.W2.shape)):
+            state.array(f"W{k}", np.float32, shape)
+            for memory in ("m", "v"):
+                state.array(f"{memory}{k}", np.float32, (math.prod(shape),))
+            if "best1" in state.arrays or "best2" in state.arrays:
+                state.array(f"best{k}", np.float32, shape)
+        if state.array("steps", np.int64, (1,))[0] < 0:
+            raise StateError("its steps cannot be fewer than none")
+        losses = state.array("losses", np.float64, (None,))
+        held_out = state.array("held_out", np.int64, (None,))
+        if held_out.size and not 0 <= held_out.min() <= held_out.max() < len(task.y) - 1:
+            raise StateError("what it holds out are not some of the samples")
+        scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
+        if ("best1" in state.arrays) != bool(scores.size):
+            raise StateError("its best weights and its scores do not fit")
+        return model
+
+    def _held_out(self, task: Task, rng: np.random.Generator) -> NDArray:
+        """Samples to validate with, in ascending order."""
+        if not self.hold_out:
+            return np.empty(0, np.int64)
+        # A class with a single sample cannot be on both sides: it stays where training is.
+        several = np.flatnonzero(np.bincount(task.y)[task.y] > 1)
+        try:
+            _, held_out = train_test_split(
+                several, test_size=self.hold_out, stratify=task.y[several],
+                random_state=int(rng.integers(2**31)),
+            )  # fmt: skip
+        except ValueError:
+            raise ValueError(
+                f"validation_fraction={self.hold_out} of {len(task.y)} samples holds none out of "
+                "some class; give more samples, a larger fraction or early_stopping=False"
+            ) from None
+        return np.sort(held_out)
+
+    def _augmented(self, rows: NDArray, rng: np.random.Generator) -> NDArray:
+        """What ``augment`` makes of a batch, checked: it is the user's."""
+        assert self.augment is not None
+        made = np.asarray(self.augment(rows, rng), rows.dtype)
+        if made.shape != rows.shape or not np.isfinite(made).all():
+            raise ValueError(
+                f"augment must return finite numbers of the shape it was given, {rows.shape}; "
+                f"got shape {made.shape}"
+            )
+        return made
+
+
+class _Schedule(NamedTuple):
+    """Temperature and rate over the batches of a run."""
+
+    hot: float
+    cold: float
+    rate: float
+    total: int
+
+    @classmethod
+    def of(cls, annealing: Annealing, scaling: Rescaling, total: int) -> _Schedule:
+        cold = max(annealing.cold, scaling.coldest)
+        return cls(max(annealing.hot, cold), cold, annealing.rate, total)
+
+    def at(self, step: int) -> tuple[float, float]:
+        """Those of one batch: a geometric fall, and half a wave of a cosine."""
+        share = step / self.total
+        tau = self.hot * (self.cold / self.hot) ** min(1.0, share / COOLING)
+        falling = 0.5 * (1 + math.cos(math.pi * share))
+        return tau, self.rate * (LAST_RATE + (1 - LAST_RATE) * falling)
+
+
+class _Run:
+    """Weights, Adam's memories and the course of a training, all that changes during it."""
+
+    def __init__(
+        self, scaling: Rescaling, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
+        scores: list[float], best: tuple[NDArray, NDArray] | None,
+    ) -> None:  # fmt: skip
+        self.scaling, self.W1, self.W2, self.adam = scaling, W1, W2, adam
+        self.losses, self.scores, self._best = losses, scores, best
+
+    @classmethod
+    def begin(cls, scaling: Rescaling, model: LMM) -> _Run:
+        W1, W2 = scaling.offsets(model)
+        return cls(scaling, W1, W2, [Adam.begin(W1), Adam.begin(W2)], [], [], None)
+
+    @classmethod
+    def restore(cls, scaling: Rescaling, state: TrainingState) -> _Run:
+        arrays = state.arrays
+        W1, W2 = (np.array(arrays[name], order="C") for name in ("W1", "W2"))
+        steps = int(arrays["steps"][0])
+        adam = [
+            Adam(W, arrays[f"m{k}"].copy(), arrays[f"v{k}"].copy(), steps)
+            for k, W in ((1, W1), (2, W2))
+        ]
+        best = (arrays["best1"], arrays["best2"]) if "best1" in arrays else None
+        losses, scores = arrays["losses"].tolist(), arrays["scores"].tolist()
+        return cls(scaling, W1, W2, adam, losses, scores, best)
+
+    def state(self, model: LMM, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
+        arrays = prefixed("model.", model.weights_by_name()) | {
+            "W1": self.W1.copy(), "W2": self.W2.copy(),
+            "steps": np.array([self.adam[0].steps]), "held_out": held_out,
+            "losses": np.array(self.losses), "scores": np.array(self.scores),
+        }  # fmt: skip
+        for k, adam in enumerate(self.adam, 1):
+            arrays |= {f"m{k}": adam.mean.copy(), f"v{k}": adam.square.copy()}
+        if self._best is not None:
+            arrays |= {"best1": self._best[0], "best2": self._best[1]}
+        return TrainingState(WarmUp.name, arrays, generator_state(rng))
+
+    def move(self, gradient: SoftGradient, rate: float) -> None:
+        self.adam[0].move(gradient.W1, rate)
+        self.adam[1].move(gradient.W2, rate)
+
+    def judge(self, model: LMM, X: NDArray, y: NDArray) -> None:
+        """Note the hard model's accuracy, and the weights if it is the best so far."""
+        right = self.hard(model).scores(X).argmax(axis=1) == y
+        self.scores.append(float(right.mean()))
+        if self.scores[-1] >= max(self.scores):
+            self._best = self.W1.copy(), self.W2.copy()
+
+    def verdict(self, annealing: Annealing) -> Status | None:
+        """Why it ends here, if it does: all epochs are done, or nothing has improved for long."""
+        since = len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
+        if annealing.patience is not None and since >= annealing.patience:
+            return Status.VALIDATION
+        return Status.MAX_ITER if len(self.losses) >= annealing.epochs else None
+
+    def hard(self, model: LMM) -> LMM:
+        """The model with the present offsets."""
+        return self.scaling.hard(model, self.W1, self.W2)
+
+    def kept(self, model: LMM) -> LMM:
+        """The one to keep: with something held out, the best."""
+        return self.hard(model) if self._best is None else self.scaling.hard(model, *self._best)
