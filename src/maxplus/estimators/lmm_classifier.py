@@ -23,8 +23,8 @@ from maxplus.estimators._validation import (
     check_samples,
 )
 from maxplus.models import LMM, Model
-from maxplus.models.boxes import box_lmm
-from maxplus.models.initialisation import (
+from maxplus.models.starts import (
+    box_lmm,
     choose_prototypes,
     class_distance,
     median_distance,

@@ -22,7 +22,7 @@ from maxplus.estimators._validation import (
     within_range,
 )
 from maxplus.models import LMM
-from maxplus.models.pyramids import lipschitz_constant, pyramid_lmm
+from maxplus.models.lipschitz import lipschitz_constant
 
 
 class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
@@ -119,7 +119,7 @@ class LMMRegressor(LMMWeightsMixin, RegressorMixin, BaseEstimator):
             chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
             points, targets, index = points[chosen], targets[chosen], index[chosen]
         self.prototypes_ = index
-        self.model_ = pyramid_lmm(points, targets[:, None], self.slope_)
+        self.model_ = LMM.of_boxes(points, 0.0, targets[:, None], self.slope_)
         with threads(self.n_jobs):
             heights = self.model_.scores(points)
         self.interpolates_ = bool(np.array_equal(heights, self.model_.W2))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maxplus.estimators._classifier import TrainedClassifier
 from maxplus.estimators._validation import check_choice, check_real
 from maxplus.models import ZeroHidden
-from maxplus.models.initialisation import gaussian, glorot_uniform, uniform
+from maxplus.models.starts import gaussian, glorot_uniform, uniform
 
 
 class MaxPlusClassifier(TrainedClassifier):
