@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus import datasets
 from maxplus.models import LMM
-from maxplus.models.initialisation import choose_prototypes, prototype_lmm
+from maxplus.models.starts import choose_prototypes, prototype_lmm
 from maxplus.training import StepRule, constant, paper_alpha, polyak, two_phase
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block

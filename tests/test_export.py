@@ -24,7 +24,7 @@ from maxplus import LMMClassifier, MaxPlusClassifier
 from maxplus.algebra import maxplus as max_product
 from maxplus.algebra import minplus as min_product
 from maxplus.models import LMM
-from maxplus.models.initialisation import prototype_lmm
+from maxplus.models.starts import prototype_lmm
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
 
 FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float64])

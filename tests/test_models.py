@@ -15,7 +15,7 @@ import oracles
 from maxplus.algebra._kernels import PARALLEL_FROM as SCORES_PARALLEL_FROM
 from maxplus.models import LMM, Entries, LinearMaxPlus, Subgradient, ZeroHidden
 from maxplus.models._softmax import PARALLEL_FROM as LOSSES_PARALLEL_FROM
-from maxplus.models.initialisation import prototype_lmm
+from maxplus.models.starts import prototype_lmm
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
 
 

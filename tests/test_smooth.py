@@ -13,8 +13,7 @@ from maxplus import LMMClassifier
 from maxplus.certify import certified_at
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
-from maxplus.models.boxes import box_lmm
-from maxplus.models.initialisation import class_distance
+from maxplus.models.starts import box_lmm, class_distance
 from maxplus.training import Status
 from maxplus.training.polish import polish
 from maxplus.training.smooth import Annealing, smooth_train

@@ -13,7 +13,7 @@ import oracles
 from maxplus import LMMClassifier
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
 from maxplus.models.base import Entries, Subgradient
-from maxplus.models.initialisation import prototype_lmm, random_lmm
+from maxplus.models.starts import prototype_lmm, random_lmm
 from maxplus.training import (
     MaxLoss,
     Status,

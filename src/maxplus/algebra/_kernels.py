@@ -38,7 +38,7 @@ def maxplus_cell(a, b):
 
 @njit(cache=True)
 def first_index(a, b, value):
-    """The lowest j with a_j + b_j == value.
+    """The lowest j with a_j + b_j == value; the last j if there is none (a value that is NaN).
 
     Looking for the index after the value is known costs less than carrying an
     index through the reduction. The whole vector is read: a loop that may stop
@@ -49,7 +49,8 @@ def first_index(a, b, value):
     first = none
     for j in range(a.size):
         first = imin(first, np.int32(j) if a[j] + b[j] == value else none)
-    return first
+    # Callers index arrays by it: whatever the numbers are, it must be a valid index.
+    return imin(first, np.int32(a.size - 1))
 
 
 @njit(cache=True)
@@ -180,9 +181,18 @@ def _winners_parallel(A, BT, values, out):
 
 
 def winners_into(A, BT, values, out):
-    """out[n, k] = lowest j with A[n, j] + BT[k, j] == values[n, k]; O(n·k·m)."""
+    """out[n, k] = `first_index` of A[n] and BT[k] at values[n, k]; O(n·k·m)."""
     large = A.size * BT.shape[0] >= PARALLEL_FROM
     (_winners_parallel if large else _winners_rows)(A, BT, values, out)
+
+
+def maxplus_winners(A, BT):
+    """The max-plus product of checked operands, (n, k), and the lowest j that gives each cell."""
+    values = np.empty((A.shape[0], BT.shape[0]), A.dtype)
+    winners = np.empty(values.shape, np.int64)
+    maxplus_into(A, BT, values)
+    winners_into(A, BT, values, winners)
+    return values, winners
 
 
 @njit(cache=True)

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus._jit import frozen
 from maxplus.certify import _bounds_kernels
 from maxplus.models import LMM
-from maxplus.models._lmm_kernels import LMMWeights
+from maxplus.models._checks import as_rows
 
 
 class Bounds(NamedTuple):
@@ -25,8 +24,8 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
 
     A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and its features move
     independently in a box. Hence max g_h = min_p max φ_ph and min g_h = min_p min φ_ph
-    are exact, where φ_ph(t) = min(a·t + A, b·t + B) has the slopes a = W0[2p],
-    b = W0[2p + 1] and the offsets A = W1[2p, h], B = W1[2p + 1, h].
+    are exact, where φ_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and
+    the offsets (A, B) = offsets[h, p] of the model.
 
     *Lowest.* A minimum of lines is lowest where one of them is: each row i is lowered by
     |W0[i]|·eps·scale_p on its own.
@@ -54,12 +53,12 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     Bounds, in float64, of the exact scores and also of those computed in the model's type:
         the rounding of a forward pass is allowed for.
     """
-    X = np.ascontiguousarray(X, np.float64)
-    box = check_box(model, X, eps, scale)
-    weights = LMMWeights(*(np.ascontiguousarray(W, np.float64) for W in model.weights))
-    reach = np.abs(weights.W0) * np.repeat(box.scale, 2)
+    X = as_rows(X, model.n_features, np.float64)
+    box = check_box(model, len(X), eps, scale)
+    exact = model.astype(np.float64)
+    reach = (np.abs(exact.slopes) * box.scale[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    _bounds_kernels.bounds(frozen(X), box.eps, weights, reach, _cap(weights), low, high)
+    _bounds_kernels.bounds(X, box.eps, exact.weights, reach, _cap(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
 
@@ -71,17 +70,15 @@ class Box(NamedTuple):
     scale: NDArray
 
 
-def check_box(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None) -> Box:
+def check_box(model: LMM, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
     """Both as arrays; ValueError naming the argument that cannot be."""
-    if X.ndim != 2 or X.shape[1] != model.n_features:
-        raise ValueError(f"X must have {model.n_features} columns; got shape {X.shape}")
     try:
         widths = np.asarray(eps, np.float64)
     except (TypeError, ValueError):
         widths = np.array(np.nan)
-    if widths.shape not in ((), (len(X),)) or not (widths >= 0).all():
+    if widths.shape not in ((), (n_rows,)) or not (widths >= 0).all():
         raise ValueError(
-            f"eps must be a number >= 0, or one for each of the {len(X)} rows; got {eps!r:.80}"
+            f"eps must be a number >= 0, or one for each of the {n_rows} rows; got {eps!r:.80}"
         )
     factors = np.ones(model.n_features)
     if scale is not None:
@@ -93,23 +90,22 @@ def check_box(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None) -
                 f"scale must hold {model.n_features} finite numbers >= 0, one for each feature; "
                 f"got {scale!r:.80}"
             )
-    return Box(np.ascontiguousarray(np.broadcast_to(widths, len(X))), factors)
+    return Box(np.ascontiguousarray(np.broadcast_to(widths, n_rows)), factors)
 
 
 def steepest(model: LMM, scale: NDArray | None = None) -> float:
     """max_i |W0[i]|·scale_p: no score changes faster than that with eps."""
-    slopes = np.abs(model.W0.astype(np.float64))
-    return float((slopes if scale is None else slopes * np.repeat(scale, 2)).max())
+    slopes = np.abs(model.slopes.astype(np.float64))
+    return float((slopes if scale is None else slopes * scale[:, None]).max())
 
 
-def _cap(weights: LMMWeights) -> NDArray:
+def _cap(model: LMM) -> NDArray:
     """The highest value of each unit, over all inputs; infinite if nothing limits it; O(P·H)."""
-    plus, minus = np.abs(weights.W0[0::2]), np.abs(weights.W0[1::2])
-    opposite = weights.W0[0::2] * weights.W0[1::2] < 0
+    opposite = model.slopes.prod(axis=1) < 0
     if not opposite.any():
-        return np.full(len(weights.W1T), np.inf)
-    a, b = plus[opposite], minus[opposite]
-    A, B = weights.W1T[:, 0::2][:, opposite], weights.W1T[:, 1::2][:, opposite]
+        return np.full(model.n_hidden, np.inf)
+    a, b = np.abs(model.slopes[opposite]).T
+    A, B = np.moveaxis(model.offsets[:, opposite], -1, 0)
     return ((b * A + a * B) / (a + b)).min(axis=1)
 
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.certify.bounds import box_bounds, check_box, steepest
 from maxplus.models import LMM
+from maxplus.models._checks import as_rows
 
 # A radius is found up to this share of itself; the certified side is returned.
 TOLERANCE = 1e-6
@@ -19,8 +20,8 @@ def certified_at(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None
     It does when the class's lower bound exceeds every other class's upper bound
     (`box_bounds`). With eps = 0 nothing moves, so nothing can change.
     """
-    X = np.asarray(X)
-    box = check_box(model, X, eps, scale)
+    X = as_rows(X, model.n_features, np.float64)
+    box = check_box(model, len(X), eps, scale)
     y = model.scores(X).argmax(axis=1)
     return (box.eps == 0.0) | (_gap(model, X, y, box.eps, box.scale) > 0.0)
 
@@ -39,8 +40,8 @@ def certified_radius(model: LMM, X: NDArray, scale: ArrayLike | None = None) -> 
     array of shape (N,): 0 where the two highest scores are equal, up to rounding;
         infinity where no feature that may move has any influence
     """
-    X = np.asarray(X)
-    factors = check_box(model, X, 0.0, scale).scale
+    X = as_rows(X, model.n_features, np.float64)
+    factors = check_box(model, len(X), 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
     gap_low = _gap(model, X, y, np.zeros(len(X)), factors)
     slope = steepest(model, factors)

@@ -48,7 +48,7 @@ def _measure(engine, X, y, hidden: int, classes: int, seconds: float) -> list[st
     """Cells of one line: milliseconds per iteration in both phases, and the memory needed."""
     import numpy as np
 
-    from maxplus.models.initialisation import choose_prototypes, prototype_lmm
+    from maxplus.models.starts import choose_prototypes, prototype_lmm
     from maxplus.training import MaxLoss, Task, constant, paper_alpha, polyak
     from maxplus.training.memory import NotEnoughMemoryError, human_bytes
 

@@ -190,7 +190,7 @@ def _finish(
     classifier.callbacks = None
     if notes["scaling"] is not None:
         centre, spread = (np.array(notes["scaling"][name]) for name in ("centre", "spread"))
-        classifier.model_ = classifier.model_.on_raw_inputs(centre, spread)
+        classifier.model_ = classifier.model_.folded(centre, spread)
         codes = np.searchsorted(classifier.classes_, classifier.training_labels_)
         losses = classifier.model_.losses(np.ascontiguousarray(samples.X), codes)
         classifier.training_losses_ = losses

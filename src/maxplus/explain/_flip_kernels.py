@@ -9,6 +9,14 @@ from numba import njit, prange
 N_SLOPES = 3
 
 
+class Units(NamedTuple):
+    """An LMM's weights, in float64: its two slopes and offsets for each feature, its heights."""
+
+    slopes: np.ndarray  # (P, 2)
+    offsets: np.ndarray  # (H, P, 2)
+    W2T: np.ndarray  # (C, H)
+
+
 class Line(NamedTuple):
     """One feature's part in all units, as the feature moves by δ from where it is.
 
@@ -23,14 +31,14 @@ class Line(NamedTuple):
 
 
 @njit(cache=True)
-def _two_lowest_features(x, weights, lowest, second, feature):
+def _two_lowest_features(x, units, lowest, second, feature):
     """Per unit: the lowest value of a feature, whose it is, the lowest of the others; O(P·H)."""
     for h in range(lowest.size):
         m1, m2, f = np.inf, np.inf, -1
         for p in range(x.size):
             v = min(
-                weights.W0[2 * p] * x[p] + weights.W1T[h, 2 * p],
-                weights.W0[2 * p + 1] * x[p] + weights.W1T[h, 2 * p + 1],
+                units.slopes[p, 0] * x[p] + units.offsets[h, p, 0],
+                units.slopes[p, 1] * x[p] + units.offsets[h, p, 1],
             )
             if v < m1:
                 m1, m2, f = v, m1, p
@@ -120,35 +128,35 @@ def _walk(line, sign, limit, W2T, y):
 
 
 @njit(cache=True)
-def _line(x, p, weights, lowest, second, feature, A, B, rest):
+def _line(x, p, units, lowest, second, feature, A, B, rest):
     """Feature p's part in all units, in the arrays given; O(H)."""
-    a, b = weights.W0[2 * p], weights.W0[2 * p + 1]
+    a, b = units.slopes[p, 0], units.slopes[p, 1]
     for h in range(A.size):
-        A[h] = a * x[p] + weights.W1T[h, 2 * p]
-        B[h] = b * x[p] + weights.W1T[h, 2 * p + 1]
+        A[h] = a * x[p] + units.offsets[h, p, 0]
+        B[h] = b * x[p] + units.offsets[h, p, 1]
         rest[h] = second[h] if feature[h] == p else lowest[h]
     return Line(A, B, rest, a, b)
 
 
 @njit(cache=True)
-def all_flips(x, y, weights, low, high, only_nearest, change, becomes):
+def all_flips(x, y, units, low, high, only_nearest, change, becomes):
     """Fill change and becomes (P, 2): how far each feature must rise, or fall, to flip x's class.
 
     Infinite where it cannot. With ``only_nearest``, what is farther than the nearest
     found so far is not looked for. O(P·H·C) and as many steps.
     """
-    H = weights.W1T.shape[0]
+    H = units.offsets.shape[0]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
-    _two_lowest_features(x, weights, lowest, second, feature)
+    _two_lowest_features(x, units, lowest, second, feature)
     A, B, rest = np.empty(H), np.empty(H), np.empty(H)
     nearest = np.inf
     for p in range(x.size):
-        line = _line(x, p, weights, lowest, second, feature, A, B, rest)
+        line = _line(x, p, units, lowest, second, feature, A, B, rest)
         for side in range(2):
             room = high[p] - x[p] if side == 0 else x[p] - low[p]
             limit = min(room, nearest) if only_nearest else room
             sign = 1.0 if side == 0 else -1.0
-            delta, d = _walk(line, sign, limit, weights.W2T, y)
+            delta, d = _walk(line, sign, limit, units.W2T, y)
             if delta > room:
                 delta, d = np.inf, -1
             change[p, side], becomes[p, side] = delta, d
@@ -156,12 +164,12 @@ def all_flips(x, y, weights, low, high, only_nearest, change, becomes):
 
 
 @njit(cache=True, parallel=True)
-def nearest_flips(X, y, weights, low, high, feature, change, becomes):
+def nearest_flips(X, y, units, low, high, feature, change, becomes):
     """Fill, for every row, the feature, signed change and class of the nearest flip, or −1."""
     for n in prange(X.shape[0]):
         P = X.shape[1]
         deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
-        all_flips(X[n], y[n], weights, low, high, True, deltas, classes)
+        all_flips(X[n], y[n], units, low, high, True, deltas, classes)
         feature[n], change[n], becomes[n] = -1, np.inf, -1
         for p in range(P):
             for side in range(2):

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus._jit import frozen
 from maxplus.explain import _flip_kernels
+from maxplus.explain._flip_kernels import Units
 from maxplus.models import LMM
-from maxplus.models._lmm_kernels import LMMWeights
+from maxplus.models._checks import as_rows, feature_values
 
 # Rounding of a forward pass, in units of the scores' last place, that a flip must get over.
 ROUNDINGS = 16
@@ -42,28 +42,34 @@ def single_feature_flips(
     low, high : number or array of shape (P,)
         The values that features may take.
     """
-    X64 = np.ascontiguousarray(X, np.float64)
-    N, P = X64.shape
-    low, high = (np.ascontiguousarray(np.broadcast_to(v, P), np.float64) for v in (low, high))
-    weights = LMMWeights(*(np.ascontiguousarray(W, np.float64) for W in model.weights))
+    X = as_rows(X, model.n_features, np.float64)
+    N, P = len(X), model.n_features
+    low, high = feature_values("low", low, P), feature_values("high", high, P)
+    if (low > high).any():
+        p = int((low > high).argmax())
+        raise ValueError(
+            f"low must not exceed high; got {low[p]:g} and {high[p]:g} for feature {p}"
+        )
+    exact = model.astype(np.float64)
+    units = Units(exact.slopes, exact.offsets, exact.weights.W2T)
     y = model.scores(X).argmax(axis=1)
     feature, becomes, change = np.empty(N, int), np.empty(N, int), np.empty(N)
-    _flip_kernels.nearest_flips(frozen(X64), y, weights, low, high, feature, change, becomes)
+    _flip_kernels.nearest_flips(X, y, units, low, high, feature, change, becomes)
     value = np.full(N, np.nan)
     for n in np.flatnonzero(feature >= 0):
-        shown = _show(model, X64[n], y[n], feature[n], change[n], low, high)
+        shown = _show(model, X[n], y[n], feature[n], change[n], low, high)
         if shown is None:
             # Rounding hides the nearest one: take the nearest that shows.
-            shown = _nearest_that_shows(model, X64[n], y[n], weights, low, high)
+            shown = _nearest_that_shows(model, X[n], y[n], units, low, high)
         feature[n], value[n], becomes[n] = (-1, np.nan, -1) if shown is None else shown
     return Flips(feature, value, becomes)
 
 
 def _nearest_that_shows(
-    model: LMM, x: NDArray, y: int, weights: LMMWeights, low: NDArray, high: NDArray
+    model: LMM, x: NDArray, y: int, units: Units, low: NDArray, high: NDArray
 ) -> tuple[int, float, int] | None:
     change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
-    _flip_kernels.all_flips(frozen(x), y, weights, low, high, False, change, becomes)
+    _flip_kernels.all_flips(x, y, units, low, high, False, change, becomes)
     for k in np.argsort(change, axis=None, kind="stable"):
         p, side = divmod(int(k), 2)
         if not np.isfinite(change[p, side]):
@@ -80,7 +86,7 @@ def _show(
 ) -> tuple[int, float, int] | None:
     """The feature, the value at or just past the crossing, and the class predicted there."""
     eps = float(np.finfo(model.dtype).eps)
-    slope = max(float(np.abs(model.W0[2 * p : 2 * p + 2]).max()), np.finfo(float).tiny)
+    slope = max(float(np.abs(model.slopes[p]).max()), np.finfo(float).tiny)
     size = float(np.abs(model.W0).max()) * float(np.abs(x).max())
     size += float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
     least = eps * max(size / slope, abs(x[p] + change)) / ROUNDINGS

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import LMM
+from maxplus.models._checks import as_rows
 
 # Rows whose (H, C) scores of all units are formed together.
 ROWS_AT_ONCE = 256
@@ -33,6 +34,7 @@ class Paths(NamedTuple):
 
 def decisive_paths(model: LMM, X: NDArray) -> Paths:
     """Active paths and runner-up units of all scores; O(N·H·(P + C))."""
+    X = as_rows(X, model.n_features, model.dtype)
     unit, row = model.active_path(X)
     runner_up = np.full(unit.shape, -1)
     margin = np.full(unit.shape, np.nan)

@@ -35,23 +35,23 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
     A structured start has boxes of no width at level 0: the prototypes.
     """
-    W0, W1 = model.W0.astype(np.float64), model.W1.T.astype(np.float64)
+    exact = model.astype(np.float64)
+    slope, offset = exact.slopes, exact.offsets
     with np.errstate(divide="ignore", invalid="ignore"):
-        wall = (level - W1) / W0
+        wall = (level - offset) / slope
     # A row without a slope is no wall; if it is below the level, nothing is inside.
-    outside = (W0 == 0) & (level > W1)
-    from_below = np.where(W0 > 0, wall, np.where(outside, np.inf, -np.inf))
-    from_above = np.where(W0 < 0, wall, np.where(outside, -np.inf, np.inf))
-    low = from_below.reshape(len(W1), -1, 2).max(axis=2)
-    high = from_above.reshape(len(W1), -1, 2).min(axis=2)
+    outside = (slope == 0) & (level > offset)
+    from_below = np.where(slope > 0, wall, np.where(outside, np.inf, -np.inf))
+    from_above = np.where(slope < 0, wall, np.where(outside, -np.inf, np.inf))
     favourite = model.W2.argmax(axis=1)
     height = model.W2[np.arange(model.n_hidden), favourite]
-    return Boxes(low, high, _centre(W0, W1), favourite, height)
+    return Boxes(from_below.max(axis=2), from_above.min(axis=2), _centre(exact), favourite, height)
 
 
-def _centre(W0: NDArray, W1: NDArray) -> NDArray:
+def _centre(model: LMM) -> NDArray:
     """Where the two lines of each feature cross, if one rises and the other falls."""
-    a, b = W0[0::2], W0[1::2]
+    a, b = model.slopes.T
+    A, B = np.moveaxis(model.offsets, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = (W1[:, 1::2] - W1[:, 0::2]) / (a - b)
+        crossing = (B - A) / (a - b)
     return np.where(a * b < 0, crossing, np.nan)

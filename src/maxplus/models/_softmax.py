@@ -8,6 +8,10 @@ import math
 
 import numpy as np
 from numba import njit, prange
+from scipy import special
+
+# A sample whose loss is below this is classified correctly: its label has more than half.
+LOG2 = math.log(2.0)
 
 # Below this many scores the losses are done before a second thread has woken up.
 PARALLEL_FROM = 50_000
@@ -74,12 +78,9 @@ def losses(Z: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
 
 def softmax(Z: np.ndarray) -> np.ndarray:
     """Rows of probabilities, in the scores' own type."""
-    P = np.exp(Z - Z.max(axis=1, keepdims=True))
-    P /= P.sum(axis=1, keepdims=True)
-    return P
+    return special.softmax(Z, axis=1)
 
 
 def log_softmax(Z: np.ndarray) -> np.ndarray:
     """Logarithm of `softmax`, finite wherever the scores are."""
-    S = Z - Z.max(axis=1, keepdims=True)
-    return S - np.log(np.exp(S).sum(axis=1, keepdims=True))
+    return special.log_softmax(Z, axis=1)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxplus.models import _softmax
+from maxplus.models._checks import as_labels, as_row, as_rows, check_index
 
 M = TypeVar("M", bound="Model")
 
@@ -129,8 +130,9 @@ class Model(ABC):
 
     def losses(self, X: NDArray, y: NDArray) -> NDArray:
         """Cross-entropy of each sample, float64, shape (N,)."""
-        out = np.empty(len(y))
-        _softmax.losses(self.scores(X), y, out)
+        Z = self.scores(X)
+        out = np.empty(len(Z))
+        _softmax.losses(Z, as_labels(y, len(Z), self.n_classes), out)
         return out
 
     def mean_subgradient(
@@ -141,6 +143,8 @@ class Model(ABC):
         Every entry is listed, zeros included; `Subgradient.n_nonzero` over
         `n_weights` is the paper's sparsity γ.
         """
+        X = self._rows(X)
+        y = as_labels(y, len(X), self.n_classes)
         weight = np.ones(len(y)) if weight is None else weight
         total = {name: np.zeros(getattr(self, name).shape) for name in self.layers}
         for x, label, w in zip(X, y, weight / weight.sum(), strict=True):
@@ -159,3 +163,11 @@ class Model(ABC):
         """W ← W − step · subgradient, in place; each entry is rounded once."""
         for name, entries in subgradient.items():
             getattr(self, name)[entries.index] -= step * entries.value
+
+    def _rows(self, X: ArrayLike) -> NDArray:
+        """X as this model's kernels read it; ValueError if its width is another."""
+        return as_rows(X, self.n_features, self.dtype)
+
+    def _sample(self, x: ArrayLike, y: int) -> tuple[NDArray, int]:
+        """One sample and its class, checked in the same way."""
+        return as_row(x, self.n_features, self.dtype), check_index("y", y, self.n_classes)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.algebra import maxplus
-from maxplus.algebra._kernels import maxplus_into
+from maxplus.algebra._kernels import maxplus_into, maxplus_winners
 from maxplus.models import _softmax
+from maxplus.models._checks import check_weights
 from maxplus.models.base import Entries, Model, Subgradient
 
 
@@ -31,6 +31,8 @@ class LinearMaxPlus(Model):
 
     def __init__(self, A: NDArray, b: NDArray, W: NDArray) -> None:
         self.A, self.b, self.W = np.asfortranarray(A), np.ascontiguousarray(b), np.asfortranarray(W)
+        shapes = {"A": "P, H", "b": "H", "W": "H, C"}
+        check_weights("LinearMaxPlus", shapes, self.A, self.b, self.W)
 
     @property
     def n_features(self) -> int:
@@ -54,25 +56,27 @@ class LinearMaxPlus(Model):
 
     def hidden(self, X: NDArray) -> NDArray:
         """a, shape (N, H): what the linear layer and ReLU give."""
-        return np.maximum(np.asarray(X, self.dtype) @ self.A + self.b, 0)
+        return np.maximum(self._rows(X) @ self.A + self.b, 0)
 
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·H·(P + C))."""
-        Z = np.empty((len(X), self.n_classes), self.dtype)
-        maxplus_into(self.hidden(X), self.W.T, Z)
+        a = self.hidden(X)
+        Z = np.empty((len(a), self.n_classes), self.dtype)
+        maxplus_into(a, self.W.T, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
         """h*[n, d], the unit that decides each score, lowest among equals."""
-        return maxplus(self.hidden(X), self.W, return_index=True)[1]
+        return maxplus_winners(self.hidden(X), self.W.T)[1]
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
         """∂/∂W[h*_d, d] = e_d; a unit that is on passes the sum of its classes' e_d back.
 
         Entries that are zero because x_p is zero are left out.
         """
+        x, y = self._sample(x, y)
         a = self.hidden(x[None])
-        z, winners = maxplus(a, self.W, return_index=True)
+        z, winners = maxplus_winners(a, self.W.T)
         h_star = winners[0]
         e = np.empty(self.n_classes)
         _softmax.softmax_error(z[0], y, e)

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus._jit import frozen
 from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels
+from maxplus.models._checks import (
+    as_row,
+    check_index,
+    check_number,
+    check_weights,
+    feature_values,
+)
 from maxplus.models.base import Entries, Model, Subgradient
 
 
@@ -38,7 +44,8 @@ class LMM(Model):
     Notes
     -----
     W1 and W2 are held in Fortran order, so that their columns, over which
-    minimum and maximum run, are contiguous.
+    minimum and maximum run, are contiguous. `slopes` and `offsets` are the same
+    numbers feature by feature.
     """
 
     layers = ("W2", "W1", "W0")
@@ -47,6 +54,44 @@ class LMM(Model):
         self.W0 = np.ascontiguousarray(W0)
         self.W1 = np.asfortranarray(W1)
         self.W2 = np.asfortranarray(W2)
+        shapes = {"W0": "2P", "W1": "2P, H", "W2": "H, C"}
+        check_weights("LMM", shapes, self.W0, self.W1, self.W2)
+
+    @classmethod
+    def of_boxes(
+        cls, centre: ArrayLike, half_width: ArrayLike, heights: ArrayLike, slope: float
+    ) -> LMM:
+        """LMM whose unit h is the box centre_h ± half_width_h.
+
+        W0 = ±k, W1 = k·(half_width ∓ centre), W2 = heights, hence
+        g_h(x) = k·min_p (half_width_hp − |x_p − centre_hp|): positive inside the box. With
+        half_width 0 a unit is a pyramid, g_h(x) = −k·‖x − centre_h‖∞, and 0 at its own
+        centre without a rounding error.
+
+        Parameters
+        ----------
+        centre : array of shape (H, P); its float type is the model's
+        half_width : number or array of shape (H, P)
+        heights : array of shape (H, C)
+        slope : float, >= 0
+        """
+        middle = np.asarray(centre)
+        if middle.dtype.kind != "f":
+            middle = middle.astype(np.float64)
+        if middle.ndim != 2:
+            raise ValueError(f"centre must have shape (H, P); got shape {middle.shape}")
+        try:
+            width = np.broadcast_to(np.asarray(half_width, middle.dtype), middle.shape)
+        except ValueError:
+            raise ValueError(
+                f"half_width must be a number or have centre's shape {middle.shape}; "
+                f"got shape {np.shape(half_width)}"
+            ) from None
+        steep = middle.dtype.type(check_number("slope", slope, minimum=0.0))
+        slopes = np.empty((middle.shape[1], 2), middle.dtype)
+        slopes[:] = steep, -steep
+        W1T = _offsets(slopes, middle, width).reshape(len(middle), -1)
+        return cls(slopes.ravel(), W1T.T, np.asarray(heights).astype(middle.dtype))
 
     @property
     def n_features(self) -> int:
@@ -69,33 +114,47 @@ class LMM(Model):
         return self.W0.dtype
 
     @property
+    def slopes(self) -> NDArray:
+        """W0 feature by feature, a view of shape (P, 2): the + slope, then the −."""
+        return self.W0.reshape(-1, 2)
+
+    @property
+    def offsets(self) -> NDArray:
+        """W1 unit by unit and feature by feature, a view of shape (H, P, 2), as `slopes`."""
+        return self.W1.T.reshape(self.n_hidden, -1, 2)
+
+    @property
     def weights(self) -> _lmm_kernels.LMMWeights:
         """Views of the weights as kernels take them; a kernel that writes there moves the model."""
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
 
     def hidden(self, X: NDArray) -> NDArray:
         """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H)."""
+        X = self._rows(X)
         G = np.empty((len(X), self.n_hidden), self.dtype)
-        _lmm_kernels.hidden_rows(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, G)
+        _lmm_kernels.hidden_rows(X, self.weights, G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·H), parallel over samples, no N × H array is formed."""
+        X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
         large = len(X) * self.W1.size >= PARALLEL_FROM
         kernel = _lmm_kernels.scores_parallel if large else _lmm_kernels.scores_serial
-        kernel(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, Z)
+        kernel(X, self.weights, Z)
         return Z
 
     def wins(self, X: NDArray) -> NDArray:
         """How many (sample, class) scores each unit decides, shape (H,); O(N·P·H)."""
+        X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
-        _lmm_kernels.count_wins(frozen(np.ascontiguousarray(X, self.dtype)), self.weights, wins)
+        _lmm_kernels.count_wins(X, self.weights, wins)
         return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:
         """Winning unit and row of every score, lowest among equals; O(N·P·H)."""
+        X = self._rows(X)
         path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
         for n, x in enumerate(X):
             grad = self._forward(x)
@@ -109,6 +168,7 @@ class LMM(Model):
         appendix's form). O(P·H).
         """
         wanted = self.layers if layers is None else tuple(layers)
+        x, y = self._sample(x, y)
         grad = self._forward(x)
         _lmm_kernels.subgradient_entries(x, y, "W0" in wanted, grad)
         n1, n0 = grad.n
@@ -119,24 +179,66 @@ class LMM(Model):
         )
         return full.only(wanted)
 
-    def on_raw_inputs(self, centre: NDArray, scale: NDArray) -> LMM:
+    def folded(self, centre: ArrayLike, scale: ArrayLike) -> LMM:
         """The same function of x, for a model that was made for (x − centre) / scale.
 
         A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
-        scaling in, up to rounding.
+        affine map in, up to rounding. ``scale`` is > 0; both are numbers or have shape (P,).
         """
-        c, s = np.repeat(centre, 2), np.repeat(scale, 2)
-        slopes = (self.W0 / s).astype(self.dtype)
-        return LMM(slopes, (self.W1 - (self.W0 * c / s)[:, None]).astype(self.dtype), self.W2)
+        c = feature_values("centre", centre, self.n_features)[:, None]
+        s = feature_values("scale", scale, self.n_features)[:, None]
+        if not (np.isfinite(c).all() and np.isfinite(s).all() and (s > 0.0).all()):
+            raise ValueError(
+                f"centre must be finite and scale finite and > 0; got {centre!r:.80} "
+                f"and {scale!r:.80}"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = (self.slopes / s).astype(self.dtype)
+            offsets = (self.offsets - self.slopes * c / s).astype(self.dtype)
+        if not (np.isfinite(slopes).all() and np.isfinite(offsets).all()):
+            raise ValueError(
+                f"scale is too small for weights of type {self.dtype}; got {scale!r:.80}; "
+                "leave out features that hardly vary"
+            )
+        W1 = offsets.reshape(self.n_hidden, -1).T
+        return LMM(slopes.ravel(), W1, self.W2.copy("F"))
+
+    def scaled(self, factor: float) -> LMM:
+        """All weights times factor > 0: scores times factor, the same predictions and radii."""
+        f = check_number("factor", factor, above=0.0)
+        return LMM(f * self.W0, f * self.W1, f * self.W2)
+
+    def astype(self, dtype: DTypeLike) -> LMM:
+        """The model in another float type; the very same weights where it has that type."""
+        return LMM(*(W.astype(dtype, copy=False) for W in (self.W0, self.W1, self.W2)))
+
+    def seat_unit(self, h: int, point: ArrayLike, heights: ArrayLike) -> None:
+        """Make unit h, in place, a pyramid at a point, with W2[h] = heights; slopes stay.
+
+        g_h(x) = min_i W0[i]·(x − point)_p(i), which is 0 at the point without a rounding error.
+        """
+        h = check_index("h", h, self.n_hidden)
+        self.offsets[h] = _offsets(self.slopes, as_row(point, self.n_features, self.dtype), 0)
+        self.W2[h] = heights
 
     def copy(self) -> LMM:
         """The same model with weights of its own."""
         return LMM(self.W0.copy(), self.W1.copy("F"), self.W2.copy("F"))
 
     def _forward(self, x: NDArray) -> _lmm_kernels.LMMGradient:
+        """Scores and active path of one sample that has been checked."""
         grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
         lam = np.empty(self.W0.size, self.dtype)
         g = np.empty(self.n_hidden, self.dtype)
-        x = frozen(np.ascontiguousarray(x, self.dtype))
         _lmm_kernels.active_path(x, self.weights, lam, g, grad.z, grad.h_star, grad.i_star)
         return grad
+
+
+def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDArray:
+    """Offsets (…, P, 2) of lines with these slopes that are 0 at the walls centre ∓ half_width.
+
+    The product −slope·wall is the very one that a forward pass forms there, so that
+    the sum of both is exactly 0.
+    """
+    walls = np.stack([centre - half_width, centre + half_width], axis=-1)
+    return -(slopes * walls)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen
-from maxplus.algebra import maxplus
-from maxplus.algebra._kernels import maxplus_into
+from maxplus.algebra._kernels import maxplus_into, maxplus_winners
 from maxplus.models import _softmax
+from maxplus.models._checks import check_weights
 from maxplus.models.base import Entries, Model, Subgradient
 
 
@@ -26,6 +25,7 @@ class ZeroHidden(Model):
 
     def __init__(self, W: NDArray) -> None:
         self.W = np.ascontiguousarray(W)
+        check_weights("ZeroHidden", {"W": "C, P"}, self.W)
 
     @property
     def n_features(self) -> int:
@@ -44,17 +44,19 @@ class ZeroHidden(Model):
 
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·C)."""
+        X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        maxplus_into(frozen(np.ascontiguousarray(X, self.dtype)), self.W, Z)
+        maxplus_into(X, self.W, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
         """p*[n, d], the feature that decides each score, lowest among equals."""
-        return maxplus(X, self.W.T, return_index=True)[1]
+        return maxplus_winners(self._rows(X), self.W)[1]
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
         """∂/∂W[d, p*_d] = e_d: C entries (the paper's equation 3)."""
-        z, p_star = maxplus(x[None], self.W.T, return_index=True)
+        x, y = self._sample(x, y)
+        z, p_star = maxplus_winners(x[None], self.W)
         e = np.empty(self.n_classes)
         _softmax.softmax_error(z[0], y, e)
         full = Subgradient(W=Entries((np.arange(self.n_classes), p_star[0]), e))

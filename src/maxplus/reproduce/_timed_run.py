@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.models.initialisation import choose_prototypes, prototype_lmm
+from maxplus.models.starts import choose_prototypes, prototype_lmm
 from maxplus.training import MaxLoss, Task, constant, paper_alpha, polyak, two_phase
 from maxplus.training.engines import ENGINES
 from maxplus.training.result import Block

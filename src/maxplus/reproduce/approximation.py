@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.models.pyramids import pyramid_lmm
+from maxplus.models import LMM
 from maxplus.plots._canvas import BLUE, DASHED, GREEN, GREY, INK, VERMILION, new_figure, quiet_frame
 from maxplus.reproduce.finding import Finding, Settings, Table
 
@@ -70,7 +70,7 @@ def _grid(m: int, n_features: int) -> NDArray:
 
 def _error(target: Target, m: int) -> tuple[float, float]:
     points = _grid(m, target.n_features)
-    net = pyramid_lmm(points, target.f(points)[:, None], target.lipschitz)
+    net = LMM.of_boxes(points, 0.0, target.f(points)[:, None], target.lipschitz)
     fine = np.linspace(0, 1, 4001)[:, None]
     if target.n_features == 2:
         axis = np.linspace(0, 1, 201)
@@ -102,7 +102,7 @@ def _draw_pyramids(ax: Axes, target: Target) -> None:
     heights = target.f(points)
     for point, height in zip(points[:, 0], heights, strict=True):
         ax.plot(x, height - target.lipschitz * np.abs(x - point), color=GREY, linewidth=0.7)
-    net = pyramid_lmm(points, heights[:, None], target.lipschitz)
+    net = LMM.of_boxes(points, 0.0, heights[:, None], target.lipschitz)
     ax.plot(x, target.f(x[:, None]), color=INK, label=f"f = {target.name}")
     ax.plot(x, net.scores(x[:, None])[:, 0], color=BLUE, label="h, eight units")
     ax.set_ylim(-2.2, 1.4)

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from maxplus import datasets
 from maxplus.estimators import LMMClassifier
-from maxplus.models.initialisation import class_distance
+from maxplus.models.starts import class_distance
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
 from maxplus.reproduce.finding import Finding, Settings, Table, mean_and_spread
 

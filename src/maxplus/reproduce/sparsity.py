@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from maxplus import datasets
 from maxplus.models import LMM, LinearMaxPlus, Model, ZeroHidden
-from maxplus.models.initialisation import choose_prototypes, glorot_uniform, prototype_lmm
+from maxplus.models.starts import choose_prototypes, glorot_uniform, prototype_lmm
 from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
 from maxplus.reproduce.finding import Finding, Settings, Table
 

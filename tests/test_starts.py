@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
-from maxplus.models.initialisation import (
+from maxplus.models.starts import (
     choose_prototypes,
     gaussian,
     glorot_uniform,

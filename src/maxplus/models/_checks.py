@@ -1,0 +1,120 @@
+"""What a model is given, checked once at the door: kernels trust every shape and index."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus._jit import frozen
+
+FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
+    """Refuse weights that do not fit each other, or are not of one float type.
+
+    ``shapes`` names each weight's axes by their sizes, "2P, H"; equal names are equal sizes.
+    """
+    wanted = ", ".join(f"{name} ({axes})" for name, axes in shapes.items())
+    got = ", ".join(f"{name} {W.shape}" for name, W in zip(shapes, weights, strict=True))
+    sizes: dict[str, int] = {}
+    for axes, W in zip(shapes.values(), weights, strict=True):
+        names = axes.split(", ")
+        if len(names) != W.ndim or any(
+            sizes.setdefault(name, n) != n for name, n in zip(names, W.shape, strict=True)
+        ):
+            raise ValueError(f"{kind} needs weights of shapes {wanted} that fit; got {got}")
+    if sizes.get("2P", 0) % 2 or 0 in sizes.values():
+        raise ValueError(
+            f"{kind} needs weights of shapes {wanted} with P, C and the other sizes >= 1; got {got}"
+        )
+    if weights[0].dtype not in FLOAT_TYPES or len({W.dtype for W in weights}) > 1:
+        types = ", ".join(f"{name} {W.dtype}" for name, W in zip(shapes, weights, strict=True))
+        raise ValueError(
+            f"{kind} needs weights that are all float32 or all float64; got {types}; "
+            "convert them with astype"
+        )
+
+
+def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
+    """X as kernels read it, (N, P) and contiguous in the wanted type; N may be 0."""
+    array = np.asarray(X)
+    if array.ndim != 2 or array.shape[1] != n_features:
+        hint = "; pass one sample as x[None]" if array.ndim == 1 else ""
+        raise ValueError(
+            f"X must have {n_features} columns, as the model has features; "
+            f"got shape {array.shape}{hint}"
+        )
+    return frozen(_as_floats("X", array, dtype))
+
+
+def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
+    """One sample as kernels read it, (P,)."""
+    array = np.asarray(x)
+    if array.shape != (n_features,):
+        raise ValueError(
+            f"x must hold {n_features} numbers, as the model has features; got shape {array.shape}"
+        )
+    return frozen(_as_floats("x", array, dtype))
+
+
+def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
+    """Classes 0..C−1, one for each sample, as kernels read them: int64 and contiguous."""
+    array = np.asarray(y)
+    if array.shape != (n_samples,):
+        raise ValueError(
+            f"y must hold one label for each of the {n_samples} rows of X; got shape {array.shape}"
+        )
+    if array.dtype.kind not in "iu" and array.size:
+        raise ValueError(
+            f"y must hold integers 0..{n_classes - 1}; got dtype {array.dtype}; "
+            "number the classes first, for example with numpy.unique(y, return_inverse=True)"
+        )
+    labels = np.ascontiguousarray(array, np.int64)
+    # Negative numbers are large ones without a sign: one pass finds both kinds.
+    if labels.size and labels.view(np.uint64).max() >= n_classes:
+        wrong = array[(labels < 0) | (labels >= n_classes)][0]
+        raise ValueError(f"y must hold labels 0..{n_classes - 1}; got {wrong}")
+    return frozen(labels)
+
+
+def check_index(name: str, value: Any, size: int) -> int:
+    """A whole number 0..size−1."""
+    if not isinstance(value, Integral) or not 0 <= int(value) < size:
+        raise ValueError(f"{name} must be an integer 0..{size - 1}; got {value!r:.80}")
+    return int(value)
+
+
+def check_number(
+    name: str, value: Any, *, above: float = -math.inf, minimum: float = -math.inf
+) -> float:
+    """A finite number, > ``above`` and >= ``minimum``."""
+    number = float(value) if isinstance(value, Real) else math.nan
+    if not (above < number < math.inf and number >= minimum):
+        wanted = f"> {above:g}" if above > -math.inf else f">= {minimum:g}"
+        raise ValueError(f"{name} must be a finite number {wanted}; got {value!r:.80}")
+    return number
+
+
+def feature_values(name: str, value: ArrayLike, n_features: int) -> NDArray:
+    """A number for all features, or one for each: float64, (P,), not NaN, contiguous."""
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if array.shape not in ((), (n_features,)) or np.isnan(array).any():
+        raise ValueError(
+            f"{name} must be a number or {n_features} numbers, one for each feature; "
+            f"got {value!r:.80}"
+        )
+    return np.ascontiguousarray(np.broadcast_to(array, n_features))
+
+
+def _as_floats(name: str, array: NDArray, dtype: Any) -> NDArray:
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers; got dtype {array.dtype}")
+    return np.ascontiguousarray(array, dtype)

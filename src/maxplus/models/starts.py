@@ -1,0 +1,193 @@
+"""Where training starts: boxes around clusters, prototypes (the paper's) or random weights."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from maxplus.models.lmm import LMM
+
+# Samples of a class that clusters are found from; more would not move them.
+MAX_SAMPLES = 6_000
+ROUNDS = 8
+# Pairs of samples that a median distance is taken over, and how many are looked at together.
+N_PAIRS = 2_000
+PAIRS_AT_ONCE = 100
+
+
+def box_lmm(
+    X: NDArray,
+    y: NDArray,
+    n_hidden: int,
+    n_classes: int,
+    slope: float,
+    drop: float,
+    rng: np.random.Generator,
+) -> LMM:
+    """LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
+
+    W2[h, d] = 0 for the unit's class and −drop for the others. Each class gets as many units
+    as any other, or one less, but at most as many as it has samples.
+    """
+    centres, spreads = [], []
+    labels: list[int] = []
+    for d, n_units in enumerate(_shares(np.bincount(y, minlength=n_classes), n_hidden)):
+        if n_units:
+            centre, spread = _clusters(X[y == d], n_units, rng)
+            centres.append(centre)
+            spreads.append(spread)
+            labels += [d] * n_units
+    heights = np.full((len(labels), n_classes), -drop)
+    heights[np.arange(len(labels)), labels] = 0.0
+    return LMM.of_boxes(np.concatenate(centres), np.concatenate(spreads), heights, slope)
+
+
+def _shares(available: NDArray, n_hidden: int) -> list[int]:
+    """Units for each class, dealt out one by one to those that have samples left."""
+    shares = [0] * len(available)
+    left = min(n_hidden, int(available.sum()))
+    while left:
+        for d, n in enumerate(available):
+            if left and shares[d] < n:
+                shares[d] += 1
+                left -= 1
+    return shares
+
+
+def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
+    if len(own) > MAX_SAMPLES:
+        own = own[rng.choice(len(own), MAX_SAMPLES, replace=False)]
+    start = own[rng.choice(len(own), n, replace=False)]
+    with warnings.catch_warnings():
+        # Where points coincide there are fewer clusters: the others stay as points.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
+    member = np.zeros((len(own), n), own.dtype)
+    member[np.arange(len(own)), means.labels_] = 1.0
+    count = np.maximum(member.sum(axis=0), 1.0)[:, None]
+    centre = member.T @ own / count
+    # Squares of deviations from the class's mean: those of large numbers would cancel.
+    mean = own.mean(axis=0)
+    square = member.T @ ((own - mean) ** 2) / count
+    # A cluster that lost all its members keeps its centre, as a point.
+    empty = member.sum(axis=0) == 0
+    centre[empty] = means.cluster_centers_[empty]
+    spread = np.sqrt(np.maximum(square - (centre - mean) ** 2, 0.0))
+    spread[empty] = 0.0
+    return centre.astype(own.dtype), spread.astype(own.dtype)
+
+
+def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> NDArray:
+    """Indices of ``min(n_hidden, len(y))`` different samples, in ascending order.
+
+    Each class gets at least one when there are enough; the rest is uniform.
+    """
+    n = min(n_hidden, len(y))
+    order = rng.permutation(len(y))
+    chosen = order[:0]
+    classes, first = np.unique(y[order], return_index=True)
+    if n >= classes.size:
+        chosen = order[first]
+    others = order[~np.isin(order, chosen)]
+    return np.sort(np.concatenate([chosen, others[: n - chosen.size]]))
+
+
+def prototype_lmm(
+    points: NDArray, labels: NDArray, n_classes: int, slope: float, confidence: float
+) -> LMM:
+    """LMM whose unit h is a pyramid at points[h] (the paper's section 3.4).
+
+    W0 = ±k, W1 = ∓k·x_h, W2[h, d] = +c if d = y_h else −c, so that
+    g_h(x) = −k·‖x − x_h‖∞: a nearest-prototype classifier in the L∞ norm.
+    """
+    heights = np.full((len(points), n_classes), -confidence)
+    heights[np.arange(len(points)), labels] = confidence
+    return LMM.of_boxes(points, 0.0, heights, slope)
+
+
+def random_lmm(
+    draw: str, shape: tuple[int, int, int], slope: float, confidence: float,
+    dtype: np.dtype, rng: np.random.Generator,
+) -> LMM:  # fmt: skip
+    """LMM of ``shape`` (P, H, C) with i.i.d. weights: "gaussian" N(0, k²) or "uniform" U(−k, k)."""
+    P, H, C = shape
+    sample = {"gaussian": gaussian, "uniform": uniform}[draw]
+    return LMM(
+        sample((2 * P,), slope, rng).astype(dtype),
+        sample((2 * P, H), slope, rng).astype(dtype),
+        sample((H, C), confidence, rng).astype(dtype),
+    )
+
+
+def gaussian(shape: tuple[int, ...], k: float, rng: np.random.Generator) -> NDArray:
+    """I.i.d. N(0, k²)."""
+    return rng.normal(0.0, k, shape)
+
+
+def uniform(shape: tuple[int, ...], k: float, rng: np.random.Generator) -> NDArray:
+    """I.i.d. U(−k, k)."""
+    return rng.uniform(-k, k, shape)
+
+
+def glorot_uniform(fan_in: int, fan_out: int, rng: np.random.Generator) -> NDArray:
+    """A (fan_in × fan_out) matrix, i.i.d. U(−r, r) with r = √(6 / (fan_in + fan_out))."""
+    return uniform((fan_in, fan_out), math.sqrt(6 / (fan_in + fan_out)), rng)
+
+
+def median_distance(X: NDArray, rng: np.random.Generator) -> float:
+    """Median L∞ distance between random pairs of different samples.
+
+    Where more than half of the pairs coincide, the median of the others; 1 when
+    all samples are equal, so that it can always be divided by. O(pairs·P).
+    """
+    n = len(X)
+    if n < 2:
+        return 1.0
+    a = rng.integers(n, size=N_PAIRS)
+    b = (a + rng.integers(1, n, size=N_PAIRS)) % n
+    distance = _distances(X, a, b).astype(np.float64)
+    median = float(np.median(distance))
+    if median == 0.0 and (distance > 0).any():
+        median = float(np.median(distance[distance > 0]))
+    return _divisor(median, X.dtype)
+
+
+def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
+    """Median L∞ distance between random samples of different classes; O(pairs·P).
+
+    1 where they coincide, so that it can always be divided by.
+    """
+    a = rng.integers(len(X), size=N_PAIRS)
+    b = rng.integers(len(X), size=N_PAIRS)
+    different = y[a] != y[b]
+    if not different.any():
+        return 1.0
+    return _divisor(float(np.median(_distances(X, a[different], b[different]))), X.dtype)
+
+
+def _distances(X: NDArray, a: NDArray, b: NDArray) -> NDArray:
+    """‖X[a] − X[b]‖∞ of some pairs, in X's type; finite, as the sum of two still is."""
+    distance = np.empty(len(a), X.dtype)
+    with np.errstate(over="ignore"):
+        for lo in range(0, len(a), PAIRS_AT_ONCE):
+            part = slice(lo, lo + PAIRS_AT_ONCE)
+            distance[part] = np.abs(X[a[part]] - X[b[part]]).max(axis=1)
+    return np.minimum(distance, np.finfo(X.dtype).max / 4)
+
+
+def _divisor(distance: float, dtype: np.dtype) -> float:
+    """The distance, or 1 for none; ValueError where a slope of some ones over it would overflow."""
+    least = 1e4 * float(np.finfo(dtype).tiny)
+    if 0.0 < distance < least:
+        raise ValueError(
+            f"the samples of X differ by {distance:g}, so little that weights of type {dtype} "
+            f"cannot tell them apart (at least {least:g}); scale the features first, for example "
+            "with StandardScaler"
+        )
+    return distance or 1.0
