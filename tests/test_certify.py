@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 from sklearn.exceptions import NotFittedError
 
-from maxplus import LMMClassifier, datasets
+from maxplus import LMMClassifier, SubgradientLMMClassifier, datasets
 from maxplus.certify import Bounds, box_bounds, certified_at, certified_radius
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array, quick
@@ -229,7 +229,7 @@ class Trained(NamedTuple):
 
 
 def train(data, X, dtype, **parameters):
-    clf = LMMClassifier.paper(**parameters, random_state=0).fit(data[0].astype(dtype), data[1])
+    clf = SubgradientLMMClassifier(**parameters, random_state=0).fit(data[0].astype(dtype), data[1])
     assert clf.model_.dtype == dtype
     X = X.astype(dtype)
     return Trained(clf.model_, X, clf.certified_radius(X))
@@ -737,7 +737,7 @@ SOME_EPS = [0.0, 0.013, 0.057, 0.21, 0.53, 0.87, 100.0]
 def named(iris):
     """A classifier of named flowers, their data and their names."""
     names = np.array(["setosa", "versicolor", "virginica"])[iris.y]
-    clf = LMMClassifier.paper(20, max_iter=2000, random_state=0).fit(iris.X, names)
+    clf = SubgradientLMMClassifier(20, max_iter=2000, random_state=0).fit(iris.X, names)
     return clf, iris.X, names
 
 
@@ -791,7 +791,7 @@ def test_labels_that_are_wrong_or_unknown_count_as_wrong(named):
 
 
 def test_equal_scores_count_at_eps_zero_only(iris):
-    clf = LMMClassifier.paper(5, max_iter=10, random_state=0).fit(*iris)
+    clf = SubgradientLMMClassifier(5, max_iter=10, random_state=0).fit(*iris)
     clf.model_.W2[:] = 0.0
     assert clf.certify(iris.X, iris.y, 0.0) == clf.score(iris.X, iris.y) == pytest.approx(1 / 3)
     assert_array_equal(clf.certify(iris.X, iris.y, [0, 1e-6]), [1 / 3, 0])

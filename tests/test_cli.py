@@ -95,7 +95,7 @@ def test_training_without_scaling_is_the_estimator_itself(tmp_path):
     for recipe, options in (
         (maxplus.LMMClassifier(random_state=0), ()),
         (
-            maxplus.LMMClassifier.paper(20, max_iter=300, random_state=0),
+            maxplus.SubgradientLMMClassifier(20, max_iter=300, random_state=0),
             ("--paper", "-H", 20, "-n", 300),
         ),
     ):
@@ -124,7 +124,7 @@ def test_all_training_options_reach_the_estimator(tmp_path):
         learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
     ).get_params()  # fmt: skip
     good("train", IRIS, "-o", tmp_path / "m", "--paper", "-n", 5)
-    recipe = maxplus.LMMClassifier.paper(max_iter=5, random_state=0)
+    recipe = maxplus.SubgradientLMMClassifier(max_iter=5, random_state=0)
     assert maxplus.load(tmp_path / "m").get_params() == recipe.get_params()
     good("train", IRIS, "-o", tmp_path / "m", "--no-polish", "--epochs", 2)
     assert maxplus.load(tmp_path / "m").polish is None

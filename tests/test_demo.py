@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from maxplus.training._adam_kernels import adam_step, move_parallel, move_serial
 from typer.testing import CliRunner
 
 from maxplus import __version__
@@ -18,7 +19,6 @@ from maxplus.experiments.iris import PAPER, compare_on_iris
 from maxplus.experiments.metrics import Evaluation
 from maxplus.experiments.mlp import MLP
 from maxplus.training import MeanLoss, Task, constant, train
-from maxplus.training._adam_kernels import adam_step, move_parallel, move_serial
 
 
 def run(*arguments):

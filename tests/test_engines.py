@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxplus import LMMClassifier
+from maxplus import SubgradientLMMClassifier
 from maxplus.models.starts import prototype_lmm, random_lmm
 from maxplus.training import (
     MaxLoss,
@@ -428,7 +428,7 @@ def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
 def test_the_classifier_passes_the_refusal_on(iris, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 1\.0 kB .*engine='dense'"):
-        LMMClassifier.paper(10, engine="tree", max_iter=5).fit(*iris)
+        SubgradientLMMClassifier(10, engine="tree", max_iter=5).fit(*iris)
 
 
 def test_available_memory_is_plausible():

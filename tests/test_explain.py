@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
-from maxplus import LMMClassifier
+from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
 from maxplus.explain import paths as paths_module
 from maxplus.models import LMM
@@ -62,13 +62,13 @@ def smooth_models(draw, dtype=np.float64):
 
 @pytest.fixture(scope="module")
 def fitted(iris):
-    return LMMClassifier.paper(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
+    return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
 
 
 @pytest.fixture(scope="module")
 def without_prototypes(iris):
     """Random weights, string labels."""
-    model = LMMClassifier.paper(8, init="gaussian", max_iter=60, random_state=0)
+    model = SubgradientLMMClassifier(8, init="gaussian", max_iter=60, random_state=0)
     return model.fit(iris.X, np.array(FLOWERS)[iris.y])
 
 
@@ -81,7 +81,9 @@ def few_digits(digits):
 
 @pytest.fixture(scope="module")
 def reader(few_digits):
-    return LMMClassifier.paper(10, max_iter=300, random_state=0).fit(few_digits.X, few_digits.y)
+    return SubgradientLMMClassifier(10, max_iter=300, random_state=0).fit(
+        few_digits.X, few_digits.y
+    )
 
 
 # -- deciding units and rows ------------------------------------------------------------------
@@ -263,7 +265,7 @@ def test_flips_of_trained_models_are_the_nearest(fitted, without_prototypes, rea
 
 def test_flips_of_a_trained_float32_model_are_nearly_the_nearest(iris):
     X, y = iris.astype(np.float32)
-    model = LMMClassifier.paper(8, max_iter=200, random_state=0).fit(X, y).model_
+    model = SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(X, y).model_
     assert model.dtype == np.float32
     check_flips(model, X[::3], tolerance=1e-5, rtol=1e-4, ties=True)
 
@@ -523,7 +525,7 @@ def test_random_weights_have_no_prototypes(without_prototypes, iris):
 
 def test_a_single_unit_and_two_classes(iris):
     X, y = iris.X[:100:10], iris.y[:100:10] > 0
-    clf = LMMClassifier.paper(1, max_iter=5, random_state=0).fit(X, y)
+    clf = SubgradientLMMClassifier(1, max_iter=5, random_state=0).fit(X, y)
     explanation = clf.explain(X)
     words = [f"feature {p}" for p in range(4)]
     check_records(clf, X, explanation, ["False", "True"], words)
@@ -607,7 +609,7 @@ def test_bounds_reach_the_flips(fitted, iris):
 def test_names_come_from_the_data_or_are_numbers(iris):
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(iris.X, columns=MEASURES)
-    clf = LMMClassifier.paper(5, max_iter=5, random_state=0).fit(X, iris.y)
+    clf = SubgradientLMMClassifier(5, max_iter=5, random_state=0).fit(X, iris.y)
     assert set(clf.explain(X[:9]).to_records()["feature"]) <= set(MEASURES)
     assert set(clf.units()["feature"]) == set(MEASURES)
     assert set(clf.explain(X[:9]).to_records()["class"]) == {"0", "1", "2"}
@@ -719,7 +721,7 @@ def test_ten_is_the_usual_number(fitted):
 def test_samples_of_no_weight_are_left_out(iris):
     weight = np.ones(150)
     weight[[0, 3, 70, 149]] = 0.0
-    clf = LMMClassifier.paper(6, max_iter=30, random_state=0).fit(iris.X, iris.y, weight)
+    clf = SubgradientLMMClassifier(6, max_iter=30, random_state=0).fit(iris.X, iris.y, weight)
     table = clf.worst_samples(1000)
     assert sorted(table["sample"]) == np.flatnonzero(weight).tolist()
     expected = [(n, loss) for n, loss in by_loss(clf, iris.X, iris.y) if weight[n]]

@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import maxplus.export
-from maxplus import LMMClassifier, MaxPlusClassifier
+from maxplus import LMMClassifier, MaxPlusClassifier, SubgradientLMMClassifier
 from maxplus.algebra import maxplus as max_product
 from maxplus.algebra import minplus as min_product
 from maxplus.models import LMM
@@ -77,14 +77,14 @@ def layers(torch):
 def fitted(request, data, dtype):
     """A classifier trained for a moment, and its samples."""
     X, y = request.getfixturevalue(data).astype(dtype)
-    return LMMClassifier.paper(n_hidden=30, engine="dense", max_iter=20, random_state=0).fit(
+    return SubgradientLMMClassifier(n_hidden=30, engine="dense", max_iter=20, random_state=0).fit(
         X, y
     ), X
 
 
 def classifier(lmm, classes=None):
     """A classifier with these weights, as if it had been trained."""
-    clf = LMMClassifier.paper(n_jobs=1)
+    clf = SubgradientLMMClassifier(n_jobs=1)
     clf.model_ = lmm
     clf.classes_ = np.arange(lmm.n_classes) if classes is None else np.asarray(classes)
     clf.n_features_in_ = lmm.n_features
@@ -273,7 +273,9 @@ def test_labels_come_back_in_their_kind(run, classes, expected, tmp_path):
 def test_labels_of_a_training_come_back(run, iris, tmp_path):
     X = iris.X
     for y in (iris.y - 2, np.array(["setosa", "versicolor", "virginica"])[iris.y], iris.y > 0):
-        clf = LMMClassifier.paper(n_hidden=9, engine="dense", max_iter=5, random_state=0).fit(X, y)
+        clf = SubgradientLMMClassifier(n_hidden=9, engine="dense", max_iter=5, random_state=0).fit(
+            X, y
+        )
         assert_same_answers(run, clf, X, tmp_path / "model.onnx")
 
 
@@ -356,7 +358,7 @@ def test_a_thousand_samples_of_mnist_need_little_memory(run, tmp_path):
 def test_onnx_metadata(onnx, iris, tmp_path):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     names = ["sepal length", "sepal “width”", "petal länge", "petal, width"]
-    clf = LMMClassifier.paper(n_hidden=9, engine="dense", max_iter=2)
+    clf = SubgradientLMMClassifier(n_hidden=9, engine="dense", max_iter=2)
     table = pandas.DataFrame(iris.X, columns=names)
     for X, expected in ((table, {"feature_names": names}), (iris.X, {})):
         maxplus.export.export_onnx(clf.fit(X, iris.y), tmp_path / "model.onnx")
@@ -633,7 +635,9 @@ def test_derivatives_are_difference_quotients(torch):
 
 
 def test_training_the_module_leaves_the_classifier_alone(torch, iris):
-    clf = LMMClassifier.paper(n_hidden=9, engine="dense", max_iter=3, random_state=0).fit(*iris)
+    clf = SubgradientLMMClassifier(n_hidden=9, engine="dense", max_iter=3, random_state=0).fit(
+        *iris
+    )
     before = clf.model_.copy()
     module = maxplus.export.to_torch(clf)
     x, y = torch.tensor(iris.X), torch.tensor(iris.y)

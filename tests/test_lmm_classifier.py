@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from maxplus import LMMClassifier
+from maxplus import SubgradientLMMClassifier
 from maxplus.training import MaxLoss, Progress, Task, level, train
 from maxplus.training.engines import ENGINES
 
@@ -21,7 +21,7 @@ LOG_2 = np.log(2.0)
 
 
 def lmm(n_hidden=8, **parameters):
-    return LMMClassifier.paper(n_hidden, **{"max_iter": 60, "random_state": 0, **parameters})
+    return SubgradientLMMClassifier(n_hidden, **{"max_iter": 60, "random_state": 0, **parameters})
 
 
 def initial(data, **parameters):

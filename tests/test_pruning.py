@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maxplus
-from maxplus import LMMClassifier
+from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.models import LMM
 from maxplus.models.pruning import useless_units, with_units
 
@@ -59,7 +59,7 @@ def test_useless_units_are_found():
     assert useless_units(more)[:4].sum() == useless_units(model).sum()
 
 
-@pytest.mark.parametrize("recipe", [LMMClassifier, LMMClassifier.paper])
+@pytest.mark.parametrize("recipe", [LMMClassifier, SubgradientLMMClassifier])
 def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
     clf = recipe(100, random_state=0)
     if recipe is LMMClassifier:

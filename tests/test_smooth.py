@@ -15,11 +15,10 @@ from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.starts import box_lmm, class_distance
 from maxplus.training import Status
-from maxplus.training.polish import polish
-from maxplus.training.smooth import Annealing, smooth_train
+from maxplus.training.smooth import Rescaling, SoftLMM
 from maxplus.training.smooth._kernels import LIMIT
-from maxplus.training.smooth.soft_lmm import SoftLMM
-from maxplus.training.smooth.units import Units
+from maxplus.training.stages import Annealing
+from trainings import polish, warm_up
 
 LOG2 = math.log(2.0)
 
@@ -99,18 +98,18 @@ def test_gradients_are_finite_at_every_temperature(small):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_units_change_nothing_but_rounding(small, dtype):
-    """A model that is brought into units of the data and back is the same."""
+def test_rescaling_changes_nothing_but_rounding(small, dtype):
+    """A model that is brought into the measure of the data and back is the same."""
     model, X, _ = small
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = X.astype(dtype) + 3
-    units = Units.of(model, X, size=4.5)
-    again = units.hard(model, *units.offsets(model))
+    scaling = Rescaling.of(model, X, size=4.5)
+    again = scaling.hard(model, *scaling.offsets(model))
     assert again.dtype == dtype
     assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)
-    rows = units.rows(X)
+    rows = scaling.rows(X)
     assert rows.dtype == np.float32
-    assert np.abs(rows).max() * np.abs(units.W0).max() / units.coldest == pytest.approx(
+    assert np.abs(rows).max() * np.abs(scaling.W0).max() / scaling.coldest == pytest.approx(
         LIMIT, rel=0.02
     )
 
@@ -170,7 +169,7 @@ def test_the_warm_start_learns_and_depends_on_the_seed_alone(digits):
     start = box_lmm(X, y, 40, 10, 15 / unit, 15.0, rng)
     before = start.W1.copy()
     results = [
-        smooth_train(start, X, y, Annealing(15.0, epochs=8, batch=50), np.random.default_rng(s))
+        warm_up(start, X, y, Annealing(15.0, epochs=8, batch=50), np.random.default_rng(s))
         for s in (3, 3, 4)
     ]
     assert np.array_equal(start.W1, before)
@@ -186,14 +185,15 @@ def test_validation_keeps_the_best_epoch_and_ends_early(digits):
     X, y = digits
     rng = np.random.default_rng(0)
     start = box_lmm(X, y, 40, 10, 1.0, 15.0, rng)
-    held = X[400:], y[400:]
     annealing = Annealing(15.0, epochs=30, batch=50, patience=2)
-    result = smooth_train(start, X[:400], y[:400], annealing, rng, validation=held)
+    result = warm_up(start, X, y, annealing, rng, hold_out=0.2)
+    held = X[result.held_out], y[result.held_out]
+    assert np.array_equal(np.bincount(held[1]), np.round(0.2 * np.bincount(y)))
     assert len(result.validation) == len(result.losses) < 30
     accuracy = (result.model.scores(held[0]).argmax(axis=1) == held[1]).mean()
     assert accuracy == max(result.validation)
     told = []
-    result = smooth_train(
+    result = warm_up(
         start, X[:400], y[:400], annealing, rng,
         callbacks=[lambda p: told.append((p.iteration, p.stage)) or p.iteration == 2],
     )  # fmt: skip
@@ -208,7 +208,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
     shares = []
     for margin in (0.0, 2 * 0.1 * 15.0):
         annealing = Annealing(15.0, epochs=10, batch=50)
-        model = smooth_train(start, X, y, annealing, np.random.default_rng(1), margin=margin).model
+        model = warm_up(start, X, y, annealing, np.random.default_rng(1), margin=margin).model
         right = model.scores(X).argmax(axis=1) == y
         shares.append((right & certified_at(model, X, 0.1)).mean())
     assert shares[1] > shares[0]
@@ -216,9 +216,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
 
 def test_the_polish_brings_every_loss_below_its_level(digits):
     X, y = digits
-    clf = LMMClassifier(
-        60, init="boxes", warmup="smooth", warmup_epochs=5, max_iter=0, polish=None, random_state=0
-    ).fit(X, y)
+    clf = LMMClassifier(60, warmup_epochs=5, polish=None, random_state=0).fit(X, y)
     assert clf.max_loss_ > LOG2
     before = clf.model_.W1.copy()
     polished = polish(clf.model_, X, y, np.random.default_rng(0), level=LOG2)
@@ -235,9 +233,7 @@ def test_the_polish_brings_every_loss_below_its_level(digits):
 def test_the_polish_names_samples_that_cannot_be_fitted(iris):
     X, y = iris.X[:100].copy(), iris.y[:100].copy()
     X[7], y[7] = X[60], 0  # the same flower under both names
-    clf = LMMClassifier(
-        20, init="boxes", warmup="smooth", max_iter=0, polish="log2", random_state=0
-    ).fit(X, y)
+    clf = LMMClassifier(20, polish="log2", random_state=0).fit(X, y)
     assert not clf.certified_
     assert set(clf.suspects_) <= {7, 60}
     assert len(clf.suspects_) >= 1
@@ -251,10 +247,7 @@ def test_the_polish_names_samples_that_cannot_be_fitted(iris):
 def test_the_whole_recipe_on_the_estimator(tmp_path):
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    clf = LMMClassifier(
-        30, init="boxes", warmup="smooth", warmup_epochs=30, max_iter=0, polish="log2",
-        random_state=0,
-    ).fit(X, y)  # fmt: skip
+    clf = LMMClassifier(30, warmup_epochs=30, polish="log2", random_state=0).fit(X, y)
     assert clf.certified_
     assert clf.max_loss_ == clf.model_.losses(X, y).max() < LOG2
     assert not hasattr(clf, "prototypes_")
@@ -263,22 +256,15 @@ def test_the_whole_recipe_on_the_estimator(tmp_path):
     assert again.get_params() == clf.get_params()
     assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
     assert np.array_equal(again.suspects_, clf.suspects_)
-    # Iterations of the engine may come between the two.
-    longer = clf.set_params(max_iter=50).fit(X, y)
-    assert longer.history_["loss"].size == 50
-    assert longer.n_iter_ == 50 + 30 + len(longer.polish_losses_) - 1
-    assert longer.certified_
+    assert clf.n_iter_ == 30 + len(clf.polish_losses_) - 1
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"max_iter": 0, "warmup": None, "polish": None}, "max_iter must be an integer >= 1"),
-        ({"warmup": "soft"}, "warmup must be one of 'smooth'"),
-        ({"warmup_epochs": 0}, "warmup_epochs must be an integer >= 1"),
-        ({"polish": "log3"}, "polish must be one of 'log2'"),
-        ({"polish": 0.0}, "polish must be a finite number > 0"),
-        ({"init": "box"}, "'boxes'"),
+        ({"warmup_epochs": 0}, "warmup_epochs must be an integer >= 1 or 'auto'; got 0"),
+        ({"polish": "log3"}, "polish must be a finite number > 0, 'log2' or None; got 'log3'"),
+        ({"polish": 0.0}, "polish must be a finite number > 0, 'log2' or None; got 0.0"),
     ],
 )
 def test_wrong_options_are_named(iris, parameters, words):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
-from maxplus import LMMClassifier
+from maxplus import SubgradientLMMClassifier
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
 from maxplus.models.base import Entries, Subgradient
 from maxplus.models.starts import prototype_lmm, random_lmm
@@ -445,7 +445,7 @@ def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
 
 def fitted(iris, weight=None, **options):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0, **options}
-    return LMMClassifier.paper(objective="top-k", **options).fit(iris.X, iris.y, weight)
+    return SubgradientLMMClassifier(objective="top-k", **options).fit(iris.X, iris.y, weight)
 
 
 def assert_same_fit(a, b):
@@ -470,7 +470,7 @@ def test_one_in_ten_by_default(iris):
 
 def test_the_classifier_of_one_worst_sample_minimises_the_maximum(iris):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0}
-    assert_same_fit(fitted(iris, top_k=1), LMMClassifier.paper(**options).fit(iris.X, iris.y))
+    assert_same_fit(fitted(iris, top_k=1), SubgradientLMMClassifier(**options).fit(iris.X, iris.y))
 
 
 def test_a_weight_changes_nothing_but_zero(iris):

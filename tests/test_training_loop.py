@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from rich.console import Console
 
-from maxplus.training import History, Progress, Status, loop, train
+from maxplus.training import History, Progress, Status, conductor, train
 from maxplus.training.progress import ProgressBar
 from maxplus.training.result import Block, Signal
 
@@ -41,7 +41,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(conductor, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
 class Listener:

@@ -106,7 +106,7 @@ def train(
 
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
-    from maxplus.estimators import LMMClassifier
+    from maxplus.estimators import LMMClassifier, SubgradientLMMClassifier
 
     with plain_errors():
         _require_folder(out, "--out")
@@ -130,7 +130,7 @@ def train(
             raise ValueError(f"--polish {polish:g} and --no-polish exclude each other; give one")
         if no_polish:
             options["polish"] = None
-        recipe = LMMClassifier.paper if paper else LMMClassifier
+        recipe = SubgradientLMMClassifier if paper else LMMClassifier
         classifier = recipe(**options, n_jobs=jobs, random_state=seed)
         classifier._check_parameters()
         scaling = _scaling(samples, samples.image_shape is None if scale is None else scale)

@@ -62,9 +62,7 @@ class LabelledData:
         """
         # scikit-learn notes the columns on whoever it is given.
         witness = copy(estimator)
-        X, y = validate_data(
-            witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None
-        )
+        X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None)
         columns = {
             name: fact
             for name, fact in vars(witness).items()

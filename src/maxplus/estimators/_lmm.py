@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._data import LabelledData
+from maxplus.estimators._lmm_start import check_lmm_facts, lmm_facts
 from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
+from maxplus.estimators._trained import TrainedClassifier
 from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
 from maxplus.explain.explanation import as_table, records
 from maxplus.models import LMM
 from maxplus.models._softmax import softmax
 from maxplus.models.pruning import useless_units, with_units
+from maxplus.training.stages import Trained
+from maxplus.training.state import TrainingState
 
 
 class Pruned(NamedTuple):
@@ -53,18 +58,24 @@ class LMMWeights:
         return self.model_.n_hidden
 
 
-class FittedLMM(LMMWeights):
+class BaseLMMClassifier(LMMWeights, TrainedClassifier):
     """For classifiers whose ``model_`` is an LMM: thin methods around other rooms' functions."""
 
-    classes_: NDArray
-    n_jobs: int | None
-    training_losses_: NDArray
-    training_labels_: NDArray
+    model_: LMM
+    slope_: float
     unit_wins_: NDArray
     prototypes_: NDArray
+    _model_class = LMM
+    _slopes = ("W0",)
 
-    def _validated(self, X: Any) -> NDArray:
-        raise NotImplementedError
+    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
+        super()._check_facts(state, data)
+        check_lmm_facts(state)
+
+    def _facts(
+        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    ) -> dict[str, Any]:
+        return super()._facts(data, facts, trained) | lmm_facts(data, facts, trained.model)
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
         """How far each row may move, in the L∞ norm, before its prediction could change.

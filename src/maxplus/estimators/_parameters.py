@@ -64,7 +64,9 @@ def one_of(*words: str) -> Kind:
     """One of a few words."""
     listed = ", ".join(map(repr, words))
     is_one = len(words) == 1
-    return Kind(listed if is_one else f"one of {listed}", lambda v: isinstance(v, str) and v in words)
+    return Kind(
+        listed if is_one else f"one of {listed}", lambda v: isinstance(v, str) and v in words
+    )
 
 
 NOTHING = Kind("None", lambda v: v is None)
@@ -93,7 +95,7 @@ TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (CALLBACKS,
 
 
 def check_parameters(estimator: Any, table: Parameters) -> None:
-    """`ParameterError` for the first of the estimator's parameters that the table does not allow."""
+    """`ParameterError` for the first parameter that is not what the table allows."""
     for name, kinds in table.items():
         check_value(name, getattr(estimator, name), *kinds)
 

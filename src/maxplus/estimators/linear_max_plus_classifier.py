@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
-from maxplus.estimators._parameters import one_of, real, whole
+from maxplus.estimators._parameters import Parameters, one_of, real, whole
 from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import LinearMaxPlus
@@ -61,7 +61,7 @@ random_state, verbose, callbacks
     _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
-    _parameters = {
+    _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (whole(1),),
         "init": (one_of("glorot", "gaussian", "uniform"),),

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
-from maxplus.estimators._lmm import FittedLMM
-from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_lmm_facts, check_reach, lmm_facts
+from maxplus.estimators._lmm import BaseLMMClassifier
+from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
 from maxplus.estimators._parameters import (
     CALLABLE,
     NOTHING,
     TRAINED,
     TRUTH,
+    Parameters,
     one_of,
     real,
     samples,
     whole,
 )
-from maxplus.estimators._trained import Start, TrainedClassifier
-from maxplus.models import LMM, LOG2
+from maxplus.estimators._trained import Start
+from maxplus.models import LOG2
 from maxplus.models.starts import box_lmm, class_distance
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, Polish, Stage, Trained, WarmUp
-from maxplus.training.state import TrainingState
 
 # Steeper than the paper's k: soft minima need units that end within a typical distance.
 CLASS_SLOPE = 15.0
@@ -38,7 +38,7 @@ BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_BATCHES = 10, 500
 
 
-class LMMClassifier(FittedLMM, TrainedClassifier):
+class LMMClassifier(BaseLMMClassifier):
     """Linear-Min-Max network whose worst training sample is under control.
 
     Each hidden unit is a soft box in feature space, each class score the margin
@@ -126,12 +126,9 @@ class LMMClassifier(FittedLMM, TrainedClassifier):
     (True, 1.0)
     """
 
-    model_: LMM
     warmup_losses_: NDArray
     polish_losses_: NDArray
-    _model_class = LMM
-    _slopes = ("W0",)
-    _parameters = {
+    _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
@@ -228,12 +225,9 @@ class LMMClassifier(FittedLMM, TrainedClassifier):
         patience = self.n_iter_no_change if self.early_stopping else None
         return Annealing(size, epochs, batch, patience=patience)
 
-    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
-        super()._check_facts(state, data)
-        check_lmm_facts(state)
-
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
     ) -> dict[str, Any]:
-        none = {"warmup_losses_": np.empty(0), "polish_losses_": np.empty(0)}
-        return super()._facts(data, facts, trained) | none | lmm_facts(data, facts, trained.model)
+        # A training that was ended early has not got to all of its stages.
+        courses = {"warmup_losses": np.empty(0), "polish_losses": np.empty(0)}
+        return super()._facts(data, courses | dict(facts), trained)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, within_range
 from maxplus.estimators._lmm import LMMWeights
-from maxplus.estimators._parameters import COMMON, NOTHING, check_parameters, one_of, real, whole
+from maxplus.estimators._parameters import (
+    COMMON,
+    NOTHING,
+    Parameters,
+    check_parameters,
+    one_of,
+    real,
+    whole,
+)
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
 from maxplus.models.lipschitz import lipschitz_constant
@@ -69,7 +77,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
 
     model_: LMM
     _model_class = LMM
-    _parameters = {
+    _parameters: ClassVar[Parameters] = {
         **COMMON,
         "n_hidden": (whole(1), NOTHING),
         "slope": (real(above=0.0), one_of("auto")),
@@ -96,9 +104,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         """
         self._check_parameters()
         witness = copy(self)
-        X, y = validate_data(
-            witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True
-        )
+        X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
         X = np.ascontiguousarray(as_dense(X))
         weight = check_sample_weight(sample_weight, len(y))
         points, targets, index = _merge_equal_points(X, y, weight)
@@ -125,7 +131,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
             chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
             points, targets, index = points[chosen], targets[chosen], index[chosen]
         self.prototypes_ = index
-        self.model_ = LMM.of_boxes(points, np.zeros_like(points), targets[:, None], self.slope_)
+        self.model_ = LMM.of_boxes(points, 0.0, targets[:, None], self.slope_)
         heights = self.model_.scores(points)
         self.interpolates_ = bool(np.array_equal(heights, self.model_.W2))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
-from maxplus.estimators._parameters import one_of, real
+from maxplus.estimators._parameters import Parameters, one_of, real
 from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
@@ -49,7 +49,7 @@ warm_start, n_jobs, random_state, verbose, callbacks
 
     model_: ZeroHidden
     _model_class = ZeroHidden
-    _parameters = {
+    _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "init": (one_of("glorot", "gaussian", "uniform"),),
         "scale": (real(above=0.0),),

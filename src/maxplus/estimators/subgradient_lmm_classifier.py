@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
-from maxplus.estimators._lmm import FittedLMM
-from maxplus.estimators._lmm_start import (
-    PROTOTYPES,
-    SLOPE,
-    WINS,
-    check_lmm_facts,
-    check_reach,
-    lmm_facts,
-)
-from maxplus.estimators._parameters import NOTHING, one_of, real, samples, whole
+from maxplus.estimators._lmm import BaseLMMClassifier
+from maxplus.estimators._lmm_start import PROTOTYPES, SLOPE, WINS, check_reach
+from maxplus.estimators._parameters import NOTHING, Parameters, one_of, real, samples, whole
 from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
-from maxplus.models import LMM
 from maxplus.models.starts import choose_prototypes, median_distance, prototype_lmm, random_lmm
 from maxplus.training import Objective, TopKLoss
-from maxplus.training.stages import Trained
-from maxplus.training.state import TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
 
 
-class SubgradientLMMClassifier(FittedLMM, SubgradientClassifier):
+class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     """The paper's algorithm: an LMM trained on its worst sample, a few weights at a time.
 
     Each hidden unit is a soft box in feature space, each class score the margin
@@ -120,11 +109,8 @@ class SubgradientLMMClassifier(FittedLMM, SubgradientClassifier):
     True
     """
 
-    model_: LMM
-    _model_class = LMM
-    _slopes = ("W0",)
     _automatic_engine = "sparse"
-    _parameters = {
+    _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (whole(1),),
         "slope": (real(above=0.0), one_of("auto")),
@@ -183,10 +169,8 @@ class SubgradientLMMClassifier(FittedLMM, SubgradientClassifier):
 
     def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
         X, y, n_classes = data.X, data.y, data.n_classes
-        if self.slope == "auto":
-            slope = UNIT_SLOPE / median_distance(X, rng)
-        else:
-            slope = float(self.slope)
+        slope = self.slope
+        slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
         check_reach(X, slope)
         confidence = slope if self.confidence is None else float(self.confidence)
         facts = {SLOPE: np.array([slope])}
@@ -204,12 +188,3 @@ class SubgradientLMMClassifier(FittedLMM, SubgradientClassifier):
         own = {name: getattr(self, f"{name}_", None) for name in (PROTOTYPES, WINS)}
         known = {name: fact for name, fact in own.items() if fact is not None}
         return super()._counted_facts() | known
-
-    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
-        super()._check_facts(state, data)
-        check_lmm_facts(state)
-
-    def _facts(
-        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
-    ) -> dict[str, Any]:
-        return super()._facts(data, facts, trained) | lmm_facts(data, facts, trained.model)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import LMMClassifier, SubgradientLMMClassifier
 from maxplus.experiments.adam import AdamEngine
 from maxplus.experiments.metrics import Evaluation, evaluate
 from maxplus.experiments.mlp import MLP
@@ -90,7 +90,7 @@ def contest_lmm(
 ) -> Contestant:
     """Train an `LMMClassifier` and judge what it keeps."""
     with watch(name) as callback:
-        model = LMMClassifier.paper(
+        model = SubgradientLMMClassifier(
             **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
         started = time.perf_counter()

@@ -13,7 +13,7 @@ from typing import Any
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.experiments.contest import (
     Contestant,
     MLPSettings,
@@ -108,4 +108,4 @@ def compile_kernels() -> None:
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
-        fit_or_raise(LMMClassifier.paper(**LMM_SETTINGS, **settings, max_iter=1), X, y)
+        fit_or_raise(SubgradientLMMClassifier(**LMM_SETTINGS, **settings, max_iter=1), X, y)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maxplus import __version__
 from maxplus.estimators import LMMClassifier
-from maxplus.estimators._validation import within_range
+from maxplus.estimators._data import within_range
 from maxplus.export._model import fitted_model
 from maxplus.io.atomic import write_whole
 
@@ -61,9 +61,9 @@ def export_onnx(clf: LMMClassifier, path: str | os.PathLike[str]) -> None:
     --------
     >>> import os, tempfile
     >>> from sklearn.datasets import load_iris
-    >>> from maxplus import LMMClassifier
+    >>> from maxplus import SubgradientLMMClassifier
     >>> from maxplus.export import export_onnx
-    >>> clf = LMMClassifier.paper(n_hidden=20, engine="dense", max_iter=5)
+    >>> clf = SubgradientLMMClassifier(n_hidden=20, engine="dense", max_iter=5)
     >>> clf = clf.fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_onnx(clf, os.path.join(folder, "iris.onnx"))

@@ -152,10 +152,10 @@ def to_torch(clf: LMMClassifier) -> LMMNetwork:
     --------
     >>> import torch
     >>> from sklearn.datasets import load_iris
-    >>> from maxplus import LMMClassifier
+    >>> from maxplus import SubgradientLMMClassifier
     >>> from maxplus.export import to_torch
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = LMMClassifier.paper(n_hidden=20, engine="dense", max_iter=5).fit(X, y)
+    >>> clf = SubgradientLMMClassifier(n_hidden=20, engine="dense", max_iter=5).fit(X, y)
     >>> network = to_torch(clf)
     >>> bool((network(torch.tensor(X)).detach().numpy() == clf.model_.scores(X)).all())
     True

@@ -150,7 +150,9 @@ def unfitted(document: dict[str, Any]) -> Any:
     cls = ESTIMATORS.get(str(document.get("estimator")))
     if cls is None:
         raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
-    parameters = _require(document.get("parameters"), lambda v: isinstance(v, dict), "the parameters")
+    parameters = _require(
+        document.get("parameters"), lambda v: isinstance(v, dict), "the parameters"
+    )
     try:
         estimator = cls(**parameters)
         estimator._check_parameters()
@@ -162,7 +164,9 @@ def unfitted(document: dict[str, Any]) -> Any:
 def model_of(kind: type[Model], arrays: dict[str, NDArray]) -> Model:
     """A model of a kind from its weights; they must be finite, of one float type, and fit."""
     prefix = "model."
-    weights = {name.removeprefix(prefix): A for name, A in arrays.items() if name.startswith(prefix)}
+    weights = {
+        name.removeprefix(prefix): A for name, A in arrays.items() if name.startswith(prefix)
+    }
     try:
         return kind.of_weights(weights)
     except ValueError as error:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.preprocessing import MinMaxScaler
 
 from maxplus import datasets
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.reproduce.finding import Finding, Settings, Table
 
 LOG2 = math.log(2.0)
@@ -57,14 +57,14 @@ def run(settings: Settings) -> Finding:
 def _first_below(X: Any, y: Any, n_hidden: int, seed: int, iterations: int) -> dict[str, Any]:
     """Train; if log 2 is passed, train again up to there: same seed, same iterates."""
     options: dict[str, Any] = {"n_hidden": n_hidden, "random_state": seed}
-    model = LMMClassifier.paper(**options, max_iter=iterations).fit(X, y)
+    model = SubgradientLMMClassifier(**options, max_iter=iterations).fit(X, y)
     curve = model.loss_curve_
     below = np.flatnonzero(curve < LOG2)
     if below.size:
         # The step rule must be the long run's: its phases are counted from its own length.
         n = int(below[0]) + 1
         fraction = min(1.0, model.polyak_fraction * iterations / n)
-        model = LMMClassifier.paper(**options, max_iter=n, polyak_fraction=fraction).fit(X, y)
+        model = SubgradientLMMClassifier(**options, max_iter=n, polyak_fraction=fraction).fit(X, y)
         if not np.array_equal(model.loss_curve_, curve[:n]):
             raise AssertionError("the shorter run took other steps")
     return {

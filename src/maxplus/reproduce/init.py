@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
 from maxplus.reproduce.finding import Finding, Settings, Table
@@ -28,7 +28,7 @@ def run(settings: Settings) -> Finding:
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     losses: dict[str, list[float]] = {start: [] for start in STARTS}
     for start, seed in settings.track([(s, k) for s in STARTS for k in seeds], "starts"):
-        model = LMMClassifier.paper(
+        model = SubgradientLMMClassifier(
             **LMM_SETTINGS, **MAX_SETTINGS, init=start, max_iter=iterations, random_state=seed
         )
         losses[start].append(model.fit(X, y).max_loss_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.experiments.contest import fit_or_raise
 from maxplus.experiments.iris import (
     LMM_SETTINGS,
@@ -78,7 +78,7 @@ def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
     X, y = load_iris(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}
-    model = LMMClassifier.paper(**settings, max_iter=iterations, random_state=0)
+    model = SubgradientLMMClassifier(**settings, max_iter=iterations, random_state=0)
     fit_or_raise(model, X, y)
     return {"slope": slope, "first": float(model.loss_curve_[0]), "best": model.max_loss_}
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from maxplus import datasets
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import LMMClassifier, SubgradientLMMClassifier
 from maxplus.models.starts import class_distance
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
 from maxplus.reproduce.finding import Finding, Settings, Table, mean_and_spread
@@ -109,7 +109,9 @@ def _classifier(
     tenth = 10 if quick else 1
     if name[0] == PAPER:
         drawn = SAMPLES_DRAWN if options["objective"] == "mean" else ITERATIONS
-        return LMMClassifier.paper(N_UNITS, max_iter=drawn // tenth, random_state=seed, **options)
+        return SubgradientLMMClassifier(
+            N_UNITS, max_iter=drawn // tenth, random_state=seed, **options
+        )
     if "slope" in options:
         options["slope"] /= class_distance(X, y, np.random.default_rng(seed))
     if "max_iter" in options:

@@ -116,4 +116,3 @@ class History(Mapping[str, NDArray]):
     def __repr__(self) -> str:
         """Say how long it is."""
         return f"History({self['loss'].size} iterations)"
-

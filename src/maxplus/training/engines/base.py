@@ -92,4 +92,3 @@ class Engine(ABC):
         self._best = type(self.model)(**state.part("best."))
         state.restore_generator(self.task.rng)
         return Signal(int(state.arrays["signal"][0]))
-

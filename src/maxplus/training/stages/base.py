@@ -122,4 +122,3 @@ def _require_finite(model: Model) -> None:
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
                 "X (for example with StandardScaler) or take a smaller slope"
             )
-

@@ -189,7 +189,6 @@ def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> 
     for n, h in zip(stuck, idle, strict=False):
         others = np.delete(model.scores(X[n : n + 1])[0].astype(np.float64), y[n])
         odds = math.log(math.exp(-loss) / -math.expm1(-loss))
-        model.W1[:, h] = -model.W0 * np.repeat(X[n], 2)
-        model.W2[h] = lowest
-        model.W2[h, y[n]] = np.logaddexp.reduce(others) + odds
-
+        heights = np.full(model.n_classes, lowest)
+        heights[y[n]] = np.logaddexp.reduce(others) + odds
+        model.seat_unit(h, X[n], heights)

@@ -46,7 +46,7 @@ class Annealing(NamedTuple):
 
 @dataclass(frozen=True)
 class WarmedUp(Outcome):
-    """Each epoch's mean soft loss, the accuracies on what was held out, and which samples it was."""
+    """Each epoch's mean soft loss, the samples held out, and the accuracies on them."""
 
     losses: NDArray
     validation: NDArray
@@ -92,7 +92,7 @@ class WarmUp:
     def run(
         self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
     ) -> WarmedUp:
-        """Train a copy of the model; ``task.rng`` chooses what is held out and shuffles the rest."""
+        """Train a copy of the model; ``task.rng`` chooses what is held out, and shuffles."""
         annealing, rng = self.annealing, task.rng
         assert rng is not None
         held_out = self._held_out(task, rng) if state is None else state.arrays["held_out"]
