@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import oracles
-from maxplus.algebra import maxplus, minplus, morphological_perceptron
+from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
 from maxplus.algebra._kernels import PARALLEL_FROM
 from strategies import (
     DTYPES,
@@ -270,3 +270,34 @@ def test_bad_perceptron_argument_is_named(name, bad, error):
     good = {"x": [1.0, 2.0], "w": [0.0, 1.0], "b": 0.0}
     with pytest.raises(error, match=rf"\b{name}\b"):
         morphological_perceptron(**(good | {name: bad}))
+
+
+# -- NaN, which the public products refuse but weights in training may become -----------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 2, 7, 16, 33, 200])
+def test_an_index_is_valid_whatever_the_numbers(dtype, size):
+    rng = np.random.default_rng(size)
+    for share in (0.0, 0.3, 1.0):
+        a, b = rng.normal(size=(2, size)).astype(dtype)
+        a[rng.random(size) < share] = np.nan
+        for cell in (_kernels.minplus_cell, _kernels.maxplus_cell):
+            assert 0 <= _kernels.first_index(a, b, cell(a, b)) < size
+        assert _kernels.first_index(a, b, dtype(np.nan)) == size - 1
+    a, b = np.zeros(size, dtype), np.arange(size, dtype=dtype)
+    for j in (0, size // 2, size - 1):
+        assert _kernels.first_index(a, b, b[j]) == j
+
+
+@pytest.mark.parametrize("n", [3, 400])
+def test_winners_are_valid_whatever_the_numbers(n):
+    """On one thread and on several."""
+    rng = np.random.default_rng(n)
+    A, BT = rng.normal(size=(n, 200)), rng.normal(size=(60, 200))
+    assert (A.size * len(BT) >= _kernels.PARALLEL_FROM) == (n == 400)
+    A[::2] = np.nan
+    BT[3, 4] = np.nan
+    _, winners = _kernels.maxplus_winners(A, BT)
+    assert winners.min() >= 0
+    assert winners.max() < 200

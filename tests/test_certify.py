@@ -843,3 +843,47 @@ def test_certificates_need_a_fitted_classifier(iris):
     ):
         with pytest.raises(NotFittedError, match="LMMClassifier"):
             call()
+
+
+# -- what is refused at the door --------------------------------------------------------------
+
+DOORS = {
+    "box_bounds": lambda X: box_bounds(ROUGH, X, 0.1),
+    "certified_at": lambda X: certified_at(ROUGH, X, 0.1),
+    "certified_radius": lambda X: certified_radius(ROUGH, X),
+}
+EVERY_DOOR = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+
+
+@EVERY_DOOR
+@pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), ()])
+def test_rows_of_another_shape(door, shape):
+    with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \("):
+        door(np.zeros(shape))
+
+
+@EVERY_DOOR
+def test_no_rows_at_all(door):
+    found = door(np.empty((0, 4)))
+    assert all(len(part) == 0 for part in (found if isinstance(found, Bounds) else [found]))
+
+
+@EVERY_DOOR
+def test_lists_are_rows_too(door):
+    X = np.random.default_rng(0).normal(size=(5, 4))
+    assert_array_equal(door(X.tolist()), door(X))
+
+
+def test_nothing_is_certified_for_rows_that_are_no_numbers():
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    X[1], X[2, 3] = np.nan, np.nan
+    assert not certified_at(ROUGH, X, 0.1)[1:3].any()
+    assert_array_equal(certified_radius(ROUGH, X)[1:3], [0.0, 0.0])
+
+
+def test_scaled_weights_have_the_same_radii():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    expected = certified_radius(ROUGH, X)
+    assert (expected > 0).all()
+    for factor in (0.125, 3.0):
+        assert_allclose(certified_radius(ROUGH.scaled(factor), X), expected, rtol=3 * SHORT)

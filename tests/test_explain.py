@@ -878,3 +878,56 @@ def test_the_certified_curve_never_rises(plots, radius):
 def test_radii_and_answers_are_vectors(plots, radius, correct):
     with pytest.raises(ValueError, match="radius"):
         plots.plot_certified_accuracy(radius, correct)
+
+
+# -- what is refused at the door --------------------------------------------------------------
+
+
+def some_model():
+    rng = np.random.default_rng(0)
+    return LMM(rng.normal(size=8), rng.normal(size=(8, 6)), rng.normal(size=(6, 3)))
+
+
+@pytest.mark.parametrize("door", [decisive_paths, single_feature_flips])
+@pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), ()])
+def test_rows_of_another_shape(door, shape):
+    with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \("):
+        door(some_model(), np.zeros(shape))
+
+
+@pytest.mark.parametrize("door", [decisive_paths, single_feature_flips])
+def test_no_rows_at_all_or_lists(door):
+    assert all(len(part) == 0 for part in door(some_model(), np.empty((0, 4))))
+    X = np.random.default_rng(1).normal(size=(5, 4))
+    for got, expected in zip(door(some_model(), X.tolist()), door(some_model(), X), strict=True):
+        assert np.array_equal(got, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"low": [0.0] * 3}, "low must be a number or 4 numbers"),
+        ({"high": np.zeros((4, 1))}, "high must be a number or 4 numbers"),
+        ({"low": np.nan}, "low must be a number"),
+        ({"high": "far"}, "high must be a number.*'far'"),
+        ({"low": 1.0, "high": [2.0, 2.0, 0.5, 2.0]}, "low must not exceed high.*feature 2"),
+    ],
+)
+def test_bounds_that_are_none(bounds, message):
+    with pytest.raises(ValueError, match=message):
+        single_feature_flips(some_model(), np.zeros((2, 4)), **bounds)
+
+
+@pytest.mark.parametrize("level", [np.nan, np.inf, "high", None])
+def test_levels_that_are_none(level):
+    with pytest.raises(ValueError, match="level must be a finite number; got"):
+        unit_boxes(some_model(), level)
+
+
+def test_rows_that_are_no_numbers_have_valid_paths_and_no_flips():
+    X = np.random.default_rng(1).normal(size=(6, 4))
+    X[1], X[2, 3] = np.nan, np.nan
+    paths = decisive_paths(some_model(), X)
+    assert 0 <= paths.unit.min() <= paths.unit.max() < 6
+    assert 0 <= paths.row.min() <= paths.row.max() < 8
+    assert single_feature_flips(some_model(), X).feature[1] == -1

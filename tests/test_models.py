@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from maxplus.algebra._kernels import PARALLEL_FROM as SCORES_PARALLEL_FROM
-from maxplus.models import LMM, Entries, LinearMaxPlus, Subgradient, ZeroHidden
+from maxplus.models import LMM, LOG2, Entries, LinearMaxPlus, Subgradient, ZeroHidden
 from maxplus.models._softmax import PARALLEL_FROM as LOSSES_PARALLEL_FROM
 from maxplus.models.starts import prototype_lmm
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
@@ -590,3 +590,346 @@ def test_mean_subgradient_moves_every_weight_it_lists(case):
     expected = {name: getattr(model, name) - 0.1 * G for name, G in dense(model, mean).items()}
     model.move(mean, 0.1)
     assert_same_layers({name: getattr(model, name) for name in expected}, expected, rtol=1e-15)
+
+
+# -- what is refused at the door --------------------------------------------------------------
+
+DOORS = ["scores", "active_path", "probabilities", "hidden", "wins", "losses", "mean_subgradient"]
+P, H, C = 4, 6, 3
+
+
+def knock(model, door, X, y=None):
+    """Call a public method with these samples, and labels where it takes some."""
+    if door in ("losses", "mean_subgradient"):
+        return getattr(model, door)(X, np.zeros(len(X), int) if y is None else y)
+    return getattr(model, door)(X)
+
+
+def doors(model):
+    return [door for door in DOORS if hasattr(model, door)]
+
+
+@EVERY_MODEL
+@FLOATS
+@pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
+def test_samples_of_another_shape(case, dtype, shape):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C), dtype)
+    for door in doors(model):
+        with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \(") as caught:
+            knock(model, door, np.zeros(shape, dtype))
+        assert str(shape) in str(caught.value)
+
+
+@EVERY_MODEL
+def test_samples_that_are_no_numbers(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    for door in doors(model):
+        with pytest.raises(ValueError, match="X must hold real numbers; got dtype"):
+            knock(model, door, np.full((2, P), "a"))
+
+
+@EVERY_MODEL
+@FLOATS
+def test_no_samples_at_all(case, dtype):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C), dtype)
+    nobody = np.empty((0, P), dtype)
+    assert model.scores(nobody).shape == model.probabilities(nobody).shape == (0, C)
+    assert model.losses(nobody, []).shape == (0,)
+    path = model.active_path(nobody)
+    assert all(part.shape == (0, C) for part in (path if case.model is LMM else [path]))
+    if hasattr(model, "hidden"):
+        assert model.hidden(nobody).shape == (0, H)
+    if hasattr(model, "wins"):
+        assert_array_equal(model.wins(nobody), np.zeros(H))
+
+
+@EVERY_MODEL
+def test_lists_are_samples_too(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    X, y = np.random.default_rng(1).normal(size=(5, P)), np.array([0, 1, 2, 1, 0])
+    for door in doors(model):
+        if door != "mean_subgradient":
+            assert_array_equal(knock(model, door, X.tolist(), y.tolist()), knock(model, door, X, y))
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0, 1], r"one label for each of the 3 rows of X; got shape \(2,\)"),
+        ([[0], [1], [2]], r"got shape \(3, 1\)"),
+        (0, r"got shape \(\)"),
+        ([0, 1, 3], r"labels 0\.\.2; got 3"),
+        ([0, -1, 2], r"labels 0\.\.2; got -1"),
+        (np.array([0, 2**63, 2], np.uint64), r"labels 0\.\.2; got 9223372036854775808"),
+        ([0.0, 1.0, 2.0], r"integers 0\.\.2; got dtype float64"),
+        (["a", "b", "c"], r"integers 0\.\.2; got dtype <U1"),
+    ],
+)
+def test_labels_that_are_none(case, y, message):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    X = np.zeros((3, P))
+    for door in ("losses", "mean_subgradient"):
+        with pytest.raises(ValueError, match=f"y must hold .*{message}"):
+            knock(model, door, X, np.asarray(y))
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64])
+def test_labels_of_any_integer_type(case, kind):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    X, y = np.random.default_rng(1).normal(size=(5, P)), np.array([0, 1, 2, 1, 0])
+    assert_array_equal(model.losses(X, y.astype(kind)), model.losses(X, y))
+    assert_array_equal(model.losses(X, np.repeat(y.astype(kind), 2)[::2]), model.losses(X, y))
+
+
+@EVERY_MODEL
+def test_a_sample_that_is_none(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    for shape in ((3,), (5,), (1, 4), ()):
+        with pytest.raises(ValueError, match=r"x must hold 4 numbers.* got shape"):
+            model.subgradient(np.zeros(shape), 0)
+    for y in (-1, 3, 1.0, "a", None):
+        with pytest.raises(ValueError, match=r"y must be an integer 0\.\.2; got"):
+            model.subgradient(np.zeros(P), y)
+    model.subgradient(np.zeros(P), np.int64(2))
+
+
+@EVERY_MODEL
+def test_weights_of_samples_must_be_as_many(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    with pytest.raises(ValueError, match=r"weight must hold one number .* 2 rows"):
+        model.mean_subgradient(np.zeros((2, P)), np.array([0, 1]), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes"),
+    [
+        (LMM, [(8,), (6, 5), (5, 3)]),
+        (LMM, [(8,), (8, 5), (4, 3)]),
+        (LMM, [(4, 2), (8, 5), (5, 3)]),
+        (LMM, [(8,), (8, 5), (5,)]),
+        (LMM, [(8,), (5, 8), (5, 3)]),
+        (LMM, [(7,), (7, 5), (5, 3)]),
+        (LMM, [(0,), (0, 5), (5, 3)]),
+        (LMM, [(8,), (8, 0), (0, 3)]),
+        (LMM, [(8,), (8, 5), (5, 0)]),
+        (ZeroHidden, [(3,)]),
+        (ZeroHidden, [(3, 0)]),
+        (ZeroHidden, [(0, 4)]),
+        (LinearMaxPlus, [(4, 5), (4,), (5, 3)]),
+        (LinearMaxPlus, [(4, 5), (5, 1), (5, 3)]),
+        (LinearMaxPlus, [(4, 5), (5,), (4, 3)]),
+        (LinearMaxPlus, [(0, 5), (5,), (5, 3)]),
+    ],
+)
+def test_weights_that_do_not_fit(model, shapes):
+    with pytest.raises(ValueError, match=f"{model.__name__} needs weights of shapes") as caught:
+        model(*(np.ones(shape) for shape in shapes))
+    assert all(str(shape) in str(caught.value) for shape in shapes)
+
+
+@EVERY_MODEL
+def test_weights_of_other_types(case):
+    good = [np.ones(shape) for shape in case.shapes(P, H, C)]
+    for k in range(len(good)):
+        if len(good) > 1:
+            mixed = [W.astype(np.float32) if i == k else W for i, W in enumerate(good)]
+            with pytest.raises(ValueError, match=r"all float32 or all float64; got .*float32"):
+                case.model(*mixed)
+    for dtype in (int, bool, np.float16, complex, object):
+        with pytest.raises(ValueError, match="all float32 or all float64; got"):
+            case.model(*(W.astype(dtype) for W in good))
+
+
+# -- numbers that are none --------------------------------------------------------------------
+
+
+@EVERY_MODEL
+@FLOATS
+def test_nan_never_indexes(case, dtype):
+    """Whatever is NaN: winners stay indices, so that nothing is read or written elsewhere."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, P)).astype(dtype)
+    spoilt = X.copy()
+    spoilt[::3] = np.nan
+    sizes = {"LMM": (H, 2 * P), "ZeroHidden": (P,), "LinearMaxPlus": (H,)}[case.model.__name__]
+    for share in (0.0, 0.2, 1.0):
+        model = normal_model(case, rng, (P, H, C), dtype)
+        for name in model.layers:
+            W = getattr(model, name)
+            W[rng.random(W.shape) < share] = np.nan
+        for rows in (X, spoilt):
+            path = model.active_path(rows)
+            for winners, size in zip(path if case.model is LMM else [path], sizes, strict=True):
+                assert 0 <= winners.min() <= winners.max() < size
+            model.losses(rows, np.zeros(len(rows), int))
+            for entries in model.subgradient(rows[0], 0).values():
+                assert all((index >= 0).all() for index in entries.index)
+            if case.model is LMM:
+                assert model.wins(rows).sum() == len(rows) * C
+
+
+# -- boxes ------------------------------------------------------------------------------------
+
+
+def old_boxes(centre, spread, heights, slope):
+    """What a box start once wrote out."""
+    W0 = np.empty(2 * centre.shape[1], centre.dtype)
+    W0[0::2], W0[1::2] = slope, -slope
+    W1T = np.empty((len(centre), W0.size), centre.dtype)
+    W1T[:, 0::2], W1T[:, 1::2] = slope * (spread - centre), slope * (spread + centre)
+    return W0, W1T.T, heights.astype(centre.dtype)
+
+
+def old_pyramids(points, heights, slope):
+    """What the approximation theorem's network once wrote out."""
+    W0 = np.empty(2 * points.shape[1], points.dtype)
+    W0[0::2], W0[1::2] = slope, -slope
+    W1T = np.empty((len(points), W0.size), points.dtype)
+    W1T[:, 0::2], W1T[:, 1::2] = -(W0[0::2] * points), -(W0[1::2] * points)
+    return W0, W1T.T, heights.astype(points.dtype)
+
+
+@FLOATS
+@quick(40)
+@given(seed=SEEDS, slope=st.floats(1e-3, 1e3))
+def test_boxes_are_laid_out_as_ever(dtype, seed, slope):
+    rng = np.random.default_rng(seed)
+    centre = (rng.normal(size=(H, P)) * 10.0 ** rng.integers(-6, 6, size=P)).astype(dtype)
+    spread = rng.exponential(size=(H, P)).astype(dtype) * (rng.random((H, P)) < 0.7)
+    heights = rng.normal(size=(H, C))
+    for got, expected in (
+        (LMM.of_boxes(centre, spread, heights, slope), old_boxes(centre, spread, heights, slope)),
+        (LMM.of_boxes(centre, 0.0, heights, slope), old_pyramids(centre, heights, slope)),
+    ):
+        for W, old in zip((got.W0, got.W1, got.W2), expected, strict=True):
+            assert_array_equal(W, old, strict=True)
+
+
+@FLOATS
+@quick(40)
+@given(seed=SEEDS, slope=st.floats(1e-3, 1e3))
+def test_a_pyramid_is_exactly_zero_at_its_point(dtype, seed, slope):
+    points = np.random.default_rng(seed).normal(size=(H, P)).astype(dtype)
+    G = LMM.of_boxes(points, 0.0, np.zeros((H, 1)), slope).hidden(points)
+    assert_array_equal(np.diag(G), np.zeros(H))
+
+
+def test_a_box_is_the_margin_to_its_walls():
+    model = LMM.of_boxes([[1.0, -2.0]], [[0.5, 3.0]], [[7.0, 0.0]], 2.0)
+    X = np.array([[1.0, -2.0], [1.25, 0.0], [2.0, -2.0], [1.0, 2.0]])
+    assert_array_equal(model.hidden(X)[:, 0], [1.0, 0.5, -1.0, -2.0])
+    assert_array_equal(model.W2, [[7.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0, 2.0], 0.0, [[1.0]], 1.0), r"centre must have shape \(H, P\); got shape \(2,\)"),
+        (([[1.0, 2.0]], [0.0, 0.0, 1.0], [[1.0]], 1.0), r"half_width .*got shape \(3,\)"),
+        (([[1.0, 2.0]], 0.0, [[1.0], [2.0]], 1.0), r"W2 \(H, C\)"),
+        (([[1.0, 2.0]], 0.0, [[1.0]], -1.0), r"slope must be a finite number >= 0; got -1\.0"),
+        (([[1.0, 2.0]], 0.0, [[1.0]], math.nan), r"slope .*got nan"),
+        (([[1.0, 2.0]], 0.0, [[1.0]], "steep"), r"slope .*got 'steep'"),
+    ],
+)
+def test_boxes_that_are_none(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LMM.of_boxes(*arguments)
+
+
+@FLOATS
+def test_the_two_rows_of_a_feature_are_views(dtype):
+    model = normal_model(CASES["LMM"], np.random.default_rng(0), (P, H, C), dtype)
+    assert model.slopes.shape == (P, 2)
+    assert model.offsets.shape == (H, P, 2)
+    for p, side, h in ((0, 0, 0), (2, 1, 5), (3, 0, 2)):
+        assert model.slopes[p, side] == model.W0[2 * p + side]
+        assert model.offsets[h, p, side] == model.W1[2 * p + side, h]
+    model.slopes[1, 0] = 7.0
+    model.offsets[4, 1, 1] = -8.0
+    assert model.W0[2] == 7.0
+    assert model.W1[3, 4] == -8.0
+
+
+@FLOATS
+def test_a_unit_moves_onto_a_point(dtype):
+    rng = np.random.default_rng(0)
+    model = normal_model(CASES["LMM"], rng, (P, H, C), dtype)
+    model.slopes[:] = np.abs(model.slopes) * [1, -1]
+    before, point = model.copy(), rng.normal(size=P).astype(dtype)
+    model.seat_unit(2, point, [1.0, 2.0, 3.0])
+    assert_array_equal(model.W1[:, 2], -before.W0 * np.repeat(point, 2), strict=True)
+    assert_array_equal(model.W2[2], [1.0, 2.0, 3.0])
+    others = np.delete(np.arange(H), 2)
+    assert_array_equal(model.W1[:, others], before.W1[:, others])
+    assert model.hidden(point[None])[0, 2] == 0.0
+    assert (model.hidden(rng.normal(size=(9, P)))[:, 2] < 0).all()
+    with pytest.raises(ValueError, match=r"h must be an integer 0\.\.5; got 6"):
+        model.seat_unit(H, point, 0.0)
+    with pytest.raises(ValueError, match=r"x must hold 4 numbers.*got shape \(3,\)"):
+        model.seat_unit(0, point[:3], 0.0)
+
+
+# -- the same function in other words ---------------------------------------------------------
+
+
+@FLOATS
+def test_an_affine_map_is_folded_in(dtype):
+    rng = np.random.default_rng(0)
+    model = normal_model(CASES["LMM"], rng, (P, H, C), dtype)
+    X, centre, scale = rng.normal(size=(20, P)), rng.normal(size=P), rng.uniform(0.5, 2, size=P)
+    folded = model.folded(centre, scale)
+    assert folded.dtype == dtype
+    tolerance = 30 * np.finfo(dtype).eps
+    expected = model.scores((X - centre) / scale)
+    assert_allclose(folded.scores(X), expected, rtol=tolerance, atol=tolerance)
+    assert not np.shares_memory(folded.W2, model.W2)
+
+
+@pytest.mark.parametrize(
+    ("centre", "scale", "message"),
+    [
+        (np.zeros(3), np.ones(4), "centre must be a number or 4 numbers"),
+        (np.zeros(4), np.ones((4, 1)), "scale must be a number or 4 numbers"),
+        (np.zeros(4), [1.0, 1.0, math.nan, 1.0], "scale must be a number or 4 numbers"),
+        (np.zeros(4), [1.0, 1.0, 0.0, 1.0], "scale finite and > 0"),
+        (np.zeros(4), [1.0, 1.0, -1.0, 1.0], "scale finite and > 0"),
+        (np.full(4, math.inf), np.ones(4), "centre must be finite"),
+        (np.zeros(4), np.full(4, 5e-324), "scale is too small"),
+        ("a", np.ones(4), "centre must be a number"),
+    ],
+)
+def test_maps_that_cannot_be_folded_in(centre, scale, message):
+    model = normal_model(CASES["LMM"], np.random.default_rng(0), (P, H, C))
+    with pytest.raises(ValueError, match=message):
+        model.folded(centre, scale)
+
+
+@FLOATS
+def test_scaled_weights_scale_the_scores(dtype):
+    rng = np.random.default_rng(0)
+    model, X = normal_model(CASES["LMM"], rng, (P, H, C), dtype), rng.normal(size=(20, P))
+    # Powers of two are exact; other factors are so up to rounding.
+    assert_array_equal(model.scaled(0.25).scores(X), 0.25 * model.scores(X), strict=True)
+    third = model.scaled(np.float64(1 / 3))
+    assert third.dtype == dtype
+    assert_allclose(third.scores(X), model.scores(X) / 3, rtol=0, atol=10 * np.finfo(dtype).eps)
+    assert_array_equal(third.scores(X).argmax(axis=1), model.scores(X).argmax(axis=1))
+    for factor in (0.0, -1.0, math.inf, math.nan, "2"):
+        with pytest.raises(ValueError, match="factor must be a finite number > 0; got"):
+            model.scaled(factor)
+
+
+def test_another_float_type():
+    model = normal_model(CASES["LMM"], np.random.default_rng(0), (P, H, C), np.float32)
+    double = model.astype(np.float64)
+    assert double.dtype == np.float64
+    for name in model.layers:
+        assert_array_equal(getattr(double, name), getattr(model, name))
+        assert getattr(model.astype(np.float32), name) is getattr(model, name)
+
+
+def test_log_2_has_one_name():
+    assert math.log(2) == LOG2

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
+from maxplus import LMMClassifier
 from maxplus.models.starts import (
     choose_prototypes,
+    class_distance,
     gaussian,
     glorot_uniform,
     median_distance,
@@ -234,3 +236,72 @@ def test_the_seed_decides_the_median_distance():
     expected = median_distance(X, rng(1))
     assert median_distance(X, rng(1)) == expected
     assert median_distance(X, rng(2)) != expected
+
+
+# -- distance between classes -----------------------------------------------------------------
+
+
+@quick(30)
+@given(seed=SEEDS, dtype=DTYPES, P=st.integers(1, 3), n=st.integers(1, 30))
+def test_class_distance_is_that_of_its_pairs_one_by_one(seed, dtype, P, n):
+    X, y = rng(seed).normal(size=(n, P)).astype(dtype), rng(seed).integers(3, size=n)
+    draws = rng(seed)
+    a, b = draws.integers(n, size=2_000), draws.integers(n, size=2_000)
+    pairs = [np.abs(X[i] - X[j]).max() for i, j in zip(a, b, strict=True) if y[i] != y[j]]
+    assert class_distance(X, y, rng(seed)) == (float(np.median(pairs)) if pairs else 1.0)
+
+
+def test_classes_that_coincide_are_one_apart():
+    X = np.zeros((10, 2))
+    assert class_distance(X, np.arange(10) % 2, rng()) == 1.0
+    assert class_distance(rng().normal(size=(10, 2)), np.zeros(10, int), rng()) == 1.0
+
+
+DISTANCES = {
+    "median": lambda X: median_distance(X, rng()),
+    "class": lambda X: class_distance(X, np.arange(len(X)) % 2, rng()),
+}
+EVERY_DISTANCE = pytest.mark.parametrize("distance", DISTANCES.values(), ids=DISTANCES)
+
+
+@EVERY_DISTANCE
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_can_always_be_divided_by(distance, dtype):
+    """From the largest numbers to the least: a distance with a finite inverse, or a clear error."""
+    info = np.finfo(dtype)
+    X = rng(1).uniform(-1, 1, size=(50, 3))
+    refused = {}
+    for size in 2.0 ** np.arange(math.log2(info.smallest_subnormal), math.log2(info.max), 3.0):
+        rows = np.concatenate([X, -X]).astype(dtype) * dtype(size)
+        try:
+            found = distance(rows)
+        except ValueError as error:
+            refused[size] = str(error)
+        else:
+            assert 0.0 < found < math.inf
+            assert 100.0 / found < float(info.max)
+    assert all("scale the features" in message for message in refused.values())
+    # Only numbers near the end of the type's range are refused.
+    assert 0 < max(refused) < 1e6 * info.tiny
+
+
+@EVERY_DISTANCE
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_largest_numbers_have_finite_distances(distance, dtype):
+    X = np.full((20, 2), np.finfo(dtype).max)
+    X[::2] *= -1
+    assert 1e30 < distance(X) < math.inf
+
+
+@EVERY_DISTANCE
+def test_features_many_orders_of_magnitude_apart(distance):
+    X = rng().normal(size=(100, 3)) * [1e-22, 1.0, 1e22]
+    assert_allclose(distance(X), distance(X[:, 2:]), rtol=0)
+    assert 1e21 < distance(X) < 1e23
+
+
+@pytest.mark.parametrize("parameters", [{}, {"slope": 1.0}, {"init": "prototypes"}])
+def test_features_too_small_to_train_with(parameters):
+    X, y = 1e-310 * rng().normal(size=(40, 2)), np.arange(40) % 2
+    with pytest.raises(ValueError, match="scale the features"):
+        LMMClassifier(**parameters).fit(X, y)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import LMM
+from maxplus.models._checks import check_number
 
 
 class Boxes(NamedTuple):
@@ -35,6 +36,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
     A structured start has boxes of no width at level 0: the prototypes.
     """
+    level = check_number("level", level)
     exact = model.astype(np.float64)
     slope, offset = exact.slopes, exact.offsets
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus._jit import frozen
+from maxplus.models._softmax import are_classes
 
 FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -74,12 +75,11 @@ def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
             f"y must hold integers 0..{n_classes - 1}; got dtype {array.dtype}; "
             "number the classes first, for example with numpy.unique(y, return_inverse=True)"
         )
-    labels = np.ascontiguousarray(array, np.int64)
-    # Negative numbers are large ones without a sign: one pass finds both kinds.
-    if labels.size and labels.view(np.uint64).max() >= n_classes:
+    labels = frozen(np.ascontiguousarray(array, np.int64))
+    if not are_classes(labels, n_classes):
         wrong = array[(labels < 0) | (labels >= n_classes)][0]
         raise ValueError(f"y must hold labels 0..{n_classes - 1}; got {wrong}")
-    return frozen(labels)
+    return labels
 
 
 def check_index(name: str, value: Any, size: int) -> int:
@@ -95,8 +95,8 @@ def check_number(
     """A finite number, > ``above`` and >= ``minimum``."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (above < number < math.inf and number >= minimum):
-        wanted = f"> {above:g}" if above > -math.inf else f">= {minimum:g}"
-        raise ValueError(f"{name} must be a finite number {wanted}; got {value!r:.80}")
+        wanted = f" > {above:g}" * (above > -math.inf) + f" >= {minimum:g}" * (minimum > -math.inf)
+        raise ValueError(f"{name} must be a finite number{wanted}; got {value!r:.80}")
     return number
 
 

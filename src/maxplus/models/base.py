@@ -145,7 +145,12 @@ class Model(ABC):
         """
         X = self._rows(X)
         y = as_labels(y, len(X), self.n_classes)
-        weight = np.ones(len(y)) if weight is None else weight
+        weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+        if weight.shape != y.shape:
+            raise ValueError(
+                f"weight must hold one number for each of the {len(y)} rows of X; "
+                f"got shape {weight.shape}"
+            )
         total = {name: np.zeros(getattr(self, name).shape) for name in self.layers}
         for x, label, w in zip(X, y, weight / weight.sum(), strict=True):
             for name, entries in self.subgradient(x, int(label)).items():
