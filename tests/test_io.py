@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 
 import maxplus
 from maxplus import LinearMaxPlusClassifier, LMMClassifier, LMMRegressor, MaxPlusClassifier
+from maxplus._files import write_whole
 from maxplus.io import Checkpoint, FileError, container
-from maxplus.io.atomic import write_whole
 from maxplus.io.models import load_with_notes, save
 
 CLASSIFIERS = [
