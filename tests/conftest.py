@@ -60,3 +60,29 @@ def cloud():
 def pair(cloud):
     """The same with two classes."""
     return Data(cloud.X, cloud.y % 2)
+
+
+@pytest.fixture(scope="session")
+def without_prototypes(iris):
+    """A classifier of the iris flowers from random weights, with string labels."""
+    from maxplus import SubgradientLMMClassifier
+
+    model = SubgradientLMMClassifier(8, init="gaussian", max_iter=60, random_state=0)
+    return model.fit(iris.X, np.array(["setosa", "versicolor", "virginica"])[iris.y])
+
+
+@pytest.fixture(scope="session")
+def few_digits(digits):
+    """The digits 0 to 4."""
+    chosen = digits.y < 5
+    return Data(digits.X[chosen], digits.y[chosen])
+
+
+@pytest.fixture(scope="session")
+def reader(few_digits):
+    """A classifier of the digits 0 to 4."""
+    from maxplus import SubgradientLMMClassifier
+
+    return SubgradientLMMClassifier(10, max_iter=300, random_state=0).fit(
+        few_digits.X, few_digits.y
+    )

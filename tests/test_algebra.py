@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import njit
 from numpy.testing import assert_array_equal
 
 import oracles
 from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
+from maxplus.algebra._exp import exp32
 from maxplus.algebra._kernels import PARALLEL_FROM
 from strategies import (
     DTYPES,
@@ -301,3 +303,25 @@ def test_winners_are_valid_whatever_the_numbers(n):
     _, winners = _kernels.maxplus_winners(A, BT)
     assert winners.min() >= 0
     assert winners.max() < 200
+
+
+@njit
+def exponentials(x, out):
+    for i in range(x.size):
+        out[i] = exp32(x[i])
+
+
+def test_the_fast_exponential_keeps_its_promise_over_its_range():
+    halves = np.arange(-251, 252) * np.float32(np.log(2) / 2)
+    halves = halves[abs(halves) < 86.9]
+    x = np.concatenate([
+        np.linspace(-87, 87, 2_000_001),
+        np.geomspace(1e-30, 1, 1000), -np.geomspace(1e-30, 1, 1000), [0.0],
+        # Where the power of two changes, from both sides.
+        *(np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)),
+    ]).astype(np.float32)  # fmt: skip
+    found = np.empty_like(x)
+    exponentials(x, found)
+    exact = np.exp(x.astype(np.float64))
+    assert (abs(found - exact) / exact).max() < 3e-7
+    assert (found[x == 0.0] == 1.0).all()

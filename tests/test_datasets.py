@@ -242,7 +242,14 @@ def test_the_real_files(name):
     assert np.bincount(data.y_test).size == 10
 
 
-def test_stored_files_are_readable_by_others(tiny, tmp_path):
+@pytest.fixture
+def usual_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def test_stored_files_are_readable_by_others(tiny, tmp_path, usual_umask):
     if os.name == "nt":
         pytest.skip("no such permissions on Windows")
     _sources.store(tmp_path / "cache", tiny)

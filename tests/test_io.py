@@ -22,8 +22,8 @@ from maxplus import (
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
+from maxplus._files import write_whole
 from maxplus.io import Checkpoint, FileError, container
-from maxplus.io.atomic import write_whole
 from maxplus.io.models import load_with_notes, save
 
 CLASSIFIERS = [

@@ -14,8 +14,9 @@ import pytest
 import maxplus
 
 SOURCE = Path(maxplus.__file__).parent
-# What each layer may import of the package, besides itself and how kernels are compiled.
-EVERYWHERE = {"_jit", "__version__"}
+# What each layer may import of the package, besides itself, how kernels are compiled and how files
+# are written.
+EVERYWHERE = {"_files", "_jit", "__version__"}
 BELOW = {
     "algebra": set(),
     "trees": {"algebra"},

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from maxplus.plots import (
     plot_comparison,
@@ -14,6 +15,7 @@ from maxplus.plots import (
     plot_probabilities,
     plot_stages,
 )
+from strategies import SEEDS, quick
 
 pytest.importorskip("matplotlib")
 
@@ -29,11 +31,16 @@ def pixels(figure):
     return np.asarray(canvas.buffer_rgba())[..., :3]
 
 
-def texts(figure):
-    """All that is written in the figure."""
+def labels(artist):
+    """All texts in a figure or in a part of it."""
     from matplotlib.text import Text
 
-    return " ".join(text.get_text() for text in figure.findobj(Text))
+    return [text.get_text() for text in artist.findobj(Text) if text.get_text()]
+
+
+def texts(figure):
+    """The same as one text."""
+    return " ".join(labels(figure))
 
 
 def outcome(losses, accuracy):
@@ -152,3 +159,132 @@ def test_stages_show_both_courses():
     assert len(plot_stages([0.5]).axes) == 1
     with pytest.raises(ValueError, match="warmup_losses must be a non-empty vector"):
         plot_stages([])
+
+
+@pytest.fixture
+def plots(monkeypatch):
+    """The package, where pyplot cannot be imported."""
+    matplotlib = pytest.importorskip("matplotlib")
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.delattr(matplotlib, "pyplot", raising=False)
+    import maxplus.plots
+
+    return maxplus.plots
+
+
+def test_pictures_show_units_and_pixels_best_class_first(plots, reader, few_digits):
+    X, shape, n = few_digits.X[:4], (4, 16), 2
+    explanation = reader.explain(X, class_names=["nil", "one", "two", "three", "four"])
+    figure = plots.plot_explanation(explanation, n, shape)
+    records = explanation.to_records()[5 * n : 5 * n + 5]
+    records = sorted(records, key=lambda record: -record["score"])
+    first, *others = [ax for ax in figure.axes if ax.get_images()]
+    assert "input" in labels(first)
+    assert np.array_equal(first.get_images()[0].get_array(), X[n].reshape(shape))
+    assert len(others) == 5
+    W0, W1 = reader.W0_, reader.W1_
+    assert (W0[0::2] * W0[1::2] < 0).all()
+    for ax, record in zip(others, records, strict=True):
+        share = f"{record['class']}: {100 * record['probability']:.0f}%"
+        assert share in labels(ax)
+        assert f"unit {record['unit']}" in labels(ax)
+        h = record["unit"]
+        tops = (W1[1::2, h] - W1[0::2, h]) / (W0[0::2] - W0[1::2])
+        np.testing.assert_allclose(ax.get_images()[0].get_array(), tops.reshape(shape), atol=1e-9)
+        p = int(record["feature"].removeprefix("feature "))
+        assert marked(ax) == [(p % 16, p // 16)]
+    assert marked(first) == marked(others[0])
+    assert np.ptp(pixels(figure)) > 200
+
+
+def marked(ax):
+    """Pixels with a marker, (column, row)."""
+    return [tuple(map(int, point)) for line in ax.get_lines() for point in line.get_xydata()]
+
+
+def test_pictures_of_units_without_tops_can_be_drawn(plots, without_prototypes, iris):
+    explanation = without_prototypes.explain(iris.X[:1])
+    assert np.isnan(explanation.centres).any()
+    figure = plots.plot_explanation(explanation, 0, (2, 2))
+    assert {f"unit {h}" for h in explanation.paths.unit[0]} <= set(labels(figure))
+    assert np.ptp(pixels(figure)) > 200
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (1, 2, 2), (0, 4), (-2, -2)], ids=str)
+def test_an_image_s_shape_fits_the_features(plots, without_prototypes, iris, shape):
+    why = without_prototypes.explain(iris.X[:1])
+    with pytest.raises(ValueError, match="image_shape"):
+        plots.plot_explanation(why, 0, shape)
+
+
+RADII = {
+    "finite": [0.1, 0.3, 0.2, 0.25],
+    "infinite": [0.1, np.inf, 0.2, np.inf, 0.3],
+    "all infinite": [np.inf, np.inf, np.inf],
+    "ties and zeros": [0.0, 0.5, 0.5, 0.0, 0.25, 0.5, np.inf],
+    "one": [0.7],
+}
+
+
+def certified(plots, radius, correct):
+    figure = plots.plot_certified_accuracy(radius, correct)
+    (ax,) = figure.axes
+    curve = max(ax.get_lines(), key=lambda line: len(line.get_xdata()))
+    assert curve.get_drawstyle() == "steps-post"
+    return figure, *curve.get_data(), ax.get_xlim()[1]
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
+def test_the_certified_curve_is_the_share_of_larger_radii(plots, radius, wrong):
+    radius = np.array(radius)
+    correct = np.ones(len(radius), bool)
+    correct[0] = not wrong
+    figure, x, y, end = certified(plots, radius, correct)
+    jumps = np.unique([0.0, *radius[np.isfinite(radius) & correct]])
+    assert end > jumps[-1]
+    for eps in (np.append(jumps[1:], end) + jumps) / 2:
+        share = np.mean([ok and r > eps for r, ok in zip(radius, correct, strict=True)])
+        drawn = y[np.flatnonzero(x <= eps)[-1]]
+        assert drawn == pytest.approx(share)
+    assert any(f"{100 * correct.mean():.1f}%" in text for text in labels(figure))
+    assert np.ptp(pixels(figure)) > 200
+
+
+@given(SEEDS)
+@settings(quick(20), derandomize=True)
+def test_random_certified_curves(seed):
+    pytest.importorskip("matplotlib")
+    import maxplus.plots
+
+    rng = np.random.default_rng(seed)
+    radius = rng.choice([0.0, 0.1, 0.2, 0.4, 0.8, np.inf], rng.integers(1, 30))
+    correct = rng.random(len(radius)) < 0.7
+    _, x, y, end = certified(maxplus.plots, radius, correct)
+    for eps in (0.05, 0.15, 0.3, 0.6):
+        if eps < end:
+            share = np.mean(correct & (radius > eps))
+            assert y[np.flatnonzero(x <= eps)[-1]] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
+def test_the_certified_curve_never_rises(plots, radius):
+    _, x, y, _ = certified(plots, radius, np.ones(len(radius), bool))
+    assert (np.diff(x) >= 0).all()
+    assert (np.diff(y) <= 0).all()
+    assert y[-1] == pytest.approx(np.isinf(radius).mean())
+
+
+@pytest.mark.parametrize(
+    ("radius", "correct"),
+    [
+        ([], []),
+        ([0.1], [True, False]),
+        ([[0.1, 0.2]], [[True, False]]),
+        (0.1, True),
+    ],
+    ids=str,
+)
+def test_radii_and_answers_are_vectors(plots, radius, correct):
+    with pytest.raises(ValueError, match="radius"):
+        plots.plot_certified_accuracy(radius, correct)

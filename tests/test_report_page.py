@@ -10,6 +10,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 
+import jinja2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from maxplus.report import render_page
 from maxplus.report._text import apart, fixed, percent, plural, probability
+from maxplus.report.templates import render
 
 CLASSES = ["setosa", "versicolor", "virginica"]
 SVG = (
@@ -263,6 +265,24 @@ def test_rounding_never_claims_certainty():
     assert [plural(1, "row"), plural(2000, "row"), plural(3, "class")] == [
         "1 row", "2,000 rows", "3 classes",
     ]  # fmt: skip
+
+
+def test_another_package_s_page_can_extend_the_base(tmp_path, monkeypatch):
+    """Its words stay text, and without a script of its own none may run."""
+    (tmp_path / "neighbour" / "assets").mkdir(parents=True)
+    (tmp_path / "neighbour" / "__init__.py").touch()
+    (tmp_path / "neighbour" / "assets" / "short.html").write_text(
+        '{% extends "base.html" %}{% from "tables.html" import number %}'
+        '{% set sections = [("one", "One", number(0.5, words))] %}'
+        "{% block footer %}{{ words }}{% endblock %}"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    page = Page(render("short.html", "neighbour", title=ATTACK, words=ATTACK))
+    assert page.texts["h1"] == page.texts["td"] == page.texts["footer"] == [ATTACK]
+    assert "script" not in page.tags
+    assert "script-src" not in "".join(page.values("content"))
+    with pytest.raises(jinja2.UndefinedError, match="words"):
+        render("short.html", "neighbour", title="a template's slip")
 
 
 # In a browser. One session serves all tests; each opens a page of its own.

@@ -63,7 +63,7 @@ def _write_table(why: Explanation, chosen: list[int], path: Path) -> None:
     import csv
     import io
 
-    from maxplus.io.atomic import write_whole
+    from maxplus._files import write_whole
 
     records: np.recarray = why.to_records()
     names = records.dtype.names or ()

@@ -53,7 +53,7 @@ def predict(
         if out is None:
             sys.stdout.write(text.getvalue())
         else:
-            from maxplus.io.atomic import write_whole
+            from maxplus._files import write_whole
 
             write_whole(out, text.getvalue().encode("utf-8"))
             typer.echo(f"{len(samples.X):,} predictions in {out}")

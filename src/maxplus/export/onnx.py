@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus import __version__
+from maxplus._files import write_whole
 from maxplus.estimators import LMMClassifier
 from maxplus.estimators._data import within_range
 from maxplus.export._model import fitted_model
-from maxplus.io.atomic import write_whole
 
 try:
     import onnx

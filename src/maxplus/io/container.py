@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from maxplus.io.atomic import write_whole
+from maxplus._files import write_whole
 
 VERSION = 1
 # Larger files are not ours: MNIST with 10,000 units takes 60 MB.

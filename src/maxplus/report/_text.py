@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import html
-
 UNKNOWN = "–"
-
-
-def escape(text: object) -> str:
-    """Text that stays text, in elements and in quoted attributes."""
-    return html.escape(str(text), quote=True)
 
 
 def fixed(value: float | None) -> str:

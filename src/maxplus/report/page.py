@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import math
-from importlib.resources import files
-from string import Template
 from typing import Any
 
-from maxplus.report._sections import Section, model_facts, sections, summary
-from maxplus.report._text import escape, plural
-
-SCRIPTS = ("text.js", "tables.js", "pictures.js", "explorer.js")
+from maxplus.report.templates import render
 
 
 def render_page(report: dict[str, Any]) -> str:
@@ -23,69 +15,24 @@ def render_page(report: dict[str, Any]) -> str:
     are shown as unknown; ``made_at``, ``image_shape`` and ``units`` may be
     missing, and any list may be empty.
     """
-    script = "\n".join(_asset(name) for name in SCRIPTS)
     report = _plain(report)
-    explorer = Section("explorer", "Explorer", _explorer(report))
-    parts = [*sections(report), explorer]
-    return Template(_asset("page.html")).substitute(
-        policy=_policy(script),
-        title=escape(report["title"]),
-        style=_asset("page.css"),
-        summary=summary(report),
-        facts=model_facts(report["model"]),
-        menu="".join(f'<li><a href="#{part.id}">{part.title}</a></li>' for part in parts),
-        sections="\n".join(
-            f'<section id="{part.id}"><h2>{part.title}</h2>\n{part.body}</section>'
-            for part in parts
-        ),
-        made=_made(report),
-        data=_data(report),
-        script=script,
-    )
+    report["worst"].sort(key=_worst_first)
+    return render("page.html", title=report["title"], report=report, data=_data(report))
 
 
-def _asset(name: str) -> str:
-    return (files("maxplus.report") / "assets" / name).read_text(encoding="utf-8")
+def _worst_first(sample: dict[str, Any]) -> float:
+    """Sorts by falling loss; an unknown one comes last."""
+    return math.inf if sample["loss"] is None else -sample["loss"]
 
 
-def _policy(script: str) -> str:
-    """What the browser may do with this page: run this one script, and load nothing.
-
-    Should text ever become markup by mistake, its scripts would still not run.
-    """
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _explorer(report: dict[str, Any]) -> str:
-    n_shown, n_rows = len(report["rows"]), report["data"]["n_rows"]
-    if not n_shown:
-        return '<p class="note">No rows were kept for the explorer.</p>'
-    part = f"{n_shown:,} of the" if n_shown < n_rows else "All"
-    shown = f"{part} {plural(n_rows, 'row')} can be looked at here, one at a time."
-    return Template(_asset("explorer.html")).substitute(shown=shown)
-
-
-def _made(report: dict[str, Any]) -> str:
-    when = escape(report.get("made_at") or "")
-    words = when.replace("T", " ").replace("+00:00", " UTC")
-    date = f', <time datetime="{when}">{words}</time>' if when else ""
-    return f"{escape(report['made_by'])}{date}"
-
-
-def _data(report: dict[str, Any]) -> str:
-    """What the explorer needs, as JSON in which no tag and no comment can begin or end."""
-    data = {
+def _data(report: dict[str, Any]) -> dict[str, Any]:
+    """What the explorer needs."""
+    return {
         "features": report["features"],
         "image_shape": report.get("image_shape"),
         "rows": [{**row, "values": _short(row["values"])} for row in report["rows"]],
         "units": {name: _short(unit) for name, unit in report.get("units", {}).items()},
     }
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
 
 
 def _short(numbers: list[float | None]) -> list[float | None]:

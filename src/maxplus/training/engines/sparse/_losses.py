@@ -7,48 +7,22 @@ tiny, and need one exponential per wrong class.
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from maxplus._jit import inner
+from maxplus.algebra._exp import exp32
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.training.engines.sparse._minima import lane_max
 
 RESOLVED = np.float32(-1.0)
 
-# exp(r) for |r| ≤ log(2)/2 by its Taylor polynomial of degree 6: relative error below 2e-7.
-_C2, _C3, _C4, _C5, _C6 = (np.float32(1 / math.factorial(k)) for k in range(2, 7))
-_LOG2_HIGH, _LOG2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-_PER_LOG2 = np.float32(1 / math.log(2))
-# More than the errors of one term: the polynomial, the rounded argument (|x| ≤ 87).
+# More than the errors of one term: exp32's, and the rounded argument (|x| ≤ 87).
 _SLACK = 1.00004
-
-
-@intrinsic
-def _bits_to_float(typingctx, bits):
-    """The float32 with these 32 bits."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
 
 
 @inner
 def _exp(x):
-    """exp(x) in float32, with x moved into [−80, 87]; vectorises, unlike math.exp."""
-    x = fmin(fmax(x, np.float32(-80.0)), np.float32(87.0))
-    # Adding and taking away 128 makes the conversion, which truncates, round to nearest.
-    k = np.int32(x * _PER_LOG2 + np.float32(128.5)) - np.int32(128)
-    n = np.float32(k)
-    r = (x - n * _LOG2_HIGH) - n * _LOG2_LOW
-    p = _C5 + r * _C6
-    p = _C4 + r * p
-    p = _C3 + r * p
-    p = _C2 + r * p
-    p = np.float32(1.0) + (r + r * r * p)
-    return p * _bits_to_float(np.int32((k + np.int32(127)) << np.int32(23)))
+    """exp(x) with x moved into [−80, 87]."""
+    return exp32(fmin(fmax(x, np.float32(-80.0)), np.float32(87.0)))
 
 
 @inner

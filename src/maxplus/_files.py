@@ -1,0 +1,97 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+# Seconds after its last byte from which a part counts as left behind, whoever wrote it.
+_STALE = 3600.0
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Put ``content`` at ``path``; whatever happens, the old file or the new one is there.
+
+    It is written beside its place, forced to the disk and then renamed, which no
+    crash can cut in half. A process that is killed meanwhile leaves its part
+    behind, which the next write to the same place removes.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"path is {str(path)!r}, but there is no folder {str(target.parent)!r}; create it first"
+        )
+    # Through a link, the file it points to is replaced, as with ordinary writing.
+    target = target.resolve() if target.is_symlink() else target
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
+        raise OSError(
+            f"path is {str(path)!r}, which is {kind}, and only a file can be replaced; "
+            "name another place"
+        )
+    _clear(target)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{target.name}.{os.getpid()}-", suffix=".part", dir=target.parent
+    )
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode(target))
+        os.replace(name, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    _force(target.parent)
+
+
+def _clear(target: Path) -> None:
+    """Remove parts of this file whose writers were killed, and no others."""
+    own = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,9}})-[a-z0-9_]{{8}}\.part")
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            found = own.fullmatch(entry.name)
+            with suppress(OSError):
+                if found and (
+                    not _alive(int(found[1])) or time.time() - entry.stat().st_mtime > _STALE
+                ):
+                    os.unlink(entry.path)
+
+
+def _alive(process: int) -> bool:
+    """Whether this machine has such a process; its number may have gone to another one."""
+    if os.name == "nt":
+        return False  # There, a file that somebody writes cannot be removed anyway.
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # Somebody else's process.
+    return True
+
+
+def _mode(target: Path) -> int:
+    """The old file's permissions, or those of a new one."""
+    try:
+        return target.stat().st_mode & 0o777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def _force(folder: Path) -> None:
+    """Have the rename itself on the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,116 @@
+"""Files that are written whole or not at all."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from maxplus._files import write_whole
+
+NEEDS_POSIX = pytest.mark.skipif(os.name == "nt", reason="needs POSIX's kinds of files")
+
+# A process that is killed after the last byte and before the file has its name.
+KILLED = """
+import os, signal, sys
+from maxplus._files import write_whole
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+write_whole(sys.argv[1], b"never to be seen")
+"""
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def make_folder(path):
+    path.mkdir()
+
+
+def make_socket(path):
+    # A socket's address is short: it is given from its own folder.
+    before = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path.name)
+    finally:
+        os.chdir(before)
+
+
+@NEEDS_POSIX
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(make_folder, "a folder"), (os.mkfifo, "a pipe"), (make_socket, "a socket")],
+    ids=["folder", "pipe", "socket"],
+)
+def test_only_files_are_replaced(tmp_path, make, kind, linked):
+    path = tmp_path / "special"
+    make(path)
+    before = path.lstat()
+    if linked:
+        (tmp_path / "link").symlink_to(path)
+        path = tmp_path / "link"
+    there = names(tmp_path)
+    with pytest.raises(OSError, match=f"(?s){re.escape(str(path))}.*{kind}.*name another"):
+        write_whole(path, b"content")
+    after = (tmp_path / "special").lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert names(tmp_path) == there
+
+
+def test_a_link_to_nothing_makes_the_file_it_names(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "later")
+    write_whole(tmp_path / "link", b"content")
+    assert (tmp_path / "later").read_bytes() == b"content"
+    assert (tmp_path / "link").is_symlink()
+
+
+@NEEDS_POSIX
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    path = tmp_path / "model [1].maxplus"  # with letters that patterns give a meaning to
+    path.write_bytes(b"old")
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, path], check=False, timeout=60)
+        # The second one has cleared the first one's part, and left its own.
+        assert len(names(tmp_path)) == 2
+        assert path.read_bytes() == b"old"
+    write_whole(path, b"new")
+    assert names(tmp_path) == [path.name]
+    assert path.read_bytes() == b"new"
+
+
+@pytest.fixture
+def gone():
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@NEEDS_POSIX
+def test_parts_of_others_stay(tmp_path, gone):
+    others = [
+        f".model.{os.getpid()}-aaaaaaaa.part",  # somebody is writing it
+        f".other.{gone}-aaaaaaaa.part",  # of another file
+        f".model.x.{gone}-aaaaaaaa.part",
+        f"model.{gone}-aaaaaaaa.part",  # not ours
+        ".model.mine.part",
+    ]
+    for name in others:
+        (tmp_path / name).touch()
+    (tmp_path / f".model.{gone}-aaaaaaaa.part").touch()
+    write_whole(tmp_path / "model", b"content")
+    assert names(tmp_path) == sorted([*others, "model"])
+
+
+def test_an_old_part_goes_even_if_its_number_is_in_use_again(tmp_path):
+    part = tmp_path / f".model.{os.getpid()}-aaaaaaaa.part"
+    part.touch()
+    hours_ago = part.stat().st_mtime - 7200
+    os.utime(part, (hours_ago, hours_ago))
+    write_whole(tmp_path / "model", b"content")
+    assert names(tmp_path) == ["model"]
