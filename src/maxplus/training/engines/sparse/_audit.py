@@ -48,7 +48,7 @@ def _audit_unit(c, h, q, x, weights, log, minima, noise):
 
 
 @inner
-def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
+def _audit(t, samples, weights, log, minima, maxima, search, scale):
     """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
     C, H = weights.W2T.shape
     z = np.empty(C, weights.W0.dtype)
@@ -57,7 +57,7 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
     for c in range(samples.label.size):
         label = samples.label[c]
         leaf = search.leaf[c]
-        key = search.keys[worker[c], label, leaf] + search.growth[label]
+        key = search.keys[samples.worker[c], label, leaf] + search.growth[label]
         for q in range(samples.lanes[c]):
             x = samples.X[samples.sample[c, q]]
             z[:] = -np.inf
@@ -88,7 +88,7 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
 
 @njit(cache=True, nogil=True)
 def audited_iteration(
-    w, worker, flags,
+    w, flags,
     samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
     grad, total, rule, linear_every, k, t, journal, loss, sample, step,
 ):  # fmt: skip
@@ -108,7 +108,7 @@ def audited_iteration(
     if w > 0:
         return GOOD if goes_on else STOPPED
     loss[0], sample[0] = rank_found(worst)
-    code = _audit(t, worker, samples, weights, log, minima, maxima, search, scale)
+    code = _audit(t, samples, weights, log, minima, maxima, search, scale)
     step[0] = 0.0
     if code == GOOD and loss[0] > rule.target:
         step[0] = take_step(
