@@ -173,17 +173,15 @@ class SparseEngine(CompiledEngine):
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Worker w's part of a block: (iterations done, signal)."""
-        task = self.task
-        rule = (self.step, task.linear_every)
+        shared = (flags, self._state, self.step, self.task.linear_every)
         if not self._audit:
             return sparse_block(
-                w, flags, *self._state, *rule, self.iteration, journal,
-                block.loss, block.sample, block.step,
-            )  # fmt: skip
+                w, *shared, self.iteration, journal, block.loss, block.sample, block.step
+            )
         for k in range(block.loss.size):
             one = slice(k, k + 1)
             code = audited_iteration(
-                w, flags, *self._state, *rule, k, self.iteration + k, journal,
+                w, *shared, k, self.iteration + k, journal,
                 block.loss[one], block.sample[one], block.step[one],
             )  # fmt: skip
             if code == STOPPED:
@@ -205,7 +203,9 @@ class SparseEngine(CompiledEngine):
         began = time.perf_counter()
         state, samples, n_samples = self._state, self._state.samples, len(self.task.y)
         odds = self._hardness()
-        _whole.replay_all(samples, state.weights, state.log, state.minima, state.scale.noise[0])
+        with ThreadPoolExecutor(self._n_workers) as team:
+            workers = range(self._n_workers)
+            list(team.map(lambda w: _whole.replay_chunks(state, w, self._n_workers), workers))
         valid = np.arange(self._lanes) < samples.lanes[:, None]
         lane_of = np.empty(n_samples, np.int64)
         lane_of[samples.sample[valid]] = np.flatnonzero(valid)
