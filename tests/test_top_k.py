@@ -397,12 +397,12 @@ def test_a_step_is_bounded_by_all_entries_that_moved(iris, k):
     X, y = iris
     engine = SparseEngine(start_at(X, y, 30), Task(X, y, TopKLoss(k), polyak(), linear_every=0))
     for _ in range(5):
-        before, fall = engine.model.copy(), engine._state.lift.fall.copy()
+        before, fall = engine.model.copy(), engine._state.lift.fallen.copy()
         train(engine, 1)
         down = (before.W1 - engine.model.W1).max(axis=0)
         change = engine.model.W2 - before.W2
         expected = (down[:, None] - np.minimum(change, 0.0)).max(axis=0)
-        assert_allclose(engine._state.lift.fall - fall, expected, rtol=1e-9)
+        assert_allclose(engine._state.lift.fallen - fall, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("k", "length"), [(1, RING), (2, 256), (5, 64), (300, 2), (10**6, 2)])

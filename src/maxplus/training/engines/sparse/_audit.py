@@ -43,7 +43,7 @@ def _audit_unit(state, c, h, q, x):
                 return OTHER_ROW, least
             if i == a2 and v != g2:
                 return RUNNER_UP, least
-    if least > g + (log.raised[h] - minima.raise_seen[c, h]) + state.scale.noise[0]:
+    if least > g + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]:
         return UNIT, least
     return GOOD, least
 

@@ -38,7 +38,7 @@ def _winners(state, x, finder, place):
     linear(x, weights.W0, lam)
     missing = C
     for h in range(log.raised.size):
-        rise = log.raised[h] - minima.raise_seen[c, h] + state.scale.noise[0]
+        rise = log.raised[h] - minima.raised_seen[c, h] + state.scale.noise[0]
         upper = np.float64(minima.g[c, h, q]) + rise
         known = False
         g = minima.g.dtype.type(0)

@@ -115,10 +115,10 @@ def record_step(state, t, journal, first):
         else:
             new = np.float64(weights.W2T[row, column])
             j = n[MERGES]
-            events.fall[column, row] += abs(new - old)
-            now = new > old or events.fall[column, row] > scale.small
+            events.pending[column, row] += abs(new - old)
+            now = new > old or events.pending[column, row] > scale.small
             if now:
-                events.fall[column, row] = 0.0
+                events.pending[column, row] = 0.0
             number[MERGE_UNIT, j], number[MERGE_CLASS, j] = column, row
             number[MERGE_NOW, j], value[MERGE_OLD, j] = now, old
             n[MERGES] += 1
@@ -179,8 +179,8 @@ def step_growth(state, t):
     weights, events, lift, growth = state.weights, state.events, state.lift, state.search.growth
     slot = slot_of(t, events)
     number, value = events.number[slot], events.value[slot]
-    up, down = state.scratch.reach[0, 0], state.scratch.reach[0, 1]
-    rise, fall = state.scratch.change[0, 0], state.scratch.change[0, 1]
+    up, down = state.scratch.unit_change[0, 0], state.scratch.unit_change[0, 1]
+    rise, fall = state.scratch.class_change[0, 0], state.scratch.class_change[0, 1]
     noise = state.scale.noise[0]
     rise[:] = 0.0
     fall[:] = 0.0
@@ -206,8 +206,8 @@ def step_growth(state, t):
     for d in range(growth.size):
         rise[d] += slopes_up + 2.0 * noise
         fall[d] += slopes_down + 2.0 * noise
-        lift.rise[d] = add_up(lift.rise[d], rise[d])
-        lift.fall[d] = add_up(lift.fall[d], fall[d])
+        lift.raised[d] = add_up(lift.raised[d], rise[d])
+        lift.fallen[d] = add_up(lift.fallen[d], fall[d])
     for label in range(growth.size):
         wrong = 0.0
         for d in range(growth.size):
@@ -265,21 +265,21 @@ def remember_floors(state, w, c, label):
 
 
 @inner
-def _remember_lifts(rise, rise_begin, fall, fall_begin, seen):
+def _remember_lifts(up, up_begin, down, down_begin, seen):
     use_widest_vectors()
-    rise_seen, fall_seen = seen[0], seen[1]
-    for h in range(rise.size):
+    up_seen, down_seen = seen[0], seen[1]
+    for h in range(up.size):
         # Rounded down by all that the subtractions can round up.
-        slack = SUM_ROUNDING * (rise[h] + fall[h])
-        rise_seen[h] = rise_begin[h] - (fall[h] - fall_begin[h]) - slack
-        fall_seen[h] = fall_begin[h] - (rise[h] - rise_begin[h]) - slack
+        slack = SUM_ROUNDING * (up[h] + down[h])
+        up_seen[h] = up_begin[h] - (down[h] - down_begin[h]) - slack
+        down_seen[h] = down_begin[h] - (up[h] - up_begin[h]) - slack
 
 
 @inner
-def _remember_top(g_max, raise_seen, raised, noise, top):
+def _remember_top(g_max, raised_seen, raised, noise, top):
     use_widest_vectors()
     for h in range(top.size):
-        top[h] = np.float64(g_max[h]) + (raised[h] - raise_seen[h]) + noise
+        top[h] = np.float64(g_max[h]) + (raised[h] - raised_seen[h]) + noise
 
 
 @inner
@@ -293,22 +293,22 @@ def remember_weights(state, c, label):
     weights, lift, minima = state.weights, state.lift, state.minima
     _remember_lifts(lift.now[0], lift.begin[0], lift.now[1], lift.begin[1], lift.seen[c])
     _remember_top(
-        minima.g_max[c], minima.raise_seen[c], state.log.raised, state.scale.noise[0], lift.top[c]
+        minima.g_max[c], minima.raised_seen[c], state.log.raised, state.scale.noise[0], lift.top[c]
     )
     for d in range(weights.W2T.shape[0]):
-        lift.rise_seen[c, d] = lift.rise[d]
+        lift.raised_seen[c, d] = lift.raised[d]
         _copy(weights.W2T[d], lift.W2T[c, d])
-    lift.fall_seen[c] = lift.fall[label]
+    lift.fallen_seen[c] = lift.fallen[label]
 
 
 @inner
 def quick_growth(lift, c, label):
     """How much a loss of chunk c can have grown since its visit, by the sums of all steps; O(C)."""
     odds = 0.0
-    for d in range(lift.rise.size):
+    for d in range(lift.raised.size):
         if d != label:
-            odds += lift.share[c, d] * math.expm1(lift.rise[d] - lift.rise_seen[c, d])
-    return math.log1p(odds) + (lift.fall[label] - lift.fall_seen[c])
+            odds += lift.share[c, d] * math.expm1(lift.raised[d] - lift.raised_seen[c, d])
+    return math.log1p(odds) + (lift.fallen[label] - lift.fallen_seen[c])
 
 
 @inner

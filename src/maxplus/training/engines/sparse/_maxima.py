@@ -70,7 +70,7 @@ def merge(state, c, d, h):
         maxima.leads_own[c, h] = 1
         _merge_own(minima.g[c, h], minima.g2[c, h], w2, h, lead, unit, second, unit2, rest)
     else:
-        rise = state.log.raised[h] - minima.raise_seen[c, h]
+        rise = state.log.raised[h] - minima.raised_seen[c, h]
         if rise > scale.small_rise:
             replay(state, c, h)
         elif rise > 0.0:
@@ -87,9 +87,9 @@ def _unit_bounds(state, c, d, bound):
     """
     use_widest_vectors()
     w2, g_max, noise = state.weights.W2T[d], state.minima.g_max[c], state.scale.noise[0]
-    raised, raise_seen = state.log.raised, state.minima.raise_seen[c]
+    raised, raised_seen = state.log.raised, state.minima.raised_seen[c]
     for h in range(bound.size):
-        rise = raised[h] - raise_seen[h] + noise
+        rise = raised[h] - raised_seen[h] + noise
         bound[h] = g_max[h] + rise + w2[h]
 
 
@@ -198,7 +198,7 @@ def scan_units(state, w, c, d, q):
         if bound[h] < best:
             rest = max(rest, bound[h])
             continue
-        rise = log.raised[h] - minima.raise_seen[c, h] + noise
+        rise = log.raised[h] - minima.raised_seen[c, h] + noise
         upper = minima.g.dtype.type(minima.g[c, h, q] + rise + weights.W2T[d, h])
         if upper < best:
             rest = max(rest, upper)

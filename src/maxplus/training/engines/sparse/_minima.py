@@ -151,7 +151,7 @@ def replay(state, c, h):
     if n - seen > LOG_SIZE:
         scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
-        cap = minima.cap[c, h] + (log.raised[h] - minima.raise_seen[c, h]) + state.scale.noise[0]
+        cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
         for entry in range(seen, n):
             i = log.row[h, entry % LOG_SIZE]
             if log.last[h, i] != entry:
@@ -161,7 +161,7 @@ def replay(state, c, h):
             if lowest <= cap:
                 change_row(samples.columns[c, p], W0[i], w1[i], i, g, g2, a, a2)
     minima.seen[c, h] = n
-    minima.raise_seen[c, h] = log.raised[h]
+    minima.raised_seen[c, h] = log.raised[h]
     close_unit(c, h, minima)
 
 

@@ -56,7 +56,7 @@ class Minima(NamedTuple):
     a: Array = field("K H B", ROW)
     a2: Array = field("K H B", ROW)
     seen: Array = field("K H", INT, 0)  # how much of the unit's log has been replayed
-    raise_seen: Array = field("K H", REAL, 0)  # the unit's cumulative raise at that time
+    raised_seen: Array = field("K H", REAL, 0)  # `RowLog.raised` at that time
     g_max: Array = field("K H", F)  # largest g of the chunk's lanes at the last replay
     cap: Array = field("K H", F)  # no g or g2 of the chunk's lanes was above this then
 
@@ -80,7 +80,7 @@ class Lift(NamedTuple):
     unit had fallen within the epoch until the visit, and W2.
     """
 
-    now: Array = field("2 H", REAL, 0)  # rise and fall
+    now: Array = field("2 H", REAL, 0)  # upwards and downwards
     begin: Array = field("2 H", REAL, 0)  # when the present epoch began
     epoch: Array = field("H 2P", INT, NONE)  # the row's latest epoch, and its value at the
     value: Array = field("H 2P", F, 0)  # first change in it
@@ -90,10 +90,10 @@ class Lift(NamedTuple):
     floor: Array = field("K C", REAL, 0)  # lowest of the lanes' bounds on the class's score then
     lowest: Array = field("W C", REAL, INF)  # lowest floor that a worker has remembered
     reach: Array = field("H", REAL, INF)  # no minimum of a unit is above this + `RowLog.raised`
-    rise: Array = field("C", REAL, 0)  # sums of all rises and falls that a step can
-    fall: Array = field("C", REAL, 0)  # have brought a class's score, and what
-    rise_seen: Array = field("K C", REAL, 0)  # they were at the chunk's last visit
-    fall_seen: Array = field("K", REAL, 0)
+    raised: Array = field("C", REAL, 0)  # sums over all steps of the most that each can have
+    fallen: Array = field("C", REAL, 0)  # raised and lowered a class's score, and what
+    raised_seen: Array = field("K C", REAL, 0)  # they were at the chunk's last visit
+    fallen_seen: Array = field("K", REAL, 0)
     share: Array = field("K C", REAL, 1)  # largest part that a class had in a lane's 1 + odds then
 
 
@@ -134,7 +134,7 @@ class Events(NamedTuple):
     n: Array = field("R 3", INT, 0)  # how many of each
     number: Array = field("R 7 E", INT, 0)
     value: Array = field("R 3 E", REAL, 0)
-    fall: Array = field("H C", REAL, 0)  # small falls of W2 that no merge was asked for yet
+    pending: Array = field("H C", REAL, 0)  # falls of W2, too small so far to ask for a merge
 
 
 class Search(NamedTuple):
@@ -165,7 +165,7 @@ class Worst(NamedTuple):
     """
 
     threshold: Array = field("8W", REAL, 0)  # a worker's k-th and Q-th largest loss, a line apart
-    share: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the least on top
+    quota: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the least on top
     heap: Array = field("W k", INT)  # places in order
     loss: Array = field("W k", REAL, 0)
     sample: Array = field("W k", INT, 0)
@@ -197,8 +197,8 @@ class Scratch(NamedTuple):
     known: Array = field("W C", np.int8)
     odds: Array = field("W B", np.float32)
     shift: Array = field("W 4 B", F)  # what moved slopes can do to a lane: up, down, of one step
-    reach: Array = field("W 2 H", REAL)  # rise and fall of a unit's rows,
-    change: Array = field("W 2 C", REAL)  # of a class's score
+    unit_change: Array = field("W 2 H", REAL)  # rise and fall by one step: of a unit's rows,
+    class_change: Array = field("W 2 C", REAL)  # of a class's score
     unit_mark: Array = field("W H", INT, 0)  # number of the visit that dealt with the unit,
     pair_mark: Array = field("W H C", INT, 0)  # the unit in this class
     # Marks given, and for whoever measures: visits, lanes looked at, refreshes,

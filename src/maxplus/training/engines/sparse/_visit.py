@@ -122,7 +122,7 @@ def visit(state, w, c, t):
                 if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
                     continue
                 unit_mark[h] = mark
-                rise = state.log.raised[h] - minima.raise_seen[c, h] + state.scale.noise[0]
+                rise = state.log.raised[h] - minima.raised_seen[c, h] + state.scale.noise[0]
                 for d in range(C):
                     top = minima.g_max[c, h] + weights.W2T[d, h] + rise
                     own = d == label and leads_own[h] != 0

@@ -30,9 +30,9 @@ from maxplus.trees._kernels import build_all, level_offsets
 # From this many (sample, unit) pairs on, a search is worth two threads.
 PARALLEL_FROM = 1_000_000
 # After a beginning, the second regrouping waits this many times as long as one takes,
-# the next ones twice as long each, until regrouping takes no more than its share.
+# the next ones twice as long each, until regrouping takes no more than this part of the time.
 FIRST_PATIENCE = 2.0
-REGROUP_SHARE = 0.05
+REGROUP_PART = 0.05
 # Fewer chunks than this are not worth sorting.
 REGROUP_FROM = 40
 
@@ -150,7 +150,7 @@ class SparseEngine(CompiledEngine):
         """Whether to sort now: soon after a beginning, then ever more rarely.
 
         At the start, and when steps become small, the order of losses changes
-        fast; later it settles, and regrouping takes REGROUP_SHARE of the time.
+        fast; later it settles, and regrouping takes REGROUP_PART of the time.
         """
         if len(self._state.samples.lanes) < REGROUP_FROM or self.iteration == 0:
             return False
@@ -160,7 +160,7 @@ class SparseEngine(CompiledEngine):
         waited = time.perf_counter() - self._regrouped
         if waited < self._patience * self._regroup_seconds:
             return False
-        self._patience = min(2.0 * self._patience, 1.0 / REGROUP_SHARE)
+        self._patience = min(2.0 * self._patience, 1.0 / REGROUP_PART)
         return True
 
     def _help(self, w: int, block: Block, journal: Journal, flags: NDArray) -> None:
@@ -220,7 +220,7 @@ class SparseEngine(CompiledEngine):
         self._regroup_seconds = self._regrouped - began
 
     def _set_reach(self) -> None:
-        """All minima are up to date: note how high each unit's reach."""
+        """All minima are up to date: note each unit's reach."""
         state = self._state
         state.lift.reach[:] = state.minima.g_max.max(axis=0) - state.log.raised
 
