@@ -1,6 +1,7 @@
 """The sparse engine: the dense engine's iterates, by bounds that are audited."""
 
 import time
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -14,6 +15,7 @@ from maxplus.training import (
     MaxLoss,
     Status,
     Task,
+    TopKLoss,
     constant,
     level,
     paper_alpha,
@@ -128,7 +130,7 @@ def test_no_bound_is_ever_violated(small_chunks, data, linear_every, rule):
 def test_the_audit_finds_a_false_bound():
     X, y = DATA["iris"]()
     engine = SparseEngine(*problem(X, y, 12, polyak(), 0), audit=True)
-    engine._minima.g2[:] += 1.0
+    engine._state.minima.g2[:] += 1.0
     with pytest.raises(AssertionError, match="below g2"):
         train(engine, 3)
 
@@ -174,6 +176,40 @@ def test_memory_is_planned_before_it_is_allocated(monkeypatch):
     monkeypatch.setattr("maxplus.training.memory.available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"MB.*fewer hidden units, fewer samples or float32"):
         SparseEngine(model, task)
+
+
+def arrays_of(thing):
+    """All arrays that are reachable through tuples."""
+    if isinstance(thing, tuple):
+        return [array for part in thing for array in arrays_of(part)]
+    return [thing] if isinstance(thing, np.ndarray) else []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7), TopKLoss(0.3)])
+@pytest.mark.parametrize(("data", "n_hidden"), [("iris", 12), ("digits", 30), ("wide", 3)])
+def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers, monkeypatch):
+    if workers > numba.config.NUMBA_NUM_THREADS:
+        pytest.skip("one processor only")
+    monkeypatch.setattr(sparse_engine, "_count_workers", lambda model, task: workers)
+    if data == "wide":  # row numbers beyond int16, and a class without samples
+        X, y = np.random.default_rng(0).random((20, 17_000)), np.arange(20) % 2 * 2
+    else:
+        X, y = DATA[data]()
+    model, task = problem(X, y, n_hidden, polyak(), 0, dtype)
+    task = replace(task, objective=objective)
+    engine = SparseEngine(model, task)
+    weights = (engine._best.W0, engine._best.W1, engine._best.W2)
+    others = {id(array) for array in (task.X, task.y, *engine._state.weights)}
+    held = [array for array in arrays_of(tuple(vars(engine).values())) if id(array) not in others]
+    assert {array.base is None for array in held} == {True}
+    total = sum(array.nbytes for array in (*held, *weights))
+    assert SparseEngine.bytes_needed(model, task) == total
+    # And it stays so: samples that change their seats take no new room.
+    kept = engine._state
+    engine.regroup()
+    assert engine._state is kept
 
 
 @given(sizes=st.lists(st.integers(0, 70), min_size=1, max_size=4), workers=st.integers(1, 3))

@@ -26,7 +26,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
-from maxplus.training.engines.sparse._state import RING, ring_length
+from maxplus.training.engines.sparse.sizes import RING, ring_length
 from strategies import SEEDS, quick
 
 RULES = {
@@ -384,9 +384,9 @@ def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
     sparse = SparseEngine(start_at(X, y, 12), task, audit=True)
     woken = 0
     for loss in train(dense, 900).history["loss"]:
-        before = sparse._search.visited.copy()
+        before = sparse._state.search.visited.copy()
         assert train(sparse, 1).history["loss"] == loss
-        slept = np.where(before >= 0, sparse._search.visited - before, 0)
+        slept = np.where(before >= 0, sparse._state.search.visited - before, 0)
         woken += int((slept > ring_length(10)).sum())
     assert woken > 10
 
@@ -397,12 +397,12 @@ def test_a_step_is_bounded_by_all_entries_that_moved(iris, k):
     X, y = iris
     engine = SparseEngine(start_at(X, y, 30), Task(X, y, TopKLoss(k), polyak(), linear_every=0))
     for _ in range(5):
-        before, fall = engine.model.copy(), engine._lift.fall.copy()
+        before, fall = engine.model.copy(), engine._state.lift.fallen.copy()
         train(engine, 1)
         down = (before.W1 - engine.model.W1).max(axis=0)
         change = engine.model.W2 - before.W2
         expected = (down[:, None] - np.minimum(change, 0.0)).max(axis=0)
-        assert_allclose(engine._lift.fall - fall, expected, rtol=1e-9)
+        assert_allclose(engine._state.lift.fallen - fall, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("k", "length"), [(1, RING), (2, 256), (5, 64), (300, 2), (10**6, 2)])
@@ -417,7 +417,7 @@ def test_memory_is_planned_for_all_k_samples(digits):
     def planned_and_held(k):
         task = Task(X, y, TopKLoss(k), polyak())
         engine = SparseEngine(model.copy(), task)
-        groups = (*engine._state, engine._total)
+        groups = engine._state
         arrays = [array for group in groups for array in group if isinstance(array, np.ndarray)]
         held = sum(array.nbytes for array in arrays if array.base is None)
         return SparseEngine.bytes_needed(model, task), held

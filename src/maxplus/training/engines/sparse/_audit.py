@@ -7,7 +7,7 @@ from maxplus._jit import inner
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._block import take_step
 from maxplus.training.engines.sparse._reference import referenced
-from maxplus.training.engines.sparse._search import share_search
+from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 from maxplus.training.engines.sparse._worst import rank_found
 
 GOOD, STOPPED = 0, -1
@@ -25,8 +25,9 @@ MESSAGES = {
 
 
 @inner
-def _audit_unit(c, h, q, x, weights, log, minima, noise):
+def _audit_unit(state, c, h, q, x):
     """(code, exact minimum) of one unit in one lane."""
+    weights, log, minima = state.weights, state.log, state.minima
     w1 = weights.W1T[h]
     g, g2 = minima.g[c, h, q], minima.g2[c, h, q]
     a, a2 = minima.a[c, h, q], minima.a2[c, h, q]
@@ -42,27 +43,28 @@ def _audit_unit(c, h, q, x, weights, log, minima, noise):
                 return OTHER_ROW, least
             if i == a2 and v != g2:
                 return RUNNER_UP, least
-    if least > g + (log.raised[h] - minima.raise_seen[c, h]) + noise:
+    if least > g + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]:
         return UNIT, least
     return GOOD, least
 
 
 @inner
-def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
+def _audit(state, t):
     """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
+    samples, weights, maxima, search = state.samples, state.weights, state.maxima, state.search
     C, H = weights.W2T.shape
     z = np.empty(C, weights.W0.dtype)
     score = np.empty((C, H), weights.W0.dtype)
-    noise = scale.noise[0]
+    noise = state.scale.noise[0]
     for c in range(samples.label.size):
         label = samples.label[c]
         leaf = search.leaf[c]
-        key = search.keys[worker[c], label, leaf] + search.growth[label]
+        key = search.keys[samples.worker[c], label, leaf] + search.growth[label]
         for q in range(samples.lanes[c]):
             x = samples.X[samples.sample[c, q]]
             z[:] = -np.inf
             for h in range(H):
-                code, g = _audit_unit(c, h, q, x, weights, log, minima, noise)
+                code, g = _audit_unit(state, c, h, q, x)
                 if code != GOOD:
                     return code
                 for d in range(C):
@@ -87,33 +89,21 @@ def _audit(t, worker, samples, weights, log, minima, maxima, search, scale):
 
 
 @njit(cache=True, nogil=True)
-def audited_iteration(
-    w, worker, flags,
-    samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
-    grad, total, rule, linear_every, k, t, journal, loss, sample, step,
-):  # fmt: skip
+def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, sample, step):
     """Worker w's part of iteration k of a block, audited by the leader after the search.
 
     Returns the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
     """
-    samples, weights, log = referenced(samples), referenced(weights), referenced(log)
-    lift, minima, maxima = referenced(lift), referenced(minima), referenced(maxima)
-    events, search, worst = referenced(events), referenced(search), referenced(worst)
-    scale, scratch = referenced(scale), referenced(scratch)
-    grad, total, journal = referenced(grad), referenced(total), referenced(journal)
-    goes_on = share_search(
-        w, t, rule.polyak_until, flags,
-        samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
-    )  # fmt: skip
+    state, journal = referenced(state), referenced(journal)
+    if not begin_search(state, w, t, flags):
+        return STOPPED
+    search_worker(state, w, t, rule.polyak_until)
+    end_search(state, w, t, flags)
     if w > 0:
-        return GOOD if goes_on else STOPPED
-    loss[0], sample[0] = rank_found(worst)
-    code = _audit(t, worker, samples, weights, log, minima, maxima, search, scale)
+        return GOOD
+    loss[0], sample[0] = rank_found(state.worst)
+    code = _audit(state, t)
     step[0] = 0.0
     if code == GOOD and loss[0] > rule.target:
-        step[0] = take_step(
-            k, t, loss[0],
-            samples, weights, log, lift, minima, events, search, worst, scale, scratch,
-            grad, total, rule, linear_every, journal,
-        )  # fmt: skip
+        step[0] = take_step(state, k, t, loss[0], rule, linear_every, journal)
     return code

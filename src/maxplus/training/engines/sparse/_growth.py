@@ -84,11 +84,12 @@ def slope_effect(slot, samples, events):
 
 
 @inner
-def record_step(t, weights, journal, first, samples, log, events, scale):
+def record_step(state, t, journal, first):
     """Write what moved in iteration t (journal entries from ``first`` on) into ring and logs.
 
     O(1) for each entry, and O(H) for each slope: it belongs to every unit.
     """
+    weights, log, events, scale = state.weights, state.log, state.events, state.scale
     slot = slot_of(t, events)
     n, number, value = events.n[slot], events.number[slot], events.value[slot]
     n[:] = 0
@@ -114,15 +115,15 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
         else:
             new = np.float64(weights.W2T[row, column])
             j = n[MERGES]
-            events.fall[column, row] += abs(new - old)
-            now = new > old or events.fall[column, row] > scale.small
+            events.pending[column, row] += abs(new - old)
+            now = new > old or events.pending[column, row] > scale.small
             if now:
-                events.fall[column, row] = 0.0
+                events.pending[column, row] = 0.0
             number[MERGE_UNIT, j], number[MERGE_CLASS, j] = column, row
             number[MERGE_NOW, j], value[MERGE_OLD, j] = now, old
             n[MERGES] += 1
         scale.largest[layer] = max(scale.largest[layer], abs(new))
-    up, _ = slope_effect(slot, samples, events)
+    up, _ = slope_effect(slot, state.samples, events)
     if up > 0.0:
         for h in range(log.n.size):
             log.raised[h] = add_up(log.raised[h], up)
@@ -130,8 +131,9 @@ def record_step(t, weights, journal, first, samples, log, events, scale):
 
 
 @inner
-def record_lift(t, weights, samples, events, lift):
+def record_lift(state, t):
     """Add iteration t's moved rows to the lifts; O(1) for each, and O(H) once per epoch."""
+    weights, events, lift = state.weights, state.events, state.lift
     slot, epoch = slot_of(t, events), t // EPOCH
     if t % EPOCH == 0:
         _copy(lift.now[0], lift.begin[0])
@@ -145,7 +147,7 @@ def record_lift(t, weights, samples, events, lift):
         lift.now[0, h] = max(lift.now[0, h], add_up(lift.begin[0, h], max(change, 0.0)))
         lift.now[1, h] = max(lift.now[1, h], add_up(lift.begin[1, h], max(-change, 0.0)))
     if events.n[slot, SLOPES] > 0:
-        up, down = slope_effect(slot, samples, events)
+        up, down = slope_effect(slot, state.samples, events)
         for h in range(lift.now.shape[1]):
             lift.now[0, h] = add_up(lift.now[0, h], up)
             lift.begin[0, h] = add_up(lift.begin[0, h], up)
@@ -154,13 +156,14 @@ def record_lift(t, weights, samples, events, lift):
 
 
 @inner
-def _can_lead(d, h, weights, log, lift, noise):
+def _can_lead(state, d, h):
     """Whether unit h may reach any lane's bound on class d; O(workers).
 
     No minimum of the unit is above reach + raised, and no bound that a chunk
     counts from is below ``lowest``. What stays below that raises no bound.
     """
-    score = lift.reach[h] + log.raised[h] + np.float64(weights.W2T[d, h]) + noise
+    lift, w2 = state.lift, np.float64(state.weights.W2T[d, h])
+    score = lift.reach[h] + state.log.raised[h] + w2 + state.scale.noise[0]
     lowest = lift.lowest[0, d]
     for w in range(lift.lowest.shape[0]):
         lowest = min(lowest, lift.lowest[w, d])
@@ -168,16 +171,17 @@ def _can_lead(d, h, weights, log, lift, noise):
 
 
 @inner
-def step_growth(t, w, weights, samples, log, events, lift, scale, scratch, growth):
-    """Add what iteration t can have done: to losses (``growth``) and to scores; O(C²).
+def step_growth(state, t):
+    """Add what iteration t can have done, to losses and to scores; O(C²).
 
     For each sample that it stepped on: O(C) for an entry.
     """
+    weights, events, lift, growth = state.weights, state.events, state.lift, state.search.growth
     slot = slot_of(t, events)
     number, value = events.number[slot], events.value[slot]
-    up, down = scratch.reach[w, 0], scratch.reach[w, 1]
-    rise, fall = scratch.change[w, 0], scratch.change[w, 1]
-    noise = scale.noise[0]
+    up, down = state.scratch.unit_change[0, 0], state.scratch.unit_change[0, 1]
+    rise, fall = state.scratch.class_change[0, 0], state.scratch.class_change[0, 1]
+    noise = state.scale.noise[0]
     rise[:] = 0.0
     fall[:] = 0.0
     for j in range(events.n[slot, ROWS]):
@@ -189,21 +193,21 @@ def step_growth(t, w, weights, samples, log, events, lift, scale, scratch, growt
         up[h], down[h] = max(up[h], change), max(down[h], -change)
         for d in range(rise.size):
             fall[d] = max(fall[d], down[h])
-            if up[h] > rise[d] and _can_lead(d, h, weights, log, lift, noise):
+            if up[h] > rise[d] and _can_lead(state, d, h):
                 rise[d] = up[h]
     for j in range(events.n[slot, MERGES]):
         h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
         change = np.float64(weights.W2T[d, h]) - value[MERGE_OLD, j]
         # Whoever has a moved entry of W2 has a moved row: up and down are set.
         fall[d] = max(fall[d], down[h] - change)
-        if up[h] + change > rise[d] and _can_lead(d, h, weights, log, lift, noise):
+        if up[h] + change > rise[d] and _can_lead(state, d, h):
             rise[d] = up[h] + change
-    slopes_up, slopes_down = slope_effect(slot, samples, events)
+    slopes_up, slopes_down = slope_effect(slot, state.samples, events)
     for d in range(growth.size):
         rise[d] += slopes_up + 2.0 * noise
         fall[d] += slopes_down + 2.0 * noise
-        lift.rise[d] = add_up(lift.rise[d], rise[d])
-        lift.fall[d] = add_up(lift.fall[d], fall[d])
+        lift.raised[d] = add_up(lift.raised[d], rise[d])
+        lift.fallen[d] = add_up(lift.fallen[d], fall[d])
     for label in range(growth.size):
         wrong = 0.0
         for d in range(growth.size):
@@ -250,8 +254,10 @@ def _lowest(lead, rest):
 
 
 @inner
-def remember_floors(c, label, w, lanes, lead, rest, lift):
+def remember_floors(state, w, c, label):
     """Chunk c has been visited: how low its bounds on wrong scores are; O(B·C)."""
+    lift, lanes = state.lift, state.samples.lanes[c]
+    lead, rest = state.maxima.lead[c], state.maxima.rest[c]
     for d in range(lead.shape[0]):
         if d != label:
             lift.floor[c, d] = _lowest(lead[d, :lanes], rest[d, :lanes])
@@ -259,56 +265,60 @@ def remember_floors(c, label, w, lanes, lead, rest, lift):
 
 
 @inner
-def _remember_lifts(rise, rise_begin, fall, fall_begin, seen):
+def _remember_lifts(up, up_begin, down, down_begin, seen):
     use_widest_vectors()
-    rise_seen, fall_seen = seen[0], seen[1]
-    for h in range(rise.size):
+    up_seen, down_seen = seen[0], seen[1]
+    for h in range(up.size):
         # Rounded down by all that the subtractions can round up.
-        slack = SUM_ROUNDING * (rise[h] + fall[h])
-        rise_seen[h] = rise_begin[h] - (fall[h] - fall_begin[h]) - slack
-        fall_seen[h] = fall_begin[h] - (rise[h] - rise_begin[h]) - slack
+        slack = SUM_ROUNDING * (up[h] + down[h])
+        up_seen[h] = up_begin[h] - (down[h] - down_begin[h]) - slack
+        down_seen[h] = down_begin[h] - (up[h] - up_begin[h]) - slack
 
 
 @inner
-def _remember_top(g_max, raise_seen, raised, noise, top):
+def _remember_top(g_max, raised_seen, raised, noise, top):
     use_widest_vectors()
     for h in range(top.size):
-        top[h] = np.float64(g_max[h]) + (raised[h] - raise_seen[h]) + noise
+        top[h] = np.float64(g_max[h]) + (raised[h] - raised_seen[h]) + noise
 
 
 @inner
-def remember_weights(c, label, weights, log, minima, lift, noise):
+def remember_weights(state, c, label):
     """Chunk c has been visited: its growth counts from here; O(C·H).
 
     Lifts count from the epoch's beginning. A row that had fallen by f then and
     stands r above its beginning in the end has risen by f + r in between; so what
     the epoch has brought so far, the other way, is added.
     """
+    weights, lift, minima = state.weights, state.lift, state.minima
     _remember_lifts(lift.now[0], lift.begin[0], lift.now[1], lift.begin[1], lift.seen[c])
-    _remember_top(minima.g_max[c], minima.raise_seen[c], log.raised, noise, lift.top[c])
+    _remember_top(
+        minima.g_max[c], minima.raised_seen[c], state.log.raised, state.scale.noise[0], lift.top[c]
+    )
     for d in range(weights.W2T.shape[0]):
-        lift.rise_seen[c, d] = lift.rise[d]
+        lift.raised_seen[c, d] = lift.raised[d]
         _copy(weights.W2T[d], lift.W2T[c, d])
-    lift.fall_seen[c] = lift.fall[label]
+    lift.fallen_seen[c] = lift.fallen[label]
 
 
 @inner
-def quick_growth(c, label, lift):
+def quick_growth(lift, c, label):
     """How much a loss of chunk c can have grown since its visit, by the sums of all steps; O(C)."""
     odds = 0.0
-    for d in range(lift.rise.size):
+    for d in range(lift.raised.size):
         if d != label:
-            odds += lift.share[c, d] * math.expm1(lift.rise[d] - lift.rise_seen[c, d])
-    return math.log1p(odds) + (lift.fall[label] - lift.fall_seen[c])
+            odds += lift.share[c, d] * math.expm1(lift.raised[d] - lift.raised_seen[c, d])
+    return math.log1p(odds) + (lift.fallen[label] - lift.fallen_seen[c])
 
 
 @inner
-def net_growth(c, label, missed, weights, lift, maxima, scale):
+def net_growth(state, c, label, missed):
     """The same by net changes; O(C·H).
 
     A true score falls no more than the unit that led it, so only leaders count.
     """
-    noise = 2.0 * scale.noise[0] * missed
+    weights, lift = state.weights, state.lift
+    noise = 2.0 * state.scale.noise[0] * missed
     odds = 0.0
     for d in range(weights.W2T.shape[0]):
         if d != label:
@@ -319,6 +329,6 @@ def net_growth(c, label, missed, weights, lift, maxima, scale):
             odds += lift.share[c, d] * math.expm1(rise + noise)
     fall = _largest_fall(
         lift.now[1], lift.seen[c, 1], weights.W2T[label], lift.W2T[c, label],
-        maxima.leads_own[c],
+        state.maxima.leads_own[c],
     )  # fmt: skip
     return math.log1p(odds) + fall + noise

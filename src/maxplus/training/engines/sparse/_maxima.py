@@ -55,42 +55,41 @@ def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
 
 
 @inner
-def merge(c, d, h, samples, weights, log, minima, maxima, scale):
+def merge(state, c, d, h):
     """Unit h's score in class d may have changed: bring the class's lanes up to date; O(B).
 
     For a wrong class an upper bound suffices: falls of rows need no replay, and
     rises that are small altogether are added to what g was.
     """
+    weights, minima, maxima, scale = state.weights, state.minima, state.maxima, state.scale
     w2 = weights.W2T[d, h]
     lead, unit = maxima.lead[c, d], maxima.unit[c, d]
     second, unit2, rest = maxima.second[c, d], maxima.unit2[c, d], maxima.rest[c, d]
-    if d == samples.label[c]:
-        if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima, scale.noise[0])
+    if d == state.samples.label[c]:
+        replay(state, c, h)
         maxima.leads_own[c, h] = 1
         _merge_own(minima.g[c, h], minima.g2[c, h], w2, h, lead, unit, second, unit2, rest)
     else:
-        rise = log.raised[h] - minima.raise_seen[c, h]
+        rise = state.log.raised[h] - minima.raised_seen[c, h]
         if rise > scale.small_rise:
-            replay(c, h, samples, weights, log, minima, scale.noise[0])
+            replay(state, c, h)
         elif rise > 0.0:
             w2 = weights.W2T.dtype.type(w2 + rise + scale.noise[0])
         _merge_wrong(minima.g[c, h], w2, h, lead, unit, second, unit2, rest)
 
 
 @inner
-def unit_bounds(c, d, weights, log, minima, noise, bound):
+def _unit_bounds(state, c, d, bound):
     """bound[h] ≥ every lane's score of unit h in class d; O(H).
 
     A row that rose by r raises the minimum by at most r, so g_max at the last
     replay plus all rises since bounds the present minimum.
     """
     use_widest_vectors()
-    w2, g_max, raised, raise_seen = (
-        weights.W2T[d], minima.g_max[c], log.raised, minima.raise_seen[c]
-    )  # fmt: skip
+    w2, g_max, noise = state.weights.W2T[d], state.minima.g_max[c], state.scale.noise[0]
+    raised, raised_seen = state.log.raised, state.minima.raised_seen[c]
     for h in range(bound.size):
-        rise = raised[h] - raise_seen[h] + noise
+        rise = raised[h] - raised_seen[h] + noise
         bound[h] = g_max[h] + rise + w2[h]
 
 
@@ -113,24 +112,27 @@ def _raise_to(values, level):
 
 
 @inner
-def refresh(c, d, samples, weights, log, minima, maxima, scale, bound, chosen):
+def refresh(state, w, c, d):
     """Leaders and rest of class d for a whole chunk, from all units that can matter.
 
     Units are merged from the top bound down to a margin; then those whose bound
     reaches the smallest lead found. The others go into rest with their largest
     bound. O(B) for each unit merged, O(H) for the bounds.
     """
+    minima, maxima = state.minima, state.maxima
+    bound, chosen = state.scratch.bound[w], state.scratch.chosen[w]
+    is_own = d == state.samples.label[c]
     lead, rest = maxima.lead[c, d], maxima.rest[c, d]
-    unit_bounds(c, d, weights, log, minima, scale.noise[0], bound)
+    _unit_bounds(state, c, d, bound)
     lead[:] = -np.inf
     maxima.second[c, d] = -np.inf
     rest[:] = -np.inf
     maxima.unit[c, d] = NONE
     maxima.unit2[c, d] = NONE
-    if d == samples.label[c]:
+    if is_own:
         maxima.leads_own[c] = 0
     left_out = -np.inf
-    cut = np.float64(lane_max(bound)) - scale.margin
+    cut = np.float64(lane_max(bound)) - state.scale.margin
     for _ in range(2):
         left_out = -np.inf
         n = 0
@@ -144,9 +146,9 @@ def refresh(c, d, samples, weights, log, minima, maxima, scale, bound, chosen):
         for k in range(n):
             if k + _AHEAD < n:
                 _fetch(minima.g[c, chosen[k + _AHEAD]])
-                if d == samples.label[c]:
+                if is_own:
                     _fetch(minima.g2[c, chosen[k + _AHEAD]])
-            merge(c, d, chosen[k], samples, weights, log, minima, maxima, scale)
+            merge(state, c, d, chosen[k])
         cut = np.float64(lane_min(lead))
         if left_out < cut:
             break
@@ -156,18 +158,18 @@ def refresh(c, d, samples, weights, log, minima, maxima, scale, bound, chosen):
 
 
 @inner
-def leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam):
+def leader_value(state, w, c, d, q):
     """The exact score of the better of the two known units in one lane; −inf without any.
 
     The leader is computed; if it stays below the second, they change places and
     the other one is computed: after two rounds both are exact.
     """
+    weights, minima, maxima, lam = state.weights, state.minima, state.maxima, state.scratch.lam[w]
     while True:
         h = maxima.unit[c, d, q]
         if h == NONE:
             return minima.g.dtype.type(-np.inf)
-        if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima, scale.noise[0])
+        replay(state, c, h)
         g = exact_minimum(c, h, q, lam, weights, minima)
         value, second = g + weights.W2T[d, h], maxima.second[c, d, q]
         if not value < second:
@@ -178,13 +180,14 @@ def leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam):
 
 
 @inner
-def scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam):
+def scan_units(state, w, c, d, q):
     """The exact score of class d in one lane: any unit whose bound reaches the best is looked at.
 
     O(H) for the bounds, O(P) for a minimum that is not known exactly.
     """
-    noise = scale.noise[0]
-    unit_bounds(c, d, weights, log, minima, noise, bound)
+    weights, log, minima, maxima = state.weights, state.log, state.minima, state.maxima
+    bound, lam, noise = state.scratch.bound[w], state.scratch.lam[w], state.scale.noise[0]
+    _unit_bounds(state, c, d, bound)
     leader = maxima.unit[c, d, q]
     best, best_unit, rest = minima.g.dtype.type(-np.inf), NONE, minima.g.dtype.type(-np.inf)
     for k in range(-1, bound.size):
@@ -195,13 +198,12 @@ def scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam
         if bound[h] < best:
             rest = max(rest, bound[h])
             continue
-        rise = log.raised[h] - minima.raise_seen[c, h] + noise
+        rise = log.raised[h] - minima.raised_seen[c, h] + noise
         upper = minima.g.dtype.type(minima.g[c, h, q] + rise + weights.W2T[d, h])
         if upper < best:
             rest = max(rest, upper)
             continue
-        if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima, scale.noise[0])
+        replay(state, c, h)
         value = minima.g[c, h, q] + weights.W2T[d, h]
         if value >= best:
             value = exact_minimum(c, h, q, lam, weights, minima) + weights.W2T[d, h]
@@ -212,6 +214,6 @@ def scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam
     maxima.lead[c, d, q], maxima.unit[c, d, q], maxima.rest[c, d, q] = best, best_unit, rest
     maxima.second[c, d, q], maxima.unit2[c, d, q] = -np.inf, NONE
     maxima.rest_min[c, d] = min(maxima.rest_min[c, d], rest)
-    if d == samples.label[c]:
+    if d == state.samples.label[c]:
         maxima.leads_own[c, best_unit] = 1
     return best

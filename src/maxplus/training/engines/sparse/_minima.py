@@ -133,8 +133,8 @@ def close_unit(c, h, minima):
 
 
 @inner
-def replay(c, h, samples, weights, log, minima, noise):
-    """Bring unit h of chunk c up to date with its changed rows.
+def replay(state, c, h):
+    """Bring unit h of chunk c up to date with its changed rows, if there are any.
 
     Each row is applied once, with the value it has now: what it was in between
     has no influence on the minimum. Many rows are too high to matter: a row that
@@ -142,13 +142,16 @@ def replay(c, h, samples, weights, log, minima, noise):
     it before, is neither witness nor runner-up of any lane, and does not become
     one. O(1) for such a row, O(B) for others, O(P·B) after too many.
     """
+    samples, weights, log, minima = state.samples, state.weights, state.log, state.minima
     seen, n = minima.seen[c, h], log.n[h]
+    if seen == n:
+        return
     g, g2, a, a2 = minima.g[c, h], minima.g2[c, h], minima.a[c, h], minima.a2[c, h]
     W0, w1 = weights.W0, weights.W1T[h]
     if n - seen > LOG_SIZE:
         scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
-        cap = minima.cap[c, h] + (log.raised[h] - minima.raise_seen[c, h]) + noise
+        cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
         for entry in range(seen, n):
             i = log.row[h, entry % LOG_SIZE]
             if log.last[h, i] != entry:
@@ -158,7 +161,7 @@ def replay(c, h, samples, weights, log, minima, noise):
             if lowest <= cap:
                 change_row(samples.columns[c, p], W0[i], w1[i], i, g, g2, a, a2)
     minima.seen[c, h] = n
-    minima.raise_seen[c, h] = log.raised[h]
+    minima.raised_seen[c, h] = log.raised[h]
     close_unit(c, h, minima)
 
 

@@ -1,13 +1,16 @@
 """NamedTuples of arrays passed by reference.
 
-Numba passes a NamedTuple by value: the engine's sixty arrays are five hundred
+Numba passes a NamedTuple by value: the engine's ninety arrays are eight hundred
 words on the stack of every call, and LLVM takes most of a minute to compile
 that. And each field that is read counts an array's references up and down,
 atomically, so that two threads fight for the counter. A reference is one
 pointer to a copy of the tuple whose arrays are not counted. It lives as long as
 the function that made it, and the caller must keep the arrays alive, which
-engines do.
+engines do. A tuple within a tuple is read as a reference, too: a pointer into
+the same copy.
 """
+
+from hashlib import sha256
 
 from llvmlite import ir
 from numba import types
@@ -23,7 +26,15 @@ class Reference(types.Type):
 
     def __init__(self, target):
         self.target = target
-        super().__init__(name=f"Reference({target})")
+        # Every symbol that LLVM sees has its arguments' names in it: thousands of characters
+        # if the arrays were spelled out.
+        digest = sha256(str(target).encode()).hexdigest()[:16]
+        super().__init__(name=f"Reference({target.instance_class.__name__}, {digest})")
+
+    def field(self, name):
+        """What reading a field gives."""
+        kind = self.target.types[self.target.fields.index(name)]
+        return Reference(kind) if isinstance(kind, types.NamedTuple) else kind
 
 
 @register_model(Reference)
@@ -38,13 +49,27 @@ class _ReferenceAttributes(AttributeTemplate):
     key = Reference
 
     def generic_resolve(self, reference, name):
-        target = reference.target
-        return target.types[target.fields.index(name)] if name in target.fields else None
+        return reference.field(name) if name in reference.target.fields else None
 
 
 @lower_getattr_generic(Reference)
 def _read_field(context, builder, kind, value, name):
-    return builder.load(cgutils.gep_inbounds(builder, value, 0, kind.target.fields.index(name)))
+    place = cgutils.gep_inbounds(builder, value, 0, kind.target.fields.index(name))
+    return place if isinstance(kind.field(name), Reference) else builder.load(place)
+
+
+def _store(context, builder, kind, value, place):
+    """Write a tuple's fields one by one, arrays uncounted."""
+    for k, part in enumerate(kind.types):
+        item, target = builder.extract_value(value, k), cgutils.gep_inbounds(builder, place, 0, k)
+        if isinstance(part, types.NamedTuple):
+            _store(context, builder, part, item, target)
+            continue
+        if isinstance(part, types.Array):
+            array = make_array(part)(context, builder, item)
+            array.meminfo = ir.Constant(array.meminfo.type, None)
+            item = array._getvalue()
+        builder.store(item, target)
 
 
 @intrinsic
@@ -52,14 +77,8 @@ def referenced(typingctx, fields):
     """A reference to a NamedTuple, with uncounted arrays."""
 
     def codegen(context, builder, signature, args):
-        value = args[0]
-        for k, kind in enumerate(signature.args[0].types):
-            if isinstance(kind, types.Array):
-                array = make_array(kind)(context, builder, builder.extract_value(value, k))
-                array.meminfo = ir.Constant(array.meminfo.type, None)
-                value = builder.insert_value(value, array._getvalue(), k)
-        place = cgutils.alloca_once(builder, value.type)
-        builder.store(value, place)
+        place = cgutils.alloca_once(builder, args[0].type)
+        _store(context, builder, signature.args[0], args[0], place)
         return place
 
     return Reference(fields)(fields), codegen

@@ -32,25 +32,25 @@ KEY_ROUNDING = 4e-16
 
 
 @inner
-def _exact_score(c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch):
+def _exact_score(state, w, c, d, q):
     """The score of class d in one lane.
 
     Where the leader is in doubt, the class is refreshed for the whole chunk, once
     per iteration: other lanes are likely to be in doubt as well.
     """
-    lam, bound = scratch.lam[w], scratch.bound[w]
-    score = leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam)
+    maxima, search, counts = state.maxima, state.search, state.scratch.counts[w]
+    score = leader_value(state, w, c, d, q)
     if score >= maxima.rest[c, d, q]:
         return score
     if search.refreshed[c, d] != search.visited[c]:
-        refresh(c, d, samples, weights, log, minima, maxima, scale, bound, scratch.chosen[w])
+        refresh(state, w, c, d)
         search.refreshed[c, d] = search.visited[c]
-        scratch.counts[w, 3] += 1
-        score = leader_value(c, d, q, samples, weights, log, minima, maxima, scale, lam)
+        counts[3] += 1
+        score = leader_value(state, w, c, d, q)
         if score >= maxima.rest[c, d, q]:
             return score
-    scratch.counts[w, 4] += 1
-    return scan_units(c, d, q, samples, weights, log, minima, maxima, scale, bound, lam)
+    counts[4] += 1
+    return scan_units(state, w, c, d, q)
 
 
 @inner
@@ -65,7 +65,7 @@ def _odds_of(label, z):
 
 
 @inner
-def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch):
+def _resolve(state, w, c, threshold):
     """Look closely at the chunk's most suspicious lane: class by class, until it is cleared.
 
     The true class first, then the wrong ones, the largest bound first: the bounds
@@ -73,12 +73,13 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
     lane) if all scores had to be computed, which z then holds, else (−inf, NONE).
     Exact scores stay as bounds of the lane.
     """
+    samples, maxima, search, scratch = state.samples, state.maxima, state.search, state.scratch
     odds, label = search.odds[c], samples.label[c]
     top = lane_max(odds)
     q = 0
     while odds[q] != top:
         q += 1
-    linear(samples.X[samples.sample[c, q]], weights.W0, scratch.lam[w])
+    linear(samples.X[samples.sample[c, q]], state.weights.W0, scratch.lam[w])
     before = scratch.counts[w, 3]
     z, known = scratch.z[w], scratch.known[w]
     for d in range(z.size):
@@ -87,9 +88,7 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
     d = label
     cleared = False
     for _ in range(z.size):
-        z[d] = _exact_score(
-            c, d, q, w, samples, weights, log, minima, maxima, search, scale, scratch
-        )
+        z[d] = _exact_score(state, w, c, d, q)
         known[d] = 1
         odds[q] = _odds_of(label, z)
         # With room for the rounding of keys: what is cleared here must stay cleared there.
@@ -113,9 +112,9 @@ def _resolve(c, w, threshold, samples, weights, log, minima, maxima, search, sca
 
 
 @inner
-def _set_key(c, loss, w, samples, search):
+def _set_key(state, w, c, loss):
     """The chunk's bound is now ``loss``; O(log K)."""
-    label = samples.label[c]
+    search, label = state.search, state.samples.label[c]
     growth = search.growth[label]
     key = loss - growth
     if loss > -np.inf:
@@ -124,18 +123,16 @@ def _set_key(c, loss, w, samples, search):
 
 
 @inner
-def _leave(
-    c, label, w, steps_are_small,
-    samples, weights, log, lift, minima, maxima, search, scale, scratch,
-):  # fmt: skip
+def _leave(state, w, c, label, steps_are_small):
     """After the search: the key of a visited chunk, and what its growth will be counted from.
 
     Growth is counted from the bounds in `Maxima`, so the key must come from them
     too. Where no class has been refreshed since lanes were resolved, they agree.
     """
-    t, lanes = search.visited[c], samples.lanes[c]
-    lead, rest = maxima.lead[c], maxima.rest[c]
-    remember_floors(c, label, w, lanes, lead, rest, lift)
+    search, scratch = state.search, state.scratch
+    t, lanes = search.visited[c], state.samples.lanes[c]
+    lead, rest = state.maxima.lead[c], state.maxima.rest[c]
+    remember_floors(state, w, c, label)
     key = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
     renewed = steps_are_small
     for d in range(lead.shape[0]):
@@ -147,23 +144,42 @@ def _leave(
     search.base[c] = np.inf
     # Polyak steps are so large that every chunk is visited anyway.
     if steps_are_small:
-        share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], lift.share[c])
+        share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], state.lift.share[c])
         search.base[c] = key
-        remember_weights(c, label, weights, log, minima, lift, scale.noise[0])
-    _set_key(c, key, w, samples, search)
+        remember_weights(state, c, label)
+    _set_key(state, w, c, key)
 
 
 @inner
-def search_worker(
-    w, t, polyak_until,
-    samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
-):  # fmt: skip
+def begin_search(state, w, t, flags):
+    """Worker 0 announces iteration t, helpers wait for it; False if they are told to stop."""
+    if w > 0:
+        return wait_for(flags, 0, t) != STOP
+    # What the others found last time must not pass for a loss of this iteration.
+    state.worst.threshold[:] = -np.inf
+    atomic_store(flags, 0, t)
+    return True
+
+
+@inner
+def end_search(state, w, t, flags):
+    """Helpers answer; worker 0 waits for all answers."""
+    if w > 0:
+        atomic_store(flags, LINE * w, t)
+        return
+    for helper in range(1, state.search.keys.shape[0]):
+        wait_for(flags, LINE * helper, t)
+
+
+@inner
+def search_worker(state, w, t, polyak_until):
     """The k worst of one worker's samples, as far as they can be among the k worst of all.
 
     Take the chunk with the largest bound; look at it more closely; until the
     largest bound is below k losses that were found. Then no sample left can be
     worse than those k, and none as bad has been left out.
     """
+    search, worst, scratch = state.search, state.worst, state.scratch
     forget_found(worst, w)
     C = search.growth.size
     counts = scratch.counts[w]
@@ -179,62 +195,28 @@ def search_worker(
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
         missed = t - search.visited[c]
         if missed == 0:
-            loss, q = _resolve(
-                c, w, threshold, samples, weights, log, minima, maxima, search, scale, scratch
-            )
+            loss, q = _resolve(state, w, c, threshold)
             counts[2] += 1
             if q != NONE:
                 search.worst[c] = max(search.worst[c], loss)
-                offer(worst, w, loss, samples.sample[c, q], c, q, scratch.z[w])
+                offer(worst, w, loss, state.samples.sample[c, q], c, q, scratch.z[w])
         elif search.base[c] < np.inf and search.narrowed[c] != t:
             # Keys grow by the most that each step can do to any loss of the class. To
             # this chunk it can do less, and the net effect of all steps is less again.
             search.narrowed[c] = t
-            narrow = min(bound, search.base[c] + quick_growth(c, label, lift))
+            narrow = min(bound, search.base[c] + quick_growth(state.lift, c, label))
             if narrow >= threshold:
-                net = net_growth(c, label, missed, weights, lift, maxima, scale)
-                narrow = min(narrow, search.base[c] + net)
+                narrow = min(narrow, search.base[c] + net_growth(state, c, label, missed))
                 counts[5] += 1
-            _set_key(c, narrow, w, samples, search)
+            _set_key(state, w, c, narrow)
             continue
         else:
-            visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch)
+            visit(state, w, c, t)
             counts[1] += 1
-        _set_key(c, loss_bound(lane_max(search.odds[c])), w, samples, search)
+        _set_key(state, w, c, loss_bound(lane_max(search.odds[c])))
     sort_found(worst, w)
     for label in range(C):
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
             if c != NONE and search.visited[c] == t:
-                _leave(
-                    c, label, w, t >= polyak_until,
-                    samples, weights, log, lift, minima, maxima, search, scale, scratch,
-                )  # fmt: skip
-
-
-@inner
-def share_search(
-    w, t, polyak_until, flags,
-    samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
-):  # fmt: skip
-    """Worker w's part of iteration t's search; False if a helper is told to stop.
-
-    Worker 0 leads: it announces the iteration and waits for all answers.
-    """
-    W = search.keys.shape[0]
-    if w == 0:
-        # What the others found last time must not pass for a loss of this iteration.
-        worst.threshold[:] = -np.inf
-        atomic_store(flags, 0, t)
-    elif wait_for(flags, 0, t) == STOP:
-        return False
-    search_worker(
-        w, t, polyak_until,
-        samples, weights, log, lift, minima, maxima, events, search, worst, scale, scratch,
-    )  # fmt: skip
-    if w > 0:
-        atomic_store(flags, LINE * w, t)
-    else:
-        for helper in range(1, W):
-            wait_for(flags, LINE * helper, t)
-    return True
+                _leave(state, w, c, label, t >= polyak_until)

@@ -1,13 +1,21 @@
-"""What the sparse engine keeps, grouped by idea.
+"""What the sparse engine keeps, grouped by idea: every array is declared here, once.
 
-Sizes: K chunks of B lanes (samples of one class), P features, H units, C
-classes; F is the model's float type. The last chunk of a class may
-have padding lanes.
+A declaration gives the shape in the letters of `Sizes` (K chunks of B lanes, P features,
+H units, C classes, W workers, …), the type (F is the model's float type, ROW holds row
+numbers) and the first value, if there is one. A chunk's lanes are samples of one class;
+the last chunk of a class may have padding lanes.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
+
+from maxplus.models._lmm_kernels import LMMGradient, LMMWeights
+from maxplus.training.engines.sparse._fields import Array, field
+
+F, ROW = "F", "ROW"
+INT, REAL = np.int64, np.float64
+INF = np.inf
 
 # "No row" and "no unit".
 NONE = -1
@@ -15,24 +23,24 @@ NONE = -1
 NOBODY = np.iinfo(np.int64).max
 # Changed rows a unit remembers; a chunk that missed more scans the unit afresh.
 LOG_SIZE = 4096
-# Iterations whose events are remembered if each steps on one sample; a chunk that
-# missed more is rebuilt.
-RING = 512
+# Iterations of an epoch (see `Lift`).
+EPOCH = 16
 
 
 class Samples(NamedTuple):
     """The training set, by rows and by chunks."""
 
-    X: np.ndarray  # (N, P) F
-    y: np.ndarray  # (N,)
-    columns: np.ndarray  # (K, P, B) F: each feature of a chunk, contiguous
-    low: np.ndarray  # (K, P) F: each feature's range in the chunk
-    high: np.ndarray
-    sample: np.ndarray  # (K, B): the lane's sample; padding repeats the last one
-    lanes: np.ndarray  # (K,): lanes that are not padding
-    label: np.ndarray  # (K,): the class of the chunk
-    x_min: np.ndarray  # (P,): each feature's range over all samples
-    x_max: np.ndarray
+    X: Array  # (N, P) F and
+    y: Array  # (N,), the task's own
+    columns: Array = field("K P B", F)  # each feature of a chunk, contiguous
+    low: Array = field("K P", F)  # each feature's range in the chunk
+    high: Array = field("K P", F)
+    sample: Array = field("K B", INT)  # the lane's sample; padding repeats the last one
+    lanes: Array = field("K", INT)  # lanes that are not padding
+    label: Array = field("K", INT)  # the class of the chunk
+    worker: Array = field("K", INT)  # who searches it
+    x_min: Array = field("P", REAL)  # each feature's range over all samples
+    x_max: Array = field("P", REAL)
 
 
 class Minima(NamedTuple):
@@ -43,23 +51,23 @@ class Minima(NamedTuple):
     g when g ≤ g2, and lies in [g2, g] otherwise.
     """
 
-    g: np.ndarray  # (K, H, B) F
-    g2: np.ndarray
-    a: np.ndarray  # (K, H, B) row numbers
-    a2: np.ndarray
-    seen: np.ndarray  # (K, H): how much of the unit's log has been replayed
-    raise_seen: np.ndarray  # (K, H): the unit's cumulative raise at that time
-    g_max: np.ndarray  # (K, H) F: largest g of the chunk's lanes at the last replay
-    cap: np.ndarray  # (K, H) F: no g or g2 of the chunk's lanes was above this then
+    g: Array = field("K H B", F)
+    g2: Array = field("K H B", F)
+    a: Array = field("K H B", ROW)
+    a2: Array = field("K H B", ROW)
+    seen: Array = field("K H", INT, 0)  # how much of the unit's log has been replayed
+    raised_seen: Array = field("K H", REAL, 0)  # `RowLog.raised` at that time
+    g_max: Array = field("K H", F)  # largest g of the chunk's lanes at the last replay
+    cap: Array = field("K H", F)  # no g or g2 of the chunk's lanes was above this then
 
 
 class RowLog(NamedTuple):
     """Per unit: which rows changed, in order, and by how much they can have risen."""
 
-    row: np.ndarray  # (H, LOG_SIZE), a ring
-    n: np.ndarray  # (H,): entries ever written
-    last: np.ndarray  # (H, 2P): number of the row's latest entry
-    raised: np.ndarray  # (H,): sum over all steps of the largest rise of a row
+    row: Array = field(f"H {LOG_SIZE}", np.int32)  # a ring
+    n: Array = field("H", INT, 0)  # entries ever written
+    last: Array = field("H 2P", INT, NONE)  # number of the row's latest entry
+    raised: Array = field("H", REAL, 0)  # sum over all steps of the largest rise of a row
 
 
 class Lift(NamedTuple):
@@ -72,21 +80,21 @@ class Lift(NamedTuple):
     unit had fallen within the epoch until the visit, and W2.
     """
 
-    now: np.ndarray  # (2, H): rise and fall
-    begin: np.ndarray  # (2, H): when the present epoch began
-    epoch: np.ndarray  # (H, 2P): the row's latest epoch, and its value at the
-    value: np.ndarray  # (H, 2P) F: first change in it
-    seen: np.ndarray  # (K, 2, H): where to count from since the chunk's last visit
-    W2T: np.ndarray  # (K, C, H) F: the weights at the chunk's last visit
-    top: np.ndarray  # (K, H): bound on the unit's minima at the chunk's last visit
-    floor: np.ndarray  # (K, C): lowest of the lanes' bounds on the class's score then
-    lowest: np.ndarray  # (W, C): lowest floor that a worker has remembered
-    reach: np.ndarray  # (H,): no minimum of a unit is above this plus `RowLog.raised`
-    rise: np.ndarray  # (C,): sums of all rises and falls that a step can
-    fall: np.ndarray  # (C,)  have brought a class's score, and what
-    rise_seen: np.ndarray  # (K, C): they were at the chunk's last visit
-    fall_seen: np.ndarray  # (K,)
-    share: np.ndarray  # (K, C): the largest part that a class had in a lane's 1 + odds then
+    now: Array = field("2 H", REAL, 0)  # upwards and downwards
+    begin: Array = field("2 H", REAL, 0)  # when the present epoch began
+    epoch: Array = field("H 2P", INT, NONE)  # the row's latest epoch, and its value at the
+    value: Array = field("H 2P", F, 0)  # first change in it
+    seen: Array = field("K 2 H", REAL, 0)  # where to count from since the chunk's last visit
+    W2T: Array = field("K C H", F, 0)  # the weights at the chunk's last visit
+    top: Array = field("K H", REAL, 0)  # bound on the unit's minima at the chunk's last visit
+    floor: Array = field("K C", REAL, 0)  # lowest of the lanes' bounds on the class's score then
+    lowest: Array = field("W C", REAL, INF)  # lowest floor that a worker has remembered
+    reach: Array = field("H", REAL, INF)  # no minimum of a unit is above this + `RowLog.raised`
+    raised: Array = field("C", REAL, 0)  # sums over all steps of the most that each can have
+    fallen: Array = field("C", REAL, 0)  # raised and lowered a class's score, and what
+    raised_seen: Array = field("K C", REAL, 0)  # they were at the chunk's last visit
+    fallen_seen: Array = field("K", REAL, 0)
+    share: Array = field("K C", REAL, 1)  # largest part that a class had in a lane's 1 + odds then
 
 
 class Maxima(NamedTuple):
@@ -99,18 +107,16 @@ class Maxima(NamedTuple):
     next one is known by name, and nobody has to look at all units again.
     """
 
-    lead: np.ndarray  # (K, C, B) F
-    unit: np.ndarray  # (K, C, B)
-    second: np.ndarray  # (K, C, B) F
-    unit2: np.ndarray  # (K, C, B)
-    rest: np.ndarray  # (K, C, B) F
-    rest_min: np.ndarray  # (K, C) F: not above any lane's rest
-    leads_own: np.ndarray  # (K, H): whether the unit may lead a lane of the own class
+    lead: Array = field("K C B", F, 0)
+    unit: Array = field("K C B", np.int32, NONE)
+    second: Array = field("K C B", F, 0)
+    unit2: Array = field("K C B", np.int32, NONE)
+    rest: Array = field("K C B", F, 0)
+    rest_min: Array = field("K C", F, 0)  # not above any lane's rest
+    leads_own: Array = field("K H", np.int8, 0)  # whether the unit may lead an own-class lane
 
 
-# Iterations of an epoch (see `Lift`).
-EPOCH = 16
-# Columns of the rings in `Events`.
+# Rows of the rings in `Events`.
 MERGES, ROWS, SLOPES = 0, 1, 2
 MERGE_UNIT, MERGE_CLASS, MERGE_NOW, ROW_UNIT, ROW_INDEX, ROW_ROSE, SLOPE_ROW = range(7)
 MERGE_OLD, ROW_OLD, SLOPE_CHANGE = range(3)
@@ -125,15 +131,10 @@ class Events(NamedTuple):
     The more samples, the fewer iterations R: a chunk is rebuilt after about as many entries.
     """
 
-    n: np.ndarray  # (R, 3): how many of each
-    number: np.ndarray  # (R, 7, E)
-    value: np.ndarray  # (R, 3, E)
-    fall: np.ndarray  # (H, C): small falls of W2 that no merge has been asked for yet
-
-
-def ring_length(n_samples: int) -> int:
-    """Iterations that the ring holds if each steps on so many samples; a power of two."""
-    return 1 << max(1, (RING // n_samples).bit_length() - 1)
+    n: Array = field("R 3", INT, 0)  # how many of each
+    number: Array = field("R 7 E", INT, 0)
+    value: Array = field("R 3 E", REAL, 0)
+    pending: Array = field("H C", REAL, 0)  # falls of W2, too small so far to ask for a merge
 
 
 class Search(NamedTuple):
@@ -143,17 +144,17 @@ class Search(NamedTuple):
     tree per (worker, class), so all chunks of a class grow by one addition.
     """
 
-    odds: np.ndarray  # (K, B) float32: bound on exp(loss) − 1; −1 when resolved
-    visited: np.ndarray  # (K,): iteration of the last visit
-    base: np.ndarray  # (K,): bound on the chunk's losses then
-    narrowed: np.ndarray  # (K,): iteration in which the key was last narrowed
-    worst: np.ndarray  # (K,): largest resolved loss of the iteration
-    refreshed: np.ndarray  # (K, C): iteration of the last refresh
-    leaf: np.ndarray  # (K,): the chunk's leaf
-    chunk: np.ndarray  # (W, C, leaves): the leaf's chunk, or NONE
-    keys: np.ndarray  # (W, C, nodes)
-    offsets: np.ndarray
-    growth: np.ndarray  # (C,)
+    odds: Array = field("K B", np.float32, 0)  # bound on exp(loss) − 1; −1 when resolved
+    visited: Array = field("K", INT, NONE)  # iteration of the last visit
+    base: Array = field("K", REAL, INF)  # bound on the chunk's losses then
+    narrowed: Array = field("K", INT, NONE)  # iteration in which the key was last narrowed
+    worst: Array = field("K", REAL, 0)  # largest resolved loss of the iteration
+    refreshed: Array = field("K C", INT, NONE)  # iteration of the last refresh
+    leaf: Array = field("K", INT)  # the chunk's leaf
+    chunk: Array = field("W C leaves", INT, NONE)  # the leaf's chunk
+    keys: Array = field("W C nodes", REAL, -INF)
+    offsets: Array = field("bounds", INT)  # of the trees' levels
+    growth: Array = field("C", REAL, 0)
 
 
 class Worst(NamedTuple):
@@ -163,15 +164,46 @@ class Worst(NamedTuple):
     sample on top during the search, the worst sample first after it.
     """
 
-    threshold: np.ndarray  # (8·W,): each worker's k-th and (k / W)-th largest loss, a line apart
-    share: np.ndarray  # (W, k / W): its largest losses so far, a heap with the least on top
-    heap: np.ndarray  # (W, k): places in order
-    loss: np.ndarray  # (W, k)
-    sample: np.ndarray  # (W, k)
-    seat: np.ndarray  # (W, k, 2): chunk and lane
-    scores: np.ndarray  # (W, k, C) F
-    taken: np.ndarray  # (W,): how many of a worker's are among the k worst of all
-    rank: np.ndarray  # (k, 2): worker and place of the k worst of all, worst first
+    threshold: Array = field("8W", REAL, 0)  # a worker's k-th and Q-th largest loss, a line apart
+    quota: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the least on top
+    heap: Array = field("W k", INT)  # places in order
+    loss: Array = field("W k", REAL, 0)
+    sample: Array = field("W k", INT, 0)
+    seat: Array = field("W k 2", INT, 0)  # chunk and lane
+    scores: Array = field("W k C", F, 0)
+    taken: Array = field("W", INT, 0)  # how many of a worker's are among the k worst of all
+    rank: Array = field("k 2", INT, 0)  # worker and place of the k worst of all, worst first
+
+
+class Scale(NamedTuple):
+    """Magnitudes that bounds are made with."""
+
+    x_largest: float  # largest input in absolute value
+    eps: float  # of the float type
+    small: float  # a fall of W2 that wrong classes need not hear of
+    small_rise: float  # rises of a unit that wrong classes need not know exactly
+    margin: float  # how far below the top a refresh looks first
+    noise: Array = field("1", REAL)  # more than any rounding error of a score
+    largest: Array = field("3", REAL)  # largest weight of each layer so far, in absolute value
+
+
+class Scratch(NamedTuple):
+    """Room that each worker has for itself."""
+
+    lam: Array = field("W 2P", F)
+    bound: Array = field("W H", F)
+    chosen: Array = field("W H", INT)  # units to be merged
+    z: Array = field("W C", F)  # a lane's scores, and which of them are exact
+    known: Array = field("W C", np.int8)
+    odds: Array = field("W B", np.float32)
+    shift: Array = field("W 4 B", F)  # what moved slopes can do to a lane: up, down, of one step
+    unit_change: Array = field("W 2 H", REAL)  # rise and fall by one step: of a unit's rows,
+    class_change: Array = field("W 2 C", REAL)  # of a class's score
+    unit_mark: Array = field("W H", INT, 0)  # number of the visit that dealt with the unit,
+    pair_mark: Array = field("W H C", INT, 0)  # the unit in this class
+    # Marks given, and for whoever measures: visits, lanes looked at, refreshes,
+    # scans of single lanes, narrowed chunks.
+    counts: Array = field("W 8", INT, 0)
 
 
 class Total(NamedTuple):
@@ -181,41 +213,36 @@ class Total(NamedTuple):
     (class, unit). The place of an entry that has not appeared is NONE.
     """
 
-    n: np.ndarray  # (3,): how many entries of each layer
-    row: np.ndarray  # (3, E)
-    column: np.ndarray  # (3, E)
-    value: np.ndarray  # (3, E)
-    place0: np.ndarray  # (2P, 1)
-    place1: np.ndarray  # (H, 2P)
-    place2: np.ndarray  # (C, H)
+    n: Array = field("3", INT, 0)  # how many entries of each layer
+    row: Array = field("3 E", INT)
+    column: Array = field("3 E", INT)
+    value: Array = field("3 E", REAL)
+    place0: Array = field("2P 1", np.int32, NONE)
+    place1: Array = field("H 2P", np.int32, NONE)
+    place2: Array = field("C H", np.int32, NONE)
 
 
-class Scale(NamedTuple):
-    """Magnitudes that bounds are made with."""
+class State(NamedTuple):
+    """Everything that iterations work on."""
 
-    noise: np.ndarray  # (1,): more than any rounding error of a score
-    largest: np.ndarray  # (3,): largest weight of each layer so far, in absolute value
-    x_largest: float  # largest input in absolute value
-    eps: float  # of the float type
-    small: float  # a fall of W2 that wrong classes need not hear of
-    small_rise: float  # rises of a unit that wrong classes need not know exactly
-    margin: float  # how far below the top a refresh looks first
+    samples: Samples
+    weights: LMMWeights  # views of the model's own
+    log: RowLog
+    lift: Lift
+    minima: Minima
+    maxima: Maxima
+    events: Events
+    search: Search
+    worst: Worst
+    scale: Scale
+    scratch: Scratch
+    grad: LMMGradient  # one sample's subgradient
+    total: Total
 
 
-class Scratch(NamedTuple):
-    """Room that each worker has for itself."""
-
-    lam: np.ndarray  # (W, 2P) F
-    bound: np.ndarray  # (W, H) F
-    chosen: np.ndarray  # (W, H): units to be merged
-    z: np.ndarray  # (W, C) F: a lane's scores, and which of them are exact
-    known: np.ndarray  # (W, C)
-    odds: np.ndarray  # (W, B) float32
-    shift: np.ndarray  # (W, 4, B) F: what moved slopes can do to a lane: up, down, of one step
-    reach: np.ndarray  # (W, 2, H): rise and fall of a unit's rows,
-    change: np.ndarray  # (W, 2, C): of a class's score
-    unit_mark: np.ndarray  # (W, H): number of the visit that dealt with the unit,
-    pair_mark: np.ndarray  # (W, H, C): the unit in this class
-    # (W, 8): marks given, and for whoever measures: visits, lanes looked at, refreshes,
-    # scans of single lanes, narrowed chunks.
-    counts: np.ndarray
+# The groups that the engine allocates by their declarations; the others are the model's.
+GROUPS = {
+    name: group
+    for name, group in get_type_hints(State).items()
+    if group not in (LMMWeights, LMMGradient)
+}

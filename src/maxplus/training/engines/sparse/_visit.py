@@ -58,15 +58,17 @@ def _widen_own(up, down, lead, second, rest):
 
 
 @inner
-def _loosen(c, since, t, samples, events, maxima, scale, shift):
+def _loosen(state, w, c, since, t):
     """Moved slopes: widen the chunk's bounds by what they can do to each lane; O(B·C).
 
     Within an iteration a minimum changes by no more than the largest change of a
     row; over several iterations the changes add up.
     """
+    samples, events, maxima = state.samples, state.events, state.maxima
+    shift = state.scratch.shift[w]
     up, down, most, least = shift[0], shift[1], shift[2], shift[3]
     F = up.dtype.type
-    noise = F(2.0 * scale.noise[0])
+    noise = F(2.0 * state.scale.noise[0])
     shift[:] = 0.0
     moved = False
     for s in range(since, t):
@@ -91,13 +93,15 @@ def _loosen(c, since, t, samples, events, maxima, scale, shift):
 
 
 @inner
-def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale, scratch):
+def visit(state, w, c, t):
     """Bring the chunk's bounds up to date with all steps since its last visit.
 
     What must be heard of: units with a row that rose (a score may be higher than
     its bound), and anything that lowers a leader of the own class. Small falls
     in wrong classes only make bounds better and may wait.
     """
+    samples, weights, minima, maxima = state.samples, state.weights, state.minima, state.maxima
+    events, search, scratch = state.events, state.search, state.scratch
     since, label = search.visited[c], samples.label[c]
     scratch.counts[w, 0] += 1
     mark = scratch.counts[w, 0]
@@ -105,13 +109,10 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
     C = weights.W2T.shape[0]
     if since < 0 or t - since > events.n.shape[0]:
         for d in range(C):
-            refresh(
-                c, d, samples, weights, log, minima, maxima, scale,
-                scratch.bound[w], scratch.chosen[w],
-            )  # fmt: skip
+            refresh(state, w, c, d)
             search.refreshed[c, d] = t
     else:
-        _loosen(c, since, t, samples, events, maxima, scale, scratch.shift[w])
+        _loosen(state, w, c, since, t)
         leads_own = maxima.leads_own[c]
         for s in range(since, t):
             slot = slot_of(s, events)
@@ -121,13 +122,13 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
                 if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
                     continue
                 unit_mark[h] = mark
-                rise = log.raised[h] - minima.raise_seen[c, h] + scale.noise[0]
+                rise = state.log.raised[h] - minima.raised_seen[c, h] + state.scale.noise[0]
                 for d in range(C):
                     top = minima.g_max[c, h] + weights.W2T[d, h] + rise
                     own = d == label and leads_own[h] != 0
                     if (own or top > maxima.rest_min[c, d]) and pair_mark[h, d] != mark:
                         pair_mark[h, d] = mark
-                        merge(c, d, h, samples, weights, log, minima, maxima, scale)
+                        merge(state, c, d, h)
         for s in range(since, t):
             slot = slot_of(s, events)
             number = events.number[slot]
@@ -135,13 +136,13 @@ def visit(c, t, w, samples, weights, log, minima, maxima, events, search, scale,
                 h = number[ROW_UNIT, j]
                 if leads_own[h] != 0 and pair_mark[h, label] != mark:
                     pair_mark[h, label] = mark
-                    merge(c, label, h, samples, weights, log, minima, maxima, scale)
+                    merge(state, c, label, h)
             for j in range(events.n[slot, MERGES]):
                 h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
                 own = d == label and leads_own[h] != 0
                 if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:
                     pair_mark[h, d] = mark
-                    merge(c, d, h, samples, weights, log, minima, maxima, scale)
+                    merge(state, c, d, h)
     odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])
     search.visited[c] = t
     search.worst[c] = -np.inf

@@ -48,20 +48,13 @@ def scan_all(samples, weights, minima):
         _scan_chunk(c, samples, weights, minima)
 
 
-@njit(cache=True)
-def _replay_chunk(c, samples, weights, log, minima, noise):
-    samples, weights = referenced(samples), referenced(weights)
-    log, minima = referenced(log), referenced(minima)
-    for h in range(log.n.size):
-        if minima.seen[c, h] < log.n[h]:
-            replay(c, h, samples, weights, log, minima, noise)
-
-
-@njit(cache=True, parallel=True)
-def replay_all(samples, weights, log, minima, noise):
-    """Bring every unit of every chunk up to date."""
-    for c in prange(samples.label.size):
-        _replay_chunk(c, samples, weights, log, minima, noise)
+@njit(cache=True, nogil=True)
+def replay_chunks(state, first, step):
+    """Bring every unit of every ``step``-th chunk from ``first`` on up to date."""
+    state = referenced(state)
+    for c in range(first, state.samples.label.size, step):
+        for h in range(state.log.n.size):
+            replay(state, c, h)
 
 
 @njit(cache=True)

@@ -61,8 +61,8 @@ def forget_found(worst, w):
     """Worker w begins: its places stand for nobody, who is milder than anybody; O(k)."""
     for place in range(worst.loss.shape[1]):
         worst.loss[w, place], worst.sample[w, place] = -np.inf, NOBODY
-    for at in range(worst.share.shape[1]):
-        worst.share[w, at] = -np.inf
+    for at in range(worst.quota.shape[1]):
+        worst.quota[w, at] = -np.inf
 
 
 @inner
@@ -73,9 +73,9 @@ def offer(worst, w, loss, n, c, q, z):
     """
     # A score that overflowed is worse than any number.
     loss = loss if loss == loss else np.inf
-    if loss > worst.share[w, 0]:
-        _replace_least(worst.share[w], loss)
-        atomic_store(worst.threshold, LINE * w + 1, worst.share[w, 0])
+    if loss > worst.quota[w, 0]:
+        _replace_least(worst.quota[w], loss)
+        atomic_store(worst.threshold, LINE * w + 1, worst.quota[w, 0])
     place = worst.heap[w, 0]
     if not _comes_before(loss, n, worst.loss[w, place], worst.sample[w, place]):
         return

@@ -34,6 +34,12 @@ def count_chunks(y: NDArray, n_lanes: int) -> int:
     return int((-(-np.bincount(y) // n_lanes)).sum())
 
 
+def count_leaves(y: NDArray, n_lanes: int, n_workers: int) -> int:
+    """The most chunks of one class that `arrange` gives to one worker."""
+    largest = -(-int(np.bincount(y).max()) // n_lanes)
+    return -(-largest // n_workers)
+
+
 def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
     """Cut each class's samples, taken in ``order``, into chunks.
 

@@ -1,0 +1,74 @@
+"""The sizes that the sparse engine's arrays are declared in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from maxplus.models import LMM
+from maxplus.training.engines.sparse.layout import count_chunks, count_leaves, lanes_per_chunk
+from maxplus.training.objectives import TopKLoss
+from maxplus.training.task import Task
+from maxplus.trees._kernels import level_offsets
+
+# Iterations whose events are remembered if each steps on one sample; a chunk that
+# missed more is rebuilt.
+RING = 512
+
+
+class Sizes(NamedTuple):
+    """One letter for each extent, as in the declarations, and two types."""
+
+    K: int  # chunks
+    B: int  # lanes of a chunk
+    P: int  # features
+    H: int  # units
+    C: int  # classes
+    W: int  # workers
+    k: int  # samples that an iteration steps on
+    Q: int  # k / W, rounded up
+    E: int  # entries of a layer that an iteration moves at most
+    R: int  # iterations that the ring of events holds
+    leaves: int  # of a tree: the most chunks of one class that a worker has
+    nodes: int  # of such a tree
+    bounds: int  # of its levels: where each begins and the last one ends
+    F: np.dtype  # the model's float type
+    ROW: np.dtype  # holds row numbers and "no row"
+
+    @classmethod
+    def of(cls, model: LMM, task: Task, n_workers: int) -> Sizes:
+        """The sizes of a training shared by so many workers; O(N)."""
+        B = lanes_per_chunk(task.y)
+        k = samples_per_step(task)
+        offsets = level_offsets(count_leaves(task.y, B, n_workers))
+        return cls(
+            K=count_chunks(task.y, B), B=B,
+            P=model.n_features, H=model.n_hidden, C=model.n_classes,
+            W=n_workers, k=k, Q=-(-k // n_workers),
+            E=entries_per_step(model, task), R=ring_length(k),
+            leaves=int(offsets[1]), nodes=int(offsets[-1]), bounds=offsets.size,
+            F=model.dtype, ROW=np.dtype(_index_type(2 * model.n_features)),
+        )  # fmt: skip
+
+
+def samples_per_step(task: Task) -> int:
+    """k: how many samples an iteration steps on."""
+    objective = task.objective
+    return objective.count(len(task.y)) if isinstance(objective, TopKLoss) else 1
+
+
+def entries_per_step(model: LMM, task: Task) -> int:
+    """E: C for each sample, but no more than the larger layer has."""
+    largest = model.n_hidden * max(2 * model.n_features, model.n_classes)
+    return min(samples_per_step(task) * model.n_classes, largest)
+
+
+def ring_length(n_samples: int) -> int:
+    """R: iterations that the ring holds if each steps on so many samples; a power of two."""
+    return 1 << max(1, (RING // n_samples).bit_length() - 1)
+
+
+def _index_type(n: int) -> type[np.signedinteger]:
+    """The smallest integer type for numbers below n and −1."""
+    return np.int16 if n < np.iinfo(np.int16).max else np.int32
