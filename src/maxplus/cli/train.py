@@ -11,7 +11,7 @@ from maxplus.cli._common import INTERRUPTED, DataArgument, fail, plain_errors
 
 if TYPE_CHECKING:
     from maxplus.estimators import LMMClassifier
-    from maxplus.tables import Samples
+    from maxplus.tables import Preparation, Samples
 
 EVERY_MINUTE = 60.0
 
@@ -113,7 +113,7 @@ def train(
         if resume is not None:
             _resume(data, out, resume, checkpoint or resume)
             return
-        from maxplus.tables import open_source
+        from maxplus.tables import Preparation, open_source
 
         samples = open_source(data, target=target, categorical=categorical or ())
         given = {
@@ -133,10 +133,9 @@ def train(
         recipe = LMMClassifier.paper if paper else LMMClassifier
         classifier = recipe(**options, n_jobs=jobs, random_state=seed)
         classifier._check_parameters()
-        scaling = _scaling(samples, samples.image_shape is None if scale is None else scale)
-        notes = _notes(samples, scaling)
+        preparation = Preparation.of(samples, scale=scale)
         _announce(samples)
-        _train(classifier, samples, notes, out, checkpoint)
+        _train(classifier, samples, preparation, out, checkpoint)
 
 
 def _number(value: float | None) -> float | None:
@@ -145,57 +144,53 @@ def _number(value: float | None) -> float | None:
 
 
 def _train(
-    classifier: LMMClassifier, samples: Samples, notes: dict[str, Any], out: Path,
+    classifier: LMMClassifier, samples: Samples, preparation: Preparation, out: Path,
     checkpoint: Path | None,
 ) -> None:  # fmt: skip
     from maxplus.io import Checkpoint
 
     if checkpoint is not None:
         _require_folder(checkpoint, "--checkpoint")
-    X, y = _scaled(samples, notes), _labels(samples)
+    X, y = preparation.scaled(samples.X), _labels(samples)
+    notes = preparation.to_json()
     with _bar(classifier.objective) as bar:
         own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         classifier.callbacks = [bar, *own]
         _quietly(lambda: classifier.fit(X, y))
-    _finish(classifier, samples, notes, out, checkpoint)
+    _finish(classifier, samples, preparation, out, checkpoint)
 
 
 def _resume(data: str, out: Path, path: Path, checkpoint: Path) -> None:
     from maxplus.io import Checkpoint
     from maxplus.io.checkpoints import read_checkpoint, resume
-    from maxplus.tables import Encoding, open_source
+    from maxplus.tables import Preparation, open_source
 
     trained, _, document = read_checkpoint(path)
     notes = document.get("notes")
     if not isinstance(notes, dict) or "encoding" not in notes:
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
-    samples = open_source(data, encoding=Encoding.from_json(notes["encoding"]))
-    X, y = _scaled(samples, notes), _labels(samples)
+    preparation = Preparation.from_json(notes)
+    samples = open_source(data, encoding=preparation.encoding)
+    X, y = preparation.scaled(samples.X), _labels(samples)
     with _bar(trained.objective) as bar:
         callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         classifier = _quietly(lambda: resume(path, X, y, callbacks))
-    _finish(classifier, samples, notes, out, checkpoint)
+    _finish(classifier, samples, preparation, out, checkpoint)
 
 
 def _finish(
-    classifier: LMMClassifier, samples: Samples, notes: dict[str, Any], out: Path,
+    classifier: LMMClassifier, samples: Samples, preparation: Preparation, out: Path,
     checkpoint: Path | None,
 ) -> None:  # fmt: skip
     """Fold the scaling into the weights, judge the result on raw values, write and tell."""
-    import numpy as np
-
-    from maxplus.io import save
+    from maxplus.estimators._folding import fold_affine
     from maxplus.training import Status
 
     classifier.callbacks = None
-    if notes["scaling"] is not None:
-        centre, spread = (np.array(notes["scaling"][name]) for name in ("centre", "spread"))
-        classifier.model_ = classifier.model_.on_raw_inputs(centre, spread)
-        codes = np.searchsorted(classifier.classes_, classifier.training_labels_)
-        losses = classifier.model_.losses(np.ascontiguousarray(samples.X), codes)
-        classifier.training_losses_ = losses
-        classifier.max_loss_, classifier.mean_loss_ = float(losses.max()), float(losses.mean())
-    save(classifier, out, notes=notes)
+    if preparation.centre is not None and preparation.spread is not None:
+        fold_affine(classifier, preparation.centre, preparation.spread, samples.X)
+    classifier.preparation_ = preparation  # type: ignore[attr-defined]
+    classifier.save(out)
     _tell(classifier, samples, out)
     if classifier.status_ == Status.INTERRUPTED.value:
         hint = f"; go on with --resume {checkpoint}" if checkpoint is not None else ""
@@ -232,34 +227,6 @@ def _labels(samples: Samples) -> Any:
     if samples.y is None:
         raise ValueError(f"{samples.name} has no column {samples.encoding.target!r} with labels")
     return samples.y
-
-
-def _scaling(samples: Samples, wanted: bool) -> dict[str, list[float]] | None:
-    """Mean and deviation of each feature; a constant feature is left as it is."""
-    if not wanted:
-        return None
-    spread = samples.X.std(axis=0)
-    spread[spread == 0] = 1.0
-    return {"centre": samples.X.mean(axis=0).tolist(), "spread": spread.tolist()}
-
-
-def _scaled(samples: Samples, notes: dict[str, Any]) -> Any:
-    import numpy as np
-
-    scaling = notes.get("scaling")
-    if scaling is None:
-        return samples.X
-    return (samples.X - np.array(scaling["centre"])) / np.array(scaling["spread"])
-
-
-def _notes(samples: Samples, scaling: dict[str, list[float]] | None) -> dict[str, Any]:
-    """What a model file must know to read tables: kept beside the weights."""
-    return {
-        "encoding": samples.encoding.to_json(),
-        "scaling": scaling,
-        "image_shape": samples.image_shape,
-        "data": samples.name,
-    }
 
 
 def _bar(objective: str) -> Any:

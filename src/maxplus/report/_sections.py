@@ -91,6 +91,7 @@ def _key_figures(report: dict[str, Any]) -> str:
     accuracy, loss = scores["accuracy"], scores["max_loss"]
     wrong = None if accuracy is None else round(n_rows * (1 - accuracy))
     radius = scores["median_radius"]
+    unit = f", in {escape(report['radius_unit'])}" if report.get("radius_unit") else ""
     tiles = [
         ("Accuracy", percent(accuracy), "" if wrong is None else f"{plural(wrong, 'row')} wrong"),
         ("Mean loss", fixed(scores["mean_loss"]), "cross-entropy, natural logarithm"),
@@ -98,7 +99,7 @@ def _key_figures(report: dict[str, Any]) -> str:
             f"the worst row gives its true label {probability(math.exp(-loss))}"),
         ("Rows", f"{n_rows:,}", escape(report["data"]["name"])),
         ("Median certified radius", fixed(radius), "unknown or unlimited" if radius is None else
-            "half of the rows keep their prediction while all features move by less"),
+            f"half of the rows keep their prediction while all features move by less{unit}"),
     ]  # fmt: skip
     return '<dl class="tiles">' + "".join(
         f'<div><dt>{name}</dt><dd>{value}</dd><dd class="hint">{hint}</dd></div>'

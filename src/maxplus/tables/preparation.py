@@ -71,7 +71,7 @@ class Preparation:
         return cls(
             training.encoding,
             deviations,
-            training.X.mean(axis=0) if scale else None,
+            training.X.mean(axis=0, dtype=np.float64) if scale else None,
             deviations if scale else None,
             training.image_shape,
             data=training.name,
