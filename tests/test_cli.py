@@ -133,7 +133,7 @@ def test_all_training_options_reach_the_estimator(tmp_path):
 
 def test_predictions_are_the_models_own(orchard, tmp_path):
     out = tmp_path / "p.csv"
-    good("predict", orchard, ORCHARD, "--probabilities", "--radius", "-o", out)
+    good("predict", orchard, ORCHARD, "--probabilities", "--radius", "--raw-units", "-o", out)
     with open(out, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     model = maxplus.load(orchard)
@@ -160,7 +160,7 @@ def test_evaluation_explanation_and_certificates_agree_with_python(orchard):
     assert why.index("Row 5:") < why.index("Row 0:")
     assert "decided by" in why
     assert "like training sample" in why
-    printed = good("certify", orchard, ORCHARD, "--eps", 0.1, "--no-deviations")
+    printed = good("certify", orchard, ORCHARD, "--eps", 0.1, "--raw-units")
     assert f"{model.certify(samples.X, samples.y, 0.1):.2%}" in printed
     scale = samples.X.std(axis=0)
     printed = good("certify", orchard, ORCHARD, "--eps", 0.1)

@@ -19,18 +19,18 @@ SOURCE = Path(maxplus.__file__).parent
 EVERYWHERE = {"_files", "_jit", "__version__"}
 BELOW = {
     "algebra": set(),
+    "datasets": set(),
+    "tables": {"datasets"},
     "trees": {"algebra"},
     "models": {"algebra", "trees"},
     "training": {"algebra", "trees", "models"},
     "certify": {"algebra", "models"},
     "explain": {"models"},
     "estimators": {"algebra", "trees", "models", "training", "certify", "explain"},
-    "io": {"models", "training", "estimators"},
+    "io": {"models", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),
     "plots": set(),
-    "datasets": set(),
-    "tables": {"datasets"},
     "report": {"explain", "estimators", "plots"},
     "experiments": {"models", "training", "estimators"},
     "reproduce": {

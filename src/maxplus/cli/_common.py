@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from maxplus.estimators import LMMClassifier
-    from maxplus.tables import Encoding, Samples
+    from maxplus.tables import Preparation, Samples
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+DEVIATIONS = "standard deviations of the training data"
+RAW_UNITS = "the features' own units"
 
 DataArgument = Annotated[
     str,
@@ -28,6 +30,21 @@ DataArgument = Annotated[
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file that maxplus train has written.")
 ]
+RawUnitsOption = Annotated[
+    bool,
+    typer.Option(
+        "--raw-units",
+        help="Count changes in the features' own units; by default in each feature's standard "
+        "deviation in the training data.",
+    ),
+]
+
+
+class Measure(NamedTuple):
+    """How far each feature moves for a change of 1, all by 1 if None, and what that is called."""
+
+    scale: NDArray | None
+    unit: str
 
 
 @contextmanager
@@ -55,60 +72,64 @@ def fail(message: str) -> None:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model from a file, and how the columns of a table become its features."""
+    """A model from a file, and how a table becomes its features, if the file knows."""
 
     classifier: LMMClassifier
-    encoding: Encoding | None
-    image_shape: tuple[int, int] | None
+    preparation: Preparation | None
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width, if the features are pixels."""
+        return None if self.preparation is None else self.preparation.image_shape
 
     @property
     def feature_names(self) -> list[str] | None:
         """Words for the features, if the file has them."""
-        return None if self.encoding is None else self.encoding.feature_names
+        return None if self.preparation is None else self.preparation.feature_names
 
     def feature_range(self, samples: Samples) -> dict[str, Any]:
-        """``low`` and ``high`` of what features can be: pixels stay within those of the data."""
-        if self.image_shape is not None:
-            return {"low": float(samples.X.min()), "high": float(samples.X.max())}
-        if self.encoding is None:
+        """``low`` and ``high`` of what features can be, as far as the file tells."""
+        if self.preparation is None:
             return {}
-        low, high = self.encoding.feature_range
-        return {"low": low, "high": high}
+        return dict(zip(("low", "high"), self.preparation.feature_range(samples.X), strict=True))
+
+    def measure(self, raw_units: bool) -> Measure:
+        """What a change of 1 means in certificates."""
+        if raw_units:
+            return Measure(None, RAW_UNITS)
+        if self.preparation is None:
+            why = "the model file has no deviations of its training data"
+            return Measure(None, f"{RAW_UNITS} ({why})")
+        return Measure(self.preparation.deviations, DEVIATIONS)
 
 
 def open_model(path: Path) -> Trained:
     """Read a model file; ValueError where it is none, or not an LMM classifier's."""
     from maxplus.estimators import LMMClassifier
-    from maxplus.io.models import load_with_notes
-    from maxplus.tables import Encoding
+    from maxplus.io import load
 
-    classifier, notes = load_with_notes(path)
+    classifier = load(path)
     if not isinstance(classifier, LMMClassifier):
         raise ValueError(
             f"{path} holds a {type(classifier).__name__}; this command needs an LMMClassifier"
         )
-    notes = notes if isinstance(notes, dict) else {}
-    encoding = Encoding.from_json(notes["encoding"]) if "encoding" in notes else None
-    if encoding is not None and len(encoding.feature_names) != classifier.n_features_in_:
-        raise ValueError(f"{path} is damaged: its columns do not fit its model")
-    shape = notes.get("image_shape")
-    return Trained(classifier, encoding, None if shape is None else (int(shape[0]), int(shape[1])))
+    return Trained(classifier, getattr(classifier, "preparation_", None))
 
 
 def open_samples(data: str, trained: Trained, *, labelled: bool) -> Samples:
     """DATA for a model; with ``labelled``, its labels must be there."""
     from maxplus.tables import open_source
 
-    samples = open_source(data, encoding=trained.encoding)
+    encoding = None if trained.preparation is None else trained.preparation.encoding
+    samples = open_source(data, encoding=encoding)
     if samples.X.shape[1] != trained.classifier.n_features_in_:
         raise ValueError(
             f"{data} has {samples.X.shape[1]} features, but the model needs "
             f"{trained.classifier.n_features_in_}"
         )
     if labelled and samples.y is None:
-        assert trained.encoding is not None
         raise ValueError(
-            f"{data} has no column {trained.encoding.target!r} with the true labels, which this "
+            f"{data} has no column {samples.encoding.target!r} with the true labels, which this "
             "command needs"
         )
     return samples

@@ -10,6 +10,7 @@ import typer
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
+    RawUnitsOption,
     labels_for,
     open_model,
     open_samples,
@@ -22,16 +23,14 @@ def certify(
     data: DataArgument,
     eps: Annotated[
         list[float] | None,
-        typer.Option(help="How far every feature may move; repeatable."),
-    ] = None,
-    deviations: Annotated[
-        bool,
         typer.Option(
-            help="Count in standard deviations of each feature of DATA; --no-deviations in units."
+            help="How far every feature may move; repeatable, 0, 0.05, 0.1, 0.2 and 0.3 by default."
         ),
-    ] = True,
+    ] = None,
+    raw_units: RawUnitsOption = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw certified accuracy against ε to this file.")
+        Path | None,
+        typer.Option(help="Draw certified accuracy against ε to this file; none by default."),
     ] = None,
 ) -> None:
     """Certified accuracy: rows that are right and provably stay right.
@@ -47,11 +46,10 @@ def certify(
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
         y, classifier = labels_for(trained, samples, data), trained.classifier
-        scale = samples.X.std(axis=0, dtype=np.float64) if deviations else None
+        scale, unit = trained.measure(raw_units)
         steps = sorted(eps) if eps else [0.0, 0.05, 0.1, 0.2, 0.3]
         shares = np.atleast_1d(classifier.certify(samples.X, y, steps, scale))
         radius = classifier.certified_radius(samples.X, scale)
-        unit = "standard deviations of each feature" if deviations else "the features' own units"
         table = Table(box=box.SIMPLE_HEAD, title=f"ε in {unit}", title_justify="left")
         table.add_column("ε", justify="right")
         table.add_column("certified accuracy", justify="right")
@@ -63,5 +61,6 @@ def certify(
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 
-            plot_certified_accuracy(radius, classifier.predict(samples.X) == y).savefig(plot)
+            right = classifier.predict(samples.X) == y
+            plot_certified_accuracy(radius, right, unit=unit).savefig(plot)
             console.print(f"Figure: {plot}", markup=False, soft_wrap=True)

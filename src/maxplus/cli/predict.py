@@ -13,6 +13,7 @@ import typer
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
+    RawUnitsOption,
     open_model,
     open_samples,
     plain_errors,
@@ -23,12 +24,22 @@ def predict(
     model: ModelArgument,
     data: DataArgument,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV file to write; the screen by default.")
+        Path | None,
+        typer.Option("--out", "-o", help="The CSV file to write; the screen by default."),
     ] = None,
-    probabilities: Annotated[bool, typer.Option(help="A column for each class.")] = False,
-    radius: Annotated[
-        bool, typer.Option(help="A column with how far each row may move unharmed.")
+    probabilities: Annotated[
+        bool,
+        typer.Option("--probabilities", help="Add a column for each class; none by default."),
     ] = False,
+    radius: Annotated[
+        bool,
+        typer.Option(
+            "--radius",
+            help="Add a column with how far all features may move before the prediction could "
+            "change; none by default.",
+        ),
+    ] = False,
+    raw_units: RawUnitsOption = False,
 ) -> None:
     """Predict a label for each row, as CSV.
 
@@ -44,8 +55,13 @@ def predict(
             head += [f"probability of {label}" for label in classifier.classes_]
             columns += [p.round(6).tolist() for p in classifier.predict_proba(samples.X).T]
         if radius:
-            head.append("certified radius")
-            columns.append([f"{r:.6g}" for r in classifier.certified_radius(samples.X)])
+            scale, unit = trained.measure(raw_units)
+            if scale is None:
+                head.append("certified radius")
+                typer.echo(f"certified radius in {unit}", err=True)
+            else:
+                head.append(f"certified radius in {unit}")
+            columns.append([f"{r:.6g}" for r in classifier.certified_radius(samples.X, scale)])
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(head)

@@ -10,6 +10,7 @@ import typer
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
+    RawUnitsOption,
     labels_for,
     open_model,
     open_samples,
@@ -20,9 +21,10 @@ from maxplus.cli._common import (
 def report(
     model: ModelArgument,
     data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The page to write; report.html by default.")
+    ] = Path("report.html"),
+    raw_units: RawUnitsOption = False,
 ) -> None:
     """Write a page with figures, the worst samples and an explorer; it needs no network.
 
@@ -36,12 +38,12 @@ def report(
 
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
-        y = labels_for(trained, samples, data)
+        y, (scale, unit) = labels_for(trained, samples, data), trained.measure(raw_units)
         with Console(stderr=True).status("Certifying and explaining"):
             content = report_content(
                 trained.classifier, samples.X, y, name=samples.name,
                 feature_names=trained.feature_names, image_shape=trained.image_shape,
-                **trained.feature_range(samples),
+                scale=scale, unit=unit, **trained.feature_range(samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))

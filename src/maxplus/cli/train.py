@@ -11,21 +11,26 @@ from maxplus.cli._common import INTERRUPTED, DataArgument, fail, plain_errors
 
 if TYPE_CHECKING:
     from maxplus.estimators import LMMClassifier
-    from maxplus.tables import Samples
+    from maxplus.tables import Preparation, Samples
 
 EVERY_MINUTE = 60.0
+# Headings of the help.
+OWN, PAPER = "Warm-up and polish (without --paper)", "The paper's algorithm (with --paper)"
 
 
 def train(
     data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")] = Path(
-        "model.maxplus"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The model file to write.")
+    ] = Path("model.maxplus"),
     target: Annotated[
-        str | None, typer.Option(help="Column with the labels; the last one by default.")
+        str | None,
+        typer.Option(help="The column with the labels. By default one named class, target, label "
+                     "or y, or else the last."),
     ] = None,
     categorical: Annotated[
-        list[str] | None, typer.Option(help="Column of words, to be one-hot encoded; repeatable.")
+        list[str] | None,
+        typer.Option(help="A column of words, to be one-hot encoded; repeatable."),
     ] = None,
     scale: Annotated[
         bool | None,
@@ -34,65 +39,7 @@ def train(
             "On by default, but for images."
         ),
     ] = None,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's recipe: prototypes, 10,000 iterations.")
-    ] = False,
-    hidden: Annotated[
-        int | None, typer.Option("--hidden", "-H", min=1, help="Hidden units; follow the data.")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes of the warm-up; follow the data.")
-    ] = None,
-    robust_eps: Annotated[
-        float | None,
-        typer.Option(
-            help="Train for predictions certified for changes up to this, in deviations of "
-            "each feature where they are scaled."
-        ),
-    ] = None,
-    early_stopping: Annotated[
-        bool | None,
-        typer.Option("--early-stopping", help="Hold a tenth out, keep the epoch best on it."),
-    ] = None,
-    polish: Annotated[
-        float | None, typer.Option(help="Bring every loss below this; log 2 by default.")
-    ] = None,
-    max_suspects: Annotated[
-        float | None,
-        typer.Option(help="Samples, or share of them, that the polish may leave as they are."),
-    ] = None,
-    no_polish: Annotated[bool, typer.Option("--no-polish", help="Leave that out.")] = False,
-    iterations: Annotated[
-        int | None,
-        typer.Option("--iterations", "-n", min=0, help="Of an engine, after the warm-up."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Randomness of the start.")] = 0,
-    slope: Annotated[float | None, typer.Option(help="The paper's k; follows the data.")] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="The paper's k in W2; the slope by default.")
-    ] = None,
-    init: Annotated[
-        str | None, typer.Option(help="boxes, prototypes, gaussian or uniform.")
-    ] = None,
-    objective: Annotated[
-        str | None, typer.Option(help="max, mean or top-k, of iterations.")
-    ] = None,
-    top_k: Annotated[
-        float | None, typer.Option(help="How many samples top-k is about, or which share of them.")
-    ] = None,
-    step: Annotated[str | None, typer.Option(help="two-phase, polyak, constant or level.")] = None,
-    polyak_target: Annotated[
-        float | None, typer.Option(help="Loss that Polyak steps aim at.")
-    ] = None,
-    polyak_fraction: Annotated[float | None, typer.Option(help="Share of Polyak steps.")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="The paper's ε of constant steps.")
-    ] = None,
-    linear_every: Annotated[
-        int | None, typer.Option(help="Iterations between moves of W0.")
-    ] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, dense, tree, sparse or sgd.")] = None,
-    keep: Annotated[str | None, typer.Option(help="best or last iterate.")] = None,
+    seed: Annotated[int, typer.Option(help="The randomness of the start.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Write the training's state here every minute.")
@@ -101,42 +48,162 @@ def train(
         Path | None,
         typer.Option(help="Go on from this checkpoint, with its options, on the same DATA."),
     ] = None,
-) -> None:
+    hidden: Annotated[
+        int | None,
+        typer.Option("--hidden", "-H", min=1,
+                     help="Hidden units. They follow the data by default; 100 with --paper."),
+    ] = None,
+    slope: Annotated[
+        float | None, typer.Option(help="The paper's k. It follows the data by default.")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="The paper's k in W2. It follows the slope by default.")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Passes of the warm-up. They follow the data by default.",
+                     rich_help_panel=OWN),
+    ] = None,
+    robust_eps: Annotated[
+        float | None,
+        typer.Option(
+            help="Train for predictions certified for changes up to this, in deviations of "
+            "each feature where they are scaled. 0 by default.", rich_help_panel=OWN,
+        ),
+    ] = None,
+    early_stopping: Annotated[
+        bool | None,
+        typer.Option("--early-stopping", help="Hold a tenth out, and keep the epoch best on it.",
+                     rich_help_panel=OWN),
+    ] = None,
+    polish: Annotated[
+        float | None,
+        typer.Option(help="Bring every training loss below this. log 2 by default.",
+                     rich_help_panel=OWN),
+    ] = None,
+    no_polish: Annotated[
+        bool, typer.Option("--no-polish", help="Leave the polish out.", rich_help_panel=OWN)
+    ] = False,
+    max_suspects: Annotated[
+        float | None,
+        typer.Option(help="How many samples, or which share of them, the polish may leave as they "
+                     "are. 0 by default.", rich_help_panel=OWN),
+    ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Train as the paper does, by subgradient steps on the worst "
+                     "sample.", rich_help_panel=PAPER),
+    ] = False,
+    iterations: Annotated[
+        int | None,
+        typer.Option("--iterations", "-n", min=1, help="Iterations. 10,000 by default.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(help="prototypes (default), gaussian or uniform.", rich_help_panel=PAPER),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(help="The loss to minimise: max (default), mean or top-k.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    top_k: Annotated[
+        float | None,
+        typer.Option(help="How many samples top-k is about, or which share of them. 0.1 by "
+                     "default.", rich_help_panel=PAPER),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(help="two-phase (default), polyak, constant or level.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    polyak_target: Annotated[
+        float | None,
+        typer.Option(help="The loss that Polyak steps aim at. 0 by default.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    polyak_fraction: Annotated[
+        float | None,
+        typer.Option(help="The share of Polyak steps in two phases. 0.5 by default.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="The paper's ε of constant steps. 0.1 by default.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    linear_every: Annotated[
+        int | None,
+        typer.Option(help="Iterations between moves of W0. 100 by default.",
+                     rich_help_panel=PAPER),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="auto (default), dense, tree, sparse or sgd.", rich_help_panel=PAPER),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="The best (default) or the last iterate.",
+                                 rich_help_panel=PAPER)
+    ] = None,
+) -> None:  # fmt: skip
     """Train a classifier, bring its worst case under control and write it to a file.
 
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
-    from maxplus.estimators import LMMClassifier, SubgradientLMMClassifier
-
     with plain_errors():
         _require_folder(out, "--out")
         if resume is not None:
             _resume(data, out, resume, checkpoint or resume)
             return
-        from maxplus.tables import open_source
+        from maxplus.tables import Preparation, open_source
 
-        samples = open_source(data, target=target, categorical=categorical or ())
-        given = {
-            "n_hidden": hidden, "warmup_epochs": epochs, "robust_eps": robust_eps,
-            "early_stopping": early_stopping, "polish": polish, "max_iter": iterations,
-            "slope": slope, "confidence": confidence, "init": init, "objective": objective,
-            "top_k": _number(top_k), "max_suspects": _number(max_suspects),
-            "step": step, "polyak_target": polyak_target, "polyak_fraction": polyak_fraction,
-            "learning_rate": learning_rate, "linear_every": linear_every, "engine": engine,
-            "keep": keep,
-        }  # fmt: skip
-        options: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
         if no_polish and polish is not None:
             raise ValueError(f"--polish {polish:g} and --no-polish exclude each other; give one")
+        common = {"n_hidden": hidden, "slope": slope, "confidence": confidence}
+        own = {
+            "--epochs": ("warmup_epochs", epochs), "--robust-eps": ("robust_eps", robust_eps),
+            "--early-stopping": ("early_stopping", early_stopping), "--polish": ("polish", polish),
+            "--no-polish": ("polish", "none" if no_polish else None),
+            "--max-suspects": ("max_suspects", _number(max_suspects)),
+        }  # fmt: skip
+        papers = {
+            "--iterations": ("max_iter", iterations), "--init": ("init", init),
+            "--objective": ("objective", objective), "--top-k": ("top_k", _number(top_k)),
+            "--step": ("step", step), "--polyak-target": ("polyak_target", polyak_target),
+            "--polyak-fraction": ("polyak_fraction", polyak_fraction),
+            "--learning-rate": ("learning_rate", learning_rate),
+            "--linear-every": ("linear_every", linear_every), "--engine": ("engine", engine),
+            "--keep": ("keep", keep),
+        }  # fmt: skip
+        _refuse(own if paper else papers, paper)
+        chosen = dict((papers if paper else own).values()) | common
+        options = {name: value for name, value in chosen.items() if value is not None}
         if no_polish:
             options["polish"] = None
-        recipe = SubgradientLMMClassifier if paper else LMMClassifier
-        classifier = recipe(**options, n_jobs=jobs, random_state=seed)
-        classifier._check_parameters()
-        scaling = _scaling(samples, samples.image_shape is None if scale is None else scale)
-        notes = _notes(samples, scaling)
+        classifier = _classifier(paper, options | {"n_jobs": jobs, "random_state": seed})
+        samples = open_source(data, target=target, categorical=categorical or ())
+        preparation = Preparation.of(samples, scale=scale)
         _announce(samples)
-        _train(classifier, samples, notes, out, checkpoint)
+        _train(classifier, samples, preparation, out, checkpoint)
+
+
+def _refuse(others: dict[str, tuple[str, Any]], paper: bool) -> None:
+    """An option of the other way to train would silently do nothing."""
+    given = [option for option, (_, value) in others.items() if value is not None]
+    if given:
+        remedy = "leave it out" if paper else "add --paper, or leave it out"
+        whose = "is not the paper's" if paper else "is for --paper"
+        raise ValueError(f"{given[0]} {whose}; {remedy}")
+
+
+def _classifier(paper: bool, options: dict[str, Any]) -> Any:
+    from maxplus.estimators import LMMClassifier, SubgradientLMMClassifier
+
+    classifier = (SubgradientLMMClassifier if paper else LMMClassifier)(**options)
+    # Before a large table is read.
+    classifier._check_parameters()
+    return classifier
 
 
 def _number(value: float | None) -> float | None:
@@ -145,57 +212,52 @@ def _number(value: float | None) -> float | None:
 
 
 def _train(
-    classifier: LMMClassifier, samples: Samples, notes: dict[str, Any], out: Path,
+    classifier: LMMClassifier, samples: Samples, preparation: Preparation, out: Path,
     checkpoint: Path | None,
 ) -> None:  # fmt: skip
     from maxplus.io import Checkpoint
 
     if checkpoint is not None:
         _require_folder(checkpoint, "--checkpoint")
-    X, y = _scaled(samples, notes), _labels(samples)
-    with _bar(classifier.objective) as bar:
+    X, y = preparation.scaled(samples.X), _labels(samples)
+    notes = preparation.to_json()
+    with _bar(classifier) as bar:
         own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         classifier.callbacks = [bar, *own]
         _quietly(lambda: classifier.fit(X, y))
-    _finish(classifier, samples, notes, out, checkpoint)
+    _finish(classifier, samples, preparation, out, checkpoint)
 
 
 def _resume(data: str, out: Path, path: Path, checkpoint: Path) -> None:
     from maxplus.io import Checkpoint
     from maxplus.io.checkpoints import read_checkpoint, resume
-    from maxplus.tables import Encoding, open_source
+    from maxplus.tables import Preparation, open_source
 
-    trained, _, document = read_checkpoint(path)
+    trained, _, _, document = read_checkpoint(path)
     notes = document.get("notes")
     if not isinstance(notes, dict) or "encoding" not in notes:
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
-    samples = open_source(data, encoding=Encoding.from_json(notes["encoding"]))
-    X, y = _scaled(samples, notes), _labels(samples)
-    with _bar(trained.objective) as bar:
+    preparation = Preparation.from_json(notes)
+    samples = open_source(data, encoding=preparation.encoding)
+    X, y = preparation.scaled(samples.X), _labels(samples)
+    with _bar(trained) as bar:
         callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         classifier = _quietly(lambda: resume(path, X, y, callbacks))
-    _finish(classifier, samples, notes, out, checkpoint)
+    _finish(classifier, samples, preparation, out, checkpoint)
 
 
 def _finish(
-    classifier: LMMClassifier, samples: Samples, notes: dict[str, Any], out: Path,
+    classifier: LMMClassifier, samples: Samples, preparation: Preparation, out: Path,
     checkpoint: Path | None,
 ) -> None:  # fmt: skip
     """Fold the scaling into the weights, judge the result on raw values, write and tell."""
-    import numpy as np
-
-    from maxplus.io import save
     from maxplus.training import Status
 
     classifier.callbacks = None
-    if notes["scaling"] is not None:
-        centre, spread = (np.array(notes["scaling"][name]) for name in ("centre", "spread"))
-        classifier.model_ = classifier.model_.folded(centre, spread)
-        codes = np.searchsorted(classifier.classes_, classifier.training_labels_)
-        losses = classifier.model_.losses(np.ascontiguousarray(samples.X), codes)
-        classifier.training_losses_ = losses
-        classifier.max_loss_, classifier.mean_loss_ = float(losses.max()), float(losses.mean())
-    save(classifier, out, notes=notes)
+    if preparation.centre is not None and preparation.spread is not None:
+        classifier.fold(preparation.centre, preparation.spread, samples.X)
+    classifier.preparation_ = preparation  # type: ignore[attr-defined]
+    classifier.save(out)
     _tell(classifier, samples, out)
     if classifier.status_ == Status.INTERRUPTED.value:
         hint = f"; go on with --resume {checkpoint}" if checkpoint is not None else ""
@@ -234,38 +296,10 @@ def _labels(samples: Samples) -> Any:
     return samples.y
 
 
-def _scaling(samples: Samples, wanted: bool) -> dict[str, list[float]] | None:
-    """Mean and deviation of each feature; a constant feature is left as it is."""
-    if not wanted:
-        return None
-    spread = samples.X.std(axis=0)
-    spread[spread == 0] = 1.0
-    return {"centre": samples.X.mean(axis=0).tolist(), "spread": spread.tolist()}
-
-
-def _scaled(samples: Samples, notes: dict[str, Any]) -> Any:
-    import numpy as np
-
-    scaling = notes.get("scaling")
-    if scaling is None:
-        return samples.X
-    return (samples.X - np.array(scaling["centre"])) / np.array(scaling["spread"])
-
-
-def _notes(samples: Samples, scaling: dict[str, list[float]] | None) -> dict[str, Any]:
-    """What a model file must know to read tables: kept beside the weights."""
-    return {
-        "encoding": samples.encoding.to_json(),
-        "scaling": scaling,
-        "image_shape": samples.image_shape,
-        "data": samples.name,
-    }
-
-
-def _bar(objective: str) -> Any:
+def _bar(classifier: Any) -> Any:
     from maxplus.training.progress import ProgressBar
 
-    return ProgressBar("training", certificate=objective == "max")
+    return ProgressBar("training", certificate=getattr(classifier, "objective", "") == "max")
 
 
 def _quietly(fit: Any) -> Any:

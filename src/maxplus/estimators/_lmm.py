@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._folding import fold_affine
 from maxplus.estimators._lmm_start import check_lmm_facts, lmm_facts
 from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
@@ -22,6 +23,8 @@ from maxplus.models._softmax import softmax
 from maxplus.models.pruning import useless_units, with_units
 from maxplus.training.stages import Trained
 from maxplus.training.state import TrainingState
+
+Self = TypeVar("Self", bound="BaseLMMClassifier")
 
 
 class Pruned(NamedTuple):
@@ -63,6 +66,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
 
     model_: LMM
     slope_: float
+    scale_: NDArray
     unit_wins_: NDArray
     prototypes_: NDArray
     _model_class = LMM
@@ -209,6 +213,42 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             words, getattr(self, "prototypes_", None),
             unit_boxes(self.model_).centre,
         )  # fmt: skip
+
+    def fold(
+        self: Self,
+        centre: ArrayLike,
+        spread: ArrayLike,
+        X: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Let a classifier that was trained on (x − centre) / spread take x itself.
+
+        The scaling goes into the weights, and all fitted attributes follow: see
+        `maxplus.estimators._folding.fold_affine`.
+
+        Parameters
+        ----------
+        centre, spread : numbers or arrays of shape (n_features,)
+            For example ``mean_`` and ``scale_`` of a StandardScaler.
+        X : array of shape (n_samples, n_features), optional
+            The training samples before the scaling: losses are then those of the new weights,
+            which differ from the old by rounding.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights in training, for ``mean_loss_``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from sklearn.preprocessing import StandardScaler
+        >>> from maxplus import LMMClassifier
+        >>> X, y = load_wine(return_X_y=True)
+        >>> scaler = StandardScaler().fit(X)
+        >>> clf = LMMClassifier(random_state=0).fit(scaler.transform(X), y)
+        >>> clf.fold(scaler.mean_, scaler.scale_, X).score(X, y)
+        1.0
+        """
+        check_is_fitted(self, "model_")
+        return fold_affine(self, centre, spread, X, sample_weight)
 
     def units(self, level: float = 0.0) -> Any:
         """Each hidden unit as the box it is: per feature the interval where it is active.

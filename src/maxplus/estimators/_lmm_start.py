@@ -46,7 +46,9 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
     """Fitted attributes of LMM classifiers, from the facts of the start and of all stages."""
     # Samples of earlier calls are gone; units that they needed then should stay.
     wins = model.wins(data.X) + facts.get(WINS, 0)
-    fitted: dict[str, Any] = {"slope_": float(facts[SLOPE][0]), "unit_wins_": wins}
+    fitted: dict[str, Any] = {
+        "slope_": float(facts[SLOPE][0]), "scale_": np.ones(data.X.shape[1]), "unit_wins_": wins,
+    }  # fmt: skip
     if PROTOTYPES in facts:
         fitted["prototypes_"] = facts[PROTOTYPES]
     if "suspects" in facts:

@@ -103,7 +103,8 @@ class LMMClassifier(BaseLMMClassifier):
     W1_ : array of shape (2P, H)
     W2_ : array of shape (H, C)
     n_hidden_ : int
-    slope_ : float
+    slope_ : per unit of ``scale_``
+    scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
     suspects_ : training samples that the polish could not bring below its level
     warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)

@@ -87,7 +87,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     W1_ : array of shape (2P, H)
     W2_ : array of shape (H, C)
     n_hidden_ : int
-    slope_ : float, the slope that training started with
+    slope_ : the slope that training started with, per unit of ``scale_``
+    scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
     prototypes_ : indices into the training set (init="prototypes" only)
     unit_wins_ : how often each unit decides a class's score on the training samples, those of
         every `partial_fit` included

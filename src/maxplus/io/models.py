@@ -18,6 +18,7 @@ from maxplus.estimators._subgradient import SubgradientClassifier
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import labels_from_json, labels_to_json, parameters_to_json
 from maxplus.models import Model
+from maxplus.tables import Preparation
 from maxplus.training import History
 
 KIND = "maxplus-model"
@@ -46,7 +47,12 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
     ----------
     estimator : a fitted maxplus estimator
     path : where; an existing file is replaced
-    notes : anything that JSON can hold, kept beside it, such as how columns were encoded
+    notes : anything that JSON can hold, kept beside it
+
+    Notes
+    -----
+    How tables become features (``preparation_``, a `maxplus.tables.Preparation`) is kept with
+    an estimator that has it, and `load` gives it back.
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
@@ -104,6 +110,11 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     for name in COURSES:
         if hasattr(estimator, f"{name}_"):
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.float64)
+    if hasattr(estimator, "scale_"):
+        arrays["scale"] = np.asarray(estimator.scale_, np.float64)
+    preparation = getattr(estimator, "preparation_", None)
+    if preparation is not None:
+        document["preparation"] = preparation.to_json()
     if hasattr(estimator, "classes_"):
         document["classes"] = labels_to_json(estimator.classes_)
         codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
@@ -140,6 +151,12 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     for name in COURSES:
         if name in arrays:
             setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
+    if "scale" in arrays:
+        estimator.scale_ = _array(arrays, "scale", np.float64, (model.n_features,))
+        if not (np.isfinite(estimator.scale_).all() and (estimator.scale_ > 0).all()):
+            raise FileError("the array 'scale' is not all positive and finite")
+    if document.get("preparation") is not None:
+        estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
     return estimator
@@ -182,6 +199,17 @@ def history_of(arrays: dict[str, NDArray]) -> History:
     if len({len(column) for column in columns.values()}) > 1:
         raise FileError("the history's columns differ in length")
     return History.of(columns)
+
+
+def _preparation(record: Any, n_features: int) -> Preparation:
+    try:
+        preparation = Preparation.from_json(record)
+    except ValueError as error:
+        raise FileError(str(error)) from None
+    n = len(preparation.feature_names)
+    if n != n_features:
+        raise FileError(f"its columns make {n} features, but the model has {n_features}")
+    return preparation
 
 
 def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArray]) -> None:

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plot_certified_accuracy(radius: ArrayLike, correct: ArrayLike) -> Figure:
+def plot_certified_accuracy(
+    radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
+) -> Figure:
     """Certified accuracy against ε: the share of samples right at every point within ε.
 
     Parameters
     ----------
     radius : each sample's certified radius, from `LMMClassifier.certified_radius`
     correct : whether each sample is classified right
+    unit : what ε is counted in, for the axis
 
     Examples
     --------
@@ -46,7 +49,8 @@ def plot_certified_accuracy(radius: ArrayLike, correct: ArrayLike) -> Figure:
         f"accuracy {correct.mean():.1%}", (0, correct.mean()), xytext=(6, 5),
         textcoords="offset points", fontsize=SMALL, color=GREY,
     )  # fmt: skip
-    ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel="ε: how far every feature may move")
+    what = "ε: how far every feature may move" + ("" if unit is None else f", in {unit}")
+    ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel=what)
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
     quiet_frame(ax, "Certified accuracy: right, and provably so within ε")
     return figure

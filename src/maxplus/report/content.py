@@ -37,6 +37,8 @@ def report_content(
     image_shape: tuple[int, int] | None = None,
     low: ArrayLike = -np.inf,
     high: ArrayLike = np.inf,
+    scale: ArrayLike | None = None,
+    unit: str = "the features' own units",
 ) -> dict[str, Any]:
     """Everything `render_page` shows, for a fitted classifier on labelled rows.
 
@@ -48,11 +50,13 @@ def report_content(
     feature_names : words for the features
     image_shape : (height, width) if a row is an image
     low, high : what features can be, as in `LMMClassifier.explain`
+    scale : how far each feature moves for a radius of 1, as in `LMMClassifier.certified_radius`
+    unit : what that is called
     """
     codes = np.searchsorted(clf.classes_, y)
     losses = -clf.predict_log_proba(X)[np.arange(len(y)), codes]
     predicted = clf.predict(X)
-    radius = clf.certified_radius(X)
+    radius = clf.certified_radius(X, scale)
     worst = np.argsort(-losses, kind="stable")
     shown = _choose(worst, len(y))
     why = clf.explain(X[shown], feature_names=feature_names, low=low, high=high)
@@ -72,7 +76,8 @@ def report_content(
             "max_loss": float(losses.max()),
             "median_radius": float(np.median(radius)),
         },
-        "figures": _figures(clf, losses, radius, predicted == y),
+        "radius_unit": unit,
+        "figures": _figures(clf, losses, radius, predicted == y, unit),
         "confusion": {
             "labels": labels,
             "counts": confusion_matrix(y, predicted, labels=clf.classes_).tolist(),
@@ -138,7 +143,7 @@ def _certificate(clf: LMMClassifier) -> dict[str, Any]:
 
 
 def _figures(
-    clf: LMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray
+    clf: LMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray, unit: str
 ) -> list[dict[str, str]]:
     curve, warmup = clf.loss_curve_, getattr(clf, "warmup_losses_", np.empty(0))
     polish = getattr(clf, "polish_losses_", np.empty(0))
@@ -166,8 +171,9 @@ def _figures(
     ))  # fmt: skip
     figures.append((
         "robustness", "What small changes cannot do",
-        f"Certified accuracy against the size of the change; it begins at {correct.mean():.1%}.",
-        plot_certified_accuracy(radius, correct),
+        f"Certified accuracy against the size of the change in {unit}; it begins at "
+        f"{correct.mean():.1%}.",
+        plot_certified_accuracy(radius, correct, unit=unit),
     ))  # fmt: skip
     return [
         {"id": key, "title": title, "alt": alt, "svg": _svg(figure)}
@@ -210,7 +216,7 @@ def _path(why: Explanation, k: int, d: int) -> dict[str, Any]:
         "class": why.class_names[d],
         "score": float(path.score[k, d]),
         "probability": float(why.probability[k, d]),
-        "unit": unit,
+        "radius_unit": unit,
         "prototype": None if why.prototypes is None else int(why.prototypes[unit]),
         "feature": why.feature_names[feature],
         "feature_index": feature,

@@ -12,8 +12,8 @@ def render_page(report: dict[str, Any]) -> str:
     """The whole page, with styles, scripts, pictures and data inside.
 
     ``report`` holds plain JSON types. Numbers that are None, NaN or infinite
-    are shown as unknown; ``made_at``, ``image_shape`` and ``units`` may be
-    missing, and any list may be empty.
+    are shown as unknown; ``made_at``, ``image_shape``, ``radius_unit`` and
+    ``units`` may be missing, and any list may be empty.
     """
     report = _plain(report)
     report["worst"].sort(key=_worst_first)
@@ -30,6 +30,7 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
     return {
         "features": report["features"],
         "image_shape": report.get("image_shape"),
+        "radius_unit": report.get("radius_unit"),
         "rows": [{**row, "values": _short(row["values"])} for row in report["rows"]],
         "units": {name: _short(unit) for name, unit in report.get("units", {}).items()},
     }

@@ -56,8 +56,15 @@ def open_source(
         )
     if encoding is None:
         encoding = Encoding.of(table, target, categorical)
+    return samples_of(table, encoding, shape)
+
+
+def samples_of(
+    table: RawTable, encoding: Encoding, image_shape: tuple[int, int] | None = None
+) -> Samples:
+    """A table's features, and its labels if it has them."""
     y = encoding.labels(table) if encoding.has_labels(table) else None
-    return Samples(table.name, encoding.features(table), y, encoding, shape)
+    return Samples(table.name, encoding.features(table), y, encoding, image_shape)
 
 
 def _built_in(name: str) -> RawTable:

@@ -1,6 +1,7 @@
 // The explorer: everything about the one row that is picked.
 
-const { rows, features, image_shape: shape, units } = JSON.parse(byId("data").textContent);
+const { rows, features, image_shape: shape, units, radius_unit: radiusUnit } =
+  JSON.parse(byId("data").textContent);
 const MOST_VALUES = 30;
 const hasPictures = rows.length > 0 && shape?.length === 2 &&
   rows.every((row) => row.values.length === shape[0] * shape[1]);
@@ -27,7 +28,8 @@ function showTiles(row) {
   const chance = (label) =>
     `probability ${probability(row.classes.find((entry) => entry.class === label)?.probability)}`;
   const radius = row.radius == null ? "unknown or unlimited"
-    : "all features may move by less, and the prediction stays";
+    : `all features may move by less${radiusUnit ? `, in ${radiusUnit}` : ""}, ` +
+      "and the prediction stays";
   byId("tiles").replaceChildren(
     tile("True label", row.label, [chance(row.label)]),
     tile("Predicted label", row.predicted, [strong(verdict(row)), `, ${chance(row.predicted)}`],
