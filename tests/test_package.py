@@ -31,16 +31,15 @@ BELOW = {
     "datasets": set(),
     "tables": {"datasets"},
     "report": {"explain", "estimators", "plots"},
-    "experiments": {"models", "training", "estimators"},
-    "reproduce": {
+    "lab": {
+        "algebra",
         "datasets",
         "models",
         "training",
-        "trees",
         "certify",
         "estimators",
+        "io",
         "images",
-        "experiments",
         "plots",
     },
 }

@@ -1,0 +1,305 @@
+"""The experiments of ``maxplus reproduce``: their files, their honesty, how they are resumed."""
+
+import csv
+import json
+import math
+import os
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from maxplus.cli.app import app
+from maxplus.datasets import DataNotFoundError
+from maxplus.lab import EXPERIMENTS, Finding, Settings, Table, registry
+from maxplus.lab.experiments import (
+    mnist,
+    noise,
+    quality,
+    sparsity,
+    timing,
+    zero_hidden,
+)
+from maxplus.lab.parts import Parts
+from maxplus.lab.write import is_finished, write_finding, write_report
+from maxplus.models import LinearMaxPlus
+
+runner = CliRunner()
+
+
+HAS_IMAGES = "MAXPLUS_DATA" in os.environ
+ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing", "quality")
+NAMES = [name for name in EXPERIMENTS if HAS_IMAGES or name not in ON_IMAGES]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """The folder of a quick run with one seed, and what was printed.
+
+    Experiments on images are made smaller still; ``make reproduce-quick`` runs them as they are.
+    """
+    out = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparsity, "QUICK_IMAGES", 60)
+        patch.setattr(zero_hidden, "QUICK_IMAGES", 300)
+        patch.setattr(zero_hidden, "QUICK_ITERATIONS", 60)
+        patch.setattr(mnist, "QUICK_IMAGES", 300)
+        patch.setattr(mnist, "QUICK_ITERATIONS", 60)
+        patch.setattr(quality, "QUICK_IMAGES", 200)
+        patch.setattr(quality, "SMALL", {"iris": 96.0})
+        patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
+        patch.setattr(timing, "VARIANTS", (timing.VARIANTS[0], timing.VARIANTS[-1]))
+        result = runner.invoke(
+            app, ["reproduce", *NAMES, "--quick", "--seeds", "1", "--out", str(out)]
+        )
+    assert result.exit_code == 0, result.output
+    return out, result.output
+
+
+def values(out, name):
+    return json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["values"]
+
+
+def test_each_experiment_leaves_all_files(everything):
+    out, _ = everything
+    for name in NAMES:
+        record = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))
+        assert record["quick"] is True
+        assert record["machine"]["numpy"]
+        assert record["seconds"] > 0
+        for what in record["figures"]:
+            for kind in ("png", "svg"):
+                assert (out / name / f"{name}-{what}.{kind}").stat().st_size > 1000
+        tables = sorted((out / name).glob("*.csv"))
+        assert len(tables) == len(record["tables"])
+        with open(tables[0], newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+        assert rows[0] == record["tables"][0]["columns"]
+        assert len(rows) == 1 + len(record["tables"][0]["rows"])
+
+
+def test_the_report_gathers_all(everything):
+    out, printed = everything
+    report = (out / "REPORT.md").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for name in NAMES:
+        title = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["title"]
+        assert title in report
+        assert title in page
+        assert title in printed
+    for path in re.findall(r"\]\(([^)]+)\)", report):
+        assert (out / path).is_file()
+    # Self-contained: nothing is fetched from anywhere.
+    assert "data:image/png;base64," in page
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert page.count("reduced scale") > 1
+
+
+def test_the_theorem_and_the_certificate_hold(everything):
+    out, _ = everything
+    cases = values(out, "approximation")["cases"]
+    assert all(case["error"] <= case["bound"] * (1 + 1e-9) for case in cases)
+    runs = values(out, "certificate")["runs"]
+    reached = [run for run in runs if run["iteration"] is not None]
+    assert reached
+    assert all(run["accuracy"] == 1.0 and run["loss"] < 0.6932 for run in reached)
+
+
+def test_one_unit_for_each_flower_interpolates(everything):
+    results = values(everything[0], "iris")["one_unit_each"]
+    assert min(result["best"] for result in results) < 1e-3
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="MAXPLUS_DATA is not set: no MNIST files")
+def test_the_mnist_tables_agree_with_each_other(everything):
+    out, _ = everything
+    found = values(out, "mnist")
+    with open(out / "mnist" / "mnist-3.csv", newline="", encoding="utf-8") as file:
+        rows = [[int(cell) for cell in row[1:]] for row in list(csv.reader(file))[1:]]
+    right = sum(row[i] for i, row in enumerate(rows)) / sum(map(sum, rows))
+    assert right == pytest.approx(found["LMM (max)"]["test_accuracy"], abs=1e-12)
+    assert 0.0 < found["macro_f1"]["LMM (max)"] <= 1.0
+    assert not (out / "mnist" / "parts-quick-1").exists()
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="MAXPLUS_DATA is not set: no MNIST files")
+def test_single_subgradients_are_the_sparser_ones(everything):
+    found = values(everything[0], "sparsity")
+    models = [g for g in found.values() if isinstance(g, dict)]
+    assert len(models) == 5
+    for gamma in models:
+        assert 0 < gamma["of_single"] <= gamma["of_mean"] <= 1
+
+
+def test_sparsity_counts_what_the_mean_subgradient_has():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((9, 6)) * (rng.random((9, 6)) < 0.5), rng.integers(3, size=9)
+    model = LinearMaxPlus(rng.normal(size=(6, 4)), np.zeros(4), rng.normal(size=(4, 3)))
+    gamma = sparsity.measure(model, X, y)
+    assert gamma.of_mean == model.mean_subgradient(X, y).n_nonzero() / model.n_weights()
+    single = [model.subgradient(x, int(label)).n_nonzero() for x, label in zip(X, y, strict=True)]
+    assert gamma.of_single == pytest.approx(np.mean(single) / model.n_weights())
+
+
+def test_a_timed_run_measures_its_own_process():
+    X, y = np.random.default_rng(0).random((30, 5)), np.arange(30) % 10
+    result = timing.TimedRun("dense", 30, 12, 1, 3).measure(X, y)
+    assert result["polyak"] > 0
+    assert result["constant"] > 0
+    assert 1e7 < result["peak"] < 1e11
+
+
+def test_the_largest_tree_just_fits():
+    sizes = timing.FULL
+    assert timing.tree_bytes(sizes.together, sizes.n_hidden) <= timing.TREE_LIMIT
+    assert timing.tree_bytes(sizes.together + 1, sizes.n_hidden) > timing.TREE_LIMIT
+
+
+def test_finished_parts_are_not_made_again(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": np.arange(3)}
+
+    for _ in range(2):
+        assert np.array_equal(Parts(tmp_path / "parts").get("a", make)["x"], [0, 1, 2])
+    assert len(made) == 1
+    (tmp_path / "parts" / "a.npz").write_bytes(b"PK damaged")
+    Parts(tmp_path / "parts").get("a", make)
+    assert len(made) == 2
+    Parts(tmp_path / "parts").forget()
+    assert not (tmp_path / "parts").exists()
+    Parts().get("a", make)
+    assert len(made) == 3
+
+
+def test_missing_images_are_a_message(tmp_path, monkeypatch):
+    def run(self, settings):
+        raise DataNotFoundError("mnist was not found. Tried: nothing")
+
+    monkeypatch.setattr(registry.Experiment, "run", run)
+    result = runner.invoke(app, ["reproduce", "mnist", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "mnist was not found" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_resuming_leaves_finished_parts_alone(everything):
+    out, _ = everything
+    path = out / "init" / "init.json"
+    before = path.stat().st_mtime_ns
+    args = ["reproduce", "init", "--quick", "--seeds", "1", "--resume", "--out", str(out)]
+    result = runner.invoke(app, args)
+    assert "finished before" in result.output
+    assert path.stat().st_mtime_ns == before
+
+
+def test_other_settings_are_not_finished(everything):
+    out, _ = everything
+    assert is_finished(out / "init", "init", Settings(quick=True, seeds=1))
+    assert not is_finished(out / "init", "init", Settings(quick=True, seeds=2))
+    assert not is_finished(out / "init", "init", Settings(seeds=1))
+    assert not is_finished(out / "elsewhere", "init", Settings(quick=True, seeds=1))
+
+
+def test_an_interrupted_run_keeps_what_is_finished(tmp_path, monkeypatch):
+    finding = Finding("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
+
+    def run(self, settings):
+        if self.name == "init":
+            raise KeyboardInterrupt
+        return finding
+
+    monkeypatch.setattr(registry.Experiment, "run", run)
+    result = runner.invoke(app, ["reproduce", "iris", "init", "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "--resume" in result.output
+    assert "First" in (tmp_path / "REPORT.md").read_text(encoding="utf-8")
+    assert is_finished(tmp_path / "iris", "iris", Settings())
+
+
+def test_a_damaged_result_is_not_finished(tmp_path):
+    finding = Finding("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
+    write_finding(tmp_path / "iris", "iris", finding, Settings())
+    path = tmp_path / "iris" / "iris.json"
+    path.write_text(path.read_text(encoding="utf-8")[:40], encoding="utf-8")
+    assert not is_finished(tmp_path / "iris", "iris", Settings())
+
+
+def test_text_is_escaped_in_the_page(tmp_path):
+    finding = Finding("a < b & c", "<script>", [Table("<b>", ("<i>",), [("<u>",)])], {})
+    write_finding(tmp_path / "iris", "iris", finding, Settings())
+    assert write_report(tmp_path) == ["iris"]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script>" not in page
+    assert "<u>" not in page
+    assert "a &lt; b &amp; c" in page
+
+
+def test_names_without_an_experiment_are_refused(tmp_path):
+    result = runner.invoke(app, ["reproduce", "irys", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "'irys'" in result.output
+    assert "choose from" in result.output
+
+
+def test_without_names_the_experiments_are_listed():
+    result = runner.invoke(app, ["reproduce"])
+    assert result.exit_code == 0
+    for experiment in EXPERIMENTS.values():
+        assert experiment.name in result.output
+
+
+def test_flipped_labels_are_as_many_as_asked_and_all_wrong():
+    y = np.random.default_rng(0).integers(4, size=400)
+    noisy, flipped = noise.flip_labels(y, 0.05, np.random.default_rng(1))
+    assert np.array_equal(np.flatnonzero(noisy != y), np.sort(flipped))
+    assert flipped.size == 20
+    assert set(np.unique(noisy)) == {0, 1, 2, 3}
+
+
+def test_noise_compares_the_objectives(everything):
+    found = values(everything[0], "noise")
+    assert len(found) == len(noise.MODELS)
+    for runs in found.values():
+        for run in runs:
+            assert 0 <= run["noisy"] <= 100
+            assert 0 <= run["found"] <= 100
+    # What may be left alone is left alone: the polish never has more suspects than allowed.
+    allowed = math.ceil(0.05 * 1198)
+    assert found["three stages: gentle, 5 % suspects"][0]["suspects"] <= allowed
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="needs MNIST and Fashion-MNIST")
+def test_quality_says_what_was_reached(everything):
+    out, printed = everything
+    found = values(out, "quality")
+    assert set(found["recipes"]) == {recipe.name for recipe in quality.RECIPES}
+    for runs in found["recipes"].values():
+        (run,) = runs
+        assert run["certified"] == sorted(run["certified"], reverse=True)
+        assert run["certified"][0] <= run["test"]
+        if run["max_loss"] < math.log(2):
+            assert run["train"] == 100.0
+    with open(out / "quality" / "quality-1.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["figure"] for row in rows] == [goal.what for goal in quality.GOALS]
+    first = found["recipes"][quality.DEFAULT][0]
+    assert rows[0]["reached"] == f"{first['test']:.2f} %"
+    assert rows[0]["verdict"] == "missed"
+    assert "Wrong labels" in printed
+
+
+def test_verdicts():
+    goal = quality.Goal("accuracy", "", "test", "", 90.0, 95.0)
+    assert [quality._verdict(v, goal) for v in (89.9, 90.0, 95.0)] == [
+        "missed", "reached", "aim reached",
+    ]  # fmt: skip
+    seconds = quality.Goal("seconds", "", "seconds", "", 90.0, 30.0, False)
+    assert [quality._verdict(v, seconds) for v in (29.0, 31.0, 90.0)] == [
+        "aim reached", "reached", "missed",
+    ]  # fmt: skip
+    only_aimed = quality.Goal("accuracy", "", "test", "", 0.0, 95.0)
+    assert quality._verdict(94.0, only_aimed) == "aim missed"
