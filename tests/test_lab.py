@@ -303,3 +303,214 @@ def test_verdicts():
     ]  # fmt: skip
     only_aimed = quality.Goal("accuracy", "", "test", "", 0.0, 95.0)
     assert quality._verdict(94.0, only_aimed) == "aim missed"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"PK damaged",
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        # The second half of the deflated bytes, where only the decompressor looks.
+        lambda content: content[:80] + bytes(b ^ 255 for b in content[80:160]) + content[160:],
+    ],
+)
+def test_a_damaged_part_is_made_anew(tmp_path, damage):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": np.random.default_rng(0).random(200)}
+
+    Parts(tmp_path).get("a", make)
+    path = tmp_path / "a.npz"
+    path.write_bytes(damage(path.read_bytes()))
+    again = Parts(tmp_path).get("a", make)
+    assert len(made) == 2
+    assert np.array_equal(again["x"], Parts(tmp_path).get("a", make)["x"])
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [zlib.error, NotImplementedError, MemoryError, tokenize.TokenError, SyntaxError]
+)
+def test_whatever_reading_a_part_raises_it_is_made_anew(tmp_path, monkeypatch, error):
+    Parts(tmp_path).get("a", lambda: {"x": np.zeros(1)})
+
+    def load(*args, **options):
+        raise error("damaged")
+
+    monkeypatch.setattr(np, "load", load)
+    assert Parts(tmp_path).get("a", lambda: {"x": np.ones(1)})["x"] == 1
+
+
+def test_interrupted_reading_of_a_part_is_no_damage(tmp_path, monkeypatch):
+    Parts(tmp_path).get("a", lambda: {"x": np.zeros(1)})
+
+    def load(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "load", load)
+    with pytest.raises(KeyboardInterrupt):
+        Parts(tmp_path).get("a", lambda: {"x": np.ones(1)})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("figures", ["../../secret"]),
+        ("figures", ["/etc/passwd"]),
+        ("figures", [".."]),
+        ("figures", [7]),
+        ("name", "../iris"),
+        ("tables", [{"caption": "t", "columns": "a", "rows": [[1]]}]),
+        ("tables", [{"caption": "t"}]),
+        ("seconds", "long"),
+        ("more", 1),
+    ],
+)
+def test_a_record_that_is_not_ours_is_left_out(tmp_path, key, value):
+    finding = Finding("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
+    write_finding(tmp_path / "iris", "iris", finding, Settings())
+    path = tmp_path / "iris" / "iris.json"
+    assert write_report(tmp_path) == ["iris"]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    assert not is_finished(tmp_path / "iris", "iris", Settings())
+    assert write_report(tmp_path) == []
+
+
+def test_the_report_names_only_what_all_machines_share(tmp_path):
+    for name, load in (("iris", 0.5), ("init", 7.25)):
+        finding = Finding(name, "", [], {}, machine={"cpu": "a <fast> one", "load": load})
+        write_finding(tmp_path / name, name, finding, Settings())
+    write_report(tmp_path)
+    report = (tmp_path / "REPORT.md").read_text(encoding="utf-8")
+    assert "cpu a <fast> one" in report
+    assert "load" not in report
+    assert "a &lt;fast&gt; one" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
+    ran = []
+
+    def run(self, settings):
+        ran.append(self.name)
+        return Finding(self.name, "", [], {}, seconds=0.0)
+
+    monkeypatch.setattr(registry.Experiment, "run", run)
+    monkeypatch.setattr(registry.Experiment, "require", lambda self: None)
+    printed = runner.invoke(app, ["reproduce"]).output
+    assert printed.index("quality") < printed.index("benchmarks") < printed.index("products")
+    for group, names in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
+        ran.clear()
+        result = runner.invoke(app, ["reproduce", group, "--out", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        assert ran == list(names)
+    assert "# Benchmarks" in (tmp_path / "REPORT.md").read_text(encoding="utf-8")
+
+
+def test_a_missing_package_is_a_message_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    result = runner.invoke(app, ["reproduce", "million", "products", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "products needs tropical-gemm: pip install 'maxplus[bench]'" in result.output
+    assert not (tmp_path / "million").exists()
+
+
+def test_every_name_has_its_module():
+    for name in EXPERIMENTS | BENCHMARKS:
+        module = importlib.import_module(f"maxplus.lab.experiments.{name.replace('-', '_')}")
+        assert callable(module.run)
+
+
+@pytest.mark.skipif(not HAS_IMAGES, reason="MAXPLUS_DATA is not set: no MNIST files")
+def test_the_long_run_and_the_million_in_small(monkeypatch):
+    monkeypatch.setattr(long_run, "QUICK", {"images": 60, "iterations": 40, "every": 20})
+    found = long_run.run(Settings(quick=True))
+    assert found.values["run"]["checks"] == 2
+    assert found.values["run"]["differences"] == found.values["steps"]["differences"] == 0
+    monkeypatch.setattr(million, "QUICK", {"samples": 80, "iterations": 10})
+    found = million.run(Settings(quick=True))
+    assert found.values["samples"] == 80
+    assert found.values["polyak"] > 0
+    assert "within" in found.text
+
+
+def test_enlarged_images_are_bytes_with_their_labels():
+    rng = np.random.default_rng(0)
+    X, y = np.zeros((2, 784), np.float32), np.array([3, 5])
+    X[0, 28 * 14 + 14], X[1, 28 * 7 + 7] = 1.0, 0.5
+    images, labels = million.enlarge(X, y, 50, rng)
+    assert set(labels) == {3, 5}
+    np.testing.assert_allclose(255 * images, np.rint(255 * images), atol=1e-4)
+    # One pixel each, bright or half bright as the label says, whatever the shift.
+    assert (np.count_nonzero(images, axis=1) == 1).all()
+    assert np.array_equal(images.max(axis=1) > 0.75, labels == 3)
+
+
+def test_products_are_described_and_wrong_ones_found():
+    A, B = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
+    right = products.row_blocks(np.min, 1)(A, B)
+    products.check(A, B, {products.OURS: right, "other": right.ravel()})
+    with pytest.raises(AssertionError, match="other"):
+        products.check(A, B, {products.OURS: right, "other": right + 1})
+    names = [products.OURS, *products.GOALS]
+    timings = [
+        {"case": "min-plus", "contender": name, "first": 1.0, "seconds": [k], "median": k, "ratio": k}
+        for k, name in enumerate(names, 1)
+    ]  # fmt: skip
+    assert products.describe(timings, (2, 3, 2)).values["ratios"] == dict(
+        zip(names[1:], (2, 3, 4), strict=True)
+    )
+
+
+def test_iris_is_trained_by_both():
+    pytest.importorskip("torch")
+    found = iris_torch.run(Settings(quick=True)).values
+    assert found["ratio"] == found["mlp_seconds"] / found["lmm_seconds"]
+
+
+def add(a, b):
+    return a + b
+
+
+def test_a_process_of_its_own_answers_in_json(capfd):
+    assert in_a_process(math.hypot.__call__ if False else measure.cpu_model, {})
+    with pytest.raises(RuntimeError, match="cpu_model"):
+        in_a_process(measure.cpu_model, {"nonsense": 1})
+    assert "nonsense" in capfd.readouterr().err
+
+
+class Clockwork:
+    """An engine whose iterations are counted, and which may end by itself."""
+
+    def __init__(self, last=None):
+        self.done, self.last = 0, last
+
+    def advance(self, block):
+        for _ in range(block.loss.size):
+            self.done += 1
+            if self.done == self.last:
+                block.end(0.0, 0, Signal.TARGET)
+                return
+            block.record(1.0, 0, 0.1)
+
+
+def test_iterations_are_timed_by_number_by_seconds_and_to_their_end():
+    engine = Clockwork()
+    measure.warm_up(engine)
+    assert measure.seconds_per_iteration(engine, 2_345) > 0
+    assert engine.done == 2_346
+    engine = Clockwork(last=17)
+    assert measure.seconds_per_iteration(engine, 1_000) > 0
+    assert engine.done == 17
+    engine = Clockwork()
+    each = measure.seconds_per_iteration(engine, seconds=0.05)
+    assert 0.05 <= each * engine.done < 5
+
+
+def test_machine_facts_name_what_is_installed():
+    facts = measure.machine_facts("no-such-package")
+    assert facts["numpy"] == np.__version__
+    assert facts["cpu"]
+    assert "no-such-package" not in facts

@@ -83,7 +83,8 @@ class Finding:
         All numbers, as JSON can hold them.
     scale : str
         What was reduced, if anything was.
-    seconds : float
+    seconds : float, optional
+        How long it took; None where nobody looked at the clock.
     machine : dict
         What times depend on; both are noted by `Experiment.run`.
     """
@@ -94,7 +95,7 @@ class Finding:
     values: dict[str, Any]
     figures: dict[str, Figure] = field(default_factory=dict)
     scale: str = ""
-    seconds: float = 0.0
+    seconds: float | None = None
     machine: dict[str, Any] = field(default_factory=dict)
 
 

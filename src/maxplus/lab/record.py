@@ -25,7 +25,7 @@ class Record:
     scale: str
     quick: bool
     seeds: int | None
-    seconds: float
+    seconds: float | None
     machine: dict[str, Any]
     values: dict[str, Any]
     tables: list[Table]
@@ -58,7 +58,7 @@ class Record:
     def _is_sound(self, name: str) -> bool:
         """Whether everything has its type; names become paths, so they must be plain."""
         types: dict[str, Any] = {
-            "title": str, "text": str, "scale": str, "quick": bool, "seconds": (int, float),
+            "title": str, "text": str, "scale": str, "quick": bool, "seconds": (int, float, type(None)),
             "machine": dict, "values": dict, "figures": list,
         }  # fmt: skip
         return (

@@ -82,7 +82,8 @@ def _section(record: Record, folder: str = "") -> str:
     parts += [_markdown_table(table, record.scale) for table in record.tables]
     for what in record.figures:
         parts.append(f"![{record.title}: {what}]({folder}{record.name}-{what}.png)")
-    parts.append(f"{record.seconds:.0f} s")
+    if record.seconds is not None:
+        parts.append(f"{record.seconds:.0f} s")
     return "\n\n".join(parts) + "\n"
 
 

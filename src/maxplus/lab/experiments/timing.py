@@ -298,6 +298,7 @@ def _beside_table(beside: dict[str, float], dense: float) -> Table:
 def _draw(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes) -> Figure:
     figure = new_figure(16.0, 4.8)
     left, middle, right = figure.subplots(1, 3, gridspec_kw={"width_ratios": (1.1, 1, 1)})
+    right.sharey(middle)
     _draw_ratios(left, ratios, f"{sizes.full:,} images, {sizes.n_hidden} units")
     for ax, along, label in (
         (middle, "samples", f"images N ({sizes.n_hidden} units)"),
@@ -307,7 +308,6 @@ def _draw(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes
             _draw_variant(ax, results, variant, sizes, along)
         ax.set(xscale="log", yscale="log", xlabel=label)
         ax.grid(color=GREY, alpha=0.15)
-    right.sharey(middle)
     middle.set_ylabel("seconds per iteration")
     quiet_frame(middle, "Polyak steps (line), constant steps (dots)")
     quiet_frame(right, "")
@@ -327,7 +327,7 @@ def _draw_ratios(ax: Axes, ratios: dict[str, dict[str, float]], size: str) -> No
             ax.plot(theirs, place, "D", color=VERMILION)
     ax.set_yticks(range(len(bars)), [f"{name}\n{PHASES[phase]}" for name, phase in bars])
     ax.set(xscale="log", xlim=(1, 5 * max(max(r.values()) for r in ratios.values())))
-    ax.set_xlabel("time of a dense iteration / time of a sparse one (◆ the paper, 30 processors)")
+    ax.set_xlabel("sparse iterations in the time of a dense one (◆ the paper's)")
     quiet_frame(ax, size)
 
 
