@@ -45,7 +45,8 @@ class Parts:
 def _read(path: Path) -> Part | None:
     """The part in a file; None when it is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # From bytes: given a path, NumPy leaves a damaged file open.
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             return dict(file)
     # A damaged file fails in as many ways as it has layers (zip, deflate, the header of an array,
     # a size that no memory holds), and each has errors of its own. Whatever it is: make it anew.

@@ -58,8 +58,8 @@ class Record:
     def _is_sound(self, name: str) -> bool:
         """Whether everything has its type; names become paths, so they must be plain."""
         types: dict[str, Any] = {
-            "title": str, "text": str, "scale": str, "quick": bool, "seconds": (int, float, type(None)),
-            "machine": dict, "values": dict, "figures": list,
+            "title": str, "text": str, "scale": str, "quick": bool, "machine": dict,
+            "values": dict, "figures": list, "seconds": (int, float, type(None)),
         }  # fmt: skip
         return (
             self.name == name
