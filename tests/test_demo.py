@@ -8,17 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from maxplus.training._adam_kernels import adam_step, move_parallel, move_serial
 from typer.testing import CliRunner
 
 from maxplus import __version__
 from maxplus.cli import demo as demo_module
 from maxplus.cli.app import app
-from maxplus.experiments.adam import AdamEngine
-from maxplus.experiments.iris import PAPER, compare_on_iris
-from maxplus.experiments.metrics import Evaluation
-from maxplus.experiments.mlp import MLP
+from maxplus.lab.experiments.iris import PAPER, compare_on_iris
+from maxplus.lab.metrics import Evaluation
+from maxplus.lab.rivals import MLP, AdamEngine
 from maxplus.training import MeanLoss, Task, constant, train
+from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
 
 
 def run(*arguments):
@@ -104,8 +103,8 @@ def test_defaults_of_the_command_are_those_of_the_function():
 
 
 def test_comparison_has_all_flowers_and_models(comparison):
-    assert [model.name for model in comparison.contestants] == list(PAPER)
-    for model in comparison.contestants:
+    assert [model.name for model in comparison.models] == list(PAPER)
+    for model in comparison.models:
         assert model.train.losses.shape == (105,)
         assert model.test.losses.shape == (45,)
         assert model.seconds > 0
@@ -116,7 +115,7 @@ def test_comparison_has_all_flowers_and_models(comparison):
 
 def test_comparison_depends_on_nothing_but_the_seed(comparison):
     again = compare_on_iris(seed=1, iterations=300)
-    for ours, theirs in zip(comparison.contestants, again.contestants, strict=True):
+    for ours, theirs in zip(comparison.models, again.models, strict=True):
         np.testing.assert_array_equal(ours.test.losses, theirs.test.losses)
 
 

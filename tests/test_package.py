@@ -32,16 +32,15 @@ BELOW = {
     "images": set(),
     "plots": set(),
     "report": {"explain", "estimators", "plots"},
-    "experiments": {"models", "training", "estimators"},
-    "reproduce": {
+    "lab": {
+        "algebra",
         "datasets",
         "models",
         "training",
-        "trees",
         "certify",
         "estimators",
+        "io",
         "images",
-        "experiments",
         "plots",
     },
 }

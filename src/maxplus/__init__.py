@@ -34,8 +34,8 @@ _HOMES = {
     "to_torch": "maxplus.export",
 }
 _ROOMS = (
-    "algebra", "certify", "datasets", "estimators", "experiments", "explain", "export", "images",
-    "io", "models", "plots", "report", "reproduce", "tables", "training", "trees",
+    "algebra", "certify", "datasets", "estimators", "explain", "export", "images", "io", "lab",
+    "models", "plots", "report", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.estimators import LMMClassifier
+    from maxplus.estimators._lmm import BaseLMMClassifier
     from maxplus.tables import Preparation, Samples
 
 BAD_INPUT = 2
@@ -74,7 +74,7 @@ def fail(message: str) -> None:
 class Trained:
     """A model from a file, and how a table becomes its features, if the file knows."""
 
-    classifier: LMMClassifier
+    classifier: BaseLMMClassifier
     preparation: Preparation | None
 
     @property
@@ -105,11 +105,11 @@ class Trained:
 
 def open_model(path: Path) -> Trained:
     """Read a model file; ValueError where it is none, or not an LMM classifier's."""
-    from maxplus.estimators import LMMClassifier
+    from maxplus.estimators._lmm import BaseLMMClassifier
     from maxplus.io import load
 
     classifier = load(path)
-    if not isinstance(classifier, LMMClassifier):
+    if not isinstance(classifier, BaseLMMClassifier):
         raise ValueError(
             f"{path} holds a {type(classifier).__name__}; this command needs an LMMClassifier"
         )

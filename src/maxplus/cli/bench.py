@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maxplus.cli._common import plain_errors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ENGINES = ("dense", "tree", "sparse")
 
@@ -27,7 +30,7 @@ def bench(
     from rich.console import Console
     from rich.table import Table
 
-    from maxplus.training.engines import ENGINES as CLASSES
+    from maxplus.lab.measure import machine_facts
 
     with plain_errors():
         console = Console(highlight=False)
@@ -39,45 +42,29 @@ def bench(
             table.add_column(head, justify="left" if head == "engine" else "right")
         for name in ENGINES:
             with console.status(f"{name} (compiles the first time)"):
-                table.add_row(name, *_measure(CLASSES[name], X, y, hidden, classes, seconds))
+                table.add_row(name, *_cells(name, X, y, hidden, seconds))
+        facts = machine_facts()
         console.print(f"{samples:,} samples, {features} features, {hidden} units, float32")
+        console.print(f"{facts['cpu']}, {facts['threads']} threads", style="dim", markup=False)
         console.print(table)
 
 
-def _measure(engine, X, y, hidden: int, classes: int, seconds: float) -> list[str]:  # type: ignore[no-untyped-def]
-    """Cells of one line: milliseconds per iteration in both phases, and the memory needed."""
-    import numpy as np
-
-    from maxplus.models.starts import choose_prototypes, prototype_lmm
-    from maxplus.training import MaxLoss, Task, constant, paper_alpha, polyak
+def _cells(name: str, X: NDArray, y: NDArray, hidden: int, seconds: float) -> list[str]:
+    """Milliseconds per iteration in both phases, and the memory needed, of one engine."""
+    from maxplus.lab import measure, paper
+    from maxplus.training import polyak
+    from maxplus.training.engines import ENGINES as CLASSES
     from maxplus.training.memory import NotEnoughMemoryError, human_bytes
 
-    chosen = choose_prototypes(y, hidden, np.random.default_rng(0))
     cells = []
-    for rule in (polyak(), constant(paper_alpha(0.1, classes))):
-        model = prototype_lmm(X[chosen], y[chosen], classes, 4.0, 4.0)
-        task = Task(X, y, MaxLoss(), rule, linear_every=100)
-        needed = human_bytes(engine.bytes_needed(model, task))
+    for steps in (polyak(), paper.constant_steps(y)):
+        model, task = paper.start_and_task(X, y, steps, hidden)
+        needed = human_bytes(CLASSES[name].bytes_needed(model, task))
         try:
-            cells.append(f"{1e3 * _seconds_per_iteration(engine(model, task), seconds):.3g}")
+            engine = CLASSES[name](model, task)
         except NotEnoughMemoryError:
             cells.append("–")
+            continue
+        measure.warm_up(engine)
+        cells.append(f"{1e3 * measure.seconds_per_iteration(engine, seconds=seconds):.3g}")
     return [*cells, needed]
-
-
-def _seconds_per_iteration(engine, budget: float) -> float:  # type: ignore[no-untyped-def]
-    import time
-
-    from maxplus.training.result import Block
-
-    engine.advance(Block(1))
-    n, spent = 0, 0.0
-    while spent < budget:
-        block = Block(max(1, min(1000, 2 * n)))
-        began = time.perf_counter()
-        engine.advance(block)
-        spent += time.perf_counter() - began
-        n += block.n
-        if block.signal:
-            break
-    return spent / max(n, 1)

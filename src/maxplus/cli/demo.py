@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from maxplus.experiments.iris import IrisComparison
+    from maxplus.lab.experiments.iris import IrisComparison
 
 # Those of `compare_on_iris`, whose module is too heavy for `--help`; a test compares them.
 SEED, ITERATIONS = 8, 50_000
@@ -49,7 +49,7 @@ def demo(
 def _run(seed: int, iterations: int, out: Path) -> None:
     from rich.console import Console
 
-    from maxplus.experiments.iris import compare_on_iris, compile_kernels
+    from maxplus.lab.experiments.iris import compare_on_iris, compile_kernels
     from maxplus.training.progress import ProgressBar
 
     console = Console(highlight=False)
@@ -67,7 +67,7 @@ def _table(comparison: IrisComparison) -> Table:
     from rich import box
     from rich.table import Table
 
-    from maxplus.experiments.iris import PAPER
+    from maxplus.lab.experiments.iris import PAPER
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("\nmodel", no_wrap=True)
@@ -76,7 +76,7 @@ def _table(comparison: IrisComparison) -> Table:
         "\nseconds",
     ):  # fmt: skip
         table.add_column(head, justify="right", no_wrap=True)
-    for model in comparison.contestants:
+    for model in comparison.models:
         paper = PAPER[model.name]
         ours = [(e.max_loss, e.mean_loss, e.accuracy) for e in (model.train, model.test)]
         theirs = [paper.train, paper.test]
@@ -122,7 +122,7 @@ def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
     try:
         figure = plot_comparison(
             comparison.lmm_max.loss_curve,
-            comparison.contestants,
+            comparison.models,
             comparison.n_classes,
             switch=comparison.switch,
             sample="flower",

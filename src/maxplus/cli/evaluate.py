@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from maxplus.cli._common import (
@@ -27,6 +26,8 @@ def evaluate(model: ModelArgument, data: DataArgument) -> None:
     from rich.console import Console
     from sklearn.metrics import confusion_matrix, f1_score
 
+    from maxplus.models import LOG2
+
     with plain_errors():
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
@@ -40,7 +41,7 @@ def evaluate(model: ModelArgument, data: DataArgument) -> None:
         console.print(f"macro F1       {f1_score(y, predicted, average='macro'):.4f}")
         console.print(f"mean loss      {losses.mean():.4f}")
         worst = int(losses.argmax())
-        side = "below" if losses[worst] < math.log(2) else "not below"
+        side = "below" if losses[worst] < LOG2 else "not below"
         console.print(f"maximum loss   {losses[worst]:.4f} (row {worst}), {side} log 2 = 0.693")
         console.print(_confusion(confusion_matrix(y, predicted, labels=classes), classes))
 

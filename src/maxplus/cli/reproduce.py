@@ -1,4 +1,4 @@
-"""``maxplus reproduce``: the paper's tables and figures, measured again."""
+"""``maxplus reproduce``: the paper's tables and figures, and benchmarks, measured again."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maxplus.cli._common import make_folder
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maxplus.lab import Experiment
+
 
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME…|all]", help="Which experiments; without any, a list."),
+        typer.Argument(
+            metavar="[NAME…|all|benchmarks]",
+            help="Which experiments: names, all of the paper's, or all benchmarks; without any, "
+            "they are listed.",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option(help="Reduced scale, for a first look.")] = False,
     seeds: Annotated[
@@ -36,34 +45,29 @@ def reproduce(
     from rich.console import Console
 
     from maxplus.datasets import DamagedFileError, DataNotFoundError
-    from maxplus.reproduce import EXPERIMENTS, Settings
-    from maxplus.reproduce.parts import Parts
-    from maxplus.reproduce.write import is_finished, write_finding, write_report
+    from maxplus.lab import Settings
+    from maxplus.lab.parts import Parts
+    from maxplus.lab.write import is_finished, write_finding, write_report
 
     console = Console(highlight=False)
     if not names:
-        for experiment in EXPERIMENTS.values():
-            console.print(f"[bold]{experiment.name:<14}[/] {experiment.summary}")
+        _list(console)
         return
-    wanted = list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
-    unknown = [name for name in wanted if name not in EXPERIMENTS]
-    if unknown:
-        raise typer.BadParameter(
-            f"there is no experiment {', '.join(map(repr, unknown))}; "
-            f"choose from {', '.join(EXPERIMENTS)} or all",
-            param_hint="NAME",
-        )
+    wanted = _wanted(names)
     make_folder(out)
     settings = Settings(quick=quick, seeds=seeds, track=_track, watch=_watch)
     try:
-        for name in wanted:
+        for experiment in wanted:
+            experiment.require()
+        for experiment in wanted:
+            name = experiment.name
             if resume and is_finished(out / name, name, settings):
                 console.print(f"{name}: finished before")
                 continue
             parts = Parts(out / name / f"parts-{'quick' if quick else 'full'}-{seeds}")
             if not resume:
                 parts.forget()
-            finding = EXPERIMENTS[name].run(replace(settings, parts=parts))
+            finding = experiment.run(replace(settings, parts=parts))
             write_finding(out / name, name, finding, settings)
             parts.forget()
             console.print(f"[bold]{finding.title}[/] ({finding.seconds:.0f} s)\n{finding.text}\n")
@@ -71,12 +75,39 @@ def reproduce(
         write_report(out)
         typer.echo("Interrupted; finished parts are kept: go on with --resume.", err=True)
         raise typer.Exit(130) from None
-    except (DataNotFoundError, DamagedFileError) as error:
+    except (DataNotFoundError, DamagedFileError, ImportError) as error:
         write_report(out)
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
     write_report(out)
     console.print(f"Report: {out / 'REPORT.md'} and {out / 'report.html'}")
+
+
+def _list(console: Console) -> None:
+    """Names and summaries, the benchmarks under a heading of their own."""
+    from maxplus.lab import BENCHMARKS, EXPERIMENTS
+
+    for heading, group in (("all: the paper's", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
+        console.print(heading)
+        for experiment in group.values():
+            console.print(f"  [bold]{experiment.name:<14}[/] {experiment.summary}")
+
+
+def _wanted(names: list[str]) -> list[Experiment]:
+    """The experiments that names and groups stand for, each once."""
+    from maxplus.lab import BENCHMARKS, EXPERIMENTS
+
+    groups = {"all": list(EXPERIMENTS), "benchmarks": list(BENCHMARKS)}
+    known = EXPERIMENTS | BENCHMARKS
+    meant = list(dict.fromkeys(one for name in names for one in groups.get(name, [name])))
+    unknown = [name for name in meant if name not in known]
+    if unknown:
+        raise typer.BadParameter(
+            f"there is no experiment {', '.join(map(repr, unknown))}; "
+            f"choose from {', '.join((*known, *groups))}",
+            param_hint="NAME",
+        )
+    return [known[name] for name in meant]
 
 
 def _track(items: Iterable[Any], text: str) -> Iterator[Any]:

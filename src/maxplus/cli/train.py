@@ -10,7 +10,7 @@ import typer
 from maxplus.cli._common import INTERRUPTED, DataArgument, fail, plain_errors
 
 if TYPE_CHECKING:
-    from maxplus.estimators import LMMClassifier
+    from maxplus.estimators._lmm import BaseLMMClassifier
     from maxplus.tables import Preparation, Samples
 
 EVERY_MINUTE = 60.0
@@ -178,7 +178,7 @@ def train(
         }  # fmt: skip
         _refuse(own if paper else papers, paper)
         chosen = dict((papers if paper else own).values()) | common
-        options = {name: value for name, value in chosen.items() if value is not None}
+        options: dict[str, Any] = {n: value for n, value in chosen.items() if value is not None}
         if no_polish:
             options["polish"] = None
         classifier = _classifier(paper, options | {"n_jobs": jobs, "random_state": seed})
@@ -212,7 +212,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _train(
-    classifier: LMMClassifier, samples: Samples, preparation: Preparation, out: Path,
+    classifier: BaseLMMClassifier, samples: Samples, preparation: Preparation, out: Path,
     checkpoint: Path | None,
 ) -> None:  # fmt: skip
     from maxplus.io import Checkpoint
@@ -247,7 +247,7 @@ def _resume(data: str, out: Path, path: Path, checkpoint: Path) -> None:
 
 
 def _finish(
-    classifier: LMMClassifier, samples: Samples, preparation: Preparation, out: Path,
+    classifier: BaseLMMClassifier, samples: Samples, preparation: Preparation, out: Path,
     checkpoint: Path | None,
 ) -> None:  # fmt: skip
     """Fold the scaling into the weights, judge the result on raw values, write and tell."""
@@ -256,7 +256,7 @@ def _finish(
     classifier.callbacks = None
     if preparation.centre is not None and preparation.spread is not None:
         classifier.fold(preparation.centre, preparation.spread, samples.X)
-    classifier.preparation_ = preparation  # type: ignore[attr-defined]
+    classifier.preparation_ = preparation
     classifier.save(out)
     _tell(classifier, samples, out)
     if classifier.status_ == Status.INTERRUPTED.value:
@@ -265,7 +265,7 @@ def _finish(
         raise typer.Exit(INTERRUPTED)
 
 
-def _tell(classifier: LMMClassifier, samples: Samples, out: Path) -> None:
+def _tell(classifier: BaseLMMClassifier, samples: Samples, out: Path) -> None:
     accuracy = float((classifier.predict(samples.X) == classifier.training_labels_).mean())
     if classifier.certified_:
         verdict = "below log 2 = 0.693: every training sample is right, provably"

@@ -206,7 +206,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         n = trained.outcomes[-1].n_iter if trained.outcomes else 0
         what, which = COUNTED.get(trained.last, trained.last), ""
         if trained.last == Iterations.name:
-            what, which = f"of {self.max_iter} {what}", f"{self.keep} "  # type: ignore[attr-defined]
+            what, which = f"of {self.max_iter} {what}", f"{self.keep} "
         warnings.warn(
             f"training was interrupted after {n} {what}; the {which}parameters so far are kept",
             stacklevel=4,

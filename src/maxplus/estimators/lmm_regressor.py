@@ -110,7 +110,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         points, targets, index = _merge_equal_points(X, y, weight)
         with threads(self.n_jobs):
             witness._interpolate(points, targets, index)
-        self.__dict__ = vars(witness)
+        self.__dict__ = dict(vars(witness))
         return self
 
     def _interpolate(self, points: NDArray, targets: NDArray, index: NDArray) -> None:

@@ -4,13 +4,13 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.models import LMM
 
 
 def fitted_model(clf: Any) -> LMM:
     """The LMM of a fitted `LMMClassifier`; anything else is refused."""
-    if not isinstance(clf, LMMClassifier):
+    if not isinstance(clf, BaseLMMClassifier):
         raise TypeError(
             f"clf must be a fitted LMMClassifier; got {type(clf).__name__}. Of a pipeline or a "
             "search, give the classifier inside (pipeline[-1], search.best_estimator_)"

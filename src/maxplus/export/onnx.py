@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from maxplus import __version__
 from maxplus._files import write_whole
-from maxplus.estimators import LMMClassifier
 from maxplus.estimators._data import within_range
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.export._model import fitted_model
 
 try:
@@ -34,7 +34,7 @@ TILE_SUMS = 1 << 13
 LARGEST = 1 << 31
 
 
-def export_onnx(clf: LMMClassifier, path: str | os.PathLike[str]) -> None:
+def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
     """Write a fitted `LMMClassifier` as an ONNX model of ai.onnx operators.
 
     It computes what `predict` and `predict_proba` do, with the same sums in the
@@ -42,7 +42,7 @@ def export_onnx(clf: LMMClassifier, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    clf : fitted LMMClassifier
+    clf : fitted LMMClassifier or SubgradientLMMClassifier
     path : file to write; one that exists is replaced, whole, at the end
 
     Notes
@@ -145,7 +145,7 @@ class Graph:
         return self.node("Concat", parts, result, axis=1)
 
 
-def classifier_graph(clf: LMMClassifier, labels: NDArray) -> Graph:
+def classifier_graph(clf: BaseLMMClassifier, labels: NDArray) -> Graph:
     """From ``X`` to ``label`` and ``probabilities``; names are the paper's."""
     lmm, graph = clf.model_, Graph()
     # The estimator moves numbers that would overflow closer: this is how far.

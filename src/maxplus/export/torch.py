@@ -7,7 +7,7 @@ from typing import Any, ClassVar, overload
 
 from numpy.typing import ArrayLike
 
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.export._model import fitted_model
 
 try:
@@ -135,12 +135,12 @@ class LMMNetwork(nn.Module):
         return self(x).softmax(dim=-1)
 
 
-def to_torch(clf: LMMClassifier) -> LMMNetwork:
+def to_torch(clf: BaseLMMClassifier) -> LMMNetwork:
     """A fitted `LMMClassifier` as a PyTorch module with the same scores, to the last bit.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier
+    clf : fitted LMMClassifier or SubgradientLMMClassifier
         Its weights are copied: training the module leaves it as it is.
 
     Returns

@@ -29,7 +29,7 @@ def plot_comparison(
     ----------
     loss_curve, n_classes, switch
         As in `plot_convergence`.
-    models : at most three results, such as `maxplus.experiments.iris.Contestant`
+    models : at most three results, such as `maxplus.lab.comparison.TrainedModel`
     sample : str
         What one sample is called.
     """

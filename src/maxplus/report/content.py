@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import confusion_matrix
 
 import maxplus
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import Explanation, unit_boxes
+from maxplus.models import LOG2
 from maxplus.plots import plot_certified_accuracy, plot_convergence, plot_probabilities, plot_stages
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 MAX_ROWS = 200
 N_WORST = 25
 CURVE_POINTS = 101
-LOG2 = math.log(2.0)
 
 
 def report_content(
-    clf: LMMClassifier,
+    clf: BaseLMMClassifier,
     X: NDArray,
     y: NDArray,
     *,
@@ -44,7 +43,7 @@ def report_content(
 
     Parameters
     ----------
-    clf : fitted LMMClassifier
+    clf : fitted LMMClassifier or SubgradientLMMClassifier
     X, y : rows and their true labels
     name : what the data are called
     feature_names : words for the features
@@ -110,7 +109,7 @@ def _reach(radius: NDArray) -> float:
     return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
 
 
-def _model(clf: LMMClassifier, labels: list[str]) -> dict[str, Any]:
+def _model(clf: BaseLMMClassifier, labels: list[str]) -> dict[str, Any]:
     parameters = {
         name: str(value)
         for name, value in clf.get_params(deep=False).items()
@@ -132,7 +131,7 @@ def _model(clf: LMMClassifier, labels: list[str]) -> dict[str, Any]:
     }
 
 
-def _certificate(clf: LMMClassifier) -> dict[str, Any]:
+def _certificate(clf: BaseLMMClassifier) -> dict[str, Any]:
     n = int(np.isfinite(clf.training_losses_).sum())
     if clf.certified_:
         text = f"Every one of the {n:,} training samples is classified right: this is a proof."
@@ -143,17 +142,19 @@ def _certificate(clf: LMMClassifier) -> dict[str, Any]:
 
 
 def _figures(
-    clf: LMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray, unit: str
+    clf: BaseLMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray, unit: str
 ) -> list[dict[str, str]]:
-    curve, warmup = clf.loss_curve_, getattr(clf, "warmup_losses_", np.empty(0))
+    curve = clf.history_["loss"] if hasattr(clf, "history_") else np.empty(0)
+    warmup = getattr(clf, "warmup_losses_", np.empty(0))
     polish = getattr(clf, "polish_losses_", np.empty(0))
+    level = getattr(clf, "polish", None) or LOG2
     figures = []
     if warmup.size:
         figures.append((
-            "stages", "How training went" if not curve.size else "How training began and ended",
+            "stages", "How training went",
             f"The mean soft loss over {warmup.size:,} epochs of the warm-up"
             + (", and the largest loss over the rounds of the polish." if polish.size else "."),
-            plot_stages(warmup, polish, clf.polish if isinstance(clf.polish, float) else LOG2),
+            plot_stages(warmup, polish, LOG2 if isinstance(level, str) else level),
         ))  # fmt: skip
     if curve.size and np.isfinite(curve).all():
         figures.append((
@@ -227,7 +228,7 @@ def _path(why: Explanation, k: int, d: int) -> dict[str, Any]:
     }
 
 
-def _units(clf: LMMClassifier, why: Explanation) -> dict[str, list[float]]:
+def _units(clf: BaseLMMClassifier, why: Explanation) -> dict[str, list[float]]:
     """The centres of the units that the rows shown need, to be drawn as pictures."""
     centre = unit_boxes(clf.model_).centre
     low, high = float(why.X.min()), float(why.X.max())

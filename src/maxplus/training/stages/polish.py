@@ -191,4 +191,4 @@ def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> 
         odds = math.log(math.exp(-loss) / -math.expm1(-loss))
         heights = np.full(model.n_classes, lowest)
         heights[y[n]] = np.logaddexp.reduce(others) + odds
-        model.seat_unit(h, X[n], heights)
+        model.seat_unit(int(h), X[n], heights)

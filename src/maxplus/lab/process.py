@@ -1,0 +1,52 @@
+"""A function's result from a process of its own, whose memory and caches nobody else has used.
+
+``python -m maxplus.lab.process`` reads what to call from its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from importlib import import_module
+from typing import Any
+
+
+def in_a_process(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+) -> Any:
+    """What ``function(**arguments)`` returns when a new Python calls it.
+
+    Parameters
+    ----------
+    function : a module's own function
+    arguments : mapping
+        What JSON can hold; so must be the result.
+    environment : mapping, optional
+        Variables that the process finds besides those of this one.
+    """
+    asked = {"module": function.__module__, "name": function.__name__, "arguments": {**arguments}}
+    done = subprocess.run(
+        [sys.executable, "-m", "maxplus.lab.process"], input=json.dumps(asked), text=True,
+        stdout=subprocess.PIPE, env={**os.environ, **(environment or {})}, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{function.__name__}({arguments}) failed; its own words are above")
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Call what is asked for; whatever else is printed goes to standard error."""
+    asked = json.load(sys.stdin)
+    with redirect_stdout(sys.stderr):
+        result = getattr(import_module(asked["module"]), asked["name"])(**asked["arguments"])
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

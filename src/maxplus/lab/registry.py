@@ -1,0 +1,61 @@
+"""The experiments by name; each module is imported when it is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from maxplus.lab.finding import Finding, Settings
+
+
+class Experiment(NamedTuple):
+    """An experiment's name, what it shows in a line, and packages it cannot do without."""
+
+    name: str
+    summary: str
+    needs: tuple[str, ...] = ()
+
+    def require(self) -> None:
+        """Raise `ImportError` where a package is missing."""
+        missing = [name for name in self.needs if find_spec(name.replace("-", "_")) is None]
+        if missing:
+            raise ImportError(
+                f"{self.name} needs {' and '.join(missing)}: pip install 'maxplus[bench]'"
+            )
+
+    def run(self, settings: Settings) -> Finding:
+        """Carry it out; note the seconds, and the machine as it was before."""
+        from maxplus.lab.measure import machine_facts, timed
+
+        self.require()
+        module = import_module(f"maxplus.lab.experiments.{self.name.replace('-', '_')}")
+        facts = machine_facts(*self.needs)
+        seconds, finding = timed(module.run, settings)
+        return replace(finding, seconds=seconds, machine=facts)
+
+
+def _by_name(*experiments: Experiment) -> dict[str, Experiment]:
+    return {experiment.name: experiment for experiment in experiments}
+
+
+# The paper's tables and figures, and what the library's own recipes do on the same data.
+EXPERIMENTS = _by_name(
+    Experiment("iris", "MLP against LMM on Iris, two tables and training times"),
+    Experiment("init", "structured against random initialisation on Iris"),
+    Experiment("sparsity", "how many weights a subgradient touches, on MNIST"),
+    Experiment("zero-hidden", "the plateau of the model without hidden layers"),
+    Experiment("mnist", "MLP against LMM on MNIST, convergence and confusion"),
+    Experiment("timing", "seconds per iteration and memory of all engines, and their growth"),
+    Experiment("approximation", "the theorem's error bound 2Kδ"),
+    Experiment("certificate", "when the maximum loss falls below log 2"),
+    Experiment("noise", "wrong labels: the maximum, the k worst, the mean"),
+    Experiment("quality", "what the library's own recipes reach"),
+)
+BENCHMARKS = _by_name(
+    Experiment("products", "min-plus and max-plus products against others", ("tropical-gemm",)),
+    Experiment("iris-torch", "training on Iris against PyTorch's MLP", ("torch",)),
+    Experiment("long-run", "200,000 sparse iterations on MNIST, checked by dense ones"),
+    Experiment("million", "time and memory with a million images"),
+)

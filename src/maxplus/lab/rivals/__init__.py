@@ -1,0 +1,6 @@
+"""What LMM networks are compared with: a ReLU network, trained by Adam."""
+
+from maxplus.lab.rivals.adam import AdamEngine
+from maxplus.lab.rivals.mlp import MLP
+
+__all__ = ["MLP", "AdamEngine"]

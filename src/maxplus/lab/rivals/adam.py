@@ -1,0 +1,64 @@
+"""Adam on the mean loss, as the paper trains its MLP."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maxplus.lab.rivals.mlp import MLP
+from maxplus.training import Task
+from maxplus.training.engines import Engine
+from maxplus.training.result import Block
+from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
+
+# More weights than this are moved by all threads.
+PARALLEL_FROM = 50_000
+
+
+class AdamEngine(Engine):
+    """Adam (Kingma & Ba, 2015) on all samples, or on a random batch, at each iteration.
+
+    The step rule's ``alpha`` is Adam's rate. ``best`` is the present model: what
+    Adam ends with is what the paper reports. The history's loss is the batch's.
+
+    Parameters
+    ----------
+    model : MLP
+    task : Task
+    batch : int, optional
+        Samples per iteration, drawn with ``task.rng``; all of them by default.
+    """
+
+    name = "adam"
+    objectives = ("mean",)
+    models = (MLP,)
+    model: MLP
+
+    def __init__(self, model: MLP, task: Task, batch: int | None = None) -> None:
+        super().__init__(model, task)
+        self._batch = batch
+        self._rng = np.random.default_rng() if task.rng is None else task.rng
+        self._m = np.zeros_like(model.theta)
+        self._v = np.zeros_like(model.theta)
+        large = model.theta.size >= PARALLEL_FROM
+        self._move = move_parallel if large else move_serial
+
+    def advance(self, block: Block) -> None:
+        """Do the iterations that ``block`` has room for."""
+        X, y, objective = self.task.X, self.task.y, self.task.objective
+        rate = self.task.step.alpha
+        while block.n < block.loss.size:
+            if self._batch is not None:
+                drawn = self._rng.integers(len(self.task.y), size=self._batch)
+                X, y = self.task.X[drawn], self.task.y[drawn]
+            losses, g = self.model.losses_and_gradient(X, y)
+            at = objective.value(losses, None)
+            self.best_loss = min(self.best_loss, at.loss)
+            self.iteration += 1
+            block.record(at.loss, at.sample, rate)
+            step = adam_step(self.iteration, rate, self.model.dtype)
+            self._move(self.model.theta, self._m, self._v, g, step)
+
+    @property
+    def best(self) -> MLP:
+        """The present model."""
+        return self.model

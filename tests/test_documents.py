@@ -1,0 +1,67 @@
+"""README.md quotes five numbers; each is the one in the committed record of its command."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# A table's line with one number in bold and the command that measured it.
+QUOTE = re.compile(r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "
+                   r"`maxplus reproduce (?P<name>[\w-]+)` \|$", re.MULTILINE)  # fmt: skip
+
+
+def values(name):
+    """What the committed record of an experiment holds."""
+    record = json.loads((ROOT / "results" / name / f"{name}.json").read_text(encoding="utf-8"))
+    assert record["quick"] is False
+    return record["values"]
+
+
+def mean_of(recipe, figure):
+    return np.mean([figure(run) for run in values("quality")["recipes"][recipe]])
+
+
+# By words of the line: where the number comes from.
+SOURCES = {
+    "`LMMClassifier(500)`": lambda: mean_of("default, 500 units", lambda run: run["test"]),
+    "robust training": lambda: mean_of("robust at 0.1, 2,000", lambda run: run["certified"][2]),
+    "the paper's training": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
+    "in the time of a dense one": lambda: values("timing")["ratios"]["sparse, W⁰ every 100"][
+        "polyak"
+    ],
+    "`tropical-gemm`": lambda: values("products")["ratios"]["tropical-gemm"],
+}
+
+
+def quotes():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Measured\n")[2]
+    return {m["what"]: m for m in QUOTE.finditer(section.partition("\n## ")[0])}
+
+
+def test_five_numbers_are_quoted():
+    assert len(quotes()) == len(SOURCES) == 5
+
+
+@pytest.mark.parametrize("words", SOURCES)
+def test_a_quoted_number_is_the_measured_one(words):
+    (quote,) = (m for what, m in quotes().items() if words in what)
+    digits = len(quote["number"].partition(".")[2])
+    assert quote["number"] == f"{SOURCES[words]():.{digits}f}"
+
+
+def test_what_is_said_besides_is_so():
+    """Every training image right; the shape, and the paper's own ratio."""
+    assert all(run["train"] == 100 for run in values("quality")["recipes"]["default, 500 units"])
+    assert values("products")["shape"] == [4096, 1568, 500]
+    assert values("mnist")["iterations"] == 200_000
+
+
+def test_every_picture_and_page_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    paths = re.findall(r"\]\(([^):]+)\)", text)
+    assert "results/REPORT.md" in paths
+    for path in paths:
+        assert (ROOT / path).is_file(), path
