@@ -390,6 +390,90 @@ def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
         maxplus.resume(path, iris.X, iris.y)
 
 
+def checkpoint_of(path, iris, estimator):
+    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 3]
+    estimator.set_params(callbacks=callbacks).fit(*iris)
+
+
+BEGUN = {
+    "warm-up": LMMClassifier(
+        12, warmup_epochs=9, batch_size=20, early_stopping=True, random_state=0
+    ),
+    "iterations": SubgradientLMMClassifier(8, max_iter=50, engine="dense", random_state=0),
+}
+
+
+@pytest.mark.parametrize("stage", BEGUN)
+def test_every_array_of_a_checkpoint_is_checked(tmp_path, iris, stage):
+    """Missing, of another shape or type, not finite, for other features: never a crash."""
+    path = tmp_path / "checkpoint"
+    checkpoint_of(path, iris, BEGUN[stage])
+    whole = path.read_bytes()
+    arrays = load_file(path)
+    damages = {
+        "missing": lambda A: None,
+        "longer": lambda A: np.concatenate([A, A]),
+        "axis": lambda A: A[None],
+        "type": lambda A: A.astype(np.int32 if A.dtype.kind == "f" else np.float64),
+        "NaN": lambda A: np.full_like(A, np.nan) if A.dtype.kind == "f" else A - 10**6,
+    }
+    for name in arrays:
+        for kind, damage in damages.items():
+            if not arrays[name].size and kind in ("longer", "NaN"):
+                continue
+            # Losses may be infinite or NaN, and a memory that a rule has not got may be absent.
+            if name.startswith(("history.", "best_loss")) and kind == "NaN":
+                continue
+            if name == "step.memory" and kind == "missing":
+                continue
+
+            def change(document, arrays, name=name, damage=damage):
+                new = damage(arrays.pop(name))
+                if new is not None:
+                    arrays[name] = new
+
+            path.write_bytes(whole)
+            tamper(path, change)
+            try:
+                maxplus.resume(path, *iris)
+            except FileError:
+                continue
+            pytest.fail(f"{name}: {kind}")
+
+
+@pytest.mark.parametrize("stage", BEGUN)
+@pytest.mark.parametrize("n_features", [2, 8])
+def test_a_checkpoint_for_other_features_is_refused(tmp_path, iris, stage, n_features):
+    """Its digest is right, so that only its shapes tell."""
+    path, other = tmp_path / "checkpoint", tmp_path / "other"
+    X = np.tile(iris.X, 2)[:, :n_features]
+    checkpoint_of(path, iris, BEGUN[stage])
+    checkpoint_of(other, (X, iris.y), BEGUN[stage])
+    foreign = load_file(other)
+
+    def swap(document, arrays):
+        arrays.clear()
+        arrays.update(foreign)
+
+    tamper(path, swap)
+    with pytest.raises(FileError, match=f"its weights are for {n_features} features"):
+        maxplus.resume(path, *iris)
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [None, {}, 3, "x", {"bit_generator": "PCG64"}, {"bit_generator": "MT19937", "state": {}},
+     {"bit_generator": "PCG64", "state": {"state": -1, "inc": 10**60}, "has_uint32": 0,
+      "uinteger": 0}],
+)  # fmt: skip
+def test_a_damaged_generator_is_refused(tmp_path, iris, generator):
+    path = tmp_path / "checkpoint"
+    checkpoint_of(path, iris, BEGUN["warm-up"])
+    tamper(path, lambda document, arrays: document.update(generator=generator))
+    with pytest.raises(FileError, match="random generator"):
+        maxplus.resume(path, *iris)
+
+
 # Forks a writer for every line it reads: importing anew each time would take minutes.
 WRITERS = """
 import os, sys

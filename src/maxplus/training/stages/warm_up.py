@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from maxplus.models import LMM, Model
 from maxplus.training.conductor import Conductor
-from maxplus.training.result import Status
+from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.smooth import Adam, Rescaling, SoftLMM
 from maxplus.training.smooth.soft_lmm import SoftGradient
 from maxplus.training.stages.base import Outcome
@@ -120,7 +120,9 @@ class WarmUp:
                 batch_rows = rows[part]
                 if self.augment is not None:
                     batch_rows = scaling.rows(self._augmented(X[part], rng))
-                gradient = soft.gradient(
+                # What overflows here ends as weights that are not finite, which is an error below.
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    gradient = soft.gradient(
                     batch_rows, y[part], run.W1, run.W2, tau, self.margin / annealing.size,
                     None if weight is None else weight[part],
                 )  # fmt: skip
@@ -129,6 +131,12 @@ class WarmUp:
                 if conductor.interrupted:
                     break
             run.losses.append(epoch_loss / (k + 1))
+            if not (math.isfinite(epoch_loss) and np.isfinite(run.W1).all()):
+                raise TrainingOverflowError(
+                    f"the warm-up overflowed: a distance between classes is worth a score of "
+                    f"{annealing.size:g}; scale X (for example with StandardScaler) or take a "
+                    "smaller slope"
+                )
             if held_out.size:
                 run.judge(model, task.X[held_out], task.y[held_out])
             if not conductor.interrupted:
