@@ -24,7 +24,8 @@ def predict(
     model: ModelArgument,
     data: DataArgument,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The CSV file to write; the screen by default.")
+        Path | None,
+        typer.Option("--out", "-o", help="The CSV file to write; the screen by default."),
     ] = None,
     probabilities: Annotated[
         bool,

@@ -22,16 +22,24 @@ def train(
         "model.maxplus"
     ),
     target: Annotated[
-        str | None, typer.Option(help="Column with the labels; the last one by default.")
+        str | None,
+        typer.Option(
+            help="The column with the labels; by default the one named target, label, class or y, "
+            "else the last."
+        ),
     ] = None,
     categorical: Annotated[
-        list[str] | None, typer.Option(help="Column of words, to be one-hot encoded; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="A column of words, of which each becomes a feature of 0 and 1; repeatable, none "
+            "by default."
+        ),
     ] = None,
     scale: Annotated[
         bool | None,
         typer.Option(
-            help="Bring features to mean 0 and deviation 1; the model file takes raw values. "
-            "On by default, but for images."
+            help="Bring features to mean 0 and deviation 1 for training; the model file takes raw "
+            "values all the same. On by default, but for images."
         ),
     ] = None,
     paper: Annotated[
@@ -189,7 +197,7 @@ def _finish(
     classifier.callbacks = None
     if preparation.centre is not None and preparation.spread is not None:
         fold_affine(classifier, preparation.centre, preparation.spread, samples.X)
-    classifier.preparation_ = preparation  # type: ignore[attr-defined]
+    classifier.preparation_ = preparation
     classifier.save(out)
     _tell(classifier, samples, out)
     if classifier.status_ == Status.INTERRUPTED.value:

@@ -63,9 +63,7 @@ def fold_affine(
     return classifier
 
 
-def _judged(
-    classifier: Any, model: LMM, X: Any, sample_weight: ArrayLike | None
-) -> dict[str, Any]:
+def _judged(classifier: Any, model: LMM, X: Any, sample_weight: ArrayLike | None) -> dict[str, Any]:
     """What `fit` says about the training samples, for other weights."""
     labels = classifier.training_labels_
     X = validate_data(

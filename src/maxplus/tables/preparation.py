@@ -1,4 +1,4 @@
-"""From a table to what a model was trained on: decided by the training data, kept with the model."""
+"""From a table to a model's features: decided by the training data, kept with the model."""
 
 from __future__ import annotations
 

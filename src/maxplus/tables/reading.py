@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# pyarrow is imported where it is used: it would double the time of `import maxplus.tables`.
+# pyarrow is imported where it is used, so that importing this stays quick.
 if TYPE_CHECKING:
     import pyarrow
 
@@ -131,22 +132,22 @@ def _csv_batches(
         names, delimiter, blank_lines = _header(path)
         # By number, so that no name can be mistaken; the header is skipped as a row, which may
         # take several lines.
-        ids = [str(k) for k in range(len(names))]
+        ids = {name: str(k) for k, name in enumerate(names)}
         wanted = names if only is None else only
         with _unpacked(path) as stream:
             reader = arrow_csv.open_csv(
                 stream,
                 arrow_csv.ReadOptions(
-                    column_names=ids, skip_rows=blank_lines, skip_rows_after_names=1,
+                    column_names=list(ids.values()), skip_rows=blank_lines, skip_rows_after_names=1,
                     block_size=BLOCK_BYTES,
                 ),
                 arrow_csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
                 ),
                 arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(ids, pyarrow.string()),
+                    column_types=dict.fromkeys(ids.values(), pyarrow.string()),
                     null_values=SPELLINGS, strings_can_be_null=True,
-                    include_columns=[ids[names.index(name)] for name in wanted],
+                    include_columns=[ids[name] for name in wanted],
                 ),
             )  # fmt: skip
             for batch in reader:
@@ -286,7 +287,7 @@ def _ragged(path: Path, row: Any) -> str:
 
 
 def _check_different(path: Path, names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, n in Counter(names).items() if n > 1)
     if twice:
         raise TableError(f"{path} has several columns named {', '.join(map(repr, twice))}; rename")
 
