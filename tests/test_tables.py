@@ -23,7 +23,9 @@ from maxplus.tables import (
     RawTable,
     Samples,
     TableError,
+    csv_files,
     open_source,
+    parquet_files,
     read_batches,
     read_table,
     reading,
@@ -169,7 +171,7 @@ def test_what_is_no_number_is_a_word(table, word):
 
 @pytest.mark.parametrize("at_once", [16, 20, 35, 60, 1000])
 def test_a_column_may_turn_into_words_late(table, monkeypatch, at_once):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", at_once)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", at_once)
     cells = ["1.50", "007", "NA", "1e3", "word", "2", "3", "x"]
     late = ["1.0"] * 7 + ["last"]
     rows = [f"{k},{cell},{other}" for k, (cell, other) in enumerate(zip(cells, late, strict=True))]
@@ -190,11 +192,11 @@ def test_rows_at_once_do_not_show(table, monkeypatch):
         "c": ["x" if k % 3 else "" for k in range(50)],
     }
     for at_once in (40, 100, 10_000):
-        monkeypatch.setattr(reading, "BLOCK_BYTES", at_once)
+        monkeypatch.setattr(csv_files, "BLOCK_BYTES", at_once)
         same(table(text), expected)
 
 
-@pytest.mark.parametrize("word", reading.SPELLINGS)
+@pytest.mark.parametrize("word", csv_files.SPELLINGS)
 @pytest.mark.parametrize("around", ["", " "])
 def test_any_case_of_a_missing_value(table, word, around):
     found = table(f"n,w\n1,x\n{around}{word}{around},{around}{word}{around}\n")
@@ -213,15 +215,15 @@ def test_many_columns_may_turn_into_words_late(write):
 
 def test_late_words_are_read_again_once(write, monkeypatch):
     n_readings = 0
-    whole = reading._csv_batches
+    whole = reading.csv_batches
 
     def counted(*arguments):
         nonlocal n_readings
         n_readings += 1
         return whole(*arguments)
 
-    monkeypatch.setattr(reading, "_csv_batches", counted)
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(reading, "csv_batches", counted)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 400)
     # Each column has its first word in another batch.
     rows = [",".join("w" if i >= 50 + 5 * k else f"{i}" for k in range(40)) for i in range(300)]
     found = read_table(write("\n".join([",".join(f"c{k}" for k in range(40)), *rows])))
@@ -230,7 +232,7 @@ def test_late_words_are_read_again_once(write, monkeypatch):
     assert found.columns["c7"][[0, 84, 85]].tolist() == ["0", "84", "w"]
 
 
-@pytest.mark.parametrize("ending", reading.PACKED)
+@pytest.mark.parametrize("ending", csv_files.PACKED)
 def test_packed_files_are_unpacked(write, ending):
     pyarrow = pytest.importorskip("pyarrow")
     path = write("", f"data.csv{ending}")
@@ -257,8 +259,8 @@ def test_csv_with_any_damage_is_read_or_refused(write, packed):
 
 
 def test_batches_are_the_table_in_parts(write, parquet, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(parquet_files, "ROWS_AT_ONCE", 7)
     columns = {"n": np.arange(60.0), "late": ["1"] * 50 + ["x"] * 10}
     lines = [f"{n:g},{w}" for n, w in zip(*columns.values(), strict=True)]
     for path in (write("\n".join(["n,late", *lines])), parquet(columns)):
@@ -284,7 +286,7 @@ def test_a_ragged_row_is_found_by_its_line(write):
 
 
 def test_a_row_longer_than_a_block_is_refused(write, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 100)
     path = write('a,b\n1,"' + "2,3\n" * 100)
     with refused(path, "quote"):
         read_table(path)
@@ -319,7 +321,7 @@ def test_unusable_files_are_refused_by_name(write, text, words):
 
 @pytest.mark.parametrize("at", [1, 5, 11])
 def test_ragged_rows_are_found_in_any_batch(write, monkeypatch, at):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 16)
     rows = [f"{k},2" for k in range(12)]
     rows[at] = "77,8,99"
     path = write("\n".join(["a,b", *rows]))
