@@ -1,6 +1,8 @@
 """The command line from a table to a report; mistakes, Ctrl-C and kill -9."""
 
 import csv
+import gzip
+import html
 import math
 import os
 import re
@@ -165,6 +167,102 @@ def test_evaluation_explanation_and_certificates_agree_with_python(orchard):
     scale = samples.X.std(axis=0)
     printed = good("certify", orchard, ORCHARD, "--eps", 0.1)
     assert f"{model.certify(samples.X, samples.y, 0.1, scale):.2%}" in printed
+
+
+def read(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_certificates_count_in_deviations_of_the_training_data(orchard, tmp_path):
+    model = maxplus.load(orchard)
+    samples = open_source(ORCHARD, target="goes to", categorical=["variety"])
+    deviations = samples.X.std(axis=0)
+    assert np.array_equal(model.preparation_.deviations, deviations)
+    out, unit = tmp_path / "p.csv", "standard deviations of the training data"
+    good("predict", orchard, ORCHARD, "--radius", "-o", out)
+    radius = [float(row[f"certified radius in {unit}"]) for row in read(out)]
+    assert np.allclose(radius, model.certified_radius(samples.X, deviations), rtol=1e-5)
+    # One row of the same table: its own deviations are 0, and must not matter.
+    lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
+    for row in (0, 7):
+        one = tmp_path / "one.csv"
+        one.write_text("\n".join([lines[0], lines[1 + row]]) + "\n", encoding="utf-8")
+        printed = good("certify", orchard, one, "--eps", 0, "--eps", 1000)
+        assert f"ε and radii are in {unit}." in printed
+        assert f"median certified radius {radius[row]:.4g}, least {radius[row]:.4g}" in printed
+        assert re.search(r"1000 +0\.00%", printed)
+        good("predict", orchard, one, "--radius", "-o", out)
+        assert float(read(out)[0][f"certified radius in {unit}"]) == radius[row]
+
+
+@pytest.fixture(scope="module")
+def constant(tmp_path_factory):
+    """A model of a table with a column that is always 0.1, and the table."""
+    folder = tmp_path_factory.mktemp("constant")
+    rows = ["a,b,same,label"] + [f"{k},{k % 3},0.1,{'u' if k < 20 else 'v'}" for k in range(40)]
+    (folder / "t.csv").write_text("\n".join(rows) + "\n")
+    good("train", folder / "t.csv", "-o", folder / "m", "--epochs", 3)
+    return folder / "m", folder / "t.csv"
+
+
+def test_a_constant_column_certifies_nothing_for_ever(constant, tmp_path):
+    path, table = constant
+    model = maxplus.load(path)
+    assert model.preparation_.deviations[2] == 1.0
+    assert model.scale_[2] == 1.0
+    printed = good("certify", path, table, "--eps", 1e9)
+    assert "0.00%" in printed
+    assert "inf" not in printed
+    samples = open_source(str(table))
+    # A column that is constant in the evaluated file only is not held fixed either.
+    still = tmp_path / "still.csv"
+    still.write_text("a,b,same,label\n5,1,0.1,u\n5,2,0.1,u\n")
+    printed = good("certify", path, still)
+    expected = model.certified_radius(
+        np.array([[5.0, 1.0, 0.1], [5.0, 2.0, 0.1]]), model.preparation_.deviations
+    )
+    assert np.isfinite(expected).all()
+    assert np.allclose(model.preparation_.deviations[:2], samples.X.std(axis=0)[:2])
+    assert f"least {expected.min():.4g}" in printed
+
+
+def test_raw_units_and_models_without_deviations_say_so(orchard, tmp_path):
+    printed = good("certify", orchard, ORCHARD, "--raw-units")
+    assert "ε and radii are in the features' own units." in printed
+    samples = open_source(IRIS)
+    clf = maxplus.SubgradientLMMClassifier(8, max_iter=20, random_state=0).fit(samples.X, samples.y)
+    clf.save(tmp_path / "m")
+    printed = good("certify", tmp_path / "m", IRIS, "--eps", 0.1)
+    assert "own units (the model file has no deviations of its training data)" in printed
+    assert f"{clf.certify(samples.X, samples.y, 0.1):.2%}" in printed
+    out = tmp_path / "p.csv"
+    said = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
+    assert "no deviations of its training data" in said
+    radius = [float(row["certified radius"]) for row in read(out)]
+    assert np.allclose(radius, clf.certified_radius(samples.X), rtol=1e-5)
+
+
+def test_the_report_names_the_unit_of_its_radii(orchard, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "r.html"
+    for options, unit in (
+        ((), "standard deviations of the training data"),
+        (("--raw-units",), "the features' own units"),
+    ):
+        good("report", orchard, ORCHARD, "-o", page, *options)
+        text = html.unescape(page.read_text(encoding="utf-8"))
+        assert f"while all features move by less, in {unit}" in text
+        assert f'"radius_unit":"{unit}"' in text
+
+
+def test_packed_tables_are_read(orchard, tmp_path):
+    packed = tmp_path / "orchard.csv.gz"
+    packed.write_bytes(gzip.compress(Path(ORCHARD).read_bytes()))
+    assert (
+        good("evaluate", orchard, packed).splitlines()[1:]
+        == (good("evaluate", orchard, ORCHARD).splitlines()[1:])
+    )
 
 
 def test_a_category_is_never_changed_beyond_yes_and_no(orchard, tmp_path):

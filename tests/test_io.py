@@ -23,8 +23,10 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus._files import write_whole
+from maxplus.estimators._folding import fold_affine
 from maxplus.io import Checkpoint, FileError, container
 from maxplus.io.models import load_with_notes, save
+from maxplus.tables import Preparation, RawTable
 
 CLASSIFIERS = [
     SubgradientLMMClassifier(8, max_iter=60, random_state=0),
@@ -232,6 +234,70 @@ def test_every_shape_type_and_value_is_checked(tmp_path, model_bytes, damage):
     tamper(path, DAMAGE[damage])
     with pytest.raises(FileError, match="is damaged"):
         maxplus.load(path)
+
+
+@pytest.fixture
+def prepared(iris, tmp_path):
+    """A model of a table with its preparation, in a file."""
+    columns = {f"c{p}": column for p, column in enumerate(iris.X.T)} | {"y": iris.y.astype(float)}
+    preparation = Preparation.of(RawTable("flowers", columns))
+    model = SubgradientLMMClassifier(8, max_iter=20, random_state=0)
+    model.fit(preparation.scaled(iris.X), iris.y)
+    fold_affine(model, preparation.centre, preparation.spread, iris.X)
+    model.preparation_ = preparation
+    model.save(tmp_path / "model")
+    return model, tmp_path / "model"
+
+
+def test_a_preparation_is_kept_with_its_model(prepared, iris):
+    model, path = prepared
+    again = maxplus.load(path)
+    assert again.preparation_.to_json() == model.preparation_.to_json()
+    assert again.preparation_.to_json()["data"] == "flowers"
+    assert np.array_equal(again.scale_, model.scale_)
+    assert {*again.__dict__} == {*model.__dict__} - {"_rng"}
+    other = {"c3": [0.2], "more": [1.0], "c1": [3.5], "c0": [5.1], "c2": [1.4]}
+    table = RawTable("new", {name: np.array(cells) for name, cells in other.items()})
+    assert again.predict(again.preparation_.features(table)).tolist() == [0]
+    again.save(path)
+    assert maxplus.load(path).preparation_.to_json() == model.preparation_.to_json()
+
+
+def test_models_without_a_preparation_have_none(tmp_path, fitted):
+    fitted.save(tmp_path / "m")
+    assert not hasattr(maxplus.load(tmp_path / "m"), "preparation_")
+
+
+PREPARATION_DAMAGE = {
+    "a word": lambda p, a: "nonsense",
+    "a list": lambda p, a: [p],
+    "nothing in it": lambda p, a: {},
+    "no deviations": lambda p, a: {name: v for name, v in p.items() if name != "deviations"},
+    "zero spread": lambda p, a: p | {"spread": [0.0] * 4},
+    "short centre": lambda p, a: p | {"centre": p["centre"][:3]},
+    "NaN": lambda p, a: p | {"deviations": [float("nan")] * 4},
+    "image": lambda p, a: p | {"image_shape": [3, 3]},
+    "directions": lambda p, a: p | {"directions": [[1.0] * 4]},
+    "target": lambda p, a: p | {"encoding": p["encoding"] | {"target": None}},
+    "a column less": lambda p, a: (
+        p
+        | {name: p[name][:3] for name in ("centre", "spread", "deviations")}
+        | {"encoding": p["encoding"] | {"columns": p["encoding"]["columns"][:3]}}
+    ),
+    "scale": lambda p, a: a.update(scale=-a["scale"]) or p,
+    "scale shape": lambda p, a: a.update(scale=a["scale"][:2]) or p,
+    "scale type": lambda p, a: a.update(scale=a["scale"].astype(np.float32)) or p,
+    "infinite scale": lambda p, a: a.update(scale=a["scale"] * np.inf) or p,
+}
+
+
+@pytest.mark.parametrize("damage", PREPARATION_DAMAGE.values(), ids=PREPARATION_DAMAGE)
+def test_a_damaged_preparation_is_refused(prepared, damage):
+    _, path = prepared
+    tamper(path, lambda d, a: d.update(preparation=damage(d["preparation"], a)))
+    with pytest.raises(FileError, match="is damaged") as caught:
+        maxplus.load(path)
+    assert len(str(caught.value)) < 300
 
 
 def test_untampered_files_load(tmp_path, model_bytes):

@@ -81,7 +81,7 @@ def test_importing_is_quick_and_loads_nothing_heavy():
     )
     assert seconds < 2.0
     assert "maxplus" in loaded
-    assert not {"numba", "sklearn", "scipy", "rich", "matplotlib"} & set(loaded)
+    assert not {"numba", "sklearn", "scipy", "rich", "matplotlib", "pyarrow"} & set(loaded)
 
 
 def test_a_name_is_loaded_when_it_is_used():

@@ -2,6 +2,7 @@
 
 import csv
 import gc
+import gzip
 import json
 import os
 import random
@@ -15,7 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
-from maxplus.tables import Column, Encoding, RawTable, TableError, open_source, read_table, reading
+from maxplus.tables import (
+    Column,
+    Encoding,
+    Preparation,
+    RawTable,
+    Samples,
+    TableError,
+    csv_files,
+    open_source,
+    parquet_files,
+    read_batches,
+    read_table,
+    reading,
+)
 from strategies import quick
 
 BUILT_IN = {
@@ -157,7 +171,7 @@ def test_what_is_no_number_is_a_word(table, word):
 
 @pytest.mark.parametrize("at_once", [16, 20, 35, 60, 1000])
 def test_a_column_may_turn_into_words_late(table, monkeypatch, at_once):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", at_once)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", at_once)
     cells = ["1.50", "007", "NA", "1e3", "word", "2", "3", "x"]
     late = ["1.0"] * 7 + ["last"]
     rows = [f"{k},{cell},{other}" for k, (cell, other) in enumerate(zip(cells, late, strict=True))]
@@ -178,8 +192,104 @@ def test_rows_at_once_do_not_show(table, monkeypatch):
         "c": ["x" if k % 3 else "" for k in range(50)],
     }
     for at_once in (40, 100, 10_000):
-        monkeypatch.setattr(reading, "BLOCK_BYTES", at_once)
+        monkeypatch.setattr(csv_files, "BLOCK_BYTES", at_once)
         same(table(text), expected)
+
+
+@pytest.mark.parametrize("word", csv_files.SPELLINGS)
+@pytest.mark.parametrize("around", ["", " "])
+def test_any_case_of_a_missing_value(table, word, around):
+    found = table(f"n,w\n1,x\n{around}{word}{around},{around}{word}{around}\n")
+    same(found, {"n": [1.0, np.nan], "w": ["x", ""]})
+
+
+def test_many_columns_may_turn_into_words_late(write):
+    rows = [",".join(["1.50"] * 1100)] * 2000 + [",".join(["word"] * 1100)]
+    path = write("\n".join([",".join(f"c{k}" for k in range(1100)), *rows]))
+    found = read_table(path)
+    assert len(found.columns) == 1100
+    for cells in found.columns.values():
+        assert cells.dtype == object
+        assert (cells[0], cells[1999], cells[2000]) == ("1.50", "1.50", "word")
+
+
+def test_late_words_are_read_again_once(write, monkeypatch):
+    n_readings = 0
+    whole = reading.csv_batches
+
+    def counted(*arguments):
+        nonlocal n_readings
+        n_readings += 1
+        return whole(*arguments)
+
+    monkeypatch.setattr(reading, "csv_batches", counted)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 400)
+    # Each column has its first word in another batch.
+    rows = [",".join("w" if i >= 50 + 5 * k else f"{i}" for k in range(40)) for i in range(300)]
+    found = read_table(write("\n".join([",".join(f"c{k}" for k in range(40)), *rows])))
+    assert n_readings == 2
+    assert all(cells.dtype == object for cells in found.columns.values())
+    assert found.columns["c7"][[0, 84, 85]].tolist() == ["0", "84", "w"]
+
+
+@pytest.mark.parametrize("ending", csv_files.PACKED)
+def test_packed_files_are_unpacked(write, ending):
+    pyarrow = pytest.importorskip("pyarrow")
+    path = write("", f"data.csv{ending}")
+    with pyarrow.output_stream(str(path), compression="detect") as file:
+        file.write("a,größe\n1,x\n2,ß\n".encode())
+    same(read_table(path), {"a": [1.0, 2.0], "größe": ["x", "ß"]})
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) - 9])
+    with suppress(TableError):  # what was cut off may be a checksum only
+        read_table(path)
+    path.write_bytes(b"nonsense, not packed")
+    with refused(path, "unpacked"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_csv_with_any_damage_is_read_or_refused(write, packed):
+    content = 'größe;"b ""c""";w\r\n1;2.5;"x;y"\n\n3;NA;z\n4;5;ß\n'.encode()
+    content = gzip.compress(content) if packed else content
+    for damaged in mutations(content, 300):
+        path = write(damaged, "data.csv.gz" if packed else "data.csv")
+        with suppress(TableError):
+            read_table(path)
+
+
+def test_batches_are_the_table_in_parts(write, parquet, monkeypatch):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(parquet_files, "ROWS_AT_ONCE", 7)
+    columns = {"n": np.arange(60.0), "late": ["1"] * 50 + ["x"] * 10}
+    lines = [f"{n:g},{w}" for n, w in zip(*columns.values(), strict=True)]
+    for path in (write("\n".join(["n,late", *lines])), parquet(columns)):
+        batches = list(read_batches(path))
+        assert len(batches) > 3
+        assert all(batch.columns["late"].dtype == object for batch in batches)
+        for name, cells in read_table(path).columns.items():
+            together = np.concatenate([batch.columns[name] for batch in batches])
+            assert together.tolist() == cells.tolist() == list(columns[name])
+
+
+@pytest.mark.parametrize("name", ["data.xls", "no.csv", "empty.csv"])
+def test_batches_have_the_table_s_errors(tmp_path, name):
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises((TableError, FileNotFoundError), match=name):
+        list(read_batches(tmp_path / name))
+
+
+def test_a_ragged_row_is_found_by_its_line(write):
+    path = write('a,b\n\n1,"two\nlines"\n,,\n3,4\n')
+    with refused(path, "line 5", "3 values", "2 columns"):
+        read_table(path)
+
+
+def test_a_row_longer_than_a_block_is_refused(write, monkeypatch):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 100)
+    path = write('a,b\n1,"' + "2,3\n" * 100)
+    with refused(path, "quote"):
+        read_table(path)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +321,7 @@ def test_unusable_files_are_refused_by_name(write, text, words):
 
 @pytest.mark.parametrize("at", [1, 5, 11])
 def test_ragged_rows_are_found_in_any_batch(write, monkeypatch, at):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 16)
     rows = [f"{k},2" for k in range(12)]
     rows[at] = "77,8,99"
     path = write("\n".join(["a,b", *rows]))
@@ -330,6 +440,17 @@ def test_a_parquet_column_of_nothing_is_missing_values(parquet):
     path = parquet({"a": [None, None, None], "b": [1, 2, 3], "y": [0, 1, 1]})
     with refused(path, "missing", "3 in 'a'"):
         Encoding.of(read_table(path))
+
+
+def test_parquet_columns_of_one_name_are_refused(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "data.parquet"
+    column = pyarrow.array([1, 2])
+    parquet.write_table(pyarrow.Table.from_arrays([column] * 3, ["a", "b", "a"]), path)
+    with refused(path, "'a'", "rename"):
+        read_table(path)
 
 
 @pytest.mark.parametrize("rows", [[], None])
@@ -786,3 +907,104 @@ def test_a_file_for_prediction_needs_no_labels(write, encoding):
     path = write("size,colour\n1,blue\n")
     with refused(path, "'n'", "'the shape'"):
         open_source(str(path), encoding=encoding)
+
+
+# -- preparation ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def training(table):
+    return table(WORDS, "training.csv")
+
+
+@pytest.fixture
+def preparation(training):
+    return Preparation.of(training, categorical=["colour", "the shape"])
+
+
+def test_a_preparation_scales_by_the_training_data(training, preparation):
+    X = preparation.features(training)
+    Z = preparation.scaled(X)
+    assert preparation.feature_names == preparation.encoding.feature_names
+    assert preparation.data == training.name
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-15)
+    np.testing.assert_allclose(Z.std(axis=0), 1)
+    np.testing.assert_allclose(preparation.deviations, X.std(axis=0))
+    samples = preparation.samples(training)
+    assert np.array_equal(samples.X, X)
+    assert samples.y.tolist() == ["u", "v", "u"]
+    raw = Preparation.of(training, categorical=["colour", "the shape"], scale=False)
+    assert raw.centre is raw.spread is None
+    assert np.array_equal(raw.scaled(X), X)
+    assert np.array_equal(raw.deviations, preparation.deviations)
+
+
+def test_images_are_not_scaled_and_know_their_deviations():
+    samples = open_source("digits")
+    found = Preparation.of(samples)
+    assert (found.centre, found.image_shape) == (None, (8, 8))
+    assert Preparation.of(samples, scale=True).centre is not None
+    assert found.feature_range(samples.X[:3]) == (samples.X[:3].min(), samples.X[:3].max())
+    X = samples.X.astype(np.float32)
+    single = Preparation.of(Samples("digits", X, samples.y, samples.encoding, (8, 8)))
+    np.testing.assert_allclose(single.deviations, found.deviations, rtol=1e-12)
+    assert single.deviations.dtype == np.float64
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, 0.1, 1e9 + 0.3])
+def test_a_constant_column_has_the_unit_one(value):
+    # The rounded mean of ten times 0.1 is not 0.1.
+    columns = {"a": np.full(10, value), "b": np.arange(10.0), "y": np.arange(10.0) % 2}
+    found = Preparation.of(RawTable("t", columns))
+    assert found.deviations.tolist() == [1.0, columns["b"].std()]
+    assert found.spread.tolist() == found.deviations.tolist()
+
+
+def test_numbers_too_large_for_a_deviation_are_refused():
+    with refused("t", "'a'", "1e+200"):
+        Preparation.of(
+            RawTable("t", {"a": np.array([0.0, 1e200]), "b": np.zeros(2), "y": np.arange(2.0)})
+        )
+
+
+def test_preparations_survive_json(training, preparation):
+    for found in (preparation, Preparation.of(open_source("digits"))):
+        record = json.loads(json.dumps(found.to_json()))
+        again = Preparation.from_json(record)
+        assert again.to_json() == record
+        for name in ("centre", "spread", "deviations"):
+            assert np.array_equal(getattr(again, name), getattr(found, name))
+        assert again.image_shape == found.image_shape
+        assert again.encoding == found.encoding
+
+
+WRONG_FIELDS = {
+    "centre": [None, 3, "abc", [1.0], [1.0] * 7, [float("nan")] * 6, ["1"] * 6, [[1.0]] * 6],
+    "spread": [None, [0.0] * 6, [-1.0] * 6, [float("inf")] * 6, [10**400] * 6, [True] * 6, {}],
+    "deviations": [None, [], [0.0] * 6, [1.0] * 5, [1.0] * 5 + [None], [1.0] * 5 + [-1e-300]],
+    "image_shape": [6, [6], [2, 2], [0, 6], [-2, -3], [2.0, 3.0], "23", [2, 3, 1], [True, 6]],
+    "directions": [[[1.0] * 6], []],
+    "data": [None, 3, ["a"]],
+    "encoding": [None, {}, {"target": "y", "columns": []}, "x" * 10_000],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG_FIELDS.items() for value in values]
+)
+def test_garbage_is_no_preparation(preparation, name, value):
+    with pytest.raises(ValueError, match=r"preparation|columns") as caught:
+        Preparation.from_json(preparation.to_json() | {name: value})
+    assert name in str(caught.value) or name == "encoding" or "deviations" in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_preparation_has_all_its_fields(preparation):
+    for record in (None, 3, [], "preparation", {}):
+        with pytest.raises(ValueError, match="preparation"):
+            Preparation.from_json(record)
+    for name in preparation.to_json():
+        record = preparation.to_json()
+        del record[name]
+        with pytest.raises(ValueError, match=f"lacks {name}"):
+            Preparation.from_json(record)

@@ -50,12 +50,13 @@ def certify(
         steps = sorted(eps) if eps else [0.0, 0.05, 0.1, 0.2, 0.3]
         shares = np.atleast_1d(classifier.certify(samples.X, y, steps, scale))
         radius = classifier.certified_radius(samples.X, scale)
-        table = Table(box=box.SIMPLE_HEAD, title=f"ε in {unit}", title_justify="left")
+        table = Table(box=box.SIMPLE_HEAD)
         table.add_column("ε", justify="right")
         table.add_column("certified accuracy", justify="right")
         for step, share in zip(steps, shares, strict=True):
             table.add_row(f"{step:g}", f"{share:.2%}")
         console = Console(highlight=False)
+        console.print(f"ε and radii are in {unit}.", soft_wrap=True)
         console.print(table)
         console.print(f"median certified radius {np.median(radius):.4g}, least {radius.min():.4g}")
         if plot is not None:

@@ -26,13 +26,22 @@ def explain(
     model: ModelArgument,
     data: DataArgument,
     rows: Annotated[
-        list[int] | None, typer.Option("--row", "-r", help="Row to explain; repeatable.")
+        list[int] | None,
+        typer.Option(
+            "--row", "-r", help="A row to explain; repeatable, the first three by default."
+        ),
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(help="Write a CSV table with a line for each row and class.")
+        Path | None,
+        typer.Option(
+            help="Write a CSV table here with a line for each row and class; none by default."
+        ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="For images: draw the first row's units and pixels.")
+        Path | None,
+        typer.Option(
+            help="Draw the first row's units and pixels to this file, for images; none by default."
+        ),
     ] = None,
 ) -> None:
     """Say what decided each score, and the smallest change that flips the prediction.

@@ -21,9 +21,9 @@ from maxplus.cli._common import (
 def report(
     model: ModelArgument,
     data: DataArgument,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The page to write; report.html by default.")
-    ] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
     raw_units: RawUnitsOption = False,
 ) -> None:
     """Write a page with figures, the worst samples and an explorer; it needs no network.

@@ -35,8 +35,8 @@ def train(
     scale: Annotated[
         bool | None,
         typer.Option(
-            help="Bring features to mean 0 and deviation 1; the model file takes raw values. "
-            "On by default, but for images."
+            help="Bring features to mean 0 and deviation 1 for training; the model file takes raw "
+            "values all the same. On by default, but for images."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The randomness of the start.")] = 0,

@@ -2,8 +2,9 @@
 
 from maxplus.tables.columns import Column, Encoding
 from maxplus.tables.preparation import Preparation
-from maxplus.tables.reading import RawTable, TableError, read_batches, read_table
+from maxplus.tables.reading import read_batches, read_table
 from maxplus.tables.sources import Samples, open_source, samples_of
+from maxplus.tables.table import RawTable, TableError
 
 __all__ = [
     "Column",

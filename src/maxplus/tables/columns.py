@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.reading import RawTable, TableError
+from maxplus.tables.table import RawTable, TableError
 
 # A target column is recognised by one of these names, else it is the last one.
 TARGET_NAMES = ("target", "label", "class", "y")

@@ -1,4 +1,4 @@
-"""From a table to what a model takes: decided by the training data, kept with the model."""
+"""From a table to a model's features: decided by the training data, kept with the model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.columns import Encoding
-from maxplus.tables.reading import RawTable, TableError
 from maxplus.tables.sources import Samples, samples_of
+from maxplus.tables.table import RawTable, TableError
 
 # Rows whose deviations are summed together: images are not held in float64 as a whole.
 ROWS_AT_ONCE = 4096

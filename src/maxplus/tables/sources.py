@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from maxplus import datasets
 from maxplus.tables.columns import Column, Encoding
-from maxplus.tables.reading import RawTable, TableError, read_table
+from maxplus.tables.reading import read_table
+from maxplus.tables.table import RawTable, TableError
 
 SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
