@@ -133,12 +133,16 @@ def test_the_room_names_what_it_offers():
         maxplus.export.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize(("name", "package"), [("export_onnx", "onnx"), ("to_torch", "torch")])
-def test_without_the_package_the_error_says_what_to_install(monkeypatch, name, package):
+@pytest.mark.parametrize(
+    ("name", "package", "arguments"),
+    [("export_onnx", "onnx", (None, "m.onnx")), ("to_torch", "torch", (None,))],
+)
+def test_without_the_package_the_error_says_what_to_install(monkeypatch, name, package, arguments):
+    """When it is called: whoever only looks at the name needs nothing."""
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"maxplus.export.{package}", raising=False)
     with pytest.raises(ImportError, match=rf"pip install 'maxplus\[{package}\]'"):
-        getattr(maxplus.export, name)
+        getattr(maxplus.export, name)(*arguments)
 
 
 @pytest.mark.parametrize("package", ["onnx", "torch"])

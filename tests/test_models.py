@@ -892,12 +892,12 @@ def test_an_affine_map_is_folded_in(dtype):
     ("centre", "scale", "message"),
     [
         (np.zeros(3), np.ones(4), "centre must be a number or 4 numbers"),
-        (np.zeros(4), np.ones((4, 1)), "scale must be a number or 4 numbers"),
-        (np.zeros(4), [1.0, 1.0, math.nan, 1.0], "scale must be a number or 4 numbers"),
-        (np.zeros(4), [1.0, 1.0, 0.0, 1.0], "scale finite and > 0"),
-        (np.zeros(4), [1.0, 1.0, -1.0, 1.0], "scale finite and > 0"),
+        (np.zeros(4), np.ones((4, 1)), "spread must be a number or 4 numbers"),
+        (np.zeros(4), [1.0, 1.0, math.nan, 1.0], "spread must be a number or 4 numbers"),
+        (np.zeros(4), [1.0, 1.0, 0.0, 1.0], "spread must be finite and > 0"),
+        (np.zeros(4), [1.0, 1.0, -1.0, 1.0], "spread must be finite and > 0"),
         (np.full(4, math.inf), np.ones(4), "centre must be finite"),
-        (np.zeros(4), np.full(4, 5e-324), "scale is too small"),
+        (np.zeros(4), np.full(4, 5e-324), "spread is too small"),
         ("a", np.ones(4), "centre must be a number"),
     ],
 )

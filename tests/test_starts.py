@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
-from maxplus import LMMClassifier
+from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.models.starts import (
     choose_prototypes,
     class_distance,
@@ -300,8 +300,10 @@ def test_features_many_orders_of_magnitude_apart(distance):
     assert 1e21 < distance(X) < 1e23
 
 
-@pytest.mark.parametrize("parameters", [{}, {"slope": 1.0}, {"init": "prototypes"}])
-def test_features_too_small_to_train_with(parameters):
+@pytest.mark.parametrize(
+    "clf", [LMMClassifier(), LMMClassifier(slope=1.0), SubgradientLMMClassifier()]
+)
+def test_features_too_small_to_train_with(clf):
     X, y = 1e-310 * rng().normal(size=(40, 2)), np.arange(40) % 2
     with pytest.raises(ValueError, match="scale the features"):
-        LMMClassifier(**parameters).fit(X, y)
+        clf.fit(X, y)

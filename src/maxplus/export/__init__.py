@@ -1,28 +1,33 @@
 """Fitted classifiers for other frameworks: ONNX files and PyTorch modules.
 
-Importing this room imports neither onnx nor torch; each is loaded with the
-name that needs it.
+Importing this room imports neither onnx nor torch; a function that needs one says so when it is
+called.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maxplus.export.onnx import export_onnx
-    from maxplus.export.torch import to_torch
-
-_HOMES = {"export_onnx": "maxplus.export.onnx", "to_torch": "maxplus.export.torch"}
+    from maxplus.estimators._lmm import BaseLMMClassifier
+    from maxplus.export.torch import LMMNetwork
 
 __all__ = ["export_onnx", "to_torch"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'maxplus.export' has no attribute {name!r}")
+def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
+    """Write a fitted LMM classifier as an ONNX model; it needs ``maxplus[onnx]``.
+
+    See `maxplus.export.onnx.export_onnx`.
+    """
+    import_module("maxplus.export.onnx").export_onnx(clf, path)
 
 
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+def to_torch(clf: BaseLMMClassifier) -> LMMNetwork:
+    """A fitted LMM classifier as a PyTorch module, same scores; it needs ``maxplus[torch]``.
+
+    See `maxplus.export.torch.to_torch`.
+    """
+    return import_module("maxplus.export.torch").to_torch(clf)

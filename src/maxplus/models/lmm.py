@@ -179,26 +179,25 @@ class LMM(Model):
         )
         return full.only(wanted)
 
-    def folded(self, centre: ArrayLike, scale: ArrayLike) -> LMM:
-        """The same function of x, for a model that was made for (x − centre) / scale.
+    def folded(self, centre: ArrayLike, spread: ArrayLike) -> LMM:
+        """The same function of x, for a model that was made for (x − centre) / spread.
 
         A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
-        affine map in, up to rounding. ``scale`` is > 0; both are numbers or have shape (P,).
+        affine map in, up to rounding. ``spread`` is > 0; both are numbers or have shape (P,).
         """
         c = feature_values("centre", centre, self.n_features)[:, None]
-        s = feature_values("scale", scale, self.n_features)[:, None]
-        if not (np.isfinite(c).all() and np.isfinite(s).all() and (s > 0.0).all()):
-            raise ValueError(
-                f"centre must be finite and scale finite and > 0; got {centre!r:.80} "
-                f"and {scale!r:.80}"
-            )
+        s = feature_values("spread", spread, self.n_features)[:, None]
+        if not np.isfinite(c).all():
+            raise ValueError(f"centre must be finite; got {centre!r:.80}")
+        if not (np.isfinite(s).all() and (s > 0.0).all()):
+            raise ValueError(f"spread must be finite and > 0; got {spread!r:.80}")
         with np.errstate(over="ignore", invalid="ignore"):
             slopes = (self.slopes / s).astype(self.dtype)
             offsets = (self.offsets - self.slopes * c / s).astype(self.dtype)
         if not (np.isfinite(slopes).all() and np.isfinite(offsets).all()):
             raise ValueError(
-                f"scale is too small for weights of type {self.dtype}; got {scale!r:.80}; "
-                "leave out features that hardly vary"
+                f"spread is too small: the folded weights do not fit into {self.dtype}; got "
+                f"{spread!r:.80}; leave out features that hardly vary"
             )
         W1 = offsets.reshape(self.n_hidden, -1).T
         return LMM(slopes.ravel(), W1, self.W2.copy("F"))
