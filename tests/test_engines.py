@@ -24,6 +24,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import ENGINES, TreeEngine
 from maxplus.training.result import Block, History, Signal
+from maxplus.training.steps import StepKind
 
 STEPS = {
     "polyak": polyak(),
@@ -131,7 +132,7 @@ def plain_training(X, y, W, rule, linear_every, samples):
                 G[0][i] += e[d] * X[n][i // 2]
         norm = sum(float((g**2).sum()) for g in G)
         alpha = (losses[n] - rule.target) / norm if t < rule.polyak_until else rule.alpha
-        if rule.memory.size:
+        if rule.kind == StepKind.LEVEL:
             lowest = min([*history["loss"], losses[n]])
             left = max(rule.polyak_until - t, 1) / rule.polyak_until
             alpha = (losses[n] - (1 - left) * lowest - left * rule.target) / norm

@@ -26,6 +26,7 @@ from maxplus.training import (
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
 from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
+from maxplus.training.steps import FOREVER
 
 RULES = {
     "polyak": lambda n, C: polyak(),
@@ -125,6 +126,19 @@ def test_no_bound_is_ever_violated(small_chunks, data, linear_every, rule):
     args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), linear_every)
     engine = SparseEngine(*problem(*args), audit=True)
     assert_same_training(engine, n, DenseEngine(*problem(*args)))
+
+
+@pytest.mark.parametrize("small_from", [None, 0, 40, FOREVER])
+def test_a_level_run_sleeps_when_its_steps_are_small(small_from, small_chunks):
+    """From there on chunks have bounds of their own, whenever it is; iterates do not change."""
+    X, y = DATA["digits"]()
+    n = 200
+    rule = level(n)
+    rule = rule if small_from is None else rule._replace(small_from=small_from)
+    args = (X[:200], y[:200], 20, rule, 7)
+    engine = SparseEngine(*problem(*args), audit=True)
+    assert_same_training(engine, n, DenseEngine(*problem(*args)))
+    assert np.isfinite(engine._state.search.base).any() == (small_from != FOREVER)
 
 
 def test_the_audit_finds_a_false_bound():

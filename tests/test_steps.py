@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import typeof
 
-from maxplus.training.steps import constant, level, paper_alpha, polyak, step_size, two_phase
+from maxplus.training.steps import (
+    FOREVER,
+    StepKind,
+    constant,
+    level,
+    paper_alpha,
+    polyak,
+    step_size,
+    two_phase,
+)
 from strategies import quick
 
 LATE = 10**9
@@ -77,6 +87,35 @@ def test_two_phase_is_one_rule_and_then_the_other(switch, t, target, loss, squar
 )
 def test_paper_alpha(learning_rate, n_classes, expected):
     assert math.isclose(paper_alpha(learning_rate, n_classes), expected, rel_tol=1e-15)
+
+
+# -- what a rule says about itself ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "small_from"),
+    [
+        (polyak(), StepKind.POLYAK_THEN_CONSTANT, FOREVER),
+        (constant(0.1), StepKind.POLYAK_THEN_CONSTANT, 0),
+        (two_phase(polyak(), constant(0.1), 30), StepKind.POLYAK_THEN_CONSTANT, 30),
+        (level(1000), StepKind.LEVEL, 950),
+        (level(0), StepKind.LEVEL, 1),
+    ],
+)
+def test_kinds_and_when_steps_become_small(rule, kind, small_from):
+    assert (rule.kind, rule.small_from) == (kind, small_from)
+
+
+def test_the_kind_decides_and_not_the_memory():
+    rule = level(10)
+    as_polyak = rule._replace(kind=int(StepKind.POLYAK_THEN_CONSTANT))
+    assert step_size(as_polyak, 5, 3.0, 1.0) == 3.0
+    assert step_size(rule, 5, 3.0, 1.0) == 1.5
+
+
+def test_all_rules_are_of_one_type_for_kernels():
+    rules = (polyak(), constant(0.1), two_phase(polyak(), constant(0.1), 3), level(7))
+    assert len({typeof(rule) for rule in rules}) == 1
 
 
 # -- the rising level -------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_the_value_is_the_mean_of_the_worst(levels, n_samples, k, seed):
     losses = np.random.default_rng(seed).integers(0, levels, n_samples) / 4
     worst = worst_first(losses, k)
     at = TopKLoss(k).value(losses, None)
-    assert at.among == tuple(worst)
+    assert at.worst == tuple(worst)
     assert at.sample == worst[0] == MaxLoss().value(losses, None).sample
     assert_allclose(at.loss, np.mean(losses[worst]), rtol=1e-15)
 
@@ -103,7 +103,7 @@ def test_losses_are_summed_from_the_worst_on():
 def test_a_score_that_overflowed_is_the_worst():
     at = TopKLoss(2).value(np.array([1.0, np.nan, np.inf, 2.0]), None)
     assert math.isnan(at.loss)
-    assert at.among == (1, 2)
+    assert at.worst == (1, 2)
 
 
 def test_entries_are_merged_where_they_first_appear():
@@ -261,8 +261,8 @@ def test_each_weight_is_rounded_once_per_iteration(cloud):
     X, y = cloud.astype(np.float32)
     model, alpha = start_at(X, y, 3), 0.37
     once, in_turn = model.W2.astype(float), model.W2.copy()
-    among = TopKLoss(20).value(model.losses(X, y), None).among
-    parts = [model.subgradient(X[n], int(y[n]), ("W2",))["W2"] for n in among]
+    worst = TopKLoss(20).value(model.losses(X, y), None).worst
+    parts = [model.subgradient(X[n], int(y[n]), ("W2",))["W2"] for n in worst]
     mean = np.zeros_like(once)
     for part in parts:
         mean[part.index] += part.value

@@ -20,12 +20,12 @@ NO_SAMPLE = -1
 class Value(NamedTuple):
     """The objective's value and the worst sample (`NO_SAMPLE` for the mean of all).
 
-    ``among`` lists the samples that the value is the mean of, if they are only some.
+    ``worst`` lists the samples that the value is the mean of, worst first, if they are only some.
     """
 
     loss: float
     sample: int
-    among: tuple[int, ...] = ()
+    worst: tuple[int, ...] = ()
 
 
 class Objective(Protocol):
@@ -90,7 +90,7 @@ class TopKLoss:
     >>> import numpy as np
     >>> from maxplus.training import TopKLoss
     >>> TopKLoss(2).value(np.array([1.0, 5.0, 3.0, 5.0]), None)
-    Value(loss=5.0, sample=1, among=(1, 3))
+    Value(loss=5.0, sample=1, worst=(1, 3))
     >>> TopKLoss(0.07).count(100)
     7
     """
@@ -110,18 +110,18 @@ class TopKLoss:
         """The mean of the k worst losses, and whose they are; O(N·log N)."""
         # NaN, where a score overflowed, comes first, as in `np.argmax`.
         worst_first = np.lexsort((-losses, ~np.isnan(losses)))
-        among = worst_first[: self.count(len(losses))].tolist()
+        worst = worst_first[: self.count(len(losses))].tolist()
         total = 0.0
-        for n in among:
+        for n in worst:
             total += float(losses[n])
-        return Value(total / len(among), among[0], tuple(among))
+        return Value(total / len(worst), worst[0], tuple(worst))
 
     def subgradient(
         self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
         layers: Sequence[str],
     ) -> Subgradient:  # fmt: skip
         """The mean of the k worst samples' own: at most k·C entries per layer of an LMM."""
-        return Subgradient.mean([model.subgradient(X[n], int(y[n]), layers) for n in at.among])
+        return Subgradient.mean([model.subgradient(X[n], int(y[n]), layers) for n in at.worst])
 
 
 class MeanLoss:

@@ -7,6 +7,7 @@ loops; `step_size` is the only place where a step is computed.
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -16,16 +17,32 @@ from numpy.typing import NDArray
 FOREVER = int(np.iinfo(np.int64).max)
 
 
-class StepRule(NamedTuple):
-    """Polyak steps at iterations t < ``polyak_until``, the constant ``alpha`` from there.
+class StepKind(IntEnum):
+    """How `step_size` reads a rule."""
 
-    Training ends where the objective is at or below ``target``. A rule with a
-    ``memory`` is `level`'s: it holds the lowest loss so far, and `step_size` writes
-    to it, so every training needs its own (`for_one_training`). Other rules have an
-    empty one: all are of one type, and kernels compile once.
+    POLYAK_THEN_CONSTANT = 0
+    LEVEL = 1
+
+
+_LEVEL = int(StepKind.LEVEL)
+
+
+class StepRule(NamedTuple):
+    """A rule as data; all rules are of one type, so kernels compile once.
+
+    POLYAK_THEN_CONSTANT: Polyak steps at iterations t < ``polyak_until``, the constant
+    ``alpha`` from there. LEVEL: see `level`; ``polyak_until`` is its horizon, and
+    ``memory`` holds the lowest loss so far. `step_size` writes there, so every training
+    needs its own (`for_one_training`); other rules have an empty one.
+
+    Training ends where the objective is at or below ``target``. From iteration
+    ``small_from`` on steps are small beside the differences of scores, as far as the
+    rule can tell. Engines may use it to save time; iterates do not depend on it.
     """
 
+    kind: int
     polyak_until: int
+    small_from: int
     target: float
     alpha: float
     memory: NDArray
@@ -36,16 +53,25 @@ class StepRule(NamedTuple):
 
 
 NO_MEMORY = np.empty(0)
+# From which part of its horizon a level's steps count as small: measured, they are still
+# so large before that the sparse engine's bounds for sleeping chunks cost more than they save.
+LEVEL_SMALL_FROM = 0.95
+
+
+def _polyak_then_constant(switch: int, target: float, alpha: float) -> StepRule:
+    """Polyak steps stay large; constant ones are small from the first."""
+    kind = int(StepKind.POLYAK_THEN_CONSTANT)
+    return StepRule(kind, switch, switch, target, alpha, NO_MEMORY)
 
 
 def polyak(target: float = 0.0) -> StepRule:
     """α_t = (L(W_t) − L*) / ‖L'(W_t)‖² with the target L* (the paper's section 4.2)."""
-    return StepRule(FOREVER, target, 0.0, NO_MEMORY)
+    return _polyak_then_constant(FOREVER, target, 0.0)
 
 
 def constant(alpha: float, target: float = 0.0) -> StepRule:
     """α_t = alpha."""
-    return StepRule(0, target, alpha, NO_MEMORY)
+    return _polyak_then_constant(0, target, alpha)
 
 
 def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
@@ -57,7 +83,8 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     >>> two_phase(polyak(0.0), constant(0.01), switch=100).polyak_until
     100
     """
-    return StepRule(min(switch, first.polyak_until), first.target, then.alpha, NO_MEMORY)
+    switch = min(switch, first.polyak_until)
+    return _polyak_then_constant(switch, first.target, then.alpha)
 
 
 def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule:
@@ -83,7 +110,10 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
     target : where training ends
     best : the lowest loss seen before, when a training goes on
     """
-    return StepRule(max(horizon, 1), target, 0.0, np.array([max(best, target)]))
+    horizon = max(horizon, 1)
+    small_from = math.ceil(LEVEL_SMALL_FROM * horizon)
+    memory = np.array([max(best, target)])
+    return StepRule(int(StepKind.LEVEL), horizon, small_from, target, 0.0, memory)
 
 
 def paper_alpha(learning_rate: float, n_classes: int) -> float:
@@ -106,7 +136,7 @@ def _above_level(rule, t, loss):
 @njit(cache=True)
 def step_size(rule, t, loss, squared_norm):
     """The step of iteration t, counted from 0; called once per iteration; O(1)."""
-    if rule.memory.size > 0:
+    if rule.kind == _LEVEL:
         return _above_level(rule, t, loss) / squared_norm
     if t < rule.polyak_until:
         return (loss - rule.target) / squared_norm

@@ -97,7 +97,7 @@ def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, 
     state, journal = referenced(state), referenced(journal)
     if not begin_search(state, w, t, flags):
         return STOPPED
-    search_worker(state, w, t, rule.polyak_until)
+    search_worker(state, w, t, rule.small_from)
     end_search(state, w, t, flags)
     if w > 0:
         return GOOD

@@ -101,7 +101,7 @@ def sparse_block(w, flags, state, rule, linear_every, t0, journal, loss, sample,
             return k + 1, _OVERFLOW
         if not begin_search(state, w, t, flags):
             return k, _GOES_ON
-        search_worker(state, w, t, rule.polyak_until)
+        search_worker(state, w, t, rule.small_from)
         end_search(state, w, t, flags)
         if w > 0:
             continue

@@ -142,7 +142,7 @@ def _leave(state, w, c, label, steps_are_small):
         odds_bounds(label, lanes, lead, rest, odds)
         key = loss_bound(lane_max(odds))
     search.base[c] = np.inf
-    # Polyak steps are so large that every chunk is visited anyway.
+    # While steps are large, every chunk is visited anyway.
     if steps_are_small:
         share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], state.lift.share[c])
         search.base[c] = key
@@ -172,7 +172,7 @@ def end_search(state, w, t, flags):
 
 
 @inner
-def search_worker(state, w, t, polyak_until):
+def search_worker(state, w, t, small_from):
     """The k worst of one worker's samples, as far as they can be among the k worst of all.
 
     Take the chunk with the largest bound; look at it more closely; until the
@@ -219,4 +219,4 @@ def search_worker(state, w, t, polyak_until):
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
             if c != NONE and search.visited[c] == t:
-                _leave(state, w, c, label, t >= polyak_until)
+                _leave(state, w, c, label, t >= small_from)

@@ -70,7 +70,7 @@ class SparseEngine(CompiledEngine):
         self._regroup_seconds = 0.0
         self._regrouped = time.perf_counter()
         self._patience = FIRST_PATIENCE
-        self._constant_phase = False
+        self._steps_are_small = False
 
     @classmethod
     def bytes_needed(cls, model: Model, task: Task) -> int:
@@ -154,8 +154,8 @@ class SparseEngine(CompiledEngine):
         """
         if len(self._state.samples.lanes) < REGROUP_FROM or self.iteration == 0:
             return False
-        if not self._constant_phase and self.iteration >= self.step.polyak_until:
-            self._constant_phase, self._patience = True, FIRST_PATIENCE
+        if not self._steps_are_small and self.iteration >= self.step.small_from:
+            self._steps_are_small, self._patience = True, FIRST_PATIENCE
             return True
         waited = time.perf_counter() - self._regrouped
         if waited < self._patience * self._regroup_seconds:
