@@ -30,6 +30,7 @@ from maxplus.lab.experiments import (
 )
 from maxplus.lab.parts import Parts
 from maxplus.lab.process import in_a_process
+from maxplus.lab.timed_run import TimedRun
 from maxplus.lab.write import is_finished, write_finding, write_report
 from maxplus.models import LinearMaxPlus
 from maxplus.training.result import Signal
@@ -153,7 +154,7 @@ def test_sparsity_counts_what_the_mean_subgradient_has():
 
 def test_a_timed_run_measures_its_own_process():
     X, y = np.random.default_rng(0).random((30, 5)), np.arange(30) % 10
-    result = timing.TimedRun("dense", 30, 12, 1, 3).measure(X, y)
+    result = TimedRun("dense", 30, 12, 1, 3).measure(X, y)
     assert result["polyak"] > 0
     assert result["constant"] > 0
     assert 1e7 < result["peak"] < 1e11
@@ -404,7 +405,7 @@ def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
 
     def run(self, settings):
         ran.append(self.name)
-        return Finding(self.name, "", [], {}, seconds=0.0)
+        return Finding(self.name, "W[d, p]", [], {})
 
     monkeypatch.setattr(registry.Experiment, "run", run)
     monkeypatch.setattr(registry.Experiment, "require", lambda self: None)
@@ -415,6 +416,7 @@ def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
         result = runner.invoke(app, ["reproduce", group, "--out", str(tmp_path)])
         assert result.exit_code == 0, result.output
         assert ran == list(names)
+        assert result.output.count("W[d, p]") == len(names)
     assert "# Benchmarks" in (tmp_path / "REPORT.md").read_text(encoding="utf-8")
 
 

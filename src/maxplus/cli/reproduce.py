@@ -70,7 +70,9 @@ def reproduce(
             finding = experiment.run(replace(settings, parts=parts))
             write_finding(out / name, name, finding, settings)
             parts.forget()
-            console.print(f"[bold]{finding.title}[/] ({finding.seconds:.0f} s)\n{finding.text}\n")
+            # No markup: W[d, p] is not a style.
+            console.print(finding.title, style="bold", markup=False)
+            console.print(f"{finding.text}\n", markup=False)
     except KeyboardInterrupt:
         write_report(out)
         typer.echo("Interrupted; finished parts are kept: go on with --resume.", err=True)

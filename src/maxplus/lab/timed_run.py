@@ -1,19 +1,25 @@
-"""One engine's seconds per iteration and peak memory, at one size, and what they stand beside."""
+"""What is timed: engines at sizes, each by its seconds per iteration and its peak memory."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.algebra import minplus
 from maxplus.lab import measure, paper
-from maxplus.training import MeanLoss, Task
-from maxplus.training.engines import SGDEngine
+from maxplus.models import LMM
+from maxplus.training import MaxLoss, MeanLoss, Task, polyak
+from maxplus.training.engines import SGDEngine, TreeEngine
+
+# Features and classes of MNIST; how often W⁰ moves.
+N_FEATURES, N_CLASSES, ALWAYS, SELDOM = 784, 10, 1, paper.LINEAR_EVERY
+TREE_LIMIT = 8_000_000_000
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,66 @@ class TimedRun:
             for phase in ("polyak", "constant")
         }
         return asdict(self) | seconds | {"set_up": set_up, "peak": measure.peak_bytes()}
+
+
+class Variant(NamedTuple):
+    """An engine, how often W⁰ moves, and what to time and draw it with."""
+
+    engine: str
+    linear_every: int
+    iterations: int
+    colour: str
+    line: str
+
+    @property
+    def name(self) -> str:
+        """As the paper's table calls it."""
+        return self.engine + (", W⁰ every 100" if self.linear_every == SELDOM else "")
+
+
+class Sizes(NamedTuple):
+    """What is measured: growth with the images at ``n_hidden`` units, and with the units."""
+
+    samples: tuple[int, ...]
+    hidden: tuple[int, ...]
+    n_hidden: int
+
+    @property
+    def full(self) -> int:
+        """All images."""
+        return self.samples[-1]
+
+    @property
+    def together(self) -> int:
+        """The most images whose trees fit: all engines can be compared there."""
+        return bisect_right(
+            range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
+        )
+
+    def growth_in_units_at(self, engine: str) -> int:
+        """How many images growth with the units is measured at."""
+        return self.together if engine == "tree" else self.full
+
+    def runs_of(self, variant: Variant) -> list[TimedRun]:
+        """All that fit, each once."""
+        at = self.growth_in_units_at(variant.engine)
+        pairs = [(n, self.n_hidden) for n in (*self.samples, self.together)]
+        pairs += [(at, h) for h in self.hidden]
+        return [
+            TimedRun(variant.engine, n, h, variant.linear_every, variant.iterations)
+            for n, h in dict.fromkeys(pairs)
+            if variant.engine != "tree" or tree_bytes(n, h) <= TREE_LIMIT
+        ]
+
+
+def tree_bytes(n: int, n_hidden: int) -> int:
+    """What the tree engine needs for n images."""
+    rows, dtype = 2 * N_FEATURES, np.float32
+    model = LMM(
+        np.empty(rows, dtype), np.empty((rows, n_hidden), dtype), np.empty((n_hidden, N_CLASSES))
+    )
+    images = np.empty((0, N_FEATURES), dtype)
+    return TreeEngine.bytes_needed(model, Task(images, np.empty(n, int), MaxLoss(), polyak()))
 
 
 def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:

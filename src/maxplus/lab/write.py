@@ -64,13 +64,11 @@ def write_report(out: Path) -> list[str]:
 
 def _common_facts(records: list[Record]) -> str:
     """What all records say of their machine; where they differ, each JSON file has its own."""
-    common = [set(map(str, record.machine.items())) for record in records]
-    shared = set.intersection(*common) if common else set()
+    facts = records[0].machine.items() if records else ()
     return " · ".join(
         f"{name} {value}"
-        for record in records[:1]
-        for name, value in record.machine.items()
-        if str((name, value)) in shared
+        for name, value in facts
+        if all((name, value) in record.machine.items() for record in records)
     )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,35 +16,24 @@ from maxplus import datasets
 from maxplus.lab.finding import Finding, Settings, Table
 from maxplus.lab.parts import Part
 from maxplus.lab.process import in_a_process
-from maxplus.lab.timed_run import TimedRun, measure_beside, measure_first_samples
-from maxplus.models import LMM
+from maxplus.lab.timed_run import (
+    ALWAYS,
+    SELDOM,
+    TREE_LIMIT,
+    Sizes,
+    Variant,
+    measure_beside,
+    measure_first_samples,
+    tree_bytes,
+)
 from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
-from maxplus.training import MaxLoss, Task, polyak
-from maxplus.training.engines import TreeEngine
 from maxplus.training.memory import human_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-N_FEATURES, N_CLASSES, ALWAYS, SELDOM = 784, 10, 1, 100
-TREE_LIMIT = 8_000_000_000
 PHASES = {"polyak": "Polyak steps", "constant": "constant steps"}
-
-
-class Variant(NamedTuple):
-    """An engine, how often W⁰ moves, and what to time and draw it with."""
-
-    engine: str
-    linear_every: int
-    iterations: int
-    colour: str
-    line: str
-
-    @property
-    def name(self) -> str:
-        """As the paper's table calls it."""
-        return self.engine + (", W⁰ every 100" if self.linear_every == SELDOM else "")
 
 
 VARIANTS = (
@@ -61,41 +49,6 @@ PAPER: dict[str, tuple[float, float]] = {
     "sparse": (3.48, 513),
     "dense": (18.96, 10),
 }
-
-
-class Sizes(NamedTuple):
-    """What is measured: growth with the images at ``n_hidden`` units, and with the units."""
-
-    samples: tuple[int, ...]
-    hidden: tuple[int, ...]
-    n_hidden: int
-
-    @property
-    def full(self) -> int:
-        """All images."""
-        return self.samples[-1]
-
-    @property
-    def together(self) -> int:
-        """The most images whose trees fit: all engines can be compared there."""
-        return bisect_right(
-            range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
-        )
-
-    def growth_in_units_at(self, engine: str) -> int:
-        """How many images growth with the units is measured at."""
-        return self.together if engine == "tree" else self.full
-
-    def runs_of(self, variant: Variant) -> list[TimedRun]:
-        """All that fit, each once."""
-        at = self.growth_in_units_at(variant.engine)
-        pairs = [(n, self.n_hidden) for n in (*self.samples, self.together)]
-        pairs += [(at, h) for h in self.hidden]
-        return [
-            TimedRun(variant.engine, n, h, variant.linear_every, variant.iterations)
-            for n, h in dict.fromkeys(pairs)
-            if variant.engine != "tree" or tree_bytes(n, h) <= TREE_LIMIT
-        ]
 
 
 FULL = Sizes((250, 1_000, 4_000, 15_000, 60_000), (60, 125, 250, 500, 1_000), 500)
@@ -148,16 +101,6 @@ def describe(
         {"growth": _draw(results, ratios, sizes)},
         scale,
     )  # fmt: skip
-
-
-def tree_bytes(n: int, n_hidden: int) -> int:
-    """What the tree engine needs for n images."""
-    rows, dtype = 2 * N_FEATURES, np.float32
-    model = LMM(
-        np.empty(rows, dtype), np.empty((rows, n_hidden), dtype), np.empty((n_hidden, N_CLASSES))
-    )
-    images = np.empty((0, N_FEATURES), dtype)
-    return TreeEngine.bytes_needed(model, Task(images, np.empty(n, int), MaxLoss(), polyak()))
 
 
 def _save_images(folder: Path, n: int) -> None:
