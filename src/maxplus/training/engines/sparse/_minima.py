@@ -102,7 +102,8 @@ def _index_except(lam, w1, value, skip):
     for i in range(lam.size):
         hit = (lam[i] + w1[i] == value) & (i != skip)
         first = imin(first, np.int32(i) if hit else none)
-    return first
+    # A value that is not a number is nobody's: an index is valid all the same.
+    return imin(first, np.int32(lam.size - 1))
 
 
 @inner
