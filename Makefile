@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test reproduce-quick pictures lint format bench bench-quick clean
+.PHONY: demo test test-fast test-optional reproduce-quick pictures lint format bench bench-quick clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -24,6 +24,14 @@ demo: $(VENV)/.kernels
 
 test: $(VENV)/.kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# What takes long is left out; with kernels compiled, an answer in a minute.
+test-fast: $(VENV)/.kernels
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+# What is skipped where PyTorch or a browser is not installed.
+test-optional: $(VENV)/.kernels
+	$(BIN)/python -m pytest tests/test_export.py tests/test_report_page.py
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.kernels

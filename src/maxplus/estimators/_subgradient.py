@@ -69,27 +69,10 @@ class SubgradientClassifier(TrainedClassifier):
 
     history_: History
 
-    def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on samples X with labels y; with ``warm_start``, from the present parameters.
-
-        A fit that is refused or fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-        y : labels of shape (n_samples,), at least two different ones
-        sample_weight : array of shape (n_samples,), optional
-            A weight of 0 leaves a sample out. Other weights do not change a
-            maximum or which samples are the k worst; in a mean they are weights.
-
-        Returns
-        -------
-        self
-        """
-        present = None
+    def _present(self) -> Start | None:
         if self.warm_start and hasattr(self, "model_"):
-            present = Start(self.model_, self._lasting_facts())
-        return self._fit(X, y, sample_weight, present=present)
+            return Start(self.model_, self._lasting_facts())
+        return None
 
     def partial_fit(
         self: Self,

@@ -110,7 +110,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, present=self._present())
+
+    def _present(self) -> Start | None:
+        """What `fit` goes on from; None is from scratch."""
+        return None
 
     def _fit(
         self: Self,

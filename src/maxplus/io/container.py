@@ -22,7 +22,7 @@ from maxplus._files import write_whole
 VERSION = 1
 # Larger files are not ours: MNIST with 10,000 units takes 60 MB.
 MAX_BYTES = 8_000_000_000
-_SIGNS = {"format", "version", "document", "digest"}
+_METADATA = {"format", "version", "document", "digest"}
 
 
 class FileError(ValueError):
@@ -35,11 +35,11 @@ def write_container(
     """Write a file of one kind ("maxplus-model", …), whole or not at all."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=True, sort_keys=True)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    signs = {
+    metadata = {
         "format": kind, "version": str(VERSION), "document": text,
         "digest": _digest(kind, text, arrays),
     }  # fmt: skip
-    write_whole(path, to_bytes(arrays, metadata=signs))
+    write_whole(path, to_bytes(arrays, metadata=metadata))
 
 
 def read_container(
@@ -61,8 +61,8 @@ def read_container(
         raise FileError(f"{name} has {size:,} bytes; at most {MAX_BYTES:,} are read")
     try:
         with safe_open(path, "np") as file:
-            signs = file.metadata() or {}
-            _check_signs(name, signs, kind)
+            metadata = file.metadata() or {}
+            _check_metadata(name, metadata, kind)
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except FileError:
         raise
@@ -70,10 +70,10 @@ def read_container(
         raise FileError(
             f"{name} is not a readable {kind} file, it is damaged or of another kind: {error}"
         ) from None
-    if signs["digest"] != _digest(kind, signs["document"], arrays):
+    if metadata["digest"] != _digest(kind, metadata["document"], arrays):
         raise FileError(f"{name} is damaged: its content does not match its digest; save it again")
     try:
-        document = json.loads(signs["document"])
+        document = json.loads(metadata["document"])
     except (ValueError, RecursionError) as error:
         raise FileError(f"{name} is damaged: its document is not JSON: {error}") from None
     if not isinstance(document, dict):
@@ -81,17 +81,17 @@ def read_container(
     return document, arrays
 
 
-def _check_signs(name: str, signs: dict[str, str], kind: str) -> None:
-    found = signs.get("format")
-    if found is None or not set(signs) >= _SIGNS:
-        raise FileError(f"{name} was not written by maxplus: it lacks a {kind} file's signs")
+def _check_metadata(name: str, metadata: dict[str, str], kind: str) -> None:
+    found = metadata.get("format")
+    if found is None or not set(metadata) >= _METADATA:
+        raise FileError(f"{name} was not written by maxplus: it lacks a {kind} file's metadata")
     if found != kind:
         raise FileError(f"{name} is a {found} file, but a {kind} file is needed")
-    if not (signs["version"].isascii() and signs["version"].isdigit()):
-        raise FileError(f"{name} is damaged: version {signs['version']!r:.20} is not a number")
-    if int(signs["version"][:9]) > VERSION:
+    if not (metadata["version"].isascii() and metadata["version"].isdigit()):
+        raise FileError(f"{name} is damaged: version {metadata['version']!r:.20} is not a number")
+    if int(metadata["version"][:9]) > VERSION:
         raise FileError(
-            f"{name} has version {signs['version']:.20} of the {kind} format, but this maxplus "
+            f"{name} has version {metadata['version']:.20} of the {kind} format, but this maxplus "
             f"reads versions up to {VERSION}; update maxplus"
         )
 
