@@ -16,18 +16,24 @@ $(VENV)/.installed: pyproject.toml
 KERNELS := $(shell find src -name '*.py')
 $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	find src -name '*.nbi' -delete
-	rm -rf build/kernels-*
+	rm -rf build/kernels*
 	touch $@
 
 demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
-test: $(VENV)/.kernels
+test: build/kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # What takes long is left out; with kernels compiled, an answer in a minute.
-test-fast: $(VENV)/.kernels
+test-fast: build/kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+# Compiled once for all workers of the tests.
+build/kernels: $(VENV)/.kernels
+	mkdir -p build
+	$(BIN)/python tests/kernels.py build/kernels
+	touch $@
 
 # What is skipped where PyTorch or a browser is not installed.
 test-optional: $(VENV)/.kernels

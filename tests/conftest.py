@@ -1,6 +1,7 @@
 """Data that several test modules train on."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +15,14 @@ from sklearn.datasets import load_digits, load_iris
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Two processes that compile the same kernel at once can leave a cache that crashes, so each
-# worker of pytest-xdist has its own; Numba reads this when it is imported.
+# worker of pytest-xdist has its own, to begin with a copy of what `make test` has compiled for
+# all (tests/kernels.py); Numba reads this when it is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
     WORKER = os.environ["PYTEST_XDIST_WORKER"]
-    CACHE = Path(__file__).resolve().parents[1] / "build" / f"kernels-{WORKER}"
+    COMPILED = Path(__file__).resolve().parents[1] / "build" / "kernels"
+    CACHE = COMPILED.with_name(f"kernels-{WORKER}")
+    if COMPILED.is_dir() and not CACHE.exists():
+        shutil.copytree(COMPILED, CACHE)
     os.environ["NUMBA_CACHE_DIR"] = str(CACHE)
 
 # MNIST's files, where they lie beside the project; without them its tests are skipped.
@@ -86,3 +91,19 @@ def reader(few_digits):
     return SubgradientLMMClassifier(10, max_iter=300, random_state=0).fit(
         few_digits.X, few_digits.y
     )
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks of sixteen lanes, regrouped all the time, searched by two workers."""
+    import numba
+
+    from maxplus.training.engines.sparse import engine
+
+    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    monkeypatch.setattr(engine, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(engine, "REGROUP_FROM", 2)
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    yield
+    numba.set_num_threads(before)

@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import stat
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -25,6 +24,7 @@ from maxplus.algebra import maxplus as max_product
 from maxplus.algebra import minplus as min_product
 from maxplus.models import LMM
 from maxplus.models.starts import prototype_lmm
+from processes import run_fresh
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
 
 FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -109,20 +109,11 @@ def networks(draw):
     return random_lmm(lambda s: grid_array(rng, s, dtype), P, H, C), X
 
 
-def fresh(code, *arguments):
-    """What a new interpreter prints, as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    return json.loads(done.stdout)
-
-
 # -- both -------------------------------------------------------------------------------------
 
 
 def test_importing_the_room_loads_neither_package():
-    loaded = fresh("import json, sys, maxplus.export; print(json.dumps(sorted(sys.modules)))")
+    loaded = run_fresh("import json, sys, maxplus.export; print(json.dumps(sorted(sys.modules)))")
     assert "maxplus.export" in loaded
     assert not {"onnx", "torch", "maxplus.export.onnx", "maxplus.export.torch"} & set(loaded)
 
@@ -355,7 +346,7 @@ def test_a_thousand_samples_of_mnist_need_little_memory(run, tmp_path):
         "session.run(None, {'X': X})\n"
         "print(json.dumps(peak() - before))"
     )
-    more = fresh(code, tmp_path / "X.npy", tmp_path / "m.onnx")
+    more = run_fresh(code, tmp_path / "X.npy", tmp_path / "m.onnx")
     assert 10e6 < more < 150e6
 
 

@@ -1,6 +1,5 @@
 """LMMClassifier: parameters, fitted attributes, going on, prediction, weights, interruption."""
 
-import os
 import signal
 import threading
 
@@ -13,6 +12,7 @@ from scipy import sparse
 from maxplus import SubgradientLMMClassifier
 from maxplus.training import MaxLoss, Progress, Task, level, train
 from maxplus.training.engines import ENGINES
+from trainings import press_ctrl_c, raise_keyboard_interrupt
 
 LAYERS = ("W0_", "W1_", "W2_")
 HISTORY = ("loss", "sample", "step")
@@ -520,14 +520,6 @@ def test_verbose_draws_a_progress_bar(cloud, capsys, verbose):
     assert captured.out == ""
     assert ("60/60" in captured.err and "LMMClassifier" in captured.err) == bool(verbose)
     assert bool(captured.err) == bool(verbose)
-
-
-def raise_keyboard_interrupt():
-    raise KeyboardInterrupt
-
-
-def press_ctrl_c():
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 @MAX_ENGINES

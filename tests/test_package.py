@@ -3,14 +3,12 @@
 import ast
 import doctest
 import importlib
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import maxplus
+from processes import run_fresh
 
 SOURCE = Path(maxplus.__file__).parent
 # What each layer may import of the package, besides itself, how kernels are compiled and how files
@@ -60,14 +58,6 @@ DOCUMENTED = [
     "maxplus.estimators.max_plus_classifier",
     "maxplus.estimators.subgradient_lmm_classifier",
 ]
-
-
-def run_fresh(code):
-    """What a new interpreter prints, as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    return json.loads(done.stdout)
 
 
 def test_importing_is_quick_and_loads_nothing_heavy():

@@ -27,6 +27,7 @@ from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
 from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
 from maxplus.training.steps import FOREVER
+from trainings import assert_same_training
 
 RULES = {
     "polyak": lambda n, C: polyak(),
@@ -70,34 +71,6 @@ def problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
     return model, Task(X, y, MaxLoss(), rule, linear_every)
 
 
-def assert_same_training(engine, n, expected_engine, expected=None):
-    """Histories, last and best weights agree to the last bit."""
-    expected = train(expected_engine, n) if expected is None else expected
-    got = train(engine, n)
-    assert got.status is expected.status
-    for name in expected.history:
-        np.testing.assert_array_equal(got.history[name], expected.history[name], err_msg=name)
-    for layer in engine.model.layers:
-        for which in ("model", "best"):
-            np.testing.assert_array_equal(
-                getattr(getattr(engine, which), layer),
-                getattr(getattr(expected_engine, which), layer),
-                err_msg=f"{which} {layer}",
-            )
-
-
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Chunks of sixteen lanes, regrouped all the time, searched by two workers."""
-    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
-    monkeypatch.setattr(sparse_engine, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(sparse_engine, "REGROUP_FROM", 2)
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
-    yield
-    numba.set_num_threads(before)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
@@ -109,11 +82,12 @@ def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
     dense = DenseEngine(*problem(*args))
     expected = train(dense, n)
-    assert_same_training(SparseEngine(*problem(*args)), n, dense, expected)
+    sparse = SparseEngine(*problem(*args))
+    assert_same_training(sparse, train(sparse, n), dense, expected)
     request.getfixturevalue("small_chunks")
     engine = SparseEngine(*problem(*args))
     assert engine._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
-    assert_same_training(engine, n, dense, expected)
+    assert_same_training(engine, train(engine, n), dense, expected)
 
 
 @pytest.mark.parametrize("rule", ["two-phase", "level"])
@@ -125,7 +99,8 @@ def test_no_bound_is_ever_violated(small_chunks, data, linear_every, rule):
     n = 120
     args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), linear_every)
     engine = SparseEngine(*problem(*args), audit=True)
-    assert_same_training(engine, n, DenseEngine(*problem(*args)))
+    dense = DenseEngine(*problem(*args))
+    assert_same_training(engine, train(engine, n), dense, train(dense, n))
 
 
 @pytest.mark.parametrize("small_from", [None, 0, 40, FOREVER])
@@ -137,7 +112,8 @@ def test_a_level_run_sleeps_when_its_steps_are_small(small_from, small_chunks):
     rule = rule if small_from is None else rule._replace(small_from=small_from)
     args = (X[:200], y[:200], 20, rule, 7)
     engine = SparseEngine(*problem(*args), audit=True)
-    assert_same_training(engine, n, DenseEngine(*problem(*args)))
+    dense = DenseEngine(*problem(*args))
+    assert_same_training(engine, train(engine, n), dense, train(dense, n))
     assert np.isfinite(engine._state.search.base).any() == (small_from != FOREVER)
 
 
@@ -163,16 +139,16 @@ def test_generated_problems(shape, levels, linear_every, rule, seed):
     X = rng.integers(0, levels, (n_samples, n_features)) / levels
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
     args = (X, y, n_hidden, RULES[rule](150, n_classes), linear_every)
-    assert_same_training(
-        SparseEngine(*problem(*args), audit=True), 150, DenseEngine(*problem(*args))
-    )
+    sparse, dense = SparseEngine(*problem(*args), audit=True), DenseEngine(*problem(*args))
+    assert_same_training(sparse, train(sparse, 150), dense, train(dense, 150))
 
 
 def test_a_class_may_be_missing():
     X, y = DATA["iris"]()
     X, y = X[y != 1], y[y != 1]
     args = (X, y, 10, RULES["two-phase"](200, 3), 7)
-    assert_same_training(SparseEngine(*problem(*args)), 200, DenseEngine(*problem(*args)))
+    sparse, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
+    assert_same_training(sparse, train(sparse, 200), dense, train(dense, 200))
 
 
 def test_memory_is_planned_before_it_is_allocated(monkeypatch):
@@ -267,7 +243,8 @@ def test_a_helper_that_comes_late_is_waited_for(small_chunks, monkeypatch):
     monkeypatch.setattr(sparse_engine, "sparse_block", late)
     X, y = DATA["iris"]()
     args = (X, y, 10, polyak(), 7)
-    assert_same_training(SparseEngine(*problem(*args)), 5, DenseEngine(*problem(*args)))
+    sparse, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
+    assert_same_training(sparse, train(sparse, 5), dense, train(dense, 5))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -280,7 +257,7 @@ def test_losses_too_small_for_float32_are_told_apart(slope, dtype):
     model = prototype_lmm(X[[0, 20]], y[[0, 20]], 2, slope, slope)
     task = Task(X, y, MaxLoss(), constant(1e-3, target=-1.0), 0)
     sparse, dense = SparseEngine(model.copy(), task), DenseEngine(model.copy(), task)
-    assert_same_training(sparse, 5, dense)
+    assert_same_training(sparse, train(sparse, 5), dense, train(dense, 5))
 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])

@@ -25,9 +25,9 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
-from maxplus.training.engines.sparse import engine as sparse_engine
 from maxplus.training.engines.sparse.sizes import RING, ring_length
 from strategies import SEEDS, quick
+from trainings import assert_same_training
 
 RULES = {
     "polyak": polyak(),
@@ -46,20 +46,6 @@ def start_at(X, y, n_hidden=8, slope=2.0, seed=0):
 def worst_first(losses, k):
     """The definition: sorted by loss, the lowest index first among equals."""
     return sorted(range(len(losses)), key=lambda n: (-losses[n], n))[:k]
-
-
-def assert_same_training(got_engine, got, expected_engine, expected):
-    """Histories, last and best weights agree to the last bit."""
-    assert got.status is expected.status
-    for name in expected.history:
-        assert_array_equal(got.history[name], expected.history[name], err_msg=name)
-    assert got_engine.best_loss == expected_engine.best_loss
-    for which in ("model", "best"):
-        got_model, expected_model = getattr(got_engine, which), getattr(expected_engine, which)
-        for layer in expected_model.layers:
-            assert_array_equal(
-                getattr(got_model, layer), getattr(expected_model, layer), f"{which} {layer}"
-            )
 
 
 # -- the definition ---------------------------------------------------------------------------
@@ -283,18 +269,6 @@ def test_reaching_the_target_with_the_mean_ends_training(cloud):
 
 
 # -- the sparse engine is the dense one -------------------------------------------------------
-
-
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Chunks of sixteen lanes, regrouped all the time, searched by two workers."""
-    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
-    monkeypatch.setattr(sparse_engine, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(sparse_engine, "REGROUP_FROM", 2)
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
-    yield
-    numba.set_num_threads(before)
 
 
 def ties():

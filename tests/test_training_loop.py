@@ -1,7 +1,6 @@
 """The loop around engines: blocks, callbacks, the ways to end, Ctrl-C, the history."""
 
 import io
-import os
 import signal
 import threading
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from rich.console import Console
 from maxplus.training import History, Progress, Status, conductor, train
 from maxplus.training.progress import ProgressBar
 from maxplus.training.result import Block, Signal
+from trainings import press_ctrl_c, raise_keyboard_interrupt
 
 
 class FakeEngine:
@@ -53,10 +53,6 @@ class Listener:
     def __call__(self, progress):
         self.heard.append(progress)
         return len(self.heard) == self._stop_after
-
-
-def press_ctrl_c(progress=None):
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 # -- blocks and callbacks ---------------------------------------------------------------------
@@ -150,10 +146,6 @@ def test_an_engine_can_end_the_training(ends, sign, status):
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------
-
-
-def raise_keyboard_interrupt(progress):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("interrupt", [press_ctrl_c, raise_keyboard_interrupt])

@@ -1,4 +1,9 @@
-"""Stages of training by themselves, for tests that want no estimator around them."""
+"""What tests of trainings share: stages by themselves, interruptions, engines compared."""
+
+import os
+import signal
+
+from numpy.testing import assert_array_equal
 
 from maxplus.training import Conductor, Task
 from maxplus.training.stages import Polish, WarmUp
@@ -15,3 +20,27 @@ def warm_up(model, X, y, annealing, rng, *, weight=None, callbacks=(), **options
 def polish(model, X, y, rng, **options):
     """The outcome of a polish; options are those of the stage."""
     return Polish(**options).run(model, Task(X, y, rng=rng), Conductor())
+
+
+def press_ctrl_c(progress=None):
+    """As if somebody did; also as a callback."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def raise_keyboard_interrupt(progress=None):
+    """What a second Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def assert_same_training(got_engine, got, expected_engine, expected):
+    """Histories, last and best weights agree to the last bit."""
+    assert got.status is expected.status
+    for name in expected.history:
+        assert_array_equal(got.history[name], expected.history[name], err_msg=name)
+    assert got_engine.best_loss == expected_engine.best_loss
+    for which in ("model", "best"):
+        got_model, expected_model = getattr(got_engine, which), getattr(expected_engine, which)
+        for layer in expected_model.layers:
+            assert_array_equal(
+                getattr(got_model, layer), getattr(expected_model, layer), f"{which} {layer}"
+            )
