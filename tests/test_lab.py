@@ -279,7 +279,7 @@ def test_noise_compares_the_objectives(everything):
             assert 0 <= run["found"] <= 100
     # What may be left alone is left alone: the polish never has more suspects than allowed.
     allowed = math.ceil(0.05 * 1198)
-    assert found["three stages: gentle, 5 % suspects"][0]["suspects"] <= allowed
+    assert found["warm-up, polish: gentle, 5 % suspects"][0]["suspects"] <= allowed
 
 
 @pytest.mark.skipif(not HAS_IMAGES, reason="needs MNIST and Fashion-MNIST")

@@ -177,8 +177,8 @@ def train(
             "--keep": ("keep", keep),
         }  # fmt: skip
         _refuse(own if paper else papers, paper)
-        chosen = dict((papers if paper else own).values()) | common
-        options: dict[str, Any] = {n: value for n, value in chosen.items() if value is not None}
+        given = [*(papers if paper else own).values(), *common.items()]
+        options: dict[str, Any] = {name: value for name, value in given if value is not None}
         if no_polish:
             options["polish"] = None
         classifier = _classifier(paper, options | {"n_jobs": jobs, "random_state": seed})
