@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
 from maxplus.lab.measure import timed
@@ -37,7 +39,10 @@ def held_out(model: Any, X: NDArray, y: NDArray, n_folds: int, seed: int) -> Par
     seconds = np.full((3, n_folds), np.nan)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     for k, (train, test) in enumerate(folds.split(X, y)):
-        seconds[0, k], fitted = timed(clone(model).fit, X[train], y[train])
+        with warnings.catch_warnings():
+            # A peer may have a limit to its epochs.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            seconds[0, k], fitted = timed(clone(model).fit, X[train], y[train])
         seconds[1, k], probabilities = timed(fitted.predict_proba, X[test])
         # A class whose only row is in this fold has no column.
         P[np.ix_(test, fitted.classes_)] = probabilities

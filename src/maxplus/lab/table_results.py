@@ -111,22 +111,21 @@ def _draw_differences(ax: Axes, results: Results) -> None:
         # Ours on top, larger, and filled; the others are outlines, so that none hides another.
         ours = place == 0
         ax.plot(
-            behind, range(len(behind)), shape, ms=9 if ours else 5.5, label=model,
+            behind, range(len(behind)), shape, ms=9 if ours else 5.5,
             mfc=colour if ours else "none", mec=colour, alpha=0.9, zorder=3 if ours else 2,
             linestyle="none",
         )  # fmt: skip
     for place in range(len(results.rows)):
         ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
-    names = [f"{table}  {100 - best[table]:.1f}" for table in results.rows]
+    names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_xlabel("percentage points below the most accurate model")
-    ax.legend(frameon=False, loc="lower left", fontsize=SMALL)
+    ax.set_xlabel("percentage points below the most accurate model, whose accuracy is at the left")
     quiet_frame(ax, "Accuracy on each table")
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
-    """The mean log loss, lowest first, and its number."""
+    """The mean log loss, lowest first, and its number; also tells which mark is which model's."""
     losses = {model: results.mean(model).log_loss for model in results.models}
     order = sorted(losses, key=lambda model: losses[model])
     for place, model in enumerate(order):

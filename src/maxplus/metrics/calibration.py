@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,8 @@ from maxplus.metrics._checks import check_predictions
 N_BINS = 15
 
 
-class Reliability(NamedTuple):
+@dataclass(frozen=True)
+class Reliability:
     """What was promised and what was kept, in B bins of equal width of the top probability.
 
     ``confidence`` and ``accuracy`` are NaN in bins without samples.

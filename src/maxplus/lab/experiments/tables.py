@@ -94,15 +94,15 @@ def _text(results: Results, settings: Settings, n_seeds: int) -> str:
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
     return (
         f"`LMMClassifier()` on {len(results.rows)} tables as they are, words as 0 and 1, beside "
-        "scikit-learn's models, which get standardised features; all with their defaults "
-        f"(iterations until nothing gets better). {n_folds} stratified folds, {n_seeds} "
-        f"seed{'s' * (n_seeds > 1)}; every row is judged by models that have not seen it. "
-        f"Mean accuracy {ours.accuracy:.2f} % and log loss {ours.log_loss:.3f}; the most accurate "
-        f"other is {accurate} with {means[accurate].accuracy:.2f} %, the one with the lowest log "
-        f"loss {trusted} with {means[trusted].log_loss:.3f}. Probabilities below 1e−15 count as "
-        "that in the log loss. The calibration error (15 bins of the top probability) is that of "
-        "a table's rows together; within folds it is larger for every model, because few rows in "
-        "a bin miss their mean by chance. Seconds are those of one fold, training and predicting, "
+        "scikit-learn's models, which get standardised features; all with their defaults, but for "
+        f"longer trainings of logistic regression and the MLP. {n_folds} stratified folds, "
+        f"{n_seeds} seed{'s' * (n_seeds > 1)}; every row is judged by models that have not seen "
+        f"it. Mean accuracy {ours.accuracy:.2f} % and log loss {ours.log_loss:.3f}; the most "
+        f"accurate other is {accurate} with {means[accurate].accuracy:.2f} %, the one with the "
+        f"lowest log loss {trusted} with {means[trusted].log_loss:.3f}. Probabilities below 1e−15 "
+        "count as that in the log loss. The calibration error (15 bins of the top probability) is "
+        "that of a table's rows together; fold by fold it comes out larger, because few rows in a "
+        "bin miss their mean by chance. Seconds are those of one fold, training and predicting, "
         "with other trainings beside it on the same machine."
     )
 
