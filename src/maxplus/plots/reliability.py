@@ -51,8 +51,8 @@ def plot_reliability(bins: Binned) -> Figure:
     """
     if not np.sum(bins.count):
         raise ValueError("bins holds no samples; give labels and probabilities of at least one")
-    figure = new_figure(5.4, 5.6)
-    above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [4, 1]})
+    figure = new_figure(7.0, 4.8)
+    above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.5, 1]})
     _draw_shares(above, bins)
     _draw_counts(below, bins)
     return figure
@@ -63,9 +63,9 @@ def _draw_shares(ax: Axes, bins: Binned) -> None:
     filled = bins.count > 0
     promised, kept = bins.confidence[filled], bins.accuracy[filled]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
-    ax.annotate(
-        "as promised", (0.2, 0.2), xytext=(-4, 4), textcoords="offset points", rotation=45,
-        rotation_mode="anchor", transform_rotates_text=True, fontsize=SMALL, color=GREY,
+    ax.text(
+        0.2, 0.22, "as promised", rotation=45, rotation_mode="anchor",
+        transform_rotates_text=True, fontsize=SMALL, color=GREY,
     )  # fmt: skip
     ax.vlines(promised, promised, kept, color=BLUE, linewidth=2, alpha=0.35, zorder=2)
     share = bins.count[filled] / bins.count.sum()
@@ -73,11 +73,12 @@ def _draw_shares(ax: Axes, bins: Binned) -> None:
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_yticks(*PERCENT)
     ax.set_ylabel("right")
-    ax.text(
-        0.02, 0.98, f"expected calibration error {bins.error:.3f}\nabove the line: too modest, "
-        "below: too sure", transform=ax.transAxes, va="top", fontsize=SMALL, color=GREY,
-    )  # fmt: skip
-    quiet_frame(ax, "How far probabilities can be trusted")
+    # At the left, where few dots lie: a top probability is at least 1 / C.
+    words = (
+        f"expected calibration error {bins.error:.3f}\nabove the line: too modest\nbelow: too sure"
+    )
+    ax.text(0.01, 0.97, words, va="top", fontsize=SMALL, color=GREY)
+    quiet_frame(ax, "How often predictions are right, by their probability")
 
 
 def _draw_counts(ax: Axes, bins: Binned) -> None:
