@@ -266,11 +266,19 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     pytest.importorskip("matplotlib")
     (folder / "largest.csv").write_text(made_table(3, 90))
     out = tmp_path / "results"
-    result = CliRunner().invoke(app, ["reproduce", "tables", "--quick", "--out", str(out)])
+    # A part that was made before is taken as it is.
+    y = read_folder(folder)[0].y
+    perfect = {"labels": y, "fold": np.arange(len(y)) % 3, "probabilities": np.eye(2)[y]}
+    perfect |= {name: np.ones(3) for name in ("fit", "predict", "fit_given")}
+    Parts(out / "tables" / "parts-quick-None").get("short SVC 0", lambda: perfect)
+    arguments = ["reproduce", "tables", "--quick", "--resume", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     record = json.loads((out / "tables" / "tables.json").read_text(encoding="utf-8"))
     assert set(record["values"]["rows"]) == {"short", "three", "long"}
     assert list(record["values"]["figures"]) == ["LMM", *PEERS]
+    assert record["values"]["figures"]["SVC"]["short"]["accuracy"] == 100.0
+    assert record["values"]["figures"]["SVC"]["short"]["log_loss"] == 0.0
     assert "3 small tables, 3 folds, 1 seed" in record["scale"]
     assert (out / "tables" / "tables-models.png").stat().st_size > 1000
     assert not (out / "tables" / "parts-quick-None").exists()

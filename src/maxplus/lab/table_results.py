@@ -108,11 +108,11 @@ def _draw_differences(ax: Axes, results: Results) -> None:
     for place, model in enumerate(results.models):
         shape, colour = MARKS[place % len(MARKS)]
         behind = [m.accuracy - best[table] for table, m in results.of(model).items()]
-        # Ours on top, larger, and filled; the others are outlines, so that none hides another.
+        # Ours is filled and below the others, which are outlines, so that none hides another.
         ours = place == 0
         ax.plot(
             behind, range(len(behind)), shape, ms=9 if ours else 5.5,
-            mfc=colour if ours else "none", mec=colour, alpha=0.9, zorder=3 if ours else 2,
+            mfc=colour if ours else "none", mec=colour, alpha=0.9, zorder=1 if ours else 2,
             linestyle="none",
         )  # fmt: skip
     for place in range(len(results.rows)):
@@ -120,7 +120,7 @@ def _draw_differences(ax: Axes, results: Results) -> None:
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_xlabel("percentage points below the most accurate model, whose accuracy is at the left")
+    ax.set_xlabel("percentage points below the most accurate, whose accuracy is at the left")
     quiet_frame(ax, "Accuracy on each table")
 
 
