@@ -89,6 +89,10 @@ MARKS = (
     ("P", INK), ("X", BLUE),
 )  # fmt: skip
 
+# What is further behind is drawn here, with its number: a model that cannot learn a table must not
+# squeeze all others together.
+FURTHEST = -16.0
+
 
 def draw(results: Results) -> Figure:
     """How far each model is from the best on each table; log loss and accuracy over all."""
@@ -111,10 +115,13 @@ def _draw_differences(ax: Axes, results: Results) -> None:
         # Ours is filled and below the others, which are outlines, so that none hides another.
         ours = place == 0
         ax.plot(
-            behind, range(len(behind)), shape, ms=9 if ours else 5.5,
-            mfc=colour if ours else "none", mec=colour, alpha=0.9, zorder=1 if ours else 2,
-            linestyle="none",
+            [max(points, FURTHEST) for points in behind], range(len(behind)), shape,
+            ms=9 if ours else 5.5, mfc=colour if ours else "none", mec=colour, alpha=0.9,
+            zorder=1 if ours else 2, linestyle="none",
         )  # fmt: skip
+        for row, points in enumerate(behind):
+            if points < FURTHEST:
+                _write_beside(ax, FURTHEST, row, f"−{-points:.0f}")
     for place in range(len(results.rows)):
         ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
@@ -132,10 +139,15 @@ def _draw_log_losses(ax: Axes, results: Results) -> None:
         shape, colour = MARKS[results.models.index(model) % len(MARKS)]
         ax.plot([0, losses[model]], [place, place], color=PALE, linewidth=2, zorder=0)
         ax.plot(losses[model], place, shape, color=colour, ms=9, clip_on=False)
-        ax.annotate(f"{losses[model]:.3f}", (losses[model], place), xytext=(9, 0),
-                    textcoords="offset points", va="center", size=SMALL, color=GREY)  # fmt: skip
+        _write_beside(ax, losses[model], place, f"{losses[model]:.3f}")
     ax.set_yticks(range(len(order)), order)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * max(losses.values()))
     ax.set_xlabel("mean log loss")
     quiet_frame(ax, "Log loss over all tables")
+
+
+def _write_beside(ax: Axes, x: float, y: float, text: str) -> None:
+    ax.annotate(
+        text, (x, y), xytext=(9, 0), textcoords="offset points", va="center", size=SMALL, color=GREY
+    )
