@@ -171,3 +171,24 @@ def linear_max_plus_subgradient(x, y, A, b, W):
 def chebyshev(u, v):
     """‖u − v‖∞."""
     return max(abs(float(a) - float(b)) for a, b in zip(u, v, strict=True))
+
+
+# -- metrics ----------------------------------------------------------------------------------
+
+
+def reliability(labels, P, n_bins):
+    """Count, mean top probability and share right of each bin, and the calibration error."""
+    bins = [[] for _ in range(n_bins)]
+    for label, p in zip(labels, P, strict=True):
+        top, winner = best(p, "max")
+        place = max(b for b in range(n_bins) if b == 0 or top * n_bins >= b)
+        bins[place].append((top, winner == label))
+    count, confidence, accuracy, error = [], [], [], 0.0
+    for some in bins:
+        n = len(some)
+        count.append(n)
+        confidence.append(sum(top for top, _ in some) / n if n else math.nan)
+        accuracy.append(sum(right for _, right in some) / n if n else math.nan)
+        if n:
+            error += n / len(labels) * abs(accuracy[-1] - confidence[-1])
+    return count, confidence, accuracy, error

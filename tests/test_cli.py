@@ -157,6 +157,23 @@ def test_predictions_are_the_models_own(orchard, tmp_path):
     assert np.allclose(radius, model.certified_radius(X), rtol=1e-5)
 
 
+def test_evaluating_measures_and_draws_the_calibration(orchard, tmp_path):
+    model = maxplus.load(orchard)
+    samples = open_source(ORCHARD, target="goes to", categorical=["variety"])
+    codes = np.searchsorted(model.classes_, samples.y)
+    P = model.predict_proba(samples.X)
+    error = maxplus.metrics.expected_calibration_error(codes, P)
+    picture = tmp_path / "reliability.svg"
+    printed = good("evaluate", orchard, ORCHARD, "--plot", picture)
+    assert f"calibration    {error:.4f}" in printed
+    assert f"log loss       {maxplus.metrics.log_losses(codes, P).mean():.4f}" in printed
+    assert "<svg" in picture.read_text(encoding="utf-8")
+    assert "'tiger' is not supported" in bad(
+        "evaluate", orchard, ORCHARD, "--plot", tmp_path / "a.tiger"
+    )
+    assert "no-such" in bad("evaluate", orchard, ORCHARD, "--plot", tmp_path / "no-such" / "a.png")
+
+
 def test_prediction_needs_no_labels_and_any_order_of_columns(orchard, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("note,bruise mm,sugar %,weight g,variety\nhi,20,12,150,Gala\n")
@@ -304,6 +321,8 @@ def test_the_report_is_one_page(digits, orchard, tmp_path):
         assert not re.search(r'(src|href)="https?:', page)
         for word in ("Certificate", "Confusion", "Worst samples", "Explorer"):
             assert word in page
+        assert "How far probabilities can be trusted" in page
+        assert "Calibration error" in page
 
 
 def test_export_writes_onnx(orchard, tmp_path):
@@ -319,6 +338,7 @@ def test_export_writes_onnx(orchard, tmp_path):
         ("onnx", ("export", "m.onnx"), "maxplus[onnx]"),
         ("matplotlib", ("report", ORCHARD, "-o", "r.html"), "maxplus[plot]"),
         ("matplotlib", ("certify", ORCHARD, "--plot", "c.png"), "maxplus[plot]"),
+        ("matplotlib", ("evaluate", ORCHARD, "--plot", "e.png"), "maxplus[plot]"),
     ],
 )
 def test_a_missing_package_is_named_without_a_traceback(

@@ -27,8 +27,9 @@ BELOW = {
     "io": {"models", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),
+    "metrics": set(),
     "plots": set(),
-    "report": {"models", "explain", "estimators", "plots"},
+    "report": {"models", "metrics", "explain", "estimators", "plots"},
     "lab": {
         "algebra",
         "datasets",
@@ -38,7 +39,9 @@ BELOW = {
         "estimators",
         "io",
         "images",
+        "metrics",
         "plots",
+        "tables",
     },
 }
 # Calls upwards, made when they are used: a fitted estimator saves itself.
@@ -52,6 +55,7 @@ DOCUMENTED = [
     "maxplus.estimators._lmm",
     "maxplus.images.blur",
     "maxplus.images.shifts",
+    "maxplus.metrics.calibration",
     "maxplus.estimators.linear_max_plus_classifier",
     "maxplus.estimators.lmm_classifier",
     "maxplus.estimators.lmm_regressor",

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from maxplus.metrics import reliability
 from maxplus.plots import (
     plot_comparison,
     plot_confusion,
     plot_convergence,
     plot_probabilities,
+    plot_reliability,
     plot_stages,
 )
 from strategies import SEEDS, quick
@@ -159,6 +161,23 @@ def test_stages_show_both_courses():
     assert len(plot_stages([0.5]).axes) == 1
     with pytest.raises(ValueError, match="warmup_losses must be a non-empty vector"):
         plot_stages([])
+
+
+def test_reliability_has_a_dot_for_each_bin_with_samples():
+    bins = reliability([0, 0, 1, 1], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], 10)
+    figure = plot_reliability(bins)
+    above, below = figure.axes
+    dots = above.collections[-1]
+    np.testing.assert_allclose(dots.get_offsets(), [[0.6, 1.0], [0.9, 2 / 3]])
+    assert np.diff(dots.get_sizes()) > 0
+    gaps = [segment[:, 1].tolist() for segment in above.collections[0].get_segments()]
+    np.testing.assert_allclose(gaps, [[0.6, 1.0], [0.9, 2 / 3]])
+    (bars,) = below.patches
+    assert bars.get_data().values.tolist() == bins.count.tolist()
+    assert f"expected calibration error {bins.error:.3f}" in texts(figure)
+    assert np.ptp(pixels(figure)) > 200
+    with pytest.raises(ValueError, match="bins holds no samples"):
+        plot_reliability(SimpleNamespace(count=np.zeros(3)))
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ _HOMES = {
 }
 _ROOMS = (
     "algebra", "certify", "datasets", "estimators", "explain", "export", "images", "io", "lab",
-    "models", "plots", "report", "tables", "training", "trees",
+    "metrics", "models", "plots", "report", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [

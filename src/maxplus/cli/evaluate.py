@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from maxplus.cli._common import (
     DataArgument,
@@ -17,15 +20,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def evaluate(model: ModelArgument, data: DataArgument) -> None:
-    """Accuracy, losses and confusion on labelled data.
+def evaluate(
+    model: ModelArgument,
+    data: DataArgument,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw how far probabilities can be trusted to this file; none by default."
+        ),
+    ] = None,
+) -> None:
+    """Accuracy, losses, calibration and confusion on labelled data.
 
-    Example: maxplus evaluate model.maxplus test.csv
+    Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
     import numpy as np
     from rich.console import Console
     from sklearn.metrics import confusion_matrix, f1_score
 
+    from maxplus.metrics import reliability
     from maxplus.models import LOG2
 
     with plain_errors():
@@ -34,16 +47,24 @@ def evaluate(model: ModelArgument, data: DataArgument) -> None:
         y, classes = labels_for(trained, samples, data), trained.classifier.classes_
         predicted = trained.classifier.predict(samples.X)
         codes = np.searchsorted(classes, y)
-        losses = -trained.classifier.predict_log_proba(samples.X)[np.arange(len(y)), codes]
+        log_proba = trained.classifier.predict_log_proba(samples.X)
+        losses = -log_proba[np.arange(len(y)), codes]
+        bins = reliability(codes, np.exp(log_proba))
         console = Console(highlight=False)
         console.print(f"{samples.name}: {len(y):,} rows")
         console.print(f"right          {(predicted == y).mean():.2%}")
         console.print(f"macro F1       {f1_score(y, predicted, average='macro'):.4f}")
-        console.print(f"mean loss      {losses.mean():.4f}")
+        console.print(f"log loss       {losses.mean():.4f}, the mean")
+        console.print(f"calibration    {bins.error:.4f} expected error")
         worst = int(losses.argmax())
         side = "below" if losses[worst] < LOG2 else "not below"
         console.print(f"maximum loss   {losses[worst]:.4f} (row {worst}), {side} log 2 = 0.693")
         console.print(_confusion(confusion_matrix(y, predicted, labels=classes), classes))
+        if plot is not None:
+            from maxplus.plots import plot_reliability
+
+            plot_reliability(bins).savefig(plot)
+            console.print(f"Figure: {plot}", markup=False, soft_wrap=True)
 
 
 def _confusion(matrix: Any, classes: Any) -> Table:

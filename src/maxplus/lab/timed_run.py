@@ -99,9 +99,8 @@ class Sizes(NamedTuple):
 def tree_bytes(n: int, n_hidden: int) -> int:
     """What the tree engine needs for n images."""
     rows, dtype = 2 * N_FEATURES, np.float32
-    model = LMM(
-        np.empty(rows, dtype), np.empty((rows, n_hidden), dtype), np.empty((n_hidden, N_CLASSES))
-    )
+    shapes: tuple[tuple[int, ...], ...] = ((rows,), (rows, n_hidden), (n_hidden, N_CLASSES))
+    model = LMM(*(np.empty(shape, dtype) for shape in shapes))
     images = np.empty((0, N_FEATURES), dtype)
     return TreeEngine.bytes_needed(model, Task(images, np.empty(n, int), MaxLoss(), polyak()))
 

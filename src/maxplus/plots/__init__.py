@@ -6,6 +6,7 @@ from maxplus.plots.confusion import plot_confusion
 from maxplus.plots.convergence import plot_convergence
 from maxplus.plots.explanation import plot_explanation
 from maxplus.plots.histogram import plot_probabilities
+from maxplus.plots.reliability import plot_reliability
 from maxplus.plots.stages import plot_stages
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "plot_convergence",
     "plot_explanation",
     "plot_probabilities",
+    "plot_reliability",
     "plot_stages",
 ]

@@ -14,8 +14,15 @@ from sklearn.metrics import confusion_matrix
 import maxplus
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import Explanation, unit_boxes
+from maxplus.metrics import Reliability, reliability
 from maxplus.models import LOG2
-from maxplus.plots import plot_certified_accuracy, plot_convergence, plot_probabilities, plot_stages
+from maxplus.plots import (
+    plot_certified_accuracy,
+    plot_convergence,
+    plot_probabilities,
+    plot_reliability,
+    plot_stages,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +60,9 @@ def report_content(
     unit : what that is called
     """
     codes = np.searchsorted(clf.classes_, y)
-    losses = -clf.predict_log_proba(X)[np.arange(len(y)), codes]
+    log_proba = clf.predict_log_proba(X)
+    losses = -log_proba[np.arange(len(y)), codes]
+    bins = reliability(codes, np.exp(log_proba))
     predicted = clf.predict(X)
     radius = clf.certified_radius(X, scale)
     worst = np.argsort(-losses, kind="stable")
@@ -74,9 +83,13 @@ def report_content(
             "mean_loss": float(losses.mean()),
             "max_loss": float(losses.max()),
             "median_radius": float(np.median(radius)),
+            "calibration_error": bins.error,
         },
         "radius_unit": unit,
-        "figures": _figures(clf, losses, radius, predicted == y, unit),
+        "figures": [
+            *_figures(clf, losses, radius, predicted == y, unit),
+            _calibration_figure(bins),
+        ],
         "confusion": {
             "labels": labels,
             "counts": confusion_matrix(y, predicted, labels=clf.classes_).tolist(),
@@ -180,6 +193,16 @@ def _figures(
         {"id": key, "title": title, "alt": alt, "svg": _svg(figure)}
         for key, title, alt, figure in figures
     ]
+
+
+def _calibration_figure(bins: Reliability) -> dict[str, str]:
+    return {
+        "id": "reliability",
+        "title": "How far probabilities can be trusted",
+        "alt": "How often the predicted class is right against its probability, in "
+        f"{len(bins.count)} bins; the expected calibration error is {bins.error:.3f}.",
+        "svg": _svg(plot_reliability(bins)),
+    }
 
 
 def _svg(figure: Figure) -> str:

@@ -1,0 +1,60 @@
+"""All tables of a folder, as a user has them: raw numbers, words as 0 and 1."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.datasets import DataNotFoundError
+from maxplus.tables import Encoding, TableError, read_table
+
+FOLDER, DATA = "MAXPLUS_TABLES", "MAXPLUS_DATA"
+ENDINGS = (".csv", ".csv.gz")
+
+
+class LabelledTable(NamedTuple):
+    """Features (N, P), and classes 0..C−1."""
+
+    name: str
+    X: NDArray
+    y: NDArray
+
+
+def find_folder() -> Path:
+    """Where the tables are: MAXPLUS_TABLES, or the folder ``tables`` of MAXPLUS_DATA."""
+    named, data = os.environ.get(FOLDER), os.environ.get(DATA)
+    if not named and not data:
+        raise DataNotFoundError(
+            "this experiment needs a folder of tables, CSV files whose last column is the class: "
+            f"name it in the environment variable {FOLDER}, or put it into the folder of {DATA} "
+            "under the name 'tables'"
+        )
+    folder = Path(named) if named else Path(str(data), "tables")
+    if not folder.is_dir():
+        said = f"{FOLDER}={named}" if named else f"{DATA}={data}"
+        raise DataNotFoundError(f"{said}: {folder} is no folder; name one with CSV files")
+    return folder
+
+
+def read_folder(folder: Path) -> list[LabelledTable]:
+    """Every .csv and .csv.gz file, those with few rows first."""
+    paths = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
+    if not paths:
+        raise DataNotFoundError(f"{folder} holds no file that ends in {' or '.join(ENDINGS)}")
+    return sorted(map(_read, paths), key=lambda table: (len(table.y), table.name))
+
+
+def _read(path: Path) -> LabelledTable:
+    table = read_table(path)
+    *features, target = table.columns
+    words = [name for name in features if table.columns[name].dtype == object]
+    try:
+        encoding = Encoding.of(table, target, words)
+        X, labels = encoding.features(table), encoding.labels(table)
+    except TableError as error:
+        raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
+    return LabelledTable(path.name.split(".")[0], X, np.unique(labels, return_inverse=True)[1])
