@@ -125,7 +125,8 @@ def _walk(line, sign, limit, W2T, y, lead):
             for d in range(W2T.shape[0]):
                 if d != y and value + W2T[d, h] > other[k]:
                     other[k], winner[k] = value + W2T[d, h], d
-        own += lead
+        for k in range(N_SLOPES):
+            own[k] += lead
         t, j = _overtaken(own, other, slopes)
         if delta + t <= end and t < np.inf:
             return delta + t, winner[j]
