@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
 from maxplus.explain import paths as paths_module
+from maxplus.explain.naming import view_features, view_names
 from maxplus.models import LMM
 from maxplus.models.starts import prototype_lmm
 from oracles import best, lmm_path, lmm_terms
@@ -807,3 +808,77 @@ def test_samples_of_no_weight_are_left_out(iris):
 def test_worst_samples_are_at_least_one(fitted, n):
     with pytest.raises(ValueError, match=f"^n must be .*got {n}"):
         fitted.worst_samples(n)
+
+
+# -- linear directions ------------------------------------------------------------------------
+
+
+def test_paths_lead_through_views(seer, iris):
+    model, paths = seer.model_, decisive_paths(seer.model_, iris.X)
+    plain, V = LMM(model.W0, model.W1, model.W2), model.views(iris.X)
+    for found, expected in zip(paths, decisive_paths(plain, V), strict=True):
+        assert np.array_equal(found, expected)
+    n, d = np.indices(paths.unit.shape)
+    i, h = paths.row, paths.unit
+    z = model.W0[i] * V[n, paths.view] + model.W1[i, h] + model.W2[h, d]
+    np.testing.assert_allclose(paths.score, z, atol=1e-12)
+    # Some scores are decided by sums, and some by features.
+    assert (paths.view >= 4).any()
+    assert (paths.view < 4).any()
+
+
+def test_a_direction_is_named_by_its_largest_terms(seer, iris):
+    why = seer.explain(iris.X, feature_names=list("abcd"))
+    D = seer.model_.directions
+    assert np.array_equal(D[:4], np.eye(4))
+    assert why.view_names[:4] == list("abcd")
+    a, _, c, d = np.abs(D[4])
+    assert why.view_names[4] == f"−{d:.2g}·d − {c:.2g}·c + {a:.2g}·a + …"
+    assert why.view_names[5] == f"−{abs(D[5, 3]):.2g}·d + {D[5, 0]:.2g}·a"
+    records = why.to_records()
+    view = why.paths.view.ravel()
+    assert records["feature"].tolist() == [why.view_names[m] for m in view]
+    values = iris.X @ D.T
+    np.testing.assert_allclose(records["value"], values[records["row"], view], atol=1e-12)
+    n = int(np.flatnonzero((why.paths.view == 4).any(axis=1))[0])
+    words = f"decided by {why.view_names[4]} = {values[n, 4]:.4g} (slope "
+    assert words in why.text(n)
+    assert set(records["flip_feature"]) <= {*"abcd", ""}
+
+
+def test_names_of_sums():
+    D = np.array([[1.0, 0, 0, 0], [0, -1, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0], [1, -0.5, 3, 100]])
+    names = ["0", "1", "2", "3"]
+    expected = ["0", "−1", "2·1", "0", "1e+02·3 + 3·2 + 0 + …"]
+    assert view_names(D, names) == expected
+    # A feature that varies little has a small term.
+    by_scale = view_names(D, names, np.array([1.0, 10.0, 1.0, 1e-3]))
+    assert by_scale[4] == "−0.5·1 + 3·2 + 0 + …"
+    assert view_names(None, names) == names
+    assert view_features(D, 4).tolist() == [0, -1, -1, -1, -1]
+    assert view_features(None, 3).tolist() == [0, 1, 2]
+
+
+def test_units_are_boxes_of_views(seer, iris):
+    table = seer.units()
+    H, M = seer.n_hidden_, 6
+    assert len(table) == H * M
+    why = seer.explain(iris.X[:1])
+    assert [str(name) for name in table["feature"][:M]] == why.view_names
+    low, high = (np.asarray(table[name]).reshape(H, M) for name in ("low", "high"))
+    X = np.random.default_rng(0).uniform(0, 8, (400, 4))
+    V, g = X @ seer.model_.directions.T, seer.model_.hidden(X)
+    reached = ((low <= V[:, None]) & (V[:, None] <= high)).all(axis=2)
+    sure = np.abs(g) > 1e-9
+    assert np.array_equal(reached[sure], (g >= 0)[sure])
+    assert why.centres.shape == (H, M)
+
+
+def test_flips_of_a_classifier_with_directions(seer, iris):
+    check_flips(seer.model_, iris.X[::3], ties=True)
+    flips = seer.explain(iris.X).flips
+    some = flips.feature >= 0
+    changed = iris.X[some]
+    changed[np.arange(len(changed)), flips.feature[some]] = flips.value[some]
+    assert some.mean() > 0.9
+    assert np.array_equal(seer.predict(changed), seer.classes_[flips.becomes[some]])
