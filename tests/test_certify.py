@@ -1005,21 +1005,18 @@ def test_a_diagonal_of_directions_is_a_scale(case):
 
 
 def test_the_rounding_of_views_is_allowed_for():
-    """The views of large features cancel: their rounding is far more than that of the scores."""
-    rng = np.random.default_rng(0)
+    """In float32 a sum of 1 and 199 numbers below half a unit in its last place is 1."""
     P = 200
-    D = np.stack([np.ones(P), np.ones(P)]) / P
-    X = 1e4 * rng.normal(size=(50, P))
-    X = (X - X.mean(axis=1, keepdims=True)).astype(np.float32)
-    W0 = np.array([1, -1, 1, -1], np.float32)
-    model = LMM(W0, np.zeros((4, 1), np.float32), np.zeros((1, 2), np.float32), D)
-    exact_scores = -np.abs(X.astype(np.float64) @ model.directions[0].astype(np.float64))
-    off = np.abs(model.scores(X)[:, 0] - exact_scores)
-    low, high = box_bounds(model, X, 0.0)
-    plain = 4 * np.finfo(np.float32).eps * np.abs(exact_scores)
-    assert (off > plain).any()
-    assert (low <= model.scores(X)).all()
-    assert (high >= model.scores(X)).all()
+    x = np.full((1, P), 2.0**-25, np.float32)
+    x[0, 0] = 1.0
+    zero = np.zeros((2, 1), np.float32)
+    model = LMM(np.array([1, 1], np.float32), zero, zero.T, np.ones((1, P)))
+    exact_score = x.astype(np.float64).sum()
+    assert model.scores(x).tolist() == [[1.0, 1.0]]
+    assert exact_score - 1.0 > 10 * 4 * np.finfo(np.float32).eps
+    low, high = box_bounds(model, x, 0.0)
+    assert (low <= 1.0).all()
+    assert (high >= exact_score).all()
 
 
 def test_lowest_values_are_exact_with_directions():
