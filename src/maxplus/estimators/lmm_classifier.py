@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
+import numba
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from maxplus.estimators._calibration import keep_level
+from maxplus.estimators._capacity import Candidate, candidates_for
+from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
 from maxplus.estimators._parameters import (
     CALLABLE,
+    CLASS_WEIGHTS,
+    DIRECTIONS,
     NOTHING,
     TRAINED,
     TRUTH,
@@ -23,19 +31,37 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
+from maxplus.estimators._search import (
+    TEMPERATURE,
+    check_search,
+    check_temperature,
+    search_facts,
+    search_table,
+)
 from maxplus.estimators._trained import Start
-from maxplus.models import LOG2
+from maxplus.estimators._views import Scaling, Views, check_views, find_directions
+from maxplus.models import LMM, LOG2, Model
 from maxplus.models.starts import box_lmm, class_distance
+from maxplus.training import Conductor, Task
 from maxplus.training.objectives import count_samples
-from maxplus.training.stages import Annealing, Polish, Stage, Trained, WarmUp
+from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
+from maxplus.training.stages.base import require_finite
+from maxplus.training.stages.warm_up import augmented
+from maxplus.training.state import TrainingState
 
-# Steeper than the paper's k: soft minima need units that end within a typical distance.
-CLASS_SLOPE = 15.0
-# Units per class that "auto" stays within.
-LEAST_UNITS, MOST_UNITS = 10, 50
 # The warm-up's samples per batch, epochs, and what small data sets need at least.
 BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_BATCHES = 10, 500
+# How long trainings are from which a capacity is chosen, as a share of the real one.
+BRIEF = 0.25
+
+
+class Boxes(NamedTuple):
+    """A start: boxes of this slope, where the distance between classes is this."""
+
+    model: LMM
+    slope: float
+    distance: float
 
 
 class LMMClassifier(BaseLMMClassifier):
@@ -141,8 +167,12 @@ class LMMClassifier(BaseLMMClassifier):
         "early_stopping": (TRUTH,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
         "n_iter_no_change": (whole(1),),
-        "polish": (real(above=0.0), one_of("log2"), NOTHING),
+        "polish": (real(above=0.0), one_of("auto", "log2"), NOTHING),
         "max_suspects": (samples(0),),
+        "scale": (TRUTH,),
+        "directions": (DIRECTIONS, one_of("auto"), NOTHING),
+        "calibrate": (TRUTH, one_of("auto")),
+        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
     }
 
     def __init__(
@@ -158,8 +188,12 @@ class LMMClassifier(BaseLMMClassifier):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
-        polish: float | str | None = "log2",
+        polish: float | str | None = "auto",
         max_suspects: int | float = 0,
+        scale: bool = True,
+        directions: ArrayLike | str | None = "auto",
+        calibrate: bool | str = "auto",
+        class_weight: Mapping[Any, float] | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -177,6 +211,10 @@ class LMMClassifier(BaseLMMClassifier):
         self.n_iter_no_change = n_iter_no_change
         self.polish = polish
         self.max_suspects = max_suspects
+        self.scale = scale
+        self.directions = directions
+        self.calibrate = calibrate
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -187,48 +225,190 @@ class LMMClassifier(BaseLMMClassifier):
         """The mean soft loss of each epoch of the warm-up."""
         return self.warmup_losses_
 
-    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
-        X, y, n_classes = data.X, data.y, data.n_classes
-        distance = class_distance(X, y, rng)
-        slope = CLASS_SLOPE / distance if self.slope == "auto" else float(self.slope)
-        check_reach(X, slope)
-        n_hidden = self.n_hidden
-        if isinstance(n_hidden, str):
-            per_class = round(math.sqrt(len(y) / n_classes))
-            n_hidden = n_classes * min(max(per_class, LEAST_UNITS), MOST_UNITS)
+    def _labelled(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        like: Model | None,
+    ) -> LabelledData:  # fmt: skip
+        data = super()._labelled(X, y, sample_weight, classes, like)
+        given = self.directions
+        if not (given is None or isinstance(given, str)):
+            found = np.shape(given)
+            if found[1] != data.X.shape[1]:
+                raise ValueError(
+                    f"directions must have a column for each of the {data.X.shape[1]} features of "
+                    f"X; got shape {found}"
+                )
+        return data.weighted(self.class_weight)
+
+    # -- what is trained: a capacity, and what it sees ---------------------------------------
+
+    @property
+    def _searches(self) -> bool:
+        """Whether the data choose: nobody gave a number."""
+        return isinstance(self.n_hidden, str) and isinstance(self.slope, str)
+
+    def _candidates(self) -> tuple[Candidate, ...]:
+        """The capacities in question: several, or the one that parameters say."""
+        is_given = not (self.directions is None or isinstance(self.directions, str))
+        if not self._searches:
+            return (
+                Candidate(
+                    "both" if is_given else "features",
+                    n_hidden=None if isinstance(self.n_hidden, str) else int(self.n_hidden),
+                    slope=None if isinstance(self.slope, str) else float(self.slope),
+                ),
+            )
+        if is_given:
+            return candidates_for(["both"])
+        if self.directions is None or self.robust_eps > 0:
+            return candidates_for(["features"])
+        # An augmentation changes features: they must be among what is seen.
+        alone = [] if self.augment is not None else ["directions"]
+        return candidates_for(["features", "both", *alone])
+
+    def _look(self, kinds: set[str], rows: Rows) -> dict[str, Views]:
+        """What candidates see of the features, by kind."""
+        X = rows.X
+        scaling = Scaling.of(X) if self.scale else Scaling.none(X.shape[1])
+        seen = {"features": Views(scaling)}
+        if kinds == {"features"}:
+            return seen
+        given = None if isinstance(self.directions, str) else np.asarray(self.directions, float)
+        own = given
+        if given is None or self.scale:
+            own = find_directions(X, rows.y, scaling, given)
+        if own is None:
+            return seen
+        return seen | {
+            "directions": Views(scaling, own, sees_features=False), "both": Views(scaling, own),
+        }  # fmt: skip
+
+    def _boxes(
+        self, rows: Rows, n_classes: int, candidate: Candidate, rng: np.random.Generator
+    ) -> Boxes:
+        """Where the training of a candidate on some views begins."""
+        V, y = rows.X, rows.y
+        distance = class_distance(V, y, rng)
+        slope = candidate.slope_for(distance)
+        check_reach(V, slope)
         drop = slope * distance if self.confidence is None else float(self.confidence)
-        model = box_lmm(X, y, int(n_hidden), n_classes, slope, drop, rng)
-        return Start(model, {SLOPE: np.array([slope]), DISTANCE: np.array([distance])})
+        n_hidden = candidate.hidden_for(V, n_classes)
+        return Boxes(box_lmm(V, y, n_hidden, n_classes, slope, drop, rng), slope, distance)
+
+    def _brief(
+        self, n_classes: int, rows: Rows, candidate: Candidate, rng: np.random.Generator,
+        conductor: Conductor,
+    ) -> LMM:  # fmt: skip
+        """A candidate, trained for a quarter as long as it would be."""
+        boxes = self._boxes(rows, n_classes, candidate, rng)
+        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), BRIEF)
+        warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
+        task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
+        return warm_up.run(boxes.model, task, conductor).model
+
+    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+        rows, candidates = Rows(data.X, data.y, data.weight), self._candidates()
+        look = partial(self._look, {candidate.views for candidate in candidates})
+        candidate = candidates[0]
+        facts: dict[str, NDArray] = {}
+        if self._searches or self.calibrate is True:
+            conductor.begin(STAGE, is_last=False)
+            search = choose(
+                rows, candidates, look, partial(self._brief, data.n_classes),
+                int(rng.integers(2**31)), conductor, numba.get_num_threads(),
+            )  # fmt: skip
+            candidate = candidates[search.chosen]
+            if self._searches:
+                facts |= search_facts(search, len(data.y), data.n_classes)
+            if self.calibrate:
+                facts[TEMPERATURE] = np.array([search.temperature])
+        seen = look(rows)
+        views = seen.get(candidate.views, seen["features"])
+        boxes = self._boxes(replace(rows, X=views(rows.X)), data.n_classes, candidate, rng)
+        facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
+        return Start(boxes.model, facts | views.facts)
+
+    # -- how it is trained ---------------------------------------------------------------------
+
+    def _task(
+        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
+    ) -> Task:
+        return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         slope, distance = (float(facts[name][0]) for name in (SLOPE, DISTANCE))
+        views, n_samples = Views.of_facts(facts), len(data.y)
+        annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(
-                self._annealing(slope * distance, len(data.y)),
-                margin=2.0 * self.robust_eps * slope,
-                augment=self.augment,
+                annealing,
+                margin=2.0 * self.robust_eps * slope * views.reach,
+                augment=None if self.augment is None else partial(self._augmented, views),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
             )
         ]
-        if self.polish is not None:
-            level = LOG2 if isinstance(self.polish, str) else float(self.polish)
-            stages.append(Polish(level, count_samples(self.max_suspects, len(data.y))))
+        skip = count_samples(self.max_suspects, n_samples)
+        if self.polish == "auto":
+            # As many samples as the warm-up looks at: it takes no longer.
+            stages.append(CarefulPolish(LOG2, skip, visits=annealing.epochs * n_samples))
+        elif self.polish is not None:
+            stages.append(Polish(self._level, skip))
         return stages
 
-    def _annealing(self, size: float, n_samples: int) -> Annealing:
+    @property
+    def _level(self) -> float:
+        """What a polish that was asked for brings losses below."""
+        return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
+
+    def _augmented(self, views: Views, V: NDArray, rng: np.random.Generator) -> NDArray:
+        """The views of what ``augment`` makes of a batch's features."""
+        return views(augmented(self.augment, views.features(V), rng))
+
+    def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
+        """The warm-up of so many samples, or a part of it: then nothing is held out."""
         batch, epochs = self.batch_size, self.warmup_epochs
-        if self.early_stopping:
+        stops_early = self.early_stopping and length == 1.0
+        if stops_early:
             n_samples -= int(self.validation_fraction * n_samples)
         if isinstance(batch, str):
             batch = min(BATCH, max(LEAST_BATCH, n_samples // 8))
         if isinstance(epochs, str):
             epochs = max(EPOCHS, math.ceil(LEAST_BATCHES / max(1, n_samples // batch)))
-        patience = self.n_iter_no_change if self.early_stopping else None
-        return Annealing(size, epochs, batch, patience=patience)
+        epochs = max(1, round(length * epochs))
+        return Annealing(
+            size, epochs, batch, patience=self.n_iter_no_change if stops_early else None
+        )
+
+    # -- what it leaves behind -----------------------------------------------------------------
+
+    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
+        super()._check_facts(state, data)
+        check_views(state, data.X.shape[1])
+        check_temperature(state)
+        check_search(state.before)
 
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
     ) -> dict[str, Any]:
+        views, factor = Views.of_facts(facts), self._factor(data, facts, trained.model)
+        model = views.model(trained.model)
+        model = model if factor == 1.0 else model.scaled(factor)
+        require_finite(model)
         # A training that was ended early has not got to all of its stages.
         courses = {"warmup_losses": np.empty(0), "polish_losses": np.empty(0)}
-        return super()._facts(data, courses | dict(facts), trained)
+        fitted = super()._facts(data, courses | dict(facts), replace(trained, model=model))
+        search = search_table(facts)
+        return fitted | {"temperature_": factor} | ({} if search is None else {"search_": search})
+
+    def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:
+        """The temperature, as far as it leaves what was polished below its level."""
+        if TEMPERATURE not in facts:
+            return 1.0
+        wanted = float(facts[TEMPERATURE][0])
+        if "suspects" not in facts or self.polish == "auto":
+            return wanted
+        fine = np.delete(np.arange(len(data.y)), facts["suspects"])
+        if not fine.size:
+            return wanted
+        Z = model.scores(Views.of_facts(facts)(data.X[fine]))
+        return keep_level(wanted, Z, data.y[fine], self._level)

@@ -119,7 +119,7 @@ class WarmUp:
                 part = order[k * batch : (k + 1) * batch]
                 batch_rows = rows[part]
                 if self.augment is not None:
-                    batch_rows = scaling.rows(self._augmented(X[part], rng))
+                    batch_rows = scaling.rows(augmented(self.augment, X[part], rng))
                 # What overflows here ends as weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     gradient = soft.gradient(
@@ -191,16 +191,16 @@ class WarmUp:
             ) from None
         return np.sort(held_out)
 
-    def _augmented(self, rows: NDArray, rng: np.random.Generator) -> NDArray:
-        """What ``augment`` makes of a batch, checked: it is the user's."""
-        assert self.augment is not None
-        made = np.asarray(self.augment(rows, rng), rows.dtype)
-        if made.shape != rows.shape or not np.isfinite(made).all():
-            raise ValueError(
-                f"augment must return finite numbers of the shape it was given, {rows.shape}; "
-                f"got shape {made.shape}"
-            )
-        return made
+
+def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
+    """What ``augment`` makes of a batch, checked: it is the user's."""
+    made = np.asarray(augment(rows, rng), rows.dtype)
+    if made.shape != rows.shape or not np.isfinite(made).all():
+        raise ValueError(
+            f"augment must return finite numbers of the shape it was given, {rows.shape}; "
+            f"got shape {made.shape}"
+        )
+    return made
 
 
 class _Schedule(NamedTuple):
