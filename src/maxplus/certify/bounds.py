@@ -40,6 +40,16 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and
     max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H).
 
+    *Directions.* Where the model has views v = D·x, a box of features is inside a box of views:
+
+        |v'_m − v_m| = |Σ_p D_mp·(x'_p − x_p)| ≤ Σ_p |D_mp|·|x'_p − x_p| ≤ eps·Σ_p |D_mp|·scale_p.
+
+    What holds for every v' of the larger box holds for those that some x' has. So the bounds
+    are those of a model whose features are the views, with Σ_p |D_mp|·scale_p as the scale of
+    view m. The sum is attained, each view at a corner of its own: a unit's lowest value is
+    still exact. Views that share features cannot all be highest at once, so that the highest
+    may not be attained. A diagonal D loses nothing.
+
     Parameters
     ----------
     model : LMM
@@ -56,9 +66,9 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
     exact = model.astype(np.float64)
-    reach = (np.abs(exact.slopes) * box.scale[:, None]).ravel()
+    reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    _bounds_kernels.bounds(X, box.eps, exact.weights, reach, _cap(exact), low, high)
+    _bounds_kernels.bounds(exact.views(X), box.eps, exact.weights, reach, _cap(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
 
@@ -93,10 +103,17 @@ def check_box(model: LMM, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) 
     return Box(np.ascontiguousarray(np.broadcast_to(widths, n_rows)), factors)
 
 
-def steepest(model: LMM, scale: NDArray | None = None) -> float:
-    """max_i |W0[i]|·scale_p: no score changes faster than that with eps."""
+def view_scale(model: LMM, scale: NDArray) -> NDArray:
+    """How far each view can move for eps = 1, (M,): Σ_p |D_mp|·scale_p, or the features' scale."""
+    if model.directions is None:
+        return scale
+    return np.abs(model.directions.astype(np.float64)) @ scale
+
+
+def steepest(model: LMM, scale: NDArray) -> float:
+    """max_i |W0[i]|·scale_p of the views: no score changes faster than that with eps."""
     slopes = np.abs(model.slopes.astype(np.float64))
-    return float((slopes if scale is None else slopes * scale[:, None]).max())
+    return float((slopes * view_scale(model, scale)[:, None]).max())
 
 
 def _cap(model: LMM) -> NDArray:
@@ -115,10 +132,31 @@ def _rounding(model: LMM, X: NDArray, eps: NDArray, reach: float) -> NDArray:
     A score is a rounded product and two rounded sums; each rounding is at most half
     a unit in the last place of numbers that are no larger than what is added up here,
     or half the least number there is.
+
+    Where the model has directions, each view is off as well. A sum of P rounded products,
+    in any order, of inputs that were rounded first is off by at most
+    (P + 1)·u·Σ_p |D_mp|·|x_p|, up to terms in u², where u = eps / 2 is half a unit in the last
+    place; the views and their scales, which the bounds start from, are off by P·u each, in
+    float64. Together that is below (P + 2)·eps; twice as much is allowed. A slope multiplies
+    it, and no score moves by more than one of its rows does.
     """
-    largest = float(np.abs(model.W0).max()) * np.abs(X).max(axis=1, initial=0.0)
+    largest = _largest_product(model, X)
     largest += float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
     if reach > 0.0:
         largest += eps * reach
+    roundings, underflows = 4.0, 16.0
+    if model.directions is not None:
+        of_views = 2.0 * (model.n_features + 2)
+        roundings += of_views
+        underflows += of_views * float(np.abs(model.W0).max())
     info = np.finfo(model.dtype)
-    return 4.0 * float(info.eps) * largest + 16.0 * float(info.smallest_subnormal)
+    return roundings * float(info.eps) * largest + underflows * float(info.smallest_subnormal)
+
+
+def _largest_product(model: LMM, X: NDArray) -> NDArray:
+    """At least |W0[i]·v| of every row i and view v, for each row of X."""
+    if model.directions is None:
+        return float(np.abs(model.W0).max()) * np.abs(X).max(axis=1, initial=0.0)
+    steep = np.abs(model.slopes.astype(np.float64)).max(axis=1)
+    sizes = np.abs(X) @ np.abs(model.directions.astype(np.float64)).T
+    return (sizes * steep).max(axis=1, initial=0.0)

@@ -75,9 +75,11 @@ class Model(ABC):
 
     Subclasses hold their weight arrays as attributes named in ``layers``, last
     layer first: the order in which a subgradient is derived and its norm summed.
+    Arrays that a model may have besides, and that no step moves, are named in ``optional``.
     """
 
     layers: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
@@ -107,10 +109,13 @@ class Model(ABC):
         """The same model with weights of its own."""
 
     def weights_by_name(self, *, copy: bool = False) -> dict[str, NDArray]:
-        """The weight arrays, in the order of ``layers``; copies of them, if asked for."""
+        """The weight arrays, in the order of ``layers``, then those of ``optional`` that there are.
+
+        Copies of them, if asked for.
+        """
+        names = [*self.layers, *(n for n in self.optional if getattr(self, n) is not None)]
         return {
-            name: getattr(self, name).copy("K") if copy else getattr(self, name)
-            for name in self.layers
+            name: getattr(self, name).copy("K") if copy else getattr(self, name) for name in names
         }
 
     @classmethod
@@ -119,10 +124,11 @@ class Model(ABC):
         missing = [name for name in cls.layers if name not in weights]
         if missing:
             raise ValueError(f"the weights {missing[0]} are missing")
-        for name in cls.layers:
+        names = [*cls.layers, *(name for name in cls.optional if name in weights)]
+        for name in names:
             if not np.isfinite(weights[name]).all():
                 raise ValueError(f"the weights {name} are not all finite")
-        return cls(**{name: weights[name] for name in cls.layers})
+        return cls(**{name: weights[name] for name in names})
 
     def probabilities(self, X: NDArray) -> NDArray:
         """softmax(z), shape (N, C)."""
@@ -143,7 +149,7 @@ class Model(ABC):
         Every entry is listed, zeros included; `Subgradient.n_nonzero` over
         `n_weights` is the paper's sparsity γ.
         """
-        X = self._rows(X)
+        X = as_rows(X, self.n_features, self.dtype)
         y = as_labels(y, len(X), self.n_classes)
         weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
         if weight.shape != y.shape:

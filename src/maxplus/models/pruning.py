@@ -29,4 +29,4 @@ def useless_units(model: LMM) -> NDArray:
 
 def with_units(model: LMM, units: NDArray) -> LMM:
     """The network with some of its units only."""
-    return LMM(model.W0.copy(), model.W1[:, units], model.W2[units])
+    return LMM(model.W0.copy(), model.W1[:, units], model.W2[units], model.directions)
