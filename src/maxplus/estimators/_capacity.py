@@ -16,6 +16,8 @@ SEEN = ("features", "directions", "both")
 CLASS_SLOPE = 15.0
 # Units per class that grow with the number of samples stay within these.
 LEAST_UNITS, MOST_UNITS = 10, 50
+# Units per class that any data may have.
+FEW_UNITS = 3
 
 
 class Candidate(NamedTuple):
@@ -42,8 +44,8 @@ class Candidate(NamedTuple):
         """
         if self.n_hidden is not None:
             return self.n_hidden
-        units = self.units_for(len(V), n_classes)
-        return min(n_classes * units, max(n_classes, count_different(V, n_classes * units)))
+        wanted = n_classes * self.units_for(len(V), n_classes)
+        return min(wanted, max(FEW_UNITS * n_classes, count_different(V, wanted)))
 
     def units_for(self, n_samples: int, n_classes: int) -> int:
         """Units per class."""

@@ -19,8 +19,8 @@ ORDINARY, REACH = (0.05, 0.95), 1.5
 FAR = 10.0
 # A feature whose deviation is this small a part of its size does not vary, but for rounding.
 ROUNDING = 1e-12
-# So many features of one range are taken for an image's pixels.
-MANY = 50
+# More features than this of one range, this share of whose values is 0, are an image's pixels.
+MANY, EMPTY = 50, 0.25
 # Rows that directions are found from.
 ENOUGH = 20_000
 # Numbers that are brought into float64 at once.
@@ -150,13 +150,13 @@ def in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArr
 
 
 def share_a_unit(X: NDArray) -> bool:
-    """Whether the features look like pixels: many, of one range that begins at 0; O(N·P).
+    """Whether the features look like pixels on an empty ground; O(N·P).
 
-    More than 50 features that lie within [0, 1], or that are nowhere below 0 and most of which
-    come halfway to the largest number of all. A pixel at the border that is hardly ever
-    used would be blown up by its own spread.
+    That is: more than 50 features, none below 0, a quarter of all values or more exactly 0, and one
+    range for all: within [0, 1], or most features come halfway to the largest value. A pixel
+    at the border that is hardly ever used would be blown up by its own spread.
     """
-    if X.shape[1] <= MANY or X.min() < 0:
+    if X.shape[1] <= MANY or X.min() < 0 or np.count_nonzero(X) > (1.0 - EMPTY) * X.size:
         return False
     highest = X.max(axis=0)
     return bool(highest.max() <= 1.0 or np.median(highest) >= 0.5 * highest.max())

@@ -52,8 +52,8 @@ from maxplus.training.state import TrainingState
 # The warm-up's samples per batch, epochs, and what small data sets need at least.
 BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_BATCHES = 10, 500
-# How long trainings are from which a capacity is chosen, as a share of the real one.
-BRIEF = 0.25
+# The warm-up's rate: with a capacity that the data chose, and with one that was given.
+RATE, GIVEN_RATE = 0.02, 0.01
 
 
 class Boxes(NamedTuple):
@@ -296,12 +296,12 @@ class LMMClassifier(BaseLMMClassifier):
         return Boxes(box_lmm(V, y, n_hidden, n_classes, slope, drop, rng), slope, distance)
 
     def _brief(
-        self, n_classes: int, rows: Rows, candidate: Candidate, rng: np.random.Generator,
-        conductor: Conductor,
+        self, n_classes: int, rows: Rows, candidate: Candidate, length: float,
+        rng: np.random.Generator, conductor: Conductor,
     ) -> LMM:  # fmt: skip
-        """A candidate, trained for a quarter as long as it would be."""
+        """A candidate, trained for a share of the usual length."""
         boxes = self._boxes(rows, n_classes, candidate, rng)
-        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), BRIEF)
+        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
         task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(boxes.model, task, conductor).model
@@ -375,9 +375,9 @@ class LMMClassifier(BaseLMMClassifier):
         if isinstance(epochs, str):
             epochs = max(EPOCHS, math.ceil(LEAST_BATCHES / max(1, n_samples // batch)))
         epochs = max(1, round(length * epochs))
-        return Annealing(
-            size, epochs, batch, patience=self.n_iter_no_change if stops_early else None
-        )
+        rate = RATE if self._searches else GIVEN_RATE
+        patience = self.n_iter_no_change if stops_early else None
+        return Annealing(size, epochs, batch, rate=rate, patience=patience)
 
     # -- what it leaves behind -----------------------------------------------------------------
 
