@@ -81,7 +81,6 @@ def check_search(arrays: Mapping[str, NDArray]) -> None:
 
 def check_temperature(state: TrainingState) -> None:
     """StateError if a state's temperature cannot be."""
-    if TEMPERATURE in state.before:
-        (value,) = state.array(f"before.{TEMPERATURE}", np.float64, (1,))
-        if not value > 0:
-            raise StateError(f"its temperature cannot be {value}")
+    (value,) = state.array(f"before.{TEMPERATURE}", np.float64, (1,))
+    if not value > 0:
+        raise StateError(f"its temperature cannot be {value}")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import Any, ClassVar, NamedTuple
 
 import numba
@@ -56,6 +57,10 @@ EPOCHS, LEAST_BATCHES = 10, 500
 RATE, GIVEN_RATE = 0.02, 0.01
 
 
+# Clusters are found with a warning silenced, which Python does for all threads alike.
+ONE_AT_A_TIME = Lock()
+
+
 class Boxes(NamedTuple):
     """A start: boxes of this slope, where the distance between classes is this."""
 
@@ -65,24 +70,35 @@ class Boxes(NamedTuple):
 
 
 class LMMClassifier(BaseLMMClassifier):
-    """Linear-Min-Max network whose worst training sample is under control.
+    """Linear-Min-Max network: boxes in feature space, as many and as sharp as the data bear.
 
     Each hidden unit is a soft box in feature space, each class score the margin
-    of the best box: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
-    Training starts from boxes around clusters of each class and has two stages: a warm-up on
-    the mean loss with soft minima and maxima, and a polish that brings every training loss
-    below log 2, which certifies that every training sample is classified right.
-    `SubgradientLMMClassifier` is the paper's own algorithm.
+    of the best box: z_d(x) = max_h (min_i (W0[i]·v[i // 2] + W1[i, h]) + W2[h, d]). The
+    views v are the features in units of their spread and, where that helps, a few linear
+    directions beside them.
+
+    Capacity and views are chosen by cross-validation on the training rows. Training then starts
+    from boxes around clusters of each class and has two stages: a warm-up on the mean loss with
+    soft minima and maxima, and a polish that brings every training loss below log 2 where nearly
+    all are already; then every training sample is classified right, which says nothing about
+    new ones. Last, one temperature is folded into the weights, so that probabilities hold on rows that
+    were not trained on. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
         Hidden units H. Units start from different samples, so there are at most as many as
-        samples. "auto" follows the data: for each class the square root of its
-        samples' average number, but at least 10 and at most 50.
+        samples. "auto" is chosen together with ``slope`` and ``directions``: nine capacities from
+        three gentle units per class on are compared by the log loss of held-out rows (three
+        folds, short trainings, on part of the rows where there are many; ``search_``). A number
+        given for ``n_hidden`` or ``slope`` is taken as it is, and then nothing is searched: the
+        other is as its "auto" says, and there are no directions but those given. "auto"
+        beside a given slope is, for each class, the square root of its samples' average
+        number, but at least 10 and at most 50.
     slope : float or "auto", default="auto"
-        The paper's k for W0 and W1. "auto" is 15 / (median L∞ distance between
-        training samples of different classes).
+        The paper's k for W0 and W1, per unit of ``scale_``. "auto" is chosen as above; beside a
+        given ``n_hidden`` it is 15 / (median L∞ distance between training samples of
+        different classes).
     confidence : float, optional
         How far below its own class a unit starts for the others; the slope times the distance
         between classes by default.
@@ -93,64 +109,92 @@ class LMMClassifier(BaseLMMClassifier):
         Samples per step of the warm-up; "auto" is 200, or an eighth of the
         samples if that is less (but at least 8).
     robust_eps : float, default=0.0
-        Train so that predictions are certified for changes of each feature by up to this:
+        Train so that predictions are certified for changes of each feature by up to this many
+        units of ``scale_`` (of the feature itself with ``scale=False``, and for images):
         in the warm-up all scores but the true one are raised by 2·robust_eps·slope, the most
-        that such a change can do, before the loss is taken.
+        that such a change can do, before the loss is taken. No directions are searched then.
     augment : callable, optional
-        Called with a batch's rows and a NumPy generator; the warm-up trains on the rows it
-        returns instead, for example `maxplus.images.RandomShift`.
+        Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
+        the rows it returns instead, for example `maxplus.images.RandomShift`. A search does
+        without it.
     early_stopping : bool, default=False
         Hold ``validation_fraction`` of the samples out of the warm-up, keep the epoch that does
         best on them, and end when ``n_iter_no_change`` epochs in a row were no better. The
         polish uses all samples.
     validation_fraction : float, default=0.1
     n_iter_no_change : int, default=5
-    polish : "log2", float or None, default="log2"
+    polish : "auto", "log2", float or None, default="auto"
         After the warm-up, bring every training loss below this level
         (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None leaves it
-        out. ``suspects_`` lists the samples for which that did not succeed.
+        out. "auto" tries log 2 where at most 1 % of the samples (or one) are above, for no longer
+        than the warm-up, and keeps the outcome only if it succeeds
+        (`maxplus.training.stages.CarefulPolish`). ``suspects_`` lists the samples that are left.
     max_suspects : int or float, default=0
         How many samples, or which part of them, the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
+    scale : bool, default=True
+        Train on (x − centre) / ``scale_``: mean and standard deviation of each feature, far
+        outliers brought in. They are folded into the weights: the model takes raw features.
+        Pixels on an empty ground keep their unit: more than 50 features of one range from 0 on,
+        a quarter of whose values are 0. False takes features as they are.
+    directions : "auto", None or array of shape (n_directions, n_features), default="auto"
+        Weighted sums of raw features that are seen beside them. "auto" are discriminants
+        (Fisher's, with shrinkage), where the search finds them better; None are none. Given ones
+        are always seen, scaled to vary as a typical feature does (as they are with
+        ``scale=False``).
+    calibrate : bool or "auto", default="auto"
+        Multiply all weights by the temperature that suits held-out rows best. No prediction and
+        no radius changes. "auto" does if there is a search, which gives it for free; True
+        estimates it by three short trainings otherwise. After a polish that was asked for, the
+        temperature stays where every polished loss is below its level.
+    class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
+        Weights of the classes, times those of the samples, in search, warm-up and temperature;
+        "balanced" gives all classes the same weight in sum. The polish knows no weights.
     n_jobs : int, optional
-        Threads; None and −1 are all. The polish does not depend on it; matrix
+        Threads; None and −1 are all. Search and polish do not depend on it; matrix
         products of the warm-up may, in their last digits.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each epoch of the warm-up and round of
-        the polish; returning True ends the training.
+        Called with a `maxplus.training.Progress` after each training of the search, epoch of the
+        warm-up and round of the polish; returning True ends the training. One that is ended while
+        it searches keeps the boxes that it would have started from.
 
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_
-    W0_ : array of shape (2P,), the two slopes of each feature, + then −
-    W1_ : array of shape (2P, H)
+    W0_ : array of shape (2M,), the two slopes of each view, + then −
+    W1_ : array of shape (2M, H)
     W2_ : array of shape (H, C)
     n_hidden_ : int
-    slope_ : per unit of ``scale_``
-    scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
-    suspects_ : training samples that the polish could not bring below its level
+    slope_ : that of the training, per unit of ``scale_``; W0_ is temperature_·slope_ / scale_
+    scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
+    temperature_ : what all weights were multiplied by in the end, 1.0 if nothing was calibrated
+    search_ : what was tried (if anything was): "candidates" in words, "views", "units" per
+        class, "slope" per distance between classes, held-out "losses" of shape (candidates,
+        folds), inf where a fold was spared, and which was "chosen"
+    suspects_ : training samples that are not below the polish's level (before the temperature)
     warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
-    polish_losses_ : the maximum loss before each round of the polish and at its end
+    polish_losses_ : the maximum loss before each round of the polish and at its end, before the
+        temperature
     unit_wins_ : how often each unit decides a class's score on the training samples
     n_iter_ : epochs and rounds together
     status_ : how training ended
-    max_loss_, mean_loss_ : on the training set
+    max_loss_, mean_loss_ : of the final model on the training set
     certified_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
     model_ : the `maxplus.models.LMM` behind it
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from maxplus import LMMClassifier
-    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = load_wine(return_X_y=True)
     >>> clf = LMMClassifier(random_state=0).fit(X, y)
-    >>> clf.certified_, clf.score(X, y)
-    (True, 1.0)
+    >>> clf.score(X, y) > 0.95, clf.search_["losses"].shape
+    (True, (9, 3))
     """
 
     warmup_losses_: NDArray
@@ -247,6 +291,10 @@ class LMMClassifier(BaseLMMClassifier):
         """Whether the data choose: nobody gave a number."""
         return isinstance(self.n_hidden, str) and isinstance(self.slope, str)
 
+    @property
+    def _calibrates(self) -> bool:
+        return self.calibrate is True or (self.calibrate == "auto" and self._searches)
+
     def _candidates(self) -> tuple[Candidate, ...]:
         """The capacities in question: several, or the one that parameters say."""
         is_given = not (self.directions is None or isinstance(self.directions, str))
@@ -293,7 +341,9 @@ class LMMClassifier(BaseLMMClassifier):
         check_reach(V, slope)
         drop = slope * distance if self.confidence is None else float(self.confidence)
         n_hidden = candidate.hidden_for(V, n_classes)
-        return Boxes(box_lmm(V, y, n_hidden, n_classes, slope, drop, rng), slope, distance)
+        with ONE_AT_A_TIME:
+            model = box_lmm(V, y, n_hidden, n_classes, slope, drop, rng)
+        return Boxes(model, slope, distance)
 
     def _brief(
         self, n_classes: int, rows: Rows, candidate: Candidate, length: float,
@@ -311,7 +361,7 @@ class LMMClassifier(BaseLMMClassifier):
         look = partial(self._look, {candidate.views for candidate in candidates})
         candidate = candidates[0]
         facts: dict[str, NDArray] = {}
-        if self._searches or self.calibrate is True:
+        if self._searches or self._calibrates:
             conductor.begin(STAGE, is_last=False)
             search = choose(
                 rows, candidates, look, partial(self._brief, data.n_classes),
@@ -320,7 +370,7 @@ class LMMClassifier(BaseLMMClassifier):
             candidate = candidates[search.chosen]
             if self._searches:
                 facts |= search_facts(search, len(data.y), data.n_classes)
-            if self.calibrate:
+            if self._calibrates:
                 facts[TEMPERATURE] = np.array([search.temperature])
         seen = look(rows)
         views = seen.get(candidate.views, seen["features"])
@@ -383,8 +433,10 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
         super()._check_facts(state, data)
+        state.array(f"before.{DISTANCE}", np.float64, (1,))
         check_views(state, data.X.shape[1])
-        check_temperature(state)
+        if self._calibrates:
+            check_temperature(state)
         check_search(state.before)
 
     def _facts(
@@ -402,7 +454,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:
         """The temperature, as far as it leaves what was polished below its level."""
-        if TEMPERATURE not in facts:
+        if not self._calibrates:
             return 1.0
         wanted = float(facts[TEMPERATURE][0])
         if "suspects" not in facts or self.polish == "auto":
