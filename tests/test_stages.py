@@ -49,7 +49,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
         X = StandardScaler().fit_transform(X)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
-    clf = LMMClassifier(random_state=0).fit(X, y)
+    clf = LMMClassifier(polish="log2", random_state=0).fit(X, y)
     # The certificate is checked by the dense forward pass, apart from training.
     assert clf.certified_
     losses = clf.model_.losses(np.ascontiguousarray(X), y)

@@ -90,3 +90,17 @@ def count_different(X: NDArray, enough: int) -> int:
 def candidates_for(views: Sequence[str]) -> tuple[Candidate, ...]:
     """Those that see what may be seen."""
     return tuple(candidate for candidate in CANDIDATES if candidate.views in views)
+
+
+def light_classes(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
+    """How far below the others each class begins: log of its weight's share, at most 0.
+
+    A start from boxes takes all classes for equally likely. A class that weighs less than another,
+    per sample and in sum, is less likely by that much; steps on samples of
+    little weight would hardly get there.
+    """
+    count, total = np.bincount(y, minlength=n_classes), np.bincount(y, weight, n_classes)
+    seen = count > 0
+    mean = total / np.maximum(count, 1)
+    share = np.maximum(mean / mean.max(), total / total.max())
+    return np.log(share, where=seen & (share > 0), out=np.zeros(n_classes))

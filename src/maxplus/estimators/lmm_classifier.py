@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.estimators._calibration import keep_level
-from maxplus.estimators._capacity import Candidate, candidates_for
+from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
 from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._lmm import BaseLMMClassifier
@@ -81,8 +81,8 @@ class LMMClassifier(BaseLMMClassifier):
     from boxes around clusters of each class and has two stages: a warm-up on the mean loss with
     soft minima and maxima, and a polish that brings every training loss below log 2 where nearly
     all are already; then every training sample is classified right, which says nothing about
-    new ones. Last, one temperature is folded into the weights, so that probabilities hold on rows that
-    were not trained on. `SubgradientLMMClassifier` is the paper's own algorithm.
+    new ones. Last, one temperature is folded into the weights, so that probabilities hold on
+    rows that were not trained on. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
     ----------
@@ -343,6 +343,8 @@ class LMMClassifier(BaseLMMClassifier):
         n_hidden = candidate.hidden_for(V, n_classes)
         with ONE_AT_A_TIME:
             model = box_lmm(V, y, n_hidden, n_classes, slope, drop, rng)
+        if rows.weight is not None:
+            model.W2 += light_classes(y, rows.weight, n_classes).astype(model.dtype)
         return Boxes(model, slope, distance)
 
     def _brief(

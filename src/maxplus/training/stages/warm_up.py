@@ -101,7 +101,7 @@ class WarmUp:
             kept = np.setdiff1d(np.arange(len(y)), held_out)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
-            weight = weight / weight.max()
+            weight = weight / weight.mean()
         scaling = Rescaling.of(model, X, annealing.size)
         run = _Run.begin(scaling, model) if state is None else _Run.restore(scaling, state)
         if state is not None:
@@ -126,6 +126,9 @@ class WarmUp:
                     batch_rows, y[part], run.W1, run.W2, tau, self.margin / annealing.size,
                     None if weight is None else weight[part],
                 )  # fmt: skip
+                if weight is not None:
+                    # A batch of light samples counts as little as they do.
+                    gradient = gradient.times(float(weight[part].mean()))
                 run.move(gradient, rate)
                 epoch_loss += gradient.loss
                 if conductor.interrupted:
