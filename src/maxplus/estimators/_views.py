@@ -211,7 +211,9 @@ def find_directions(
 
 def check_views(state: TrainingState, n_features: int) -> None:
     """StateError if the views that a state knows cannot be."""
-    state.array(f"before.{CENTRE}", np.float64, (n_features,))
+    n = state.array(f"before.{CENTRE}", np.float64, (None,)).size
+    if n != n_features:
+        raise StateError(f"its weights are for {n} features, but X has {n_features}")
     if not (state.array(f"before.{SPREAD}", np.float64, (n_features,)) > 0).all():
         raise StateError("its spread is not above 0 everywhere")
     sees = state.array(f"before.{FEATURES}", np.int64, (1,))[0]

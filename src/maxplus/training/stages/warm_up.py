@@ -169,7 +169,8 @@ class WarmUp:
             raise StateError("its steps cannot be fewer than none")
         losses = state.array("losses", np.float64, (None,))
         held_out = state.array("held_out", np.int64, (None,))
-        if held_out.size and not 0 <= held_out.min() <= held_out.max() < len(task.y) - 1:
+        some = held_out.size < len(task.y) and (np.diff(held_out) > 0).all()
+        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < len(task.y)):
             raise StateError("what it holds out are not some of the samples")
         scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
         if ("best1" in state.arrays) != bool(scores.size):
