@@ -86,3 +86,18 @@ def reader(few_digits):
     return SubgradientLMMClassifier(10, max_iter=300, random_state=0).fit(
         few_digits.X, few_digits.y
     )
+
+
+@pytest.fixture(scope="session")
+def seer(iris):
+    """A classifier of the iris flowers that looks at the four features and at two sums of them."""
+    from maxplus import SubgradientLMMClassifier
+
+    centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
+    sums = np.array([[0.5, 0.25, -1.0, -1.5], [1.0, 0.0, 0.0, -2.0]])
+    D = np.concatenate([np.eye(4), sums]) / spread
+    V = (iris.X - centre) @ D.T
+    clf = SubgradientLMMClassifier(8, max_iter=300, random_state=0).fit(V, iris.y)
+    clf.model_ = clf.model_.through(D, centre)
+    clf.n_features_in_, clf.scale_ = 4, spread
+    return clf

@@ -13,7 +13,9 @@ from sklearn.exceptions import NotFittedError
 from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
 from maxplus.explain import paths as paths_module
+from maxplus.explain.naming import view_features, view_names
 from maxplus.models import LMM
+from maxplus.models.starts import prototype_lmm
 from oracles import best, lmm_path, lmm_terms
 from strategies import DTYPES, GRID, SEEDS, grid_array, quick
 
@@ -184,6 +186,19 @@ class Line:
         )
 
 
+class ViewLine(Line):
+    """The same for a model with directions: all rows of views that the feature is in move."""
+
+    def __init__(self, model, x, p):
+        W0, W1 = model.W0.astype(np.float64), model.W1.astype(np.float64)
+        self.W2 = model.W2.astype(np.float64)
+        self.at = float(x[p])
+        D, x = np.repeat(model.directions.astype(np.float64), 2, axis=0), x.astype(np.float64)
+        terms = (W0 * (D @ x))[:, None] + W1
+        slope = W0 * D[:, p]
+        self.pieces = [(a, b - a * self.at) for a, b in zip(slope, terms, strict=True)]
+
+
 def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9, ties=False):
     """Every flip is real, within bounds and the nearest; with ``ties``, unless there is one."""
     found = single_feature_flips(model, X, low, high)
@@ -191,7 +206,8 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))
     for n, x in enumerate(X):
         p, value, becomes = (array[n] for array in found)
-        lines = [Line(model, x, q) for q in range(len(x))]
+        kind = Line if model.directions is None else ViewLine
+        lines = [kind(model, x, q) for q in range(len(x))]
         every = [
             line.nearest(predicted[n], low[q], high[q], tolerance) for q, line in enumerate(lines)
         ]
@@ -306,6 +322,86 @@ def test_a_class_that_always_wins_cannot_flip(drawn):
 def test_features_without_slope_cannot_flip():
     model = lmm(np.zeros(4), THREE_WAYS.W1, THREE_WAYS.W2)
     assert single_feature_flips(model, np.array([[3.0, 4.0]])).feature.tolist() == [-1]
+
+
+def test_a_crossing_that_rounding_hides_hides_no_later_one(iris):
+    """In float32 an earlier crossing along feature 3 does not show: the nearest flip is behind."""
+    X, y = iris.astype(np.float32)
+    recipe = SubgradientLMMClassifier(20, engine="dense", max_iter=5, random_state=1)
+    model = recipe.fit(X, y).model_
+    found = single_feature_flips(model, X[54:55])
+    assert found.feature.tolist() == [3]
+    assert found.value[0] - X[54, 3] == pytest.approx(0.31, abs=0.01)
+    check_flips(model, X, tolerance=1e-5, rtol=1e-4, ties=True)
+
+
+def test_scores_that_touch_hide_no_later_flip():
+    W1 = [[-1, -1, 0, 1, -1], [2, 1, 1, -1, 1], [0, 0, 1, 1, -1], [1, 1, 0, -1, 0]]
+    W2 = [[1, 0, 0], [0, 2, -1], [2, 0, 2], [-1, 0, 0], [1, -1, 0]]
+    model = lmm([3.85673445, -4.58026695, 3.63519403, -10.21363512], W1, W2)
+    X = np.array([[1.0, -1.0]])
+    assert model.scores(X).argmax() == 0
+    assert model.scores(np.array([[1.0, 0.5]])).argmax() == 1
+    found = single_feature_flips(model, X)
+    assert (found.feature[0], found.becomes[0]) == (1, 1)
+    assert found.value[0] == pytest.approx(0.4, abs=0.05)
+
+
+@st.composite
+def seen_models(draw, dtype=np.float64):
+    """A model with directions, three rows and bounds, as `smooth_models`."""
+    plain, _, _, _ = draw(smooth_models(dtype))
+    P, M = draw(SMALL), plain.n_views
+    rng = np.random.default_rng(draw(SEEDS))
+    D = rng.normal(size=(M, P)) * (rng.random((M, P)) < draw(st.sampled_from([0.5, 1.0])))
+    model = LMM(plain.W0, plain.W1, plain.W2, D)
+    X = rng.normal(size=(3, P)).astype(dtype)
+    if draw(st.booleans()):
+        return model, X, -np.inf, np.inf
+    return model, X, X.min(axis=0) - rng.random(P), X.max(axis=0) + rng.random(P)
+
+
+@given(seen_models())
+@fixed(150)
+def test_flips_of_models_with_directions_are_the_nearest(drawn):
+    check_flips(*drawn)
+
+
+@given(seen_models(np.float32))
+@fixed(60)
+def test_flips_of_float32_models_with_directions_are_nearly_the_nearest(drawn):
+    check_flips(*drawn, tolerance=2e-5, rtol=3e-4)
+
+
+@given(tied_models(), SEEDS)
+@fixed(80)
+def test_flips_of_directions_with_ties_are_real(drawn, seed):
+    plain, _ = drawn
+    rng = np.random.default_rng(seed)
+    D = rng.choice([-1.0, 0.0, 0.0, 0.5, 1.0], size=(plain.n_views, 3))
+    model = LMM(plain.W0, plain.W1, plain.W2, D)
+    X = rng.choice(np.arange(-4, 5) / 2, size=(3, 3)).astype(model.dtype)
+    tolerance, rtol = (1e-9, 1e-6) if model.dtype == np.float64 else (1e-5, 1e-4)
+    check_flips(model, X, tolerance=tolerance, rtol=rtol, ties=True)
+
+
+@given(smooth_models())
+@fixed(60)
+def test_directions_that_are_the_features_flip_where_features_do(drawn):
+    model, X, low, high = drawn
+    seen = LMM(model.W0, model.W1, model.W2, np.eye(model.n_views))
+    found, expected = (single_feature_flips(m, X, low, high) for m in (seen, model))
+    assert np.array_equal(found.feature, expected.feature)
+    assert np.array_equal(found.becomes, expected.becomes)
+    np.testing.assert_allclose(found.value, expected.value, rtol=1e-9)
+
+
+def test_flips_of_many_units_with_directions_are_the_nearest():
+    rng = np.random.default_rng(3)
+    plain = prototype_lmm(rng.normal(size=(30, 5)), np.arange(30) % 4, 4, 2.0, 1.0)
+    model = LMM(plain.W0, plain.W1, plain.W2, rng.normal(size=(5, 3)))
+    found = check_flips(model, rng.normal(size=(40, 3)), ties=True)
+    assert (found.feature >= 0).sum() > 20
 
 
 @pytest.mark.parametrize("gap", [1.0, 0.1, 1e-3, 1e-6])
@@ -712,3 +808,77 @@ def test_samples_of_no_weight_are_left_out(iris):
 def test_worst_samples_are_at_least_one(fitted, n):
     with pytest.raises(ValueError, match=f"^n must be .*got {n}"):
         fitted.worst_samples(n)
+
+
+# -- linear directions ------------------------------------------------------------------------
+
+
+def test_paths_lead_through_views(seer, iris):
+    model, paths = seer.model_, decisive_paths(seer.model_, iris.X)
+    plain, V = LMM(model.W0, model.W1, model.W2), model.views(iris.X)
+    for found, expected in zip(paths, decisive_paths(plain, V), strict=True):
+        assert np.array_equal(found, expected)
+    n, d = np.indices(paths.unit.shape)
+    i, h = paths.row, paths.unit
+    z = model.W0[i] * V[n, paths.view] + model.W1[i, h] + model.W2[h, d]
+    np.testing.assert_allclose(paths.score, z, atol=1e-12)
+    # Some scores are decided by sums, and some by features.
+    assert (paths.view >= 4).any()
+    assert (paths.view < 4).any()
+
+
+def test_a_direction_is_named_by_its_largest_terms(seer, iris):
+    why = seer.explain(iris.X, feature_names=list("abcd"))
+    D = seer.model_.directions
+    assert np.array_equal(D[:4], np.eye(4))
+    assert why.view_names[:4] == list("abcd")
+    a, _, c, d = np.abs(D[4])
+    assert why.view_names[4] == f"−{d:.2g}·d − {c:.2g}·c + {a:.2g}·a + …"
+    assert why.view_names[5] == f"−{abs(D[5, 3]):.2g}·d + {D[5, 0]:.2g}·a"
+    records = why.to_records()
+    view = why.paths.view.ravel()
+    assert records["feature"].tolist() == [why.view_names[m] for m in view]
+    values = iris.X @ D.T
+    np.testing.assert_allclose(records["value"], values[records["row"], view], atol=1e-12)
+    n = int(np.flatnonzero((why.paths.view == 4).any(axis=1))[0])
+    words = f"decided by {why.view_names[4]} = {values[n, 4]:.4g} (slope "
+    assert words in why.text(n)
+    assert set(records["flip_feature"]) <= {*"abcd", ""}
+
+
+def test_names_of_sums():
+    D = np.array([[1.0, 0, 0, 0], [0, -1, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0], [1, -0.5, 3, 100]])
+    names = ["0", "1", "2", "3"]
+    expected = ["0", "−1", "2·1", "0", "1e+02·3 + 3·2 + 0 + …"]
+    assert view_names(D, names) == expected
+    # A feature that varies little has a small term.
+    by_scale = view_names(D, names, np.array([1.0, 10.0, 1.0, 1e-3]))
+    assert by_scale[4] == "−0.5·1 + 3·2 + 0 + …"
+    assert view_names(None, names) == names
+    assert view_features(D, 4).tolist() == [0, -1, -1, -1, -1]
+    assert view_features(None, 3).tolist() == [0, 1, 2]
+
+
+def test_units_are_boxes_of_views(seer, iris):
+    table = seer.units()
+    H, M = seer.n_hidden_, 6
+    assert len(table) == H * M
+    why = seer.explain(iris.X[:1])
+    assert [str(name) for name in table["feature"][:M]] == why.view_names
+    low, high = (np.asarray(table[name]).reshape(H, M) for name in ("low", "high"))
+    X = np.random.default_rng(0).uniform(0, 8, (400, 4))
+    V, g = X @ seer.model_.directions.T, seer.model_.hidden(X)
+    reached = ((low <= V[:, None]) & (V[:, None] <= high)).all(axis=2)
+    sure = np.abs(g) > 1e-9
+    assert np.array_equal(reached[sure], (g >= 0)[sure])
+    assert why.centres.shape == (H, M)
+
+
+def test_flips_of_a_classifier_with_directions(seer, iris):
+    check_flips(seer.model_, iris.X[::3], ties=True)
+    flips = seer.explain(iris.X).flips
+    some = flips.feature >= 0
+    changed = iris.X[some]
+    changed[np.arange(len(changed)), flips.feature[some]] = flips.value[some]
+    assert some.mean() > 0.9
+    assert np.array_equal(seer.predict(changed), seer.classes_[flips.becomes[some]])

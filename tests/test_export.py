@@ -684,3 +684,53 @@ def test_inputs_that_do_not_fit_are_refused(torch, layers, make, error, message)
     for network in (module, layers.MaxPlus(np.ones((3, 2)))):
         with pytest.raises(error, match=message):
             network(make(torch))
+
+
+# -- linear directions ------------------------------------------------------------------------
+
+
+def seen_lmm(seed, shape, n_features, dtype):
+    """A network of sums of features."""
+    lmm = normal_lmm(seed, shape, dtype)
+    D = np.random.default_rng(seed + 1).normal(size=(shape[0], n_features))
+    return LMM(lmm.W0, lmm.W1, lmm.W2, D)
+
+
+@FLOATS
+def test_onnx_with_directions(run, dtype, tmp_path):
+    lmm = seen_lmm(0, (9, 20, 4), 6, dtype)
+    X = np.random.default_rng(2).normal(size=(200, 6)).astype(dtype)
+    maxplus.export.export_onnx(classifier(lmm), tmp_path / "model.onnx")
+    label, probabilities = run(tmp_path / "model.onnx", X)
+    tolerance = 100 * np.finfo(dtype).eps
+    assert_allclose(probabilities, lmm.probabilities(X), rtol=0, atol=tolerance, strict=True)
+    assert_array_equal(label, lmm.scores(X).argmax(axis=1))
+
+
+def test_onnx_of_a_classifier_with_directions(run, seer, iris, tmp_path):
+    maxplus.export.export_onnx(seer, tmp_path / "model.onnx")
+    label, probabilities = run(tmp_path / "model.onnx", iris.X)
+    assert_array_equal(label, seer.predict(iris.X))
+    assert_allclose(probabilities, seer.predict_proba(iris.X), atol=1e-12)
+    # Numbers that would overflow are moved closer, as the classifier does.
+    huge = np.full((1, 4), np.finfo(float).max)
+    label, probabilities = run(tmp_path / "model.onnx", huge)
+    assert_array_equal(label, seer.predict(huge))
+    assert np.isfinite(probabilities).all()
+
+
+@FLOATS
+def test_the_module_with_directions(torch, dtype):
+    lmm = seen_lmm(3, (9, 20, 4), 6, dtype)
+    X = np.random.default_rng(4).normal(size=(50, 6)).astype(dtype)
+    network = maxplus.export.to_torch(classifier(lmm))
+    tolerance = 100 * np.finfo(dtype).eps
+    assert_allclose(numbers(network(torch.tensor(X))), lmm.scores(X), atol=tolerance, strict=True)
+    assert_array_equal(numbers(network.views.weight), lmm.directions, strict=True)
+    assert network.views.bias is None
+    with pytest.raises(ValueError, match="6"):
+        network(torch.tensor(X[:, :5]))
+    network(torch.tensor(X)).sum().backward()
+    assert network.views.weight.grad.abs().sum() > 0
+    plain = maxplus.export.to_torch(classifier(normal_lmm(3, (9, 20, 4), dtype)))
+    assert set(plain.state_dict()) == {"W0", "minplus.weight", "maxplus.weight"}

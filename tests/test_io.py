@@ -1,5 +1,6 @@
 """Model files and checkpoints: exact round trips, damaged files, trainings that were killed."""
 
+import copy
 import json
 import os
 import pickle
@@ -234,6 +235,50 @@ def test_every_shape_type_and_value_is_checked(tmp_path, model_bytes, damage):
     tamper(path, DAMAGE[damage])
     with pytest.raises(FileError, match="is damaged"):
         maxplus.load(path)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_directions_are_kept(tmp_path, seer, iris, dtype):
+    model = copy.copy(seer)
+    model.model_ = seer.model_.astype(dtype)
+    model.save(tmp_path / "m")
+    again = maxplus.load(tmp_path / "m")
+    assert again.n_features_in_ == 4
+    assert again.model_.directions.dtype == dtype
+    assert np.array_equal(again.model_.directions, model.model_.directions)
+    assert np.array_equal(again.predict_proba(iris.X), model.predict_proba(iris.X))
+    assert np.array_equal(again.certified_radius(iris.X), model.certified_radius(iris.X))
+    assert "model.directions" in load_file(tmp_path / "m")
+
+
+def test_models_without_directions_have_none(tmp_path, fitted):
+    fitted.save(tmp_path / "m")
+    assert "model.directions" not in load_file(tmp_path / "m")
+    assert maxplus.load(tmp_path / "m").model_.directions is None
+
+
+DIRECTIONS_DAMAGE = {
+    "missing": lambda D: None,
+    "rows": lambda D: D[:-1],
+    "columns": lambda D: D[:, :-1],
+    "axes": lambda D: D[0],
+    "type": lambda D: D.astype(np.int64),
+    "NaN": lambda D: np.where(D == 1.0, np.nan, D),
+    "infinity": lambda D: np.where(D == 1.0, np.inf, D),
+}
+
+
+@pytest.mark.parametrize("damage", DIRECTIONS_DAMAGE.values(), ids=DIRECTIONS_DAMAGE)
+def test_damaged_directions_are_refused(tmp_path, seer, damage):
+    def change(document, arrays):
+        D = damage(arrays.pop("model.directions"))
+        if D is not None:
+            arrays["model.directions"] = np.ascontiguousarray(D)
+
+    seer.save(tmp_path / "m")
+    tamper(tmp_path / "m", change)
+    with pytest.raises(FileError, match="is damaged"):
+        maxplus.load(tmp_path / "m")
 
 
 @pytest.fixture

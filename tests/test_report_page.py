@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxplus.report import render_page
+from maxplus.report import render_page, report_content
 from maxplus.report._text import apart, fixed, percent, plural, probability
 from maxplus.report.templates import render
 
@@ -562,3 +562,39 @@ def test_values_are_listed_where_there_are_no_pictures(browser):
     assert browser.run("return document.querySelectorAll('.values .deciding').length") == 3
     assert "20 more features" in browser.find("#input").text
     assert "feature 29\n7.25" in browser.find("#input").text
+
+
+def test_values_that_decide_are_listed_and_so_are_sums(browser):
+    report = make_report()
+    for row in report["rows"]:
+        row["values"] = [i / 4 for i in range(50)]
+        row["classes"][0].update(feature="0.6·age − 2·bmi", feature_index=None, value=1.25)
+        row["classes"][1].update(feature="feature 44", feature_index=44)
+    browser.open(report)
+    assert browser.run("return document.querySelectorAll('.values div').length") == 32
+    assert browser.run("return document.querySelectorAll('.values .deciding').length") == 3
+    text = browser.find("#input").text
+    assert "19 more features" in text
+    assert "feature 44\n11" in text
+    assert "0.6·age − 2·bmi\n1.25" in text
+
+
+def test_content_names_the_deciding_views(seer, iris):
+    pytest.importorskip("matplotlib")
+    content = report_content(seer, iris.X, iris.y, name="iris", feature_names=list("abcd"))
+    assert content["features"] == list("abcd")
+    why = seer.explain(iris.X, feature_names=list("abcd"))
+    V = seer.model_.views(iris.X)
+    kinds = set()
+    for n, row in enumerate(content["rows"]):
+        np.testing.assert_allclose(row["values"], iris.X[n], rtol=1e-5)
+        for entry in row["classes"]:
+            d = list(why.class_names).index(entry["class"])
+            m = int(why.paths.view[n, d])
+            assert entry["unit"] == why.paths.unit[n, d]
+            assert entry["feature"] == why.view_names[m]
+            assert entry["value"] == pytest.approx(V[n, m])
+            assert entry["feature_index"] == (m if m < 4 else None)
+            kinds.add(m < 4)
+    assert kinds == {True, False}
+    render_page(content)

@@ -180,12 +180,12 @@ def as_dense(X: Any) -> NDArray:
 def within_range(X: NDArray, model: Model, slopes: Sequence[str]) -> NDArray:
     """X in the model's type, with numbers so large that a score would overflow moved closer.
 
-    ``slopes`` names the weights that multiply an input, or a direction's sum of inputs.
+    ``slopes`` names the weights that multiply an input, or a view of it.
     """
     steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
     directions = getattr(model, "directions", None)
     if directions is not None:
-        steepest *= max(1.0, float(np.abs(directions).max()))
+        steepest *= max(1.0, float(np.abs(directions).sum(axis=1, dtype=np.float64).max()))
     limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
     if float(np.abs(X).max(initial=0.0)) > limit:
         X = np.clip(X, -limit, limit)

@@ -18,6 +18,7 @@ from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
 from maxplus.explain.explanation import as_table, records
+from maxplus.explain.naming import view_names
 from maxplus.models import LMM
 from maxplus.models._softmax import softmax
 from maxplus.models.pruning import useless_units, with_units
@@ -42,12 +43,12 @@ class LMMWeights:
 
     @property
     def W0_(self) -> NDArray:
-        """The two slopes of each feature, + then −; shape (2P,)."""
+        """The two slopes of each view, + then −; shape (2M,), M = P without directions."""
         return self.model_.W0
 
     @property
     def W1_(self) -> NDArray:
-        """Offsets of the min-plus layer, shape (2P, H)."""
+        """Offsets of the min-plus layer, shape (2M, H)."""
         return self.model_.W1
 
     @property
@@ -86,8 +87,8 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
 
         No x' with |x'_p − x_p| ≤ radius·scale_p for all features p is classified
         differently. The radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
-        rounding, and more where slopes differ or units are capped: see
-        `maxplus.certify.box_bounds` for the proof.
+        rounding, and more where slopes differ or units are capped; with directions, scale_p
+        is that of the views. See `maxplus.certify.box_bounds` for the proof.
 
         Parameters
         ----------
@@ -160,8 +161,8 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
     ) -> Explanation:
         """What decided each score of each row, and what would change the prediction.
 
-        Every class score is one unit's and, in it, one feature's:
-        z_d = W0[i]·x_p + W1[i, h] + W2[h, d].
+        Every class score is one unit's and, in it, one view's, a feature or one of the
+        directions: z_d = W0[i]·v_m + W1[i, h] + W2[h, d].
 
         Parameters
         ----------
@@ -211,7 +212,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         return Explanation(
             X, paths, flips, softmax(paths.score), self.model_.W0, names,
             words, getattr(self, "prototypes_", None),
-            unit_boxes(self.model_).centre,
+            unit_boxes(self.model_).centre, self.model_.directions, getattr(self, "scale_", None),
         )  # fmt: skip
 
     def fold(
@@ -251,27 +252,30 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         return fold_affine(self, centre, spread, X, sample_weight)
 
     def units(self, level: float = 0.0) -> Any:
-        """Each hidden unit as the box it is: per feature the interval where it is active.
+        """Each hidden unit as the box it is: per view the interval where it is active.
 
-        A unit's value g_h(x) is at least ``level`` exactly if low ≤ x_p ≤ high for every
-        feature p (`maxplus.explain.unit_boxes`).
+        A unit's value g_h(x) is at least ``level`` exactly if low ≤ v_m ≤ high for every
+        view m, a feature or one of the directions (`maxplus.explain.unit_boxes`).
 
         Returns
         -------
-        table with a line for each unit and feature: unit, class (that it speaks for most),
-            height (its W2 there), prototype (−1 if it has none), feature, low, high
+        table with a line for each unit and view: unit, class (that it speaks for most),
+            height (its W2 there), prototype (−1 if it has none), feature (the view), low, high
         """
         check_is_fitted(self, "model_")
         boxes = unit_boxes(self.model_, float(level))
-        H, P = boxes.low.shape
-        unit, feature = (axis.ravel() for axis in np.indices((H, P)))
+        H, M = boxes.low.shape
+        unit, view = (axis.ravel() for axis in np.indices((H, M)))
+        names = view_names(
+            self.model_.directions, self._feature_words(), getattr(self, "scale_", None)
+        )
         prototypes = getattr(self, "prototypes_", np.full(H, -1))
         columns = {
             "unit": unit,
             "class": self.classes_[boxes.favourite][unit],
             "height": boxes.height[unit],
             "prototype": prototypes[unit],
-            "feature": np.array(self._feature_words())[feature],
+            "feature": np.array(names)[view],
             "low": boxes.low.ravel(),
             "high": boxes.high.ravel(),
         }

@@ -1,4 +1,10 @@
-"""The nearest change of one feature that lets another class win."""
+"""The nearest change of one feature that lets another class win.
+
+Along a feature every unit is a minimum of lines, and every score a maximum of units. Without
+directions a unit has three lines, of two rows and of all other features, and `_walk` holds
+their slopes in registers. With directions all views that a feature is in move together, a
+unit has as many lines as those have rows, and `_walk_views` takes any number.
+"""
 
 from typing import NamedTuple
 
@@ -10,10 +16,10 @@ N_SLOPES = 3
 
 
 class Units(NamedTuple):
-    """An LMM's weights, in float64: its two slopes and offsets for each feature, its heights."""
+    """An LMM's weights, in float64: its two slopes and offsets for each view, its heights."""
 
-    slopes: np.ndarray  # (P, 2)
-    offsets: np.ndarray  # (H, P, 2)
+    slopes: np.ndarray  # (M, 2)
+    offsets: np.ndarray  # (H, M, 2)
     W2T: np.ndarray  # (C, H)
 
 
@@ -79,9 +85,9 @@ def _overtaken(own, other, slopes):
     Line k has the value own[k] or other[k] at t = 0 and the slope slopes[k].
     """
     first, which = np.inf, -1
-    for j in range(N_SLOPES):
+    for j in range(len(slopes)):
         low, high = 0.0, np.inf
-        for k in range(N_SLOPES):
+        for k in range(len(slopes)):
             ahead = own[k] - other[j]
             faster = slopes[j] - slopes[k]
             if faster > 0.0:
@@ -96,9 +102,10 @@ def _overtaken(own, other, slopes):
 
 
 @njit(cache=True)
-def _walk(line, sign, limit, W2T, y):
-    """The least δ in [0, limit] beyond which another class wins, and which; (inf, −1) if none.
+def _walk(line, sign, limit, W2T, y, lead):
+    """The least δ in [0, limit] beyond which another class wins by the lead, and which.
 
+    (inf, −1) if none does.
     Up to the nearest end of a unit's line every score is the highest of three lines, one
     for each slope, so that crossings there are exact. A step goes to that end, or as
     far as no score can change by the present gap, if that is farther. O(H·C) per step.
@@ -118,6 +125,8 @@ def _walk(line, sign, limit, W2T, y):
             for d in range(W2T.shape[0]):
                 if d != y and value + W2T[d, h] > other[k]:
                     other[k], winner[k] = value + W2T[d, h], d
+        for k in range(N_SLOPES):
+            own[k] += lead
         t, j = _overtaken(own, other, slopes)
         if delta + t <= end and t < np.inf:
             return delta + t, winner[j]
@@ -139,11 +148,11 @@ def _line(x, p, units, lowest, second, feature, A, B, rest):
 
 
 @njit(cache=True)
-def all_flips(x, y, units, low, high, only_nearest, change, becomes):
+def all_flips(x, y, units, low, high, only_nearest, lead, change, becomes):
     """Fill change and becomes (P, 2): how far each feature must rise, or fall, to flip x's class.
 
-    Infinite where it cannot. With ``only_nearest``, what is farther than the nearest
-    found so far is not looked for. O(P·H·C) and as many steps.
+    Infinite where it cannot; another class has to win by the lead. With ``only_nearest``, what
+    is farther than the nearest found so far is not looked for. O(P·H·C) and as many steps.
     """
     H = units.offsets.shape[0]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
@@ -156,11 +165,23 @@ def all_flips(x, y, units, low, high, only_nearest, change, becomes):
             room = high[p] - x[p] if side == 0 else x[p] - low[p]
             limit = min(room, nearest) if only_nearest else room
             sign = 1.0 if side == 0 else -1.0
-            delta, d = _walk(line, sign, limit, units.W2T, y)
+            delta, d = _walk(line, sign, limit, units.W2T, y, lead)
             if delta > room:
                 delta, d = np.inf, -1
             change[p, side], becomes[p, side] = delta, d
             nearest = min(nearest, delta)
+
+
+@njit(cache=True)
+def _nearest(deltas, classes):
+    """The feature, signed change and class of the least of all changes (P, 2)."""
+    feature, change, becomes = -1, np.inf, -1
+    for p in range(deltas.shape[0]):
+        for side in range(2):
+            if deltas[p, side] < abs(change):
+                feature, becomes = p, classes[p, side]
+                change = deltas[p, side] if side == 0 else -deltas[p, side]
+    return feature, change, becomes
 
 
 @njit(cache=True, parallel=True)
@@ -169,10 +190,122 @@ def nearest_flips(X, y, units, low, high, feature, change, becomes):
     for n in prange(X.shape[0]):
         P = X.shape[1]
         deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
-        all_flips(X[n], y[n], units, low, high, True, deltas, classes)
-        feature[n], change[n], becomes[n] = -1, np.inf, -1
-        for p in range(P):
-            for side in range(2):
-                if deltas[p, side] < abs(change[n]):
-                    feature[n], becomes[n] = p, classes[p, side]
-                    change[n] = deltas[p, side] if side == 0 else -deltas[p, side]
+        all_flips(X[n], y[n], units, low, high, True, 0.0, deltas, classes)
+        feature[n], change[n], becomes[n] = _nearest(deltas, classes)
+
+
+@njit(cache=True)
+def _lines_along(p, at, units, directions, values, slopes):
+    """Fill values (H, K) and slopes (K,): the lines of each unit as feature p moves; K.
+
+    Row i of view m is at[h, i] now and has the slope W0[i]·D[m, p]. Line 0 is the lowest of
+    all rows that stay where they are.
+    """
+    K = 1
+    slopes[0] = 0.0
+    values[:, 0] = np.inf
+    for i in range(at.shape[1]):
+        slope = units.slopes[i // 2, i % 2] * directions[i // 2, p]
+        if slope == 0.0:
+            for h in range(at.shape[0]):
+                values[h, 0] = min(values[h, 0], at[h, i])
+        else:
+            slopes[K], values[:, K] = slope, at[:, i]
+            K += 1
+    return K
+
+
+@njit(cache=True)
+def _lowest_line(values, slopes, delta):
+    """`_piece` for any number of lines, values[k] + slopes[k]·δ; O(K)."""
+    k, lowest = 0, values[0] + slopes[0] * delta
+    for j in range(1, slopes.size):
+        v = values[j] + slopes[j] * delta
+        if v < lowest or (v == lowest and slopes[j] < slopes[k]):
+            k, lowest = j, v
+    while True:
+        end, then = np.inf, k
+        for j in range(slopes.size):
+            if slopes[j] < slopes[k]:
+                v = values[j] + slopes[j] * delta
+                meet = delta + (v - lowest) / (slopes[k] - slopes[j])
+                if meet < end:
+                    end, then = meet, j
+        if end > delta:
+            return k, lowest, end
+        k, lowest = then, values[then] + slopes[then] * delta
+
+
+@njit(cache=True)
+def _walk_views(values, slopes, limit, own_height, other_height, other_class, lead):
+    """`_walk` where unit h is min_k (values[h, k] + slopes[k]·δ).
+
+    A unit is concave: it is never above the line that it is on. So, as long as the highest
+    line of each slope has not ended, no end of a lower one with that slope matters: only ends
+    of the highest are stepped to. O(H·K + K²) per step.
+    """
+    K = slopes.size
+    speed = slopes.max() - slopes.min()
+    own, other = np.empty(K), np.empty(K)
+    own_end, other_end = np.empty(K), np.empty(K)
+    winner = np.empty(K, np.int64)
+    delta = 0.0
+    while delta <= limit and delta < np.inf and speed > 0.0:
+        own[:], other[:] = -np.inf, -np.inf
+        own_end[:], other_end[:] = np.inf, np.inf
+        for h in range(values.shape[0]):
+            k, value, unit_end = _lowest_line(values[h], slopes, delta)
+            v = value + own_height[h]
+            if v > own[k]:
+                own[k], own_end[k] = v, unit_end
+            v = value + other_height[h]
+            if v > other[k]:
+                other[k], other_end[k], winner[k] = v, unit_end, other_class[h]
+        own += lead
+        t, j = _overtaken(own, other, slopes)
+        end = min(own_end.min(), other_end.min())
+        if delta + t <= end and t < np.inf:
+            return delta + t, winner[j]
+        if end == np.inf:
+            break
+        delta = max(end, delta + (own.max() - other.max()) / speed)
+    return np.inf, -1
+
+
+@njit(cache=True)
+def all_view_flips(x, v, y, units, directions, low, high, only_nearest, lead, change, becomes):
+    """`all_flips` of a row x whose views are v; O(P·H·M) and O(H·K) per step."""
+    H, M = units.offsets.shape[0], v.size
+    at = np.empty((H, 2 * M))
+    other_height, other_class = np.full(H, -np.inf), np.empty(H, np.int64)
+    for h in range(H):
+        for i in range(2 * M):
+            at[h, i] = units.slopes[i // 2, i % 2] * v[i // 2] + units.offsets[h, i // 2, i % 2]
+        for d in range(units.W2T.shape[0]):
+            if d != y and units.W2T[d, h] > other_height[h]:
+                other_height[h], other_class[h] = units.W2T[d, h], d
+    values, slopes = np.empty((H, 2 * M + 1)), np.empty(2 * M + 1)
+    nearest = np.inf
+    for p in range(x.size):
+        K = _lines_along(p, at, units, directions, values, slopes)
+        for side in range(2):
+            room = high[p] - x[p] if side == 0 else x[p] - low[p]
+            limit = min(room, nearest) if only_nearest else room
+            signed = slopes[:K] if side == 0 else -slopes[:K]
+            delta, d = _walk_views(
+                values[:, :K], signed, limit, units.W2T[y], other_height, other_class, lead
+            )
+            if delta > room:
+                delta, d = np.inf, -1
+            change[p, side], becomes[p, side] = delta, d
+            nearest = min(nearest, delta)
+
+
+@njit(cache=True, parallel=True)
+def nearest_view_flips(X, V, y, units, directions, low, high, feature, change, becomes):
+    """`nearest_flips` of rows X with views V."""
+    for n in prange(X.shape[0]):
+        P = X.shape[1]
+        deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
+        all_view_flips(X[n], V[n], y[n], units, directions, low, high, True, 0.0, deltas, classes)
+        feature[n], change[n], becomes[n] = _nearest(deltas, classes)

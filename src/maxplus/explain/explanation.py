@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.explain.flips import Flips
+from maxplus.explain.naming import view_names
 from maxplus.explain.paths import Paths
+from maxplus.models.views import views_of
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,16 @@ class Explanation:
     Attributes
     ----------
     X : array of shape (N, P), the rows
-    paths : Paths, each score's unit, feature and runner-up
+    paths : Paths, each score's unit, view and runner-up
     flips : Flips, the smallest change of one feature that makes another class win
     probability : array of shape (N, C)
-    slopes : array of shape (2P,), the model's W0
+    slopes : array of shape (2M,), the model's W0
     class_names, feature_names : words for both
     prototypes : index of the training sample that each unit started from, or None
-    centres : array of shape (H, P), where each unit is highest along each feature
+    centres : array of shape (H, M), where each unit is highest along each view
+    directions : array of shape (M, P), the model's; None where it looks at features alone
+    scale : array of shape (P,), how much each feature varies, or None: a sum's largest terms
+        are the largest after it
     """
 
     X: NDArray
@@ -38,6 +44,8 @@ class Explanation:
     feature_names: Sequence[str]
     prototypes: NDArray | None
     centres: NDArray
+    directions: NDArray | None = None
+    scale: NDArray | None = None
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
@@ -49,16 +57,29 @@ class Explanation:
         return self.paths.score.argmax(axis=1)
 
     @property
+    def views(self) -> NDArray:
+        """What the model sees of the rows, (N, M): X itself where there are no directions."""
+        return self.X if self.directions is None else views_of(self.X, self.directions)
+
+    @cached_property
+    def view_names(self) -> list[str]:
+        """Words for the views: a feature's name, or the sum that a direction is."""
+        return view_names(self.directions, self.feature_names, self.scale)
+
+    @property
     def prototype(self) -> NDArray:
         """The deciding units' prototypes, (N, C); −1 where there are none."""
         units = self.paths.unit
         return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
 
     def to_records(self) -> np.recarray:
-        """One record per row and class, rows first."""
+        """One record per row and class, rows first.
+
+        ``feature`` names the deciding view, and ``value`` is its value.
+        """
         N, C = self.paths.unit.shape
         row, d = (axis.ravel() for axis in np.indices((N, C)))
-        feature = self.paths.feature.ravel()
+        view = self.paths.view.ravel()
         names = np.array([str(name) for name in self.feature_names])
         classes = np.array([str(name) for name in self.class_names])
         flips = self.flips
@@ -70,8 +91,8 @@ class Explanation:
             "probability": self.probability.ravel(),
             "unit": self.paths.unit.ravel(),
             "prototype": self.prototype.ravel(),
-            "feature": names[feature],
-            "value": self.X[row, feature],
+            "feature": np.array(self.view_names)[view],
+            "value": self.views[row, view],
             "slope": self.slopes[self.paths.row.ravel()],
             "runner_up": self.paths.runner_up.ravel(),
             "margin": self.paths.margin.ravel(),
@@ -101,11 +122,11 @@ class Explanation:
 
     def _sentence(self, n: int, d: int) -> str:
         path = self.paths
-        unit, feature = int(path.unit[n, d]), int(path.feature[n, d])
+        unit, view = int(path.unit[n, d]), int(path.view[n, d])
         like = "" if self.prototypes is None else f", like training sample {self.prototypes[unit]}"
         text = (
             f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; "
-            f"decided by {self.feature_names[feature]} = {self.X[n, feature]:.4g} "
+            f"decided by {self.view_names[view]} = {self.views[n, view]:.4g} "
             f"(slope {self.slopes[path.row[n, d]]:.3g})"
         )
         if path.runner_up[n, d] >= 0:

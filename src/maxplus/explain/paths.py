@@ -1,4 +1,4 @@
-"""What decided each score: one unit and, in it, one feature."""
+"""What decided each score: one unit and, in it, one view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 256
 class Paths(NamedTuple):
     """Arrays of shape (N, C): each class score's active path and its runner-up.
 
-    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d]: the rest has no say.
+    z_d = W0[row]·v[view] + W1[row, unit] + W2[unit, d]: the rest has no say.
     """
 
     score: NDArray
@@ -27,9 +27,14 @@ class Paths(NamedTuple):
     margin: NDArray  # by how much the unit is ahead of it, NaN if there is none
 
     @property
-    def feature(self) -> NDArray:
-        """The deciding feature."""
+    def view(self) -> NDArray:
+        """The deciding view: a feature or, where the model has directions, one of them."""
         return self.row // 2
+
+    @property
+    def feature(self) -> NDArray:
+        """`view`, by the name that it has where the views are the features."""
+        return self.view
 
 
 def decisive_paths(model: LMM, X: NDArray) -> Paths:

@@ -12,12 +12,13 @@ from maxplus.models._checks import check_number
 
 
 class Boxes(NamedTuple):
-    """Where each unit's value is at least a level: low ≤ x_p ≤ high for all features p.
+    """Where each unit's value is at least a level: low ≤ v_m ≤ high for all views m.
 
-    ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
-    Where low > high no value of the feature is enough: the unit is below the level
+    The views are the features, or the model's directions. ``low`` and ``high`` have shape
+    (H, M) and are infinite where there is no wall.
+    Where low > high no value of the view is enough: the unit is below the level
     everywhere.
-    ``centre`` (H, P) is where the unit is highest along each feature, NaN where
+    ``centre`` (H, M) is where the unit is highest along each view, NaN where
     nothing limits it; ``favourite`` (H,) the class that the unit's output is
     largest for, ``height`` (H,) that output W2.
     """
@@ -30,10 +31,10 @@ class Boxes(NamedTuple):
 
 
 def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
-    """The set {x: g_h(x) ≥ level} of each unit h; O(P·H).
+    """The set {v: g_h(v) ≥ level} of each unit h; O(M·H).
 
-    It is a box because g_h is a minimum over features: g_h(x) ≥ level exactly when
-    a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
+    It is a box because g_h is a minimum over views: g_h(v) ≥ level exactly when
+    a·v_m + A ≥ level for each row, a half-line of v_m that begins or ends at (level − A) / a.
     A structured start has boxes of no width at level 0: the prototypes.
     """
     level = check_number("level", level)
@@ -51,7 +52,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
 
 
 def _centre(model: LMM) -> NDArray:
-    """Where the two lines of each feature cross, if one rises and the other falls."""
+    """Where the two lines of each view cross, if one rises and the other falls."""
     a, b = model.slopes.T
     A, B = np.moveaxis(model.offsets, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -38,7 +38,8 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
     """Write a fitted `LMMClassifier` as an ONNX model of ai.onnx operators.
 
     It computes what `predict` and `predict_proba` do, with the same sums in the
-    same float type.
+    same float type. Directions, where the model has some, are a MatMul before them, which a
+    runtime may sum in another order: scores are then equal up to its rounding.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
     ['iris.onnx']
     """
     lmm = fitted_model(clf)
-    size = sum(W.nbytes for W in (lmm.W0, lmm.W1, lmm.W2))
+    size = sum(W.nbytes for W in lmm.weights_by_name().values())
     if size >= LARGEST:
         raise ValueError(
             f"clf has {size:,} bytes of weights and an ONNX file must stay below {LARGEST:,}; "
@@ -153,6 +154,8 @@ def classifier_graph(clf: BaseLMMClassifier, labels: NDArray) -> Graph:
     limit = within_range(huge, lmm, clf._slopes)[0, 0]
     ends = [graph.constant("least", -limit), graph.constant("most", limit)]
     x = graph.node("Clip", ["X", *ends], "x")
+    if lmm.directions is not None:
+        x = graph.node("MatMul", [x, graph.constant("directions", lmm.directions.T)], "views")
     x = graph.node("Unsqueeze", [x, graph.integers("slope_axis", 2)], "x_columns")
     pairs = graph.node("Mul", [x, graph.constant("W0", lmm.W0.reshape(-1, 2))], "lambda_pairs")
     # 0 stands for N, which may be 0 itself.

@@ -112,21 +112,36 @@ class MaxPlus(_Product):
 
 
 class LMMNetwork(nn.Module):
-    """λ_i = W0[i]·x[i // 2], g = MinPlus(W1)(λ), z = MaxPlus(W2)(g).
+    """λ_i = W0[i]·v[i // 2], g = MinPlus(W1)(λ), z = MaxPlus(W2)(g), with v = x or v = D·x.
 
-    Arrays of shapes (2P,), (2P, H) and (H, C) are copied into trainable
-    parameters: ``W0``, ``minplus.weight`` and ``maxplus.weight``.
+    Arrays of shapes (2M,), (2M, H) and (H, C) are copied into trainable
+    parameters: ``W0``, ``minplus.weight`` and ``maxplus.weight``; and directions D of shape
+    (M, P), if there are any, into ``views.weight``, a linear layer without a bias.
     """
 
-    def __init__(self, W0: ArrayLike, W1: ArrayLike, W2: ArrayLike) -> None:
+    def __init__(
+        self, W0: ArrayLike, W1: ArrayLike, W2: ArrayLike, directions: ArrayLike | None = None
+    ) -> None:
         super().__init__()
         self.W0 = nn.Parameter(torch.tensor(W0))
         self.minplus = MinPlus(W1)
         self.maxplus = MaxPlus(W2)
+        self.views: nn.Linear | None = None
+        if directions is not None:
+            D = _matrix(directions)
+            self.views = nn.Linear(D.shape[1], D.shape[0], bias=False, dtype=D.dtype)
+            self.views.weight = nn.Parameter(D)
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs P."""
+        return len(self.W0) // 2 if self.views is None else self.views.in_features
 
     def forward(self, x: Tensor) -> Tensor:
         """The scores z, (…, P) → (…, C): logits for a cross-entropy; O(P·H) per row."""
-        _check_input(x, len(self.W0) // 2, self.W0)
+        _check_input(x, self.n_features, self.W0)
+        if self.views is not None:
+            x = self.views(x)
         lam = x.repeat_interleave(2, dim=-1) * self.W0
         return self.maxplus(self.minplus(lam))
 
@@ -137,6 +152,8 @@ class LMMNetwork(nn.Module):
 
 def to_torch(clf: BaseLMMClassifier) -> LMMNetwork:
     """A fitted `LMMClassifier` as a PyTorch module with the same scores, to the last bit.
+
+    With directions the scores are equal up to rounding: PyTorch sums products in its own order.
 
     Parameters
     ----------
@@ -161,7 +178,7 @@ def to_torch(clf: BaseLMMClassifier) -> LMMNetwork:
     True
     """
     lmm = fitted_model(clf)
-    return LMMNetwork(lmm.W0, lmm.W1, lmm.W2)
+    return LMMNetwork(lmm.W0, lmm.W1, lmm.W2, lmm.directions)
 
 
 def _matrix(weight: Any) -> Tensor:

@@ -57,6 +57,7 @@ class LMM(Model):
 
     layers = ("W2", "W1", "W0")
     optional = ("directions",)
+    directions: NDArray | None = None
 
     def __init__(
         self, W0: NDArray, W1: NDArray, W2: NDArray, directions: ArrayLike | None = None
@@ -66,7 +67,6 @@ class LMM(Model):
         self.W2 = np.asfortranarray(W2)
         shapes = {"W0": "2P", "W1": "2P, H", "W2": "H, C"}
         check_weights("LMM", shapes, self.W0, self.W1, self.W2)
-        self.directions = None
         if directions is not None:
             self.directions = check_directions(directions, self.n_views, self.dtype)
 

@@ -37,5 +37,5 @@ def views_of(X: NDArray, directions: NDArray) -> NDArray:
     views, to the last bit, alone and among others. A matrix product would not promise that.
     """
     V = np.zeros((len(X), len(directions)), X.dtype)
-    add_views(X, frozen(np.ascontiguousarray(directions.T)), V)
+    add_views(frozen(X), frozen(np.ascontiguousarray(directions.T)), V)
     return frozen(V)

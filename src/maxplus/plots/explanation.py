@@ -31,6 +31,11 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
     --------
     >>> figure = plot_explanation(clf.explain(X[:1]), 0, (28, 28))  # doctest: +SKIP
     """
+    if explanation.directions is not None:
+        raise ValueError(
+            "explanation is of a model with directions, whose scores no single pixel decides; "
+            "print it, or train without directions (directions=None)"
+        )
     P = explanation.X.shape[1]
     if len(image_shape) != 2 or min(image_shape) < 1 or image_shape[0] * image_shape[1] != P:
         raise ValueError(

@@ -14,6 +14,7 @@ from sklearn.metrics import confusion_matrix
 import maxplus
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import Explanation, unit_boxes
+from maxplus.explain.naming import view_features
 from maxplus.models import LOG2
 from maxplus.plots import plot_certified_accuracy, plot_convergence, plot_probabilities, plot_stages
 
@@ -211,17 +212,19 @@ def _row(why: Explanation, k: int, n: int, label: str, radius: float) -> dict[st
 
 def _path(why: Explanation, k: int, d: int) -> dict[str, Any]:
     path = why.paths
-    feature, unit = int(path.feature[k, d]), int(path.unit[k, d])
+    view, unit = int(path.view[k, d]), int(path.unit[k, d])
+    feature = int(view_features(why.directions, why.X.shape[1])[view])
     runner_up = int(path.runner_up[k, d])
     return {
         "class": why.class_names[d],
         "score": float(path.score[k, d]),
         "probability": float(why.probability[k, d]),
-        "radius_unit": unit,
+        "unit": unit,
         "prototype": None if why.prototypes is None else int(why.prototypes[unit]),
-        "feature": why.feature_names[feature],
-        "feature_index": feature,
-        "value": float(why.X[k, feature]),
+        "feature": why.view_names[view],
+        # Where the page lists its value; a direction is none of the features.
+        "feature_index": None if feature < 0 else feature,
+        "value": float(why.views[k, view]),
         "slope": float(why.slopes[path.row[k, d]]),
         "runner_up": None if runner_up < 0 else runner_up,
         "margin": None if runner_up < 0 else float(path.margin[k, d]),

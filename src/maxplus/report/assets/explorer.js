@@ -72,13 +72,18 @@ function showClasses(row) {
   sortRows(table);
 }
 
-/** The first values by name; those that decide a class stand out. */
+/** The first values by name and all that decide a class, which stand out; sums of features last. */
 function valueList(row) {
   const deciding = new Set(row.classes.map((entry) => entry.feature_index));
-  const pairs = row.values.slice(0, MOST_VALUES).map((value, i) =>
-    element("div", deciding.has(i) ? { class: "deciding" } : {},
-      element("dt", {}, features[i] ?? `feature ${i}`), element("dd", {}, short(value))));
-  const rest = row.values.length - pairs.length;
+  const pair = (name, value, decides) => element("div", decides ? { class: "deciding" } : {},
+    element("dt", {}, name), element("dd", {}, short(value)));
+  const shown = [...row.values.keys()].filter((i) => i < MOST_VALUES || deciding.has(i));
+  const pairs = shown.map((i) =>
+    pair(features[i] ?? `feature ${i}`, row.values[i], deciding.has(i)));
+  const sums = new Map(row.classes.filter((entry) => entry.feature_index === null)
+    .map((entry) => [entry.feature, entry.value]));
+  pairs.push(...[...sums].map(([name, value]) => pair(name, value, true)));
+  const rest = row.values.length - shown.length;
   const note = "Marked features decide a class's score." +
     (rest > 0 ? ` ${rest} more features are left out.` : "");
   return [element("dl", { class: "values" }, ...pairs), element("p", { class: "note" }, note)];
