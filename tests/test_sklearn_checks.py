@@ -23,6 +23,7 @@ from maxplus import (
 )
 
 CHECKED = [
+    LMMClassifier(),
     LMMClassifier(n_hidden=20, warmup_epochs=20),
     SubgradientLMMClassifier(n_hidden=20, max_iter=300),
     MaxPlusClassifier(max_iter=300),

@@ -263,8 +263,14 @@ def test_the_whole_recipe_on_the_estimator(tmp_path):
     ("parameters", "words"),
     [
         ({"warmup_epochs": 0}, "warmup_epochs must be an integer >= 1 or 'auto'; got 0"),
-        ({"polish": "log3"}, "polish must be a finite number > 0, 'log2' or None; got 'log3'"),
-        ({"polish": 0.0}, "polish must be a finite number > 0, 'log2' or None; got 0.0"),
+        (
+            {"polish": "log3"},
+            "polish must be a finite number > 0, one of 'auto', 'log2' or None; got 'log3'",
+        ),
+        (
+            {"polish": 0.0},
+            "polish must be a finite number > 0, one of 'auto', 'log2' or None; got 0.0",
+        ),
     ],
 )
 def test_wrong_options_are_named(iris, parameters, words):

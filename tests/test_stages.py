@@ -49,7 +49,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
         X = StandardScaler().fit_transform(X)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
-    clf = LMMClassifier(random_state=0).fit(X, y)
+    clf = LMMClassifier(polish="log2", random_state=0).fit(X, y)
     # The certificate is checked by the dense forward pass, apart from training.
     assert clf.certified_
     losses = clf.model_.losses(np.ascontiguousarray(X), y)
@@ -61,10 +61,11 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e4])
 def test_the_scale_of_the_features_does_not_matter(iris, factor):
     X, y = iris.X * factor, iris.y
-    clf = LMMClassifier(random_state=0).fit(X, y)
+    options = {"n_hidden": 30, "scale": False, "polish": "log2", "random_state": 0}
+    clf = LMMClassifier(**options).fit(X, y)
     assert clf.score(X, y) >= 0.99
     assert clf.slope_ * factor == pytest.approx(
-        LMMClassifier(random_state=0).fit(*iris).slope_, rel=1e-6
+        LMMClassifier(**options).fit(*iris).slope_, rel=1e-6
     )
 
 
@@ -72,7 +73,12 @@ def test_the_scale_of_the_features_does_not_matter(iris, factor):
 def test_the_course_of_all_stages_is_kept(iris, dtype):
     stages = []
     clf = LMMClassifier(
-        20, warmup_epochs=7, random_state=0, callbacks=lambda p: stages.append(p.stage)
+        20,
+        warmup_epochs=7,
+        scale=False,
+        polish="log2",
+        random_state=0,
+        callbacks=lambda p: stages.append(p.stage),
     ).fit(iris.X.astype(dtype), iris.y)
     assert list(dict.fromkeys(stages)) == ["warm-up", "polish"]
     assert clf.model_.dtype == dtype
@@ -263,7 +269,7 @@ def test_augmentation_sees_batches_and_changes_training(iris):
 
 
 def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
-    clf = LMMClassifier(random_state=0).fit(*iris)
+    clf = LMMClassifier(30, random_state=0).fit(*iris)
     assert clf.polish_losses_.size
     clf.set_params(callbacks=lambda progress: True).fit(iris.X[::2], iris.y[::2])
     assert clf.polish_losses_.size == 0
@@ -315,7 +321,7 @@ def test_weights_count_in_the_warm_up(iris):
 
 def test_idle_units_help_neighbours_that_share_a_path(iris):
     """Two flowers of different species lie so close that steps on one undo those on the other."""
-    clf = LMMClassifier(30, polish=None, random_state=0).fit(*iris)
+    clf = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(*iris)
     assert (clf.unit_wins_ == 0).any()
     result = polish(clf.model_, *iris, np.random.default_rng(0))
     assert result.succeeded
@@ -330,7 +336,7 @@ def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
     X, y = digits.X.copy(), digits.y.copy()
     X[1], X[3] = X[0], X[2]  # two images under two labels each
     y[1], y[3] = (y[0] + 1) % 10, (y[2] + 1) % 10
-    clf = LMMClassifier(60, random_state=0).fit(X, y)
+    clf = LMMClassifier(60, polish="log2", random_state=0).fit(X, y)
     assert clf.status_ == Status.GIVEN_UP.value
     assert set(clf.suspects_) <= {0, 1, 2, 3}
     assert len(set(clf.suspects_) & {0, 1}) >= 1
@@ -349,16 +355,16 @@ def test_suspects_are_left_alone(digits):
     warm = LMMClassifier(polish=None, **options).fit(X, y)
     n_above = int((warm.training_losses_ >= LOG2).sum())
     assert 5 < n_above < 60
-    left = LMMClassifier(max_suspects=n_above, **options).fit(X, y)
+    left = LMMClassifier(max_suspects=n_above, polish="log2", **options).fit(X, y)
     assert np.array_equal(left.W1_, warm.W1_)
     assert set(left.suspects_) == set(np.flatnonzero(warm.training_losses_ >= LOG2))
     assert np.isin(left.suspects_, flipped).mean() > 0.5
-    some = LMMClassifier(max_suspects=10, **options).fit(X, y)
+    some = LMMClassifier(max_suspects=10, polish="log2", **options).fit(X, y)
     worst = np.argsort(-warm.training_losses_)[:10]
     others = np.delete(np.arange(500), some.suspects_)
     assert len(some.suspects_) <= 10
     assert set(some.suspects_) <= set(worst)
     assert some.training_losses_[others].max() < LOG2
     assert some.status_ == left.status_ == Status.SKIPPED.value
-    share = LMMClassifier(max_suspects=0.02, **options).fit(X, y)
+    share = LMMClassifier(max_suspects=0.02, polish="log2", **options).fit(X, y)
     assert np.array_equal(share.W1_, some.W1_)

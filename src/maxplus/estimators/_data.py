@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,6 +79,29 @@ class LabelledData:
         known = None if like is None else estimator.classes_
         classes, codes = _encode(y, classes, known)
         return cls(X, codes, weight, classes, index, np.array(labels), columns)
+
+    def weighted(self, class_weight: Mapping[Any, float] | str | None) -> LabelledData:
+        """The same samples, each of its class's weight times its own.
+
+        "balanced" gives all classes the same sum of weights, and keeps the sum of all.
+        """
+        if class_weight is None:
+            return self
+        own = np.ones(len(self.y)) if self.weight is None else self.weight
+        if isinstance(class_weight, str):
+            sums = np.bincount(self.y, own, self.n_classes)
+            present = sums > 0
+            factor = np.divide(own.sum() / present.sum(), sums, where=present, out=sums * 0.0)
+        else:
+            labels = self.classes.tolist()
+            strangers = [label for label in class_weight if label not in labels]
+            if strangers and any(label not in class_weight for label in labels):
+                raise ValueError(
+                    f"class_weight has the label {strangers[0]!r}, which is not one of the classes "
+                    f"{labels}; its keys are labels"
+                )
+            factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+        return replace(self, weight=own * factor[self.y])
 
     @property
     def n_classes(self) -> int:

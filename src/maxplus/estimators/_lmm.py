@@ -244,7 +244,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         >>> from maxplus import LMMClassifier
         >>> X, y = load_wine(return_X_y=True)
         >>> scaler = StandardScaler().fit(X)
-        >>> clf = LMMClassifier(random_state=0).fit(scaler.transform(X), y)
+        >>> clf = LMMClassifier(30, random_state=0).fit(scaler.transform(X), y)
         >>> clf.fold(scaler.mean_, scaler.scale_, X).score(X, y)
         1.0
         """

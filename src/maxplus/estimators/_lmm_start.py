@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._views import SPREAD
 from maxplus.models import LMM
 from maxplus.training.state import StateError, TrainingState
 
@@ -47,7 +48,8 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
     # Samples of earlier calls are gone; units that they needed then should stay.
     wins = model.wins(data.X) + facts.get(WINS, 0)
     fitted: dict[str, Any] = {
-        "slope_": float(facts[SLOPE][0]), "scale_": np.ones(data.X.shape[1]), "unit_wins_": wins,
+        "slope_": float(facts[SLOPE][0]), "unit_wins_": wins,
+        "scale_": facts.get(SPREAD, np.ones(data.X.shape[1])),
     }  # fmt: skip
     if PROTOTYPES in facts:
         fitted["prototypes_"] = facts[PROTOTYPES]

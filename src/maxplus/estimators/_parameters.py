@@ -84,6 +84,13 @@ THREADS = Kind(
     "None, a number of threads as an integer, or -1 for all; not 0",
     lambda v: v is None or (_is_whole(v) and v != 0),
 )
+CLASS_WEIGHTS = Kind(
+    "a dict of labels and finite numbers > 0",
+    lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
+)
+DIRECTIONS = Kind(
+    "an array of shape (n_directions, n_features) of finite numbers", lambda v: _is_matrix(v)
+)
 # scikit-learn checks it itself, where it is used.
 ANYTHING = Kind("anything", lambda v: True)
 
@@ -118,6 +125,14 @@ def as_callbacks(callbacks: Any) -> list[Callable]:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_matrix(value: Any) -> bool:
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        return False
+    return array.ndim == 2 and len(array) > 0 and bool(np.isfinite(array).all())
 
 
 def _is_several(value: Any) -> bool:

@@ -80,8 +80,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     status_: str
 
     @abstractmethod
-    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
-        """Where a training from scratch begins."""
+    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+        """Where a training from scratch begins; the conductor hears of what takes long."""
 
     @abstractmethod
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
@@ -134,7 +134,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         self._check_parameters()
         like = None if present is None else present.model
-        data = LabelledData.of(self, X, y, sample_weight, classes, like=like)
+        data = self._labelled(X, y, sample_weight, classes, like)
         if state is not None and data.digest != digest:
             raise OtherDataError("the data are not those that the training began with")
         rng = self._generator(present)
@@ -147,7 +147,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             if state is not None:
                 start = self._restored(data, state, rng)
             else:
-                start = self._start(data, rng) if present is None else present
+                start = self._start(data, rng, conductor) if present is None else present
             task = self._task(data, start.facts, rng)
             stages = self._stages(data, start.facts)
             trained = run_stages(stages, start.model, task, conductor, state, start.facts)
@@ -157,6 +157,13 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if trained.status is Status.INTERRUPTED:
             self._warn_of_interruption(trained)
         return self
+
+    def _labelled(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        like: Model | None,
+    ) -> LabelledData:  # fmt: skip
+        """What `fit` was given, checked."""
+        return LabelledData.of(self, X, y, sample_weight, classes, like=like)
 
     def _generator(self, present: Start | None) -> np.random.Generator:
         if present is not None and present.rng is not None:
@@ -207,14 +214,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return {n: v for n, v in vars(self).items() if not n.endswith("_") and n != "_rng"}
 
     def _warn_of_interruption(self, trained: Trained) -> None:
-        n = trained.outcomes[-1].n_iter if trained.outcomes else 0
-        what, which = COUNTED.get(trained.last, trained.last), ""
-        if trained.last == Iterations.name:
-            what, which = f"of {self.max_iter} {what}", f"{self.keep} "
-        warnings.warn(
-            f"training was interrupted after {n} {what}; the {which}parameters so far are kept",
-            stacklevel=4,
-        )
+        if trained.outcomes:
+            what, which = COUNTED.get(trained.last, trained.last), ""
+            if trained.last == Iterations.name:
+                what, which = f"of {self.max_iter} {what}", f"{self.keep} "
+            when = f"after {trained.outcomes[-1].n_iter} {what}"
+            kept = f"the {which}parameters so far are kept"
+        else:
+            when, kept = "before its first step", "the start is kept"
+        warnings.warn(f"training was interrupted {when}; {kept}", stacklevel=4)
 
     def _check_parameters(self) -> None:
         """Raise for hyper-parameters that cannot be."""

@@ -13,6 +13,7 @@ from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import LinearMaxPlus
 from maxplus.models.starts import gaussian, glorot_uniform, uniform
+from maxplus.training import Conductor
 
 
 class LinearMaxPlusClassifier(SubgradientClassifier):
@@ -120,7 +121,7 @@ random_state, verbose, callbacks
         """Offsets of the max-plus layer, shape (H, C)."""
         return self.model_.W
 
-    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
+    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
         if self.init == "glorot":

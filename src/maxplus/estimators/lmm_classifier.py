@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import Any, ClassVar, NamedTuple
 
+import numba
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from maxplus.estimators._calibration import keep_level
+from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
+from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
 from maxplus.estimators._parameters import (
     CALLABLE,
+    CLASS_WEIGHTS,
+    DIRECTIONS,
     NOTHING,
     TRAINED,
     TRUTH,
@@ -23,40 +32,73 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
+from maxplus.estimators._search import (
+    TEMPERATURE,
+    check_search,
+    check_temperature,
+    search_facts,
+    search_table,
+)
 from maxplus.estimators._trained import Start
-from maxplus.models import LOG2
+from maxplus.estimators._views import Scaling, Views, check_views, find_directions
+from maxplus.models import LMM, LOG2, Model
 from maxplus.models.starts import box_lmm, class_distance
+from maxplus.training import Conductor, Task
 from maxplus.training.objectives import count_samples
-from maxplus.training.stages import Annealing, Polish, Stage, Trained, WarmUp
+from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
+from maxplus.training.stages.base import require_finite
+from maxplus.training.stages.warm_up import augmented
+from maxplus.training.state import TrainingState
 
-# Steeper than the paper's k: soft minima need units that end within a typical distance.
-CLASS_SLOPE = 15.0
-# Units per class that "auto" stays within.
-LEAST_UNITS, MOST_UNITS = 10, 50
 # The warm-up's samples per batch, epochs, and what small data sets need at least.
 BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_BATCHES = 10, 500
+# The warm-up's rate: with a capacity that the data chose, and with one that was given.
+RATE, GIVEN_RATE = 0.02, 0.01
+
+
+# Clusters are found with a warning silenced, which Python does for all threads alike.
+ONE_AT_A_TIME = Lock()
+
+
+class Boxes(NamedTuple):
+    """A start: boxes of this slope, where the distance between classes is this."""
+
+    model: LMM
+    slope: float
+    distance: float
 
 
 class LMMClassifier(BaseLMMClassifier):
-    """Linear-Min-Max network whose worst training sample is under control.
+    """Linear-Min-Max network: boxes in feature space, as many and as sharp as the data bear.
 
     Each hidden unit is a soft box in feature space, each class score the margin
-    of the best box: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
-    Training starts from boxes around clusters of each class and has two stages: a warm-up on
-    the mean loss with soft minima and maxima, and a polish that brings every training loss
-    below log 2, which certifies that every training sample is classified right.
-    `SubgradientLMMClassifier` is the paper's own algorithm.
+    of the best box: z_d(x) = max_h (min_i (W0[i]·v[i // 2] + W1[i, h]) + W2[h, d]). The
+    views v are the features in units of their spread and, where that helps, a few linear
+    directions beside them.
+
+    Capacity and views are chosen by cross-validation on the training rows. Training then starts
+    from boxes around clusters of each class and has two stages: a warm-up on the mean loss with
+    soft minima and maxima, and a polish that brings every training loss below log 2 where nearly
+    all are already; then every training sample is classified right, which says nothing about
+    new ones. Last, one temperature is folded into the weights, so that probabilities hold on
+    rows that were not trained on. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
         Hidden units H. Units start from different samples, so there are at most as many as
-        samples. "auto" follows the data: for each class the square root of its
-        samples' average number, but at least 10 and at most 50.
+        samples. "auto" is chosen together with ``slope`` and ``directions``: nine capacities from
+        three gentle units per class on are compared by the log loss of held-out rows (three
+        folds, short trainings, on part of the rows where there are many; ``search_``). A number
+        given for ``n_hidden`` or ``slope`` is taken as it is, and then nothing is searched: the
+        other is as its "auto" says, and there are no directions but those given. "auto"
+        beside a given slope is, for each class, the square root of its samples' average
+        number, but at least 10 and at most 50.
     slope : float or "auto", default="auto"
-        The paper's k for W0 and W1. "auto" is 15 / (median L∞ distance between
-        training samples of different classes).
+        The paper's k for W0 and W1, per unit of ``scale_``. "auto" is chosen as above; beside a
+        given ``n_hidden`` it is 15 / (median L∞ distance between training samples of
+        different classes).
     confidence : float, optional
         How far below its own class a unit starts for the others; the slope times the distance
         between classes by default.
@@ -67,64 +109,92 @@ class LMMClassifier(BaseLMMClassifier):
         Samples per step of the warm-up; "auto" is 200, or an eighth of the
         samples if that is less (but at least 8).
     robust_eps : float, default=0.0
-        Train so that predictions are certified for changes of each feature by up to this:
+        Train so that predictions are certified for changes of each feature by up to this many
+        units of ``scale_`` (of the feature itself with ``scale=False``, and for images):
         in the warm-up all scores but the true one are raised by 2·robust_eps·slope, the most
-        that such a change can do, before the loss is taken.
+        that such a change can do, before the loss is taken. No directions are searched then.
     augment : callable, optional
-        Called with a batch's rows and a NumPy generator; the warm-up trains on the rows it
-        returns instead, for example `maxplus.images.RandomShift`.
+        Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
+        the rows it returns instead, for example `maxplus.images.RandomShift`. A search does
+        without it.
     early_stopping : bool, default=False
         Hold ``validation_fraction`` of the samples out of the warm-up, keep the epoch that does
         best on them, and end when ``n_iter_no_change`` epochs in a row were no better. The
         polish uses all samples.
     validation_fraction : float, default=0.1
     n_iter_no_change : int, default=5
-    polish : "log2", float or None, default="log2"
+    polish : "auto", "log2", float or None, default="auto"
         After the warm-up, bring every training loss below this level
         (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None leaves it
-        out. ``suspects_`` lists the samples for which that did not succeed.
+        out. "auto" tries log 2 where at most 1 % of the samples (or one) are above, for no longer
+        than the warm-up, and keeps the outcome only if it succeeds
+        (`maxplus.training.stages.CarefulPolish`). ``suspects_`` lists the samples that are left.
     max_suspects : int or float, default=0
         How many samples, or which part of them, the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
+    scale : bool, default=True
+        Train on (x − centre) / ``scale_``: mean and standard deviation of each feature, far
+        outliers brought in. They are folded into the weights: the model takes raw features.
+        Pixels on an empty ground keep their unit: more than 50 features of one range from 0 on,
+        a quarter of whose values are 0. False takes features as they are.
+    directions : "auto", None or array of shape (n_directions, n_features), default="auto"
+        Weighted sums of raw features that are seen beside them. "auto" are discriminants
+        (Fisher's, with shrinkage), where the search finds them better; None are none. Given ones
+        are always seen, scaled to vary as a typical feature does (as they are with
+        ``scale=False``).
+    calibrate : bool or "auto", default="auto"
+        Multiply all weights by the temperature that suits held-out rows best. No prediction and
+        no radius changes. "auto" does if there is a search, which gives it for free; True
+        estimates it by three short trainings otherwise. After a polish that was asked for, the
+        temperature stays where every polished loss is below its level.
+    class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
+        Weights of the classes, times those of the samples, in search, warm-up and temperature;
+        "balanced" gives all classes the same weight in sum. The polish knows no weights.
     n_jobs : int, optional
-        Threads; None and −1 are all. The polish does not depend on it; matrix
+        Threads; None and −1 are all. Search and polish do not depend on it; matrix
         products of the warm-up may, in their last digits.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each epoch of the warm-up and round of
-        the polish; returning True ends the training.
+        Called with a `maxplus.training.Progress` after each training of the search, epoch of the
+        warm-up and round of the polish; returning True ends the training. One that is ended while
+        it searches keeps the boxes that it would have started from.
 
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_
-    W0_ : array of shape (2P,), the two slopes of each feature, + then −
-    W1_ : array of shape (2P, H)
+    W0_ : array of shape (2M,), the two slopes of each view, + then −
+    W1_ : array of shape (2M, H)
     W2_ : array of shape (H, C)
     n_hidden_ : int
-    slope_ : per unit of ``scale_``
-    scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
-    suspects_ : training samples that the polish could not bring below its level
+    slope_ : that of the training, per unit of ``scale_``; W0_ is temperature_·slope_ / scale_
+    scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
+    temperature_ : what all weights were multiplied by in the end, 1.0 if nothing was calibrated
+    search_ : what was tried (if anything was): "candidates" in words, "views", "units" per
+        class, "slope" per distance between classes, held-out "losses" of shape (candidates,
+        folds), inf where a fold was spared, and which was "chosen"
+    suspects_ : training samples that are not below the polish's level (before the temperature)
     warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
-    polish_losses_ : the maximum loss before each round of the polish and at its end
+    polish_losses_ : the maximum loss before each round of the polish and at its end, before the
+        temperature
     unit_wins_ : how often each unit decides a class's score on the training samples
     n_iter_ : epochs and rounds together
     status_ : how training ended
-    max_loss_, mean_loss_ : on the training set
+    max_loss_, mean_loss_ : of the final model on the training set
     certified_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
     model_ : the `maxplus.models.LMM` behind it
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from maxplus import LMMClassifier
-    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = load_wine(return_X_y=True)
     >>> clf = LMMClassifier(random_state=0).fit(X, y)
-    >>> clf.certified_, clf.score(X, y)
-    (True, 1.0)
+    >>> clf.score(X, y) > 0.95, clf.search_["losses"].shape
+    (True, (9, 3))
     """
 
     warmup_losses_: NDArray
@@ -141,8 +211,12 @@ class LMMClassifier(BaseLMMClassifier):
         "early_stopping": (TRUTH,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
         "n_iter_no_change": (whole(1),),
-        "polish": (real(above=0.0), one_of("log2"), NOTHING),
+        "polish": (real(above=0.0), one_of("auto", "log2"), NOTHING),
         "max_suspects": (samples(0),),
+        "scale": (TRUTH,),
+        "directions": (DIRECTIONS, one_of("auto"), NOTHING),
+        "calibrate": (TRUTH, one_of("auto")),
+        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
     }
 
     def __init__(
@@ -158,8 +232,12 @@ class LMMClassifier(BaseLMMClassifier):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
-        polish: float | str | None = "log2",
+        polish: float | str | None = "auto",
         max_suspects: int | float = 0,
+        scale: bool = True,
+        directions: ArrayLike | str | None = "auto",
+        calibrate: bool | str = "auto",
+        class_weight: Mapping[Any, float] | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -177,6 +255,10 @@ class LMMClassifier(BaseLMMClassifier):
         self.n_iter_no_change = n_iter_no_change
         self.polish = polish
         self.max_suspects = max_suspects
+        self.scale = scale
+        self.directions = directions
+        self.calibrate = calibrate
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -187,48 +269,200 @@ class LMMClassifier(BaseLMMClassifier):
         """The mean soft loss of each epoch of the warm-up."""
         return self.warmup_losses_
 
-    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
-        X, y, n_classes = data.X, data.y, data.n_classes
-        distance = class_distance(X, y, rng)
-        slope = CLASS_SLOPE / distance if self.slope == "auto" else float(self.slope)
-        check_reach(X, slope)
-        n_hidden = self.n_hidden
-        if isinstance(n_hidden, str):
-            per_class = round(math.sqrt(len(y) / n_classes))
-            n_hidden = n_classes * min(max(per_class, LEAST_UNITS), MOST_UNITS)
+    def _labelled(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        like: Model | None,
+    ) -> LabelledData:  # fmt: skip
+        data = super()._labelled(X, y, sample_weight, classes, like)
+        given = self.directions
+        if not (given is None or isinstance(given, str)):
+            found = np.shape(given)
+            if found[1] != data.X.shape[1]:
+                raise ValueError(
+                    f"directions must have a column for each of the {data.X.shape[1]} features of "
+                    f"X; got shape {found}"
+                )
+        return data.weighted(self.class_weight)
+
+    # -- what is trained: a capacity, and what it sees ---------------------------------------
+
+    @property
+    def _searches(self) -> bool:
+        """Whether the data choose: nobody gave a number."""
+        return isinstance(self.n_hidden, str) and isinstance(self.slope, str)
+
+    @property
+    def _calibrates(self) -> bool:
+        return self.calibrate is True or (self.calibrate == "auto" and self._searches)
+
+    def _candidates(self) -> tuple[Candidate, ...]:
+        """The capacities in question: several, or the one that parameters say."""
+        is_given = not (self.directions is None or isinstance(self.directions, str))
+        if not self._searches:
+            return (
+                Candidate(
+                    "both" if is_given else "features",
+                    n_hidden=None if isinstance(self.n_hidden, str) else int(self.n_hidden),
+                    slope=None if isinstance(self.slope, str) else float(self.slope),
+                ),
+            )
+        if is_given:
+            return candidates_for(["both"])
+        if self.directions is None or self.robust_eps > 0:
+            return candidates_for(["features"])
+        # An augmentation changes features: they must be among what is seen.
+        alone = [] if self.augment is not None else ["directions"]
+        return candidates_for(["features", "both", *alone])
+
+    def _look(self, kinds: set[str], rows: Rows) -> dict[str, Views]:
+        """What candidates see of the features, by kind."""
+        X = rows.X
+        scaling = Scaling.of(X) if self.scale else Scaling.none(X.shape[1])
+        seen = {"features": Views(scaling)}
+        if kinds == {"features"}:
+            return seen
+        given = None if isinstance(self.directions, str) else np.asarray(self.directions, float)
+        own = given
+        if given is None or self.scale:
+            own = find_directions(X, rows.y, scaling, given)
+        if own is None:
+            return seen
+        return seen | {
+            "directions": Views(scaling, own, sees_features=False), "both": Views(scaling, own),
+        }  # fmt: skip
+
+    def _boxes(
+        self, rows: Rows, n_classes: int, candidate: Candidate, rng: np.random.Generator
+    ) -> Boxes:
+        """Where the training of a candidate on some views begins."""
+        V, y = rows.X, rows.y
+        distance = class_distance(V, y, rng)
+        slope = candidate.slope_for(distance)
+        check_reach(V, slope)
         drop = slope * distance if self.confidence is None else float(self.confidence)
-        model = box_lmm(X, y, int(n_hidden), n_classes, slope, drop, rng)
-        return Start(model, {SLOPE: np.array([slope]), DISTANCE: np.array([distance])})
+        n_hidden = candidate.hidden_for(V, n_classes)
+        with ONE_AT_A_TIME:
+            model = box_lmm(V, y, n_hidden, n_classes, slope, drop, rng)
+        if rows.weight is not None:
+            model.W2 += light_classes(y, rows.weight, n_classes).astype(model.dtype)
+        return Boxes(model, slope, distance)
+
+    def _brief(
+        self, n_classes: int, rows: Rows, candidate: Candidate, length: float,
+        rng: np.random.Generator, conductor: Conductor,
+    ) -> LMM:  # fmt: skip
+        """A candidate, trained for a share of the usual length."""
+        boxes = self._boxes(rows, n_classes, candidate, rng)
+        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
+        warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
+        task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
+        return warm_up.run(boxes.model, task, conductor).model
+
+    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+        rows, candidates = Rows(data.X, data.y, data.weight), self._candidates()
+        look = partial(self._look, {candidate.views for candidate in candidates})
+        candidate = candidates[0]
+        facts: dict[str, NDArray] = {}
+        if self._searches or self._calibrates:
+            conductor.begin(STAGE, is_last=False)
+            search = choose(
+                rows, candidates, look, partial(self._brief, data.n_classes),
+                int(rng.integers(2**31)), conductor, numba.get_num_threads(),
+            )  # fmt: skip
+            candidate = candidates[search.chosen]
+            if self._searches:
+                facts |= search_facts(search, len(data.y), data.n_classes)
+            if self._calibrates:
+                facts[TEMPERATURE] = np.array([search.temperature])
+        seen = look(rows)
+        views = seen.get(candidate.views, seen["features"])
+        boxes = self._boxes(replace(rows, X=views(rows.X)), data.n_classes, candidate, rng)
+        facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
+        return Start(boxes.model, facts | views.facts)
+
+    # -- how it is trained ---------------------------------------------------------------------
+
+    def _task(
+        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
+    ) -> Task:
+        return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         slope, distance = (float(facts[name][0]) for name in (SLOPE, DISTANCE))
+        views, n_samples = Views.of_facts(facts), len(data.y)
+        annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(
-                self._annealing(slope * distance, len(data.y)),
-                margin=2.0 * self.robust_eps * slope,
-                augment=self.augment,
+                annealing,
+                margin=2.0 * self.robust_eps * slope * views.reach,
+                augment=None if self.augment is None else partial(self._augmented, views),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
             )
         ]
-        if self.polish is not None:
-            level = LOG2 if isinstance(self.polish, str) else float(self.polish)
-            stages.append(Polish(level, count_samples(self.max_suspects, len(data.y))))
+        skip = count_samples(self.max_suspects, n_samples)
+        if self.polish == "auto":
+            # As many samples as the warm-up looks at: it takes no longer.
+            stages.append(CarefulPolish(LOG2, skip, visits=annealing.epochs * n_samples))
+        elif self.polish is not None:
+            stages.append(Polish(self._level, skip))
         return stages
 
-    def _annealing(self, size: float, n_samples: int) -> Annealing:
+    @property
+    def _level(self) -> float:
+        """What a polish that was asked for brings losses below."""
+        return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
+
+    def _augmented(self, views: Views, V: NDArray, rng: np.random.Generator) -> NDArray:
+        """The views of what ``augment`` makes of a batch's features."""
+        return views(augmented(self.augment, views.features(V), rng))
+
+    def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
+        """The warm-up of so many samples, or a part of it: then nothing is held out."""
         batch, epochs = self.batch_size, self.warmup_epochs
-        if self.early_stopping:
+        stops_early = self.early_stopping and length == 1.0
+        if stops_early:
             n_samples -= int(self.validation_fraction * n_samples)
         if isinstance(batch, str):
             batch = min(BATCH, max(LEAST_BATCH, n_samples // 8))
         if isinstance(epochs, str):
             epochs = max(EPOCHS, math.ceil(LEAST_BATCHES / max(1, n_samples // batch)))
-        patience = self.n_iter_no_change if self.early_stopping else None
-        return Annealing(size, epochs, batch, patience=patience)
+        epochs = max(1, round(length * epochs))
+        rate = RATE if self._searches else GIVEN_RATE
+        patience = self.n_iter_no_change if stops_early else None
+        return Annealing(size, epochs, batch, rate=rate, patience=patience)
+
+    # -- what it leaves behind -----------------------------------------------------------------
+
+    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
+        super()._check_facts(state, data)
+        state.array(f"before.{DISTANCE}", np.float64, (1,))
+        check_views(state, data.X.shape[1])
+        if self._calibrates:
+            check_temperature(state)
+        check_search(state.before)
 
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
     ) -> dict[str, Any]:
+        views, factor = Views.of_facts(facts), self._factor(data, facts, trained.model)
+        model = views.model(trained.model)
+        model = model if factor == 1.0 else model.scaled(factor)
+        require_finite(model)
         # A training that was ended early has not got to all of its stages.
         courses = {"warmup_losses": np.empty(0), "polish_losses": np.empty(0)}
-        return super()._facts(data, courses | dict(facts), trained)
+        fitted = super()._facts(data, courses | dict(facts), replace(trained, model=model))
+        search = search_table(facts)
+        return fitted | {"temperature_": factor} | ({} if search is None else {"search_": search})
+
+    def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:
+        """The temperature, as far as it leaves what was polished below its level."""
+        if not self._calibrates:
+            return 1.0
+        wanted = float(facts[TEMPERATURE][0])
+        if "suspects" not in facts or self.polish == "auto":
+            return wanted
+        fine = np.delete(np.arange(len(data.y)), facts["suspects"])
+        if not fine.size:
+            return wanted
+        Z = model.scores(Views.of_facts(facts)(data.X[fine]))
+        return keep_level(wanted, Z, data.y[fine], self._level)

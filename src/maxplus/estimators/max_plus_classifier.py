@@ -13,6 +13,7 @@ from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
 from maxplus.models.starts import gaussian, glorot_uniform, uniform
+from maxplus.training import Conductor
 
 
 class MaxPlusClassifier(SubgradientClassifier):
@@ -95,7 +96,7 @@ warm_start, n_jobs, random_state, verbose, callbacks
         """Offsets of the max-plus layer, shape (C, P)."""
         return self.model_.W
 
-    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
+    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         shape = (data.n_classes, data.X.shape[1])
         if self.init == "glorot":
             W = glorot_uniform(*shape, rng)

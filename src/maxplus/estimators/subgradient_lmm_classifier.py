@@ -14,7 +14,7 @@ from maxplus.estimators._parameters import NOTHING, Parameters, one_of, real, sa
 from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models.starts import choose_prototypes, median_distance, prototype_lmm, random_lmm
-from maxplus.training import Objective, TopKLoss
+from maxplus.training import Conductor, Objective, TopKLoss
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
@@ -168,7 +168,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     def _objectives(self) -> dict[str, Objective]:
         return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
 
-    def _start(self, data: LabelledData, rng: np.random.Generator) -> Start:
+    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         X, y, n_classes = data.X, data.y, data.n_classes
         slope = self.slope
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)

@@ -48,11 +48,18 @@ def labels_from_json(record: Any) -> NDArray:
 
 
 def parameters_to_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Plain values stay; a generator or a callback, which no file can hold, becomes None."""
+    """Plain values stay, a dict becomes pairs; what no file can hold (a callback) becomes None."""
     return {name: _plain(value) for name, value in parameters.items()}
 
 
+def parameters_from_json(record: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as they were: JSON's own keys are strings, labels need not be."""
+    return {n: dict(v) if isinstance(v, list) else v for n, v in record.items()}
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [[_plain(key), _plain(item)] for key, item in value.items()]
     if isinstance(value, np.generic):
         value = value.item()
     return value if isinstance(value, (bool, int, float, str)) else None

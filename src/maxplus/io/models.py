@@ -14,12 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxplus
 from maxplus import estimators
+from maxplus.estimators._search import check_search, facts_of, search_table
 from maxplus.estimators._subgradient import SubgradientClassifier
 from maxplus.io.container import FileError, read_container, write_container
-from maxplus.io.labels import labels_from_json, labels_to_json, parameters_to_json
+from maxplus.io.labels import (
+    labels_from_json,
+    labels_to_json,
+    parameters_from_json,
+    parameters_to_json,
+)
 from maxplus.models import Model
 from maxplus.tables import Preparation
 from maxplus.training import History
+from maxplus.training.state import StateError
 
 KIND = "maxplus-model"
 ESTIMATORS = {name: getattr(estimators, name) for name in estimators.__all__}
@@ -31,6 +38,7 @@ FACTS: dict[str, Callable[[Any], bool]] = {
     "max_loss_": lambda v: isinstance(v, float),
     "mean_loss_": lambda v: isinstance(v, float),
     "slope_": lambda v: isinstance(v, float) and math.isfinite(v) and v >= 0,
+    "temperature_": lambda v: isinstance(v, float) and math.isfinite(v) and v > 0,
     "lipschitz_": lambda v: isinstance(v, float) and v >= 0,
     "interpolates_": lambda v: isinstance(v, bool),
 }
@@ -112,6 +120,8 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.float64)
     if hasattr(estimator, "scale_"):
         arrays["scale"] = np.asarray(estimator.scale_, np.float64)
+    if hasattr(estimator, "search_"):
+        arrays |= facts_of(estimator.search_)
     preparation = getattr(estimator, "preparation_", None)
     if preparation is not None:
         document["preparation"] = preparation.to_json()
@@ -155,6 +165,13 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.scale_ = _array(arrays, "scale", np.float64, (model.n_features,))
         if not (np.isfinite(estimator.scale_).all() and (estimator.scale_ > 0).all()):
             raise FileError("the array 'scale' is not all positive and finite")
+    try:
+        check_search(arrays)
+    except StateError as error:
+        raise FileError(str(error)) from None
+    search = search_table(arrays)
+    if search is not None:
+        estimator.search_ = search
     if document.get("preparation") is not None:
         estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
@@ -171,7 +188,7 @@ def unfitted(document: dict[str, Any]) -> Any:
         document.get("parameters"), lambda v: isinstance(v, dict), "the parameters"
     )
     try:
-        estimator = cls(**parameters)
+        estimator = cls(**parameters_from_json(parameters))
         estimator._check_parameters()
     except (TypeError, ValueError) as error:
         raise FileError(f"its parameters do not fit {cls.__name__}: {error}") from None

@@ -21,12 +21,12 @@ class Progress:
 
     Attributes
     ----------
-    stage : "warm-up" (an iteration is an epoch), "iterations" of an engine, or "polish" (an
-        iteration is a round)
+    stage : "choice" of a capacity (an iteration is a training on a part), "warm-up" (an epoch),
+        "iterations" of an engine, or "polish" (a round)
     iteration, max_iter : how far the stage is
     loss, best_loss : the present one, and the lowest so far
     seconds : since the stage began
-    model : as it is now
+    model : as it is now; a function of what stages train on, which are views of the features
     is_last : whether this is the last moment of the training that has a state
     state : copies all that training needs to go on from here another time; None where the stage
         would be repeated from its beginning
@@ -73,6 +73,7 @@ class Conductor:
         self._handler_before: Any = None
         self._settle: Callable[[TrainingState], TrainingState] | None = None
         self.interrupted = False
+        self._stopped = False
         self.begin("", is_last=True)
 
     def __enter__(self) -> Conductor:
@@ -117,6 +118,13 @@ class Conductor:
         self._began = time.perf_counter()
 
     @property
+    def asked(self) -> Status | None:
+        """Whether somebody asked for the end of the training, and who."""
+        if self.interrupted:
+            return Status.INTERRUPTED
+        return Status.CALLBACK if self._stopped else None
+
+    @property
     def seconds(self) -> float:
         """Since the stage began."""
         return time.perf_counter() - self._began
@@ -143,9 +151,8 @@ class Conductor:
         answers = [callback(progress) for callback in self._callbacks]
         if end is not None:
             return end
-        if self.interrupted:
-            return Status.INTERRUPTED
-        return Status.CALLBACK if any(answers) else None
+        self._stopped |= any(answers)
+        return self.asked
 
     def _settled(
         self, state: Callable[[], TrainingState] | None

@@ -33,6 +33,7 @@ class Status(Enum):
     POLISHED = "every training loss is below the polish's level"
     SKIPPED = "all but the suspects that were allowed are below the polish's level"
     GIVEN_UP = "the polish could not bring all samples below its level: see suspects_"
+    UNFIT = "some training samples do not fit and were left as they are: see suspects_"
     CALLBACK = "stopped by a callback"
     INTERRUPTED = "interrupted by the user"
 

@@ -34,6 +34,11 @@ class SoftGradient(NamedTuple):
     W1: NDArray
     W2: NDArray
 
+    def times(self, factor: float) -> SoftGradient:
+        """Those of the loss times a factor."""
+        f = np.float32(factor)
+        return SoftGradient(factor * self.loss, f * self.W1, f * self.W2)
+
 
 class SoftLMM:
     """Soft scores, loss and gradient of one model, in float32; W0 stays as it is.

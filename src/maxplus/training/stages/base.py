@@ -93,10 +93,10 @@ def run_stages(
     if state is not None and state.stage not in names:
         raise StateError(f"there is no stage {state.stage!r:.40} in this training")
     first = 0 if state is None else names.index(state.stage)
-    _require_finite(model)
+    require_finite(model)
     for k, stage in enumerate(stages[first:], first):
-        if conductor.interrupted:
-            status = Status.INTERRUPTED
+        if conductor.asked is not None:
+            status = conductor.asked
             break
         conductor.begin(
             stage.name,
@@ -104,7 +104,7 @@ def run_stages(
             settle=lambda own, known=dict(settled): own.after(known),  # type: ignore[misc]
         )
         outcome = stage.run(model, task, conductor, state if k == first else None)
-        _require_finite(outcome.model)
+        require_finite(outcome.model)
         outcomes.append(outcome)
         model, status, last = outcome.model, outcome.status, stage.name
         settled |= outcome.facts | {"n_iter": settled.get("n_iter", np.zeros(1, np.int64)) +
@@ -114,7 +114,7 @@ def run_stages(
     return Trained(model, tuple(outcomes), status, last)
 
 
-def _require_finite(model: Model) -> None:
+def require_finite(model: Model) -> None:
     """Overflow ends a training with an error: a model that is not finite is none."""
     for name in model.layers:
         if not np.isfinite(getattr(model, name)).all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,11 +80,14 @@ class Polish:
     skip : so many samples, the worst at the start, are given up at once if they are above
         the level: their labels may be wrong
     max_rounds : when to stop in any case; the samples that are still above are reported
+    visits : how many samples it may look at, each as often as it is, before it stops; no limit
+        if None
     """
 
     level: float = LOG2
     skip: int = 0
     max_rounds: int = 30
+    visits: int | None = None
 
     name: ClassVar[str] = "polish"
     has_state: ClassVar[bool] = False
@@ -107,6 +110,7 @@ class Polish:
         failures[skipped] = PATIENCE
         course: list[float] = []
         steps, best = 0, None
+        left = math.inf if self.visits is None else float(self.visits)
         for n_round in range(self.max_rounds + 1):
             losses = model.losses(X, y)
             above = ~(losses < level)
@@ -117,18 +121,20 @@ class Polish:
             active |= losses > aim * level
             active &= failures < PATIENCE
             _reseat(model, X, y, np.flatnonzero(above & (failures == RESEAT_AFTER)), aim * level)
-            over = not (above & active).any() or n_round == self.max_rounds
+            left -= len(y)
+            over = not (above & active).any() or n_round == self.max_rounds or left <= 0
             status = conductor.report(
                 n_round, self.max_rounds, course[-1], float(best[2].max()), model, None,
                 _verdict(above, skipped) if over else None,
             )  # fmt: skip
             if status is not None:
                 break
-            n_steps, settled = _sweeps(
-                model, X, y, np.flatnonzero(active), aim * level, task.rng, conductor
+            swept = _sweeps(
+                model, X, y, np.flatnonzero(active), aim * level, task.rng, conductor, left
             )
-            steps += n_steps
-            if not settled:
+            steps += swept.steps
+            left -= swept.visits
+            if not swept.settled:
                 aim = (aim + 1.0) / 2.0
         assert best is not None
         assert status is not None
@@ -150,18 +156,26 @@ def _worst(losses: NDArray, level: float, n: int) -> NDArray:
     return worst[~(losses[worst] < level)]
 
 
+class _Swept(NamedTuple):
+    """Steps, samples that were looked at, and whether none is above the target."""
+
+    steps: int
+    visits: int
+    settled: bool
+
+
 def _sweeps(
     model: LMM, X: NDArray, y: NDArray, active: NDArray, target: float, rng: np.random.Generator,
-    conductor: Conductor,
-) -> tuple[int, bool]:  # fmt: skip
-    """Sweep over the active samples until none is above the target: (steps, whether it got there).
+    conductor: Conductor, most: float,
+) -> _Swept:  # fmt: skip
+    """Sweep over the active samples until none is above the target, or after so many visits.
 
     After a sweep over all of them only those that moved are visited, until those are
     settled; then all are looked at again.
     """
     grad = empty_gradient(model.n_classes, model.dtype)
     journal = empty_journal(1, model.n_classes)
-    steps, order = 0, active.copy()
+    steps, visits, order = 0, 0, active.copy()
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
@@ -170,10 +184,13 @@ def _sweeps(
             moved,
         )  # fmt: skip
         steps += int(moved.sum())
+        visits += order.size
         if conductor.interrupted or (order.size == active.size and not moved.any()):
-            return steps, not conductor.interrupted
+            return _Swept(steps, visits, not conductor.interrupted)
+        if visits >= most:
+            break
         order = order[moved] if moved.any() else active.copy()
-    return steps, False
+    return _Swept(steps, visits, False)
 
 
 def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> None:

@@ -101,7 +101,7 @@ class WarmUp:
             kept = np.setdiff1d(np.arange(len(y)), held_out)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
-            weight = weight / weight.max()
+            weight = weight / weight.mean()
         scaling = Rescaling.of(model, X, annealing.size)
         run = _Run.begin(scaling, model) if state is None else _Run.restore(scaling, state)
         if state is not None:
@@ -119,13 +119,16 @@ class WarmUp:
                 part = order[k * batch : (k + 1) * batch]
                 batch_rows = rows[part]
                 if self.augment is not None:
-                    batch_rows = scaling.rows(self._augmented(X[part], rng))
+                    batch_rows = scaling.rows(augmented(self.augment, X[part], rng))
                 # What overflows here ends as weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     gradient = soft.gradient(
                     batch_rows, y[part], run.W1, run.W2, tau, self.margin / annealing.size,
                     None if weight is None else weight[part],
                 )  # fmt: skip
+                if weight is not None:
+                    # A batch of light samples counts as little as they do.
+                    gradient = gradient.times(float(weight[part].mean()))
                 run.move(gradient, rate)
                 epoch_loss += gradient.loss
                 if conductor.interrupted:
@@ -166,7 +169,8 @@ class WarmUp:
             raise StateError("its steps cannot be fewer than none")
         losses = state.array("losses", np.float64, (None,))
         held_out = state.array("held_out", np.int64, (None,))
-        if held_out.size and not 0 <= held_out.min() <= held_out.max() < len(task.y) - 1:
+        some = held_out.size < len(task.y) and (np.diff(held_out) > 0).all()
+        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < len(task.y)):
             raise StateError("what it holds out are not some of the samples")
         scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
         if ("best1" in state.arrays) != bool(scores.size):
@@ -191,16 +195,16 @@ class WarmUp:
             ) from None
         return np.sort(held_out)
 
-    def _augmented(self, rows: NDArray, rng: np.random.Generator) -> NDArray:
-        """What ``augment`` makes of a batch, checked: it is the user's."""
-        assert self.augment is not None
-        made = np.asarray(self.augment(rows, rng), rows.dtype)
-        if made.shape != rows.shape or not np.isfinite(made).all():
-            raise ValueError(
-                f"augment must return finite numbers of the shape it was given, {rows.shape}; "
-                f"got shape {made.shape}"
-            )
-        return made
+
+def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
+    """What ``augment`` makes of a batch, checked: it is the user's."""
+    made = np.asarray(augment(rows, rng), rows.dtype)
+    if made.shape != rows.shape or not np.isfinite(made).all():
+        raise ValueError(
+            f"augment must return finite numbers of the shape it was given, {rows.shape}; "
+            f"got shape {made.shape}"
+        )
+    return made
 
 
 class _Schedule(NamedTuple):

@@ -1,0 +1,223 @@
+"""What a classifier looks at: features in units of their spread, and directions beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from sklearn.covariance import ledoit_wolf
+
+from maxplus.models import LMM
+from maxplus.training.state import StateError, TrainingState
+
+# Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.
+ORDINARY, REACH = (0.05, 0.95), 1.5
+# Standard deviations beyond which a value does not count for more in an estimate.
+FAR = 10.0
+# A feature whose deviation is this small a part of its size does not vary, but for rounding.
+ROUNDING = 1e-12
+# More features than this of one range, this share of whose values is 0, are an image's pixels.
+MANY, EMPTY = 50, 0.25
+# Rows that directions are found from.
+ENOUGH = 20_000
+# Numbers that are brought into float64 at once.
+AT_ONCE = 4_000_000
+CENTRE, SPREAD, DIRECTIONS, FEATURES = "centre", "spread", "directions", "sees_features"
+
+
+class Scaling(NamedTuple):
+    """z = (x − centre) / spread; arrays of shape (P,)."""
+
+    centre: NDArray
+    spread: NDArray
+
+    @classmethod
+    def none(cls, n_features: int) -> Scaling:
+        """Features as they are."""
+        return cls(np.zeros(n_features), np.ones(n_features))
+
+    @classmethod
+    def of(cls, X: NDArray) -> Scaling:
+        """Mean and standard deviation of each feature, far values brought in; O(N·P).
+
+        Far is beyond the 5 % and 95 % quantiles by more than 1.5 times their distance. A
+        feature whose quantiles coincide (a rare word) has no far values; a constant one has
+        the spread 1. Features that share one unit (`share_a_unit`) keep it.
+        """
+        N, P = X.shape
+        if share_a_unit(X):
+            return cls.none(P)
+        centre, spread = np.empty(P), np.empty(P)
+        step = max(1, AT_ONCE // N)
+        for lo in range(0, P, step):
+            part = slice(lo, lo + step)
+            Z = X[:, part].astype(np.float64)
+            low, high = np.quantile(Z, ORDINARY, axis=0)
+            width = np.where(high > low, REACH * (high - low), np.inf)
+            Z = np.clip(Z, low - width, high + width)
+            centre[part], spread[part] = Z.mean(axis=0), Z.std(axis=0)
+        least = np.maximum(ROUNDING * np.abs(centre), 1e4 * float(np.finfo(X.dtype).tiny))
+        return cls(centre, np.where(spread > least, spread, 1.0))
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it changes nothing."""
+        return not self.centre.any() and bool((self.spread == 1.0).all())
+
+    def __call__(self, X: NDArray) -> NDArray:
+        """The features in units of their spread, in X's type; X itself where nothing changes."""
+        if self.is_none:
+            return X
+        return in_parts(X, lambda rows: (rows - self.centre) / self.spread, X.shape[1])
+
+
+class Views(NamedTuple):
+    """v = D·(x − centre): features in units of their spread, directions, or both.
+
+    Attributes
+    ----------
+    scaling : of the features
+    directions : array of shape (K, P) on the raw features, or None
+    sees_features : whether the features are among the views; then they come first
+    """
+
+    scaling: Scaling
+    directions: NDArray | None = None
+    sees_features: bool = True
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, NDArray]) -> Views:
+        """Those that `facts` describes."""
+        scaling = Scaling(facts[CENTRE], facts[SPREAD])
+        return cls(scaling, facts.get(DIRECTIONS), bool(facts[FEATURES][0]))
+
+    @property
+    def facts(self) -> dict[str, NDArray]:
+        """All of it as arrays."""
+        facts = {
+            CENTRE: self.scaling.centre, SPREAD: self.scaling.spread,
+            FEATURES: np.array([self.sees_features], np.int64),
+        }  # fmt: skip
+        return facts if self.directions is None else facts | {DIRECTIONS: self.directions}
+
+    @property
+    def matrix(self) -> NDArray:
+        """D, shape (M, P), on the raw features."""
+        own = [] if self.directions is None else [self.directions]
+        features = [np.diag(1.0 / self.scaling.spread)] if self.sees_features else []
+        return np.concatenate(features + own)
+
+    def __call__(self, X: NDArray) -> NDArray:
+        """The views (N, M), in X's type; O(N·P·K)."""
+        D = self.directions
+        if D is None:
+            return self.scaling(X)
+        V = in_parts(X, lambda rows: (rows - self.scaling.centre) @ D.T, len(D))
+        return np.concatenate([self.scaling(X), V], axis=1) if self.sees_features else V
+
+    def features(self, V: NDArray) -> NDArray:
+        """x, up to rounding, of views that have the features among them."""
+        if self.directions is None and self.scaling.is_none:
+            return V
+        P, dtype = self.scaling.spread.size, V.dtype
+        return (V[:, :P] * self.scaling.spread + self.scaling.centre).astype(dtype)
+
+    @property
+    def reach(self) -> float:
+        """How far a view moves at most when each feature moves by its spread: max Σ|D|·spread."""
+        if self.directions is None:
+            return 1.0
+        return float((np.abs(self.matrix) @ self.scaling.spread).max())
+
+    def model(self, model: LMM) -> LMM:
+        """The same function of x, for a model of these views."""
+        if self.directions is not None:
+            return model.through(self.matrix, self.scaling.centre)
+        return model if self.scaling.is_none else model.folded(*self.scaling)
+
+
+def in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArray:
+    """``see`` of some rows at a time in float64, the results in X's type."""
+    seen = np.empty((len(X), width), X.dtype)
+    step = max(1, AT_ONCE // max(X.shape[1], 1))
+    for lo in range(0, len(X), step):
+        part = slice(lo, lo + step)
+        seen[part] = see(X[part].astype(np.float64))
+    return seen
+
+
+def share_a_unit(X: NDArray) -> bool:
+    """Whether the features look like pixels on an empty ground; O(N·P).
+
+    That is: more than 50 features, none below 0, a quarter of all values or more exactly 0, and one
+    range for all: within [0, 1], or most features come halfway to the largest value. A pixel
+    at the border that is hardly ever used would be blown up by its own spread.
+    """
+    if X.shape[1] <= MANY or X.min() < 0 or np.count_nonzero(X) > (1.0 - EMPTY) * X.size:
+        return False
+    highest = X.max(axis=0)
+    return bool(highest.max() <= 1.0 or np.median(highest) >= 0.5 * highest.max())
+
+
+def discriminants(Z: NDArray, y: NDArray) -> NDArray | None:
+    """Fisher's directions, (at most C − 1, P): the leading solutions of B·d = w·S·d.
+
+    B is the covariance between the classes' means, S the one within classes with Ledoit and
+    Wolf's shrinkage, so that few rows of many features give no direction that separates the
+    training rows alone. None where nothing varies. O(N·P² + P³).
+    """
+    labels, y = np.unique(y, return_inverse=True)
+    means = np.stack([Z[y == d].mean(axis=0) for d in range(labels.size)])
+    between = (means - Z.mean(axis=0)) * np.sqrt(np.bincount(y) / len(y))[:, None]
+    S, _ = ledoit_wolf(Z - means[y], assume_centered=True)
+    B, P = between.T @ between, Z.shape[1]
+    ridge = 1e-9 * float(np.trace(S) + np.trace(B)) / P
+    n = min(labels.size - 1, P)
+    if not (n and 0.0 < ridge < np.inf):
+        return None
+    _, v = eigh(B, S + ridge * np.eye(P), subset_by_index=[P - n, P - 1])
+    return v[:, ::-1].T
+
+
+def find_directions(
+    X: NDArray, y: NDArray, scaling: Scaling, given: NDArray | None = None
+) -> NDArray | None:
+    """Directions (K, P) on raw features that vary as much as a typical feature; None if none does.
+
+    They are discriminants, or those that are given. Of many rows some are enough: O(P² + P³)
+    beyond 20,000. Lengths are such that a distance along a direction and one along a feature
+    compare: both have the same variance, in units of the features' spread.
+    """
+    if X.shape[1] == 1 and given is None:
+        return None  # it would be the feature
+    every = -(-len(X) // ENOUGH)
+    Z = scaling(X[::every]).astype(np.float64)
+    if not scaling.is_none:
+        Z = np.clip(Z, -FAR, FAR)
+    with np.errstate(over="ignore", invalid="ignore"):
+        D = discriminants(Z, y[::every]) if given is None else given * scaling.spread
+        if D is None:
+            return None
+        variances, deviation = Z.var(axis=0), (Z @ D.T).std(axis=0)
+    varies = deviation > 1e-9 * np.abs(D).sum(axis=1) * np.sqrt(variances.max())
+    if not (varies.any() and np.isfinite(deviation).all()):
+        return None
+    typical = np.sqrt(variances[variances > 0].mean())
+    return D[varies] * (typical / deviation[varies])[:, None] / scaling.spread
+
+
+def check_views(state: TrainingState, n_features: int) -> None:
+    """StateError if the views that a state knows cannot be."""
+    n = state.array(f"before.{CENTRE}", np.float64, (None,)).size
+    if n != n_features:
+        raise StateError(f"its weights are for {n} features, but X has {n_features}")
+    if not (state.array(f"before.{SPREAD}", np.float64, (n_features,)) > 0).all():
+        raise StateError("its spread is not above 0 everywhere")
+    sees = state.array(f"before.{FEATURES}", np.int64, (1,))[0]
+    if DIRECTIONS in state.before:
+        state.array(f"before.{DIRECTIONS}", np.float64, (None, n_features))
+    if sees not in (0, 1) or not (sees or DIRECTIONS in state.before):
+        raise StateError("it sees neither features nor directions")

@@ -1,0 +1,460 @@
+"""What the data choose: capacity, views, temperature, and whether to polish."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors.numpy import load_file
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.preprocessing import StandardScaler
+
+import maxplus
+from maxplus import LMMClassifier
+from maxplus.estimators._calibration import keep_level, losses_of, temperature
+from maxplus.estimators._capacity import Candidate
+from maxplus.estimators._choice import deal_folds, stratified_part
+from maxplus.estimators._views import Scaling, Views, find_directions, share_a_unit
+from maxplus.io import Checkpoint
+from maxplus.io.container import FileError
+from maxplus.models import LOG2
+from maxplus.models.starts import box_lmm
+from maxplus.training import Conductor, Status, Task
+from maxplus.training.stages import CarefulPolish, Polish
+
+LAYERS = ("W0_", "W1_", "W2_")
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Two classes that a line tells apart, but for a fifth of the labels; raw, uneven features."""
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(240, 5))
+    y = (Z @ [1.0, -1.0, 0.5, 0.0, 0.0] > 0).astype(int)
+    y = np.where(rng.random(240) < 0.2, 1 - y, y)
+    return Z * [1e3, 1e-3, 1.0, 50.0, 1.0] + [1e4, 0.0, 7.0, 0.0, -3.0], y
+
+
+@pytest.fixture(scope="module")
+def chosen(noisy):
+    return LMMClassifier(random_state=0).fit(*noisy)
+
+
+def assert_same(a, b):
+    for name in LAYERS:
+        assert_array_equal(getattr(a, name), getattr(b, name), strict=True)
+    assert a.temperature_ == b.temperature_
+    assert set(a.search_) == set(b.search_)
+    for name, fact in a.search_.items():
+        assert_array_equal(fact, b.search_[name])
+
+
+# -- the search -------------------------------------------------------------------------------
+
+
+def test_the_search_is_told(chosen):
+    search = chosen.search_
+    assert search["losses"].shape == (9, 3)
+    assert not np.isnan(search["losses"]).any()
+    assert np.isfinite(search["losses"][:, 0]).all()
+    assert np.isfinite(search["losses"]).all(axis=1).sum() == 4
+    assert np.isfinite(search["losses"][search["chosen"]]).all()
+    assert [len(search[name]) for name in ("candidates", "views", "units", "slope")] == [9] * 4
+    assert set(search["views"]) == {"features", "directions", "both"}
+
+
+def test_the_same_random_state_chooses_the_same(noisy, chosen):
+    assert_same(chosen, LMMClassifier(random_state=0).fit(*noisy))
+    other = LMMClassifier(random_state=1).fit(*noisy)
+    assert not np.array_equal(other.search_["losses"], chosen.search_["losses"])
+
+
+def test_the_search_does_not_depend_on_the_number_of_jobs(noisy, chosen):
+    for n_jobs in (1, 2):
+        again = LMMClassifier(random_state=0, n_jobs=n_jobs).fit(*noisy)
+        for name, fact in chosen.search_.items():
+            assert_array_equal(fact, again.search_[name])
+        assert again.temperature_ == chosen.temperature_
+
+
+def test_noise_is_not_memorised(noisy):
+    """A fixed capacity fits what it can; the chosen one is better on rows it has not seen."""
+    X, y = noisy
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    given, free = (
+        cross_val_score(clf, X, y, cv=folds, scoring="neg_log_loss").mean()
+        for clf in (LMMClassifier(30, random_state=0), LMMClassifier(random_state=0))
+    )
+    assert free > given + 0.1
+
+
+def test_a_number_is_taken_as_it_is(noisy):
+    X, y = noisy
+    for options in ({"n_hidden": 12}, {"slope": 2.0}):
+        clf = LMMClassifier(random_state=0, **options).fit(X, y)
+        assert not hasattr(clf, "search_")
+        assert clf.temperature_ == 1.0
+        assert clf.model_.directions is None
+    assert clf.slope_ == 2.0
+    assert_allclose(np.abs(clf.W0_), np.repeat(2.0 / clf.scale_, 2))
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (1, 9), (2, 2), (3, 1, 8), (2, 3, 4), (5, 5)])
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_few_rows(counts, n_features):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(len(counts)), counts)
+    X = rng.normal(size=(len(y), n_features)) + y[:, None]
+    clf = LMMClassifier(random_state=0).fit(X, y)
+    assert np.isfinite(clf.predict_proba(X)).all()
+    assert not np.isnan(clf.search_["losses"]).any()
+    assert 0 < clf.temperature_ < np.inf
+
+
+def test_constant_and_repeated_columns(noisy):
+    X, y = noisy
+    wide = np.column_stack([np.full(len(y), 1e6), X, np.zeros(len(y)), X[:, 0]])
+    clf = LMMClassifier(random_state=0).fit(wide, y)
+    assert clf.score(wide, y) > 0.7
+    assert clf.scale_[0] == clf.scale_[6] == 1.0
+    everywhere = LMMClassifier(random_state=0).fit(np.ones((20, 3)), np.arange(20) % 2)
+    assert np.isfinite(everywhere.predict_proba(np.ones((2, 3)))).all()
+
+
+def test_rows_that_repeat_have_no_more_units_than_they_differ():
+    """A table of fourteen different rows, where labels are a matter of chance."""
+    rng = np.random.default_rng(0)
+    X = np.array([[a, b] for a in range(7) for b in range(2)], float)[rng.integers(14, size=600)]
+    rate = 0.1 + 0.1 * X[:, 0]
+    y = (rng.random(600) < rate).astype(int)
+    clf = LMMClassifier(random_state=0).fit(X, y)
+    p = clf.predict_proba(X)[:, 1]
+    assert clf.n_hidden_ <= 14
+    # Probabilities stay spread out, and near the truth.
+    assert p.max() - p.min() > 0.4
+    assert np.abs(p - rate).mean() < 0.1
+    assert clf.status_ == Status.UNFIT.value
+    assert Candidate("features", None, 8.0).hidden_for(X, 2) == 14
+
+
+def test_folds_and_parts_keep_every_class():
+    y = np.repeat([0, 1, 2, 3], [400, 30, 2, 1])
+    rng = np.random.default_rng(0)
+    fold = deal_folds(y, 3, rng)
+    assert fold[-1] == -1
+    for i in range(3):
+        assert set(y[fold != i]) == {0, 1, 2, 3}
+        assert 9 <= (y[fold == i] == 1).sum() <= 11
+    part = stratified_part(y, 100, rng)
+    assert_array_equal(np.bincount(y[part]), [92, 7, 2, 1])
+    assert_array_equal(stratified_part(y, 1000, rng), np.arange(433))
+
+
+# -- ends -------------------------------------------------------------------------------------
+
+
+def test_progress_tells_of_the_choice(noisy):
+    heard = []
+    LMMClassifier(
+        random_state=0, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
+    ).fit(*noisy)
+    choice = [(iteration, of) for stage, iteration, of in heard if stage == "choice"]
+    assert choice == [(k, 17) for k in range(1, 18)]
+    assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["choice", "warm-up", "polish"]
+
+
+def test_a_callback_ends_the_search_and_the_training(noisy):
+    clf = LMMClassifier(random_state=0, callbacks=lambda p: p.iteration == 3).fit(*noisy)
+    assert clf.status_ == Status.CALLBACK.value
+    assert clf.warmup_losses_.size == clf.n_iter_ == 0
+    assert 3 <= np.isfinite(clf.search_["losses"]).sum() < 9
+    assert clf.predict(noisy[0]).shape == (240,)
+
+
+def test_ctrl_c_ends_the_search(noisy):
+    def press(progress):
+        if progress.stage == "choice" and progress.iteration == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(UserWarning, match="interrupted before its first step; the start is kept"):
+        clf = LMMClassifier(random_state=0, callbacks=press).fit(*noisy)
+    assert clf.status_ == Status.INTERRUPTED.value
+    assert clf.warmup_losses_.size == 0
+
+
+def test_a_failure_within_the_search_changes_nothing(noisy, chosen):
+    before = dict(vars(chosen))
+
+    def fail(progress):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        chosen.set_params(callbacks=fail).fit(*noisy)
+    chosen.set_params(callbacks=None)
+    assert vars(chosen) == before
+
+
+@pytest.mark.parametrize("options", [{}, {"class_weight": {0: 1.0, 1: 2.5}, "calibrate": True}])
+def test_a_resumed_training_ends_the_same(tmp_path, noisy, options):
+    options = {"random_state": 3, "warmup_epochs": 30, **options}
+    whole = LMMClassifier(**options).fit(*noisy)
+    path = tmp_path / "checkpoint"
+    stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up" and p.iteration == 12]
+    LMMClassifier(**options, callbacks=stop).fit(*noisy)
+    for _ in range(2):
+        again = maxplus.resume(path, *noisy, Checkpoint(path))
+        assert_same(again, whole)
+        assert again.max_loss_ == whole.max_loss_
+        assert again.get_params()["class_weight"] == options.get("class_weight")
+
+
+def test_a_checkpoint_s_search_is_checked(tmp_path, noisy):
+    path = tmp_path / "checkpoint"
+    stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up"]
+    LMMClassifier(random_state=0, callbacks=stop).fit(*noisy)
+    arrays = load_file(path)
+    names = [n for n in arrays if n.startswith("before.")]
+    assert {"before.temperature", "before.search.losses", "before.centre"} <= set(names)
+    document, _ = maxplus.io.container.read_container(path, "maxplus-checkpoint")
+    for name in names:
+        for damage in (None, arrays[name][None], np.full_like(arrays[name], -7)):
+            if name == "before.search.losses" and damage is not None and damage.ndim == 2:
+                continue  # a loss may be any number
+            may_be_any = name in ("before.centre", "before.directions")
+            if may_be_any and damage is not None and damage.shape == arrays[name].shape:
+                continue
+            broken = {n: A for n, A in arrays.items() if n != name}
+            if damage is not None:
+                broken[name] = damage
+            maxplus.io.container.write_container(path, "maxplus-checkpoint", document, broken)
+            with pytest.raises(FileError, match="is damaged"):
+                maxplus.resume(path, *noisy)
+
+
+def test_a_file_keeps_what_was_found(tmp_path, noisy, chosen):
+    chosen.save(tmp_path / "m")
+    again = maxplus.load(tmp_path / "m")
+    assert_same(again, chosen)
+    assert_array_equal(again.scale_, chosen.scale_)
+    assert_array_equal(again.predict_proba(noisy[0]), chosen.predict_proba(noisy[0]))
+    weighted = LMMClassifier(8, class_weight={0: 2.0, 1: 1.0}, random_state=0).fit(*noisy)
+    weighted.save(tmp_path / "m")
+    assert maxplus.load(tmp_path / "m").class_weight == {0: 2.0, 1: 1.0}
+
+
+# -- scale and directions ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_raw_features_do_as_well_as_standardised_ones(load):
+    X, y = load(return_X_y=True)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    raw, scaled = (
+        cross_val_score(LMMClassifier(random_state=0), Z, y, cv=folds).mean()
+        for Z in (X, StandardScaler().fit_transform(X))
+    )
+    assert raw > 0.94
+    assert raw == pytest.approx(scaled, abs=0.015)
+
+
+def test_scaling_is_robust_and_folded_in(noisy):
+    X, y = noisy
+    wild = X.copy()
+    wild[0, 2] = 1e9
+    clf = LMMClassifier(20, random_state=0).fit(wild, y)
+    assert_allclose(clf.scale_, X.std(axis=0), rtol=0.25)
+    assert_allclose(np.abs(clf.W0_), np.repeat(clf.slope_ / clf.scale_, 2), rtol=1e-12)
+    assert clf.score(wild, y) > 0.7
+    plain = LMMClassifier(20, scale=False, random_state=0).fit(X, y)
+    assert_array_equal(plain.scale_, 1.0)
+    assert_allclose(np.abs(plain.W0_), plain.slope_, rtol=1e-12)
+
+
+def test_pixels_keep_their_unit(digits):
+    for X in (digits.X, digits.X / 16, digits.X * 17.0):
+        assert share_a_unit(X)
+        assert Scaling.of(X).is_none
+    rng = np.random.default_rng(0)
+    assert not share_a_unit(rng.random((50, 60)))  # no empty ground
+    assert not share_a_unit(digits.X[:, :40])
+    assert not share_a_unit(np.column_stack([digits.X, np.full(500, 1e4)]))
+    assert_array_equal(LMMClassifier(20, random_state=0).fit(*digits).scale_, 1.0)
+
+
+def test_views_are_what_the_final_model_takes_in(noisy):
+    X, y = noisy
+    scaling = Scaling.of(X)
+    D = find_directions(X, y, scaling)
+    assert D.shape == (1, 5)
+    V = Views(scaling, D)(X)
+    assert_allclose(V.std(axis=0), 1.0, rtol=0.05)
+    assert_allclose(V, (X - scaling.centre) @ Views(scaling, D).matrix.T, atol=1e-9)
+    assert_allclose(Views(scaling, D).features(V), X, rtol=1e-9)
+    # The labels follow z₀ − z₁ + z₂ / 2.
+    along = D[0] * scaling.spread
+    assert_allclose(along / along[0], [1.0, -1.0, 0.5, 0.0, 0.0], atol=0.35)
+    for views in (Views(scaling), Views(scaling, D), Views(scaling, D, sees_features=False)):
+        seen = views(X)
+        model = box_lmm(seen, y, 8, 2, 3.0, 3.0, np.random.default_rng(0))
+        assert_allclose(views.model(model).scores(X), model.scores(seen), atol=1e-8)
+
+
+def test_given_directions_are_seen(noisy):
+    X, y = noisy
+    D = np.array([[1e-3, -1e3, 0.5, 0.0, 0.0]])
+    clf = LMMClassifier(10, directions=D, random_state=0).fit(X, y)
+    assert clf.model_.n_views == 6
+    assert set(LMMClassifier(directions=D, random_state=0).fit(X, y).search_["views"]) == {"both"}
+    none = LMMClassifier(directions=None, random_state=0).fit(X, y)
+    assert set(none.search_["views"]) == {"features"}
+    with pytest.raises(ValueError, match="directions must have a column for each of the 5"):
+        LMMClassifier(directions=D[:, :2]).fit(X, y)
+    with pytest.raises(ValueError, match="directions must be an array"):
+        LMMClassifier(directions=[[np.nan]]).fit(X, y)
+
+
+def test_augmentations_see_raw_features(noisy):
+    X, y = noisy
+    seen = []
+
+    def look(rows, rng):
+        seen.append(rows.copy())
+        return rows
+
+    options = {"n_hidden": 10, "warmup_epochs": 2, "random_state": 0}
+    for directions in (None, np.eye(5)[:2]):
+        clf = LMMClassifier(augment=look, directions=directions, **options).fit(X, y)
+        rows = np.concatenate(seen)
+        assert_allclose(np.sort(rows[:, 1])[[0, -1]], np.sort(X[:, 1])[[0, -1]], rtol=1e-6)
+        plain = LMMClassifier(directions=directions, **options).fit(X, y)
+        assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-2)
+
+
+# -- temperature ------------------------------------------------------------------------------
+
+
+def test_the_temperature_changes_no_prediction_and_no_radius(noisy, chosen):
+    X, y = noisy
+    cold = LMMClassifier(random_state=0, calibrate=False).fit(X, y)
+    assert cold.temperature_ == 1.0 != chosen.temperature_
+    assert_array_equal(cold.predict(X), chosen.predict(X))
+    Z, scaled = cold.decision_function(X), chosen.decision_function(X)
+    assert_allclose(Z * chosen.temperature_, scaled, rtol=1e-9, atol=1e-9)
+    assert_allclose(cold.certified_radius(X[:20]), chosen.certified_radius(X[:20]), rtol=1e-4)
+
+
+def test_the_temperature_is_the_best_one():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(4000, 3)) * 2
+    p = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
+    y = (p.cumsum(axis=1) > rng.random((4000, 1))).argmax(axis=1)
+    assert temperature(Z * 5, y) == pytest.approx(0.2, rel=0.08)
+    weight = np.where(y == 0, 3.0, 1.0)
+    t = temperature(Z, y, weight)
+    best = np.average(losses_of(t * Z, y), weights=weight)
+    for other in (0.8 * t, 1.25 * t):
+        assert np.average(losses_of(other * Z, y), weights=weight) > best
+    # All right: not for ever surer.
+    assert temperature(np.eye(3)[[0, 1, 2] * 10], np.arange(30) % 3) < 10
+
+
+def test_calibration_can_be_asked_for(noisy):
+    clf = LMMClassifier(30, calibrate=True, random_state=0).fit(*noisy)
+    assert clf.temperature_ < 0.8  # thirty units memorise
+    assert not hasattr(clf, "search_")
+
+
+def test_a_polished_level_survives_the_temperature(iris):
+    clf = LMMClassifier(30, calibrate=True, polish="log2", random_state=0).fit(*iris)
+    assert clf.certified_
+    Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
+    y = np.array([0, 1])
+    level = losses_of(0.9 * Z, y).max()
+    t = keep_level(0.1, Z, y, level)
+    assert t == pytest.approx(0.9, rel=1e-6)
+    assert losses_of(t * Z, y).max() < level
+    assert keep_level(3.0, Z, y, level) == 3.0
+
+
+# -- polish -----------------------------------------------------------------------------------
+
+
+def test_the_polish_stays_away_from_noise(noisy, chosen):
+    assert chosen.status_ == Status.UNFIT.value
+    assert chosen.polish_losses_.size == 1
+    wrong = np.flatnonzero(chosen.predict(noisy[0]) != noisy[1])
+    assert_array_equal(chosen.suspects_, wrong)
+
+
+def careful(model, X, y, **options):
+    task = Task(X, y, rng=np.random.default_rng(0))
+    return CarefulPolish(**options).run(model, task, Conductor())
+
+
+def test_the_polish_finishes_what_is_nearly_done(iris):
+    warm = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(*iris)
+    losses = warm.model_.losses(*iris)
+    n_above = int((losses >= LOG2).sum())
+    assert n_above >= 2
+    left = careful(warm.model_, *iris)
+    assert left.status is Status.UNFIT
+    assert_array_equal(left.model.W1, warm.W1_)
+    assert left.above.size == n_above
+    # Those that may be skipped do not count.
+    done = careful(warm.model_, *iris, skip=n_above - 1)
+    assert done.status in (Status.SKIPPED, Status.POLISHED)
+    near = np.delete(np.arange(150), left.above[1:])
+    one = careful(warm.model_, iris.X[near], iris.y[near])
+    assert one.status is Status.POLISHED
+    assert one.losses.max() < LOG2
+
+
+def test_a_polish_has_a_limit(cloud):
+    """Labels without any structure: it would go on for a long time."""
+    clf = LMMClassifier(6, scale=False, polish=None, random_state=0).fit(*cloud)
+    task = Task(cloud.X, cloud.y, rng=np.random.default_rng(0))
+    free = Polish().run(clf.model_, task, Conductor())
+    short = Polish(visits=200).run(clf.model_, task, Conductor())
+    assert short.steps <= 200 + 45 < free.steps
+    assert short.status is Status.GIVEN_UP
+    stopped = careful(clf.model_, *cloud, skip=44, visits=50)
+    assert stopped.status in (Status.UNFIT, Status.SKIPPED)
+
+
+# -- weights ----------------------------------------------------------------------------------
+
+
+def test_balanced_weights_find_a_rare_class():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    y = np.zeros(1500, int)
+    y[:15] = 1
+    X[:15] += [1.6, 1.6, 0.0, 0.0]
+    test = rng.normal(size=(400, 4)) + np.repeat([[0.0] * 4, [1.6, 1.6, 0.0, 0.0]], 200, axis=0)
+    plain, balanced = (
+        LMMClassifier(random_state=0, class_weight=weight).fit(X, y).predict(test)
+        for weight in (None, "balanced")
+    )
+    assert balanced[200:].mean() > 0.6 > plain[200:].mean()
+    assert balanced[:200].mean() < 0.35
+
+
+def test_class_weights_are_sample_weights(noisy):
+    X, y = noisy
+    labels = np.array(["no", "yes"])[y]
+    options = {"n_hidden": 10, "warmup_epochs": 5, "random_state": 0, "calibrate": True}
+    weight = np.where(y == 1, 3.0, 0.5)
+    by_sample = LMMClassifier(**options).fit(X, labels, weight)
+    by_class = LMMClassifier(class_weight={"no": 0.5, "yes": 3.0}, **options).fit(X, labels)
+    both = LMMClassifier(class_weight={"yes": 6.0}, **options).fit(X, labels, np.full(240, 0.5))
+    assert_array_equal(by_class.W1_, by_sample.W1_)
+    assert_array_equal(both.W1_, by_sample.W1_)
+    share = np.where(y == 1, 120 / (y == 1).sum(), 120 / (y == 0).sum())
+    balanced = LMMClassifier(class_weight="balanced", **options).fit(X, labels)
+    assert_allclose(balanced.W1_, LMMClassifier(**options).fit(X, labels, share).W1_, rtol=1e-5)
+    with pytest.raises(ValueError, match="class_weight has the label 'maybe'"):
+        LMMClassifier(class_weight={"maybe": 2.0, "yes": 1.0}, **options).fit(X, labels)
+    with pytest.raises(ValueError, match="class_weight must be a dict of labels and finite"):
+        LMMClassifier(class_weight={"yes": 0.0}, **options).fit(X, labels)
