@@ -1,0 +1,224 @@
+"""Regression from noisy data: what is looked at, with how many units, chosen by cross-validation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold
+
+from maxplus.models import LMM
+from maxplus.models.starts import hill_lmm
+from maxplus.training import Conductor, Status, Task
+from maxplus.training.stages import Cooling, Curve, Curved
+
+# Deviations beyond which a feature's value does not count for more in training.
+FAR = 10.0
+# Steps of a training at least, epochs at least, and samples per step.
+STEPS, EPOCHS = 2_000, 10
+LEAST_BATCH, MOST_BATCH = 32, 200
+# Trainings that choose: folds, how long they are, how many candidates see all folds, how many rows.
+FOLDS, LENGTH, SURVIVORS, ROWS = 3, 0.5, 3, 3_000
+# Strengths of the ridge that the line is found with.
+RIDGES = np.logspace(-2, 4, 13)
+
+LINE, FEATURES, BOTH, MIXED = "line", "features", "features and line", "mixed directions"
+
+
+class Capacity(NamedTuple):
+    """What a curve may look like.
+
+    Attributes
+    ----------
+    views : LINE, the direction of a ridge regression, which stays as it is; FEATURES; BOTH; or
+        MIXED, both as well, but every view may become a weighted sum of all features
+    units : H
+    slope : of a feature where training begins, in deviations of the target per deviation
+    """
+
+    views: str
+    units: int
+    slope: float
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"{self.views}, {self.units} units, slope {self.slope:g}"
+
+
+CANDIDATES = (
+    Capacity(LINE, 2, 0.5), Capacity(BOTH, 3, 0.5), Capacity(BOTH, 8, 0.5), Capacity(BOTH, 30, 1.0),
+    Capacity(MIXED, 8, 1.0), Capacity(MIXED, 30, 1.0),
+)  # fmt: skip
+PLAIN = (Capacity(FEATURES, 3, 0.5), Capacity(FEATURES, 8, 1.0), Capacity(FEATURES, 30, 1.0))
+
+
+def candidates(n_hidden: int | str, slope: float | str, with_directions: bool) -> list[Capacity]:
+    """Those that fit what the user has set, each once; a single one if both numbers are given."""
+    numbers = {"units": n_hidden, "slope": slope}
+    given = {name: value for name, value in numbers.items() if value != "auto"}
+    if len(given) == len(numbers):
+        views = BOTH if with_directions else FEATURES
+        return [Capacity(views, int(n_hidden), float(slope))]
+    tried = CANDIDATES if with_directions else PLAIN
+    return list(dict.fromkeys(capacity._replace(**given) for capacity in tried))
+
+
+class Scale(NamedTuple):
+    """z = (x − centre) / spread, for each column."""
+
+    centre: NDArray
+    spread: NDArray
+
+    @classmethod
+    def of(cls, X: NDArray) -> Scale:
+        """Mean and deviation, far values brought in; a column that does not vary has spread 1.
+
+        Far is beyond the 5 % and 95 % quantiles by more than 1.5 times their distance; where
+        these coincide, nothing is. O(N·P).
+        """
+        low, high = np.quantile(X, (0.05, 0.95), axis=0)
+        width = np.where(high > low, 1.5 * (high - low), np.inf)
+        near = np.clip(X, low - width, high + width)
+        centre, spread = near.mean(axis=0), near.std(axis=0)
+        least = np.maximum(1e-12 * np.abs(centre), np.finfo(np.float64).tiny)
+        return cls(centre, np.where(spread > least, spread, 1.0))
+
+
+class Rows(NamedTuple):
+    """Standardised features and targets to learn from, and weights, or None."""
+
+    Z: NDArray
+    target: NDArray
+    weight: NDArray | None
+
+    def part(self, index: NDArray) -> Rows:
+        """Some of them."""
+        weight = None if self.weight is None else self.weight[index]
+        return Rows(self.Z[index], self.target[index], weight)
+
+
+def ridge_direction(rows: Rows) -> NDArray:
+    """The weights of a linear regression as one direction, (1, P); (0, P) if it has none."""
+    if len(rows.Z) < 3:
+        return rows.Z[:0]
+    ridge = RidgeCV(RIDGES).fit(rows.Z, rows.target, rows.weight)
+    coef = np.atleast_2d(ridge.coef_)
+    return coef if np.isfinite(coef).all() and np.abs(coef).max() > 1e-6 else coef[:0]
+
+
+def directions_of(rows: Rows, capacity: Capacity) -> NDArray:
+    """D (M, P), where a training begins; features alone if there is no line."""
+    features = capacity.slope * np.eye(rows.Z.shape[1])
+    if capacity.views == FEATURES:
+        return features
+    line = ridge_direction(rows)
+    if capacity.views == LINE and len(line):
+        return line
+    return np.concatenate([features, line])
+
+
+def learn(
+    rows: Rows, capacity: Capacity, loss: str, rng: np.random.Generator, conductor: Conductor,
+    length: float = 1.0,
+) -> Curved:  # fmt: skip
+    """A curve through the rows; ``length`` 0.5 is half as many steps. O(steps·M·(P + H))."""
+    N = len(rows.Z)
+    D = directions_of(rows, capacity)
+    start = hill_lmm(rows.Z @ D.T, rows.target, capacity.units, rng)
+    batch = min(N, MOST_BATCH, max(LEAST_BATCH, N // 30))
+    epochs = max(1, round(length * max(EPOCHS, math.ceil(STEPS / (N // batch)))))
+    is_line = capacity.views == LINE and len(D) == 1
+    cooling = Cooling(
+        epochs, batch, mixes=capacity.views == MIXED, **({"drift": 0.0} if is_line else {})
+    )
+    model = LMM(start.W0, start.W1, start.W2, D)
+    task = Task(rows.Z, rows.target, weight=rows.weight, rng=rng)
+    return Curve(cooling, loss).run(model, task, conductor)
+
+
+class Choice(NamedTuple):
+    """What was tried, how it did on rows held out, and how far off the chosen one was there."""
+
+    candidates: Sequence[Capacity]
+    losses: NDArray  # (candidates, folds); NaN where a fold was spared
+    chosen: int
+    residuals: NDArray  # target − curve, in standardised targets, of all rows that were used
+
+    @property
+    def capacity(self) -> Capacity:
+        """The one with the lowest loss."""
+        return self.candidates[self.chosen]
+
+    @property
+    def table(self) -> dict[str, NDArray]:
+        """All of it as arrays."""
+        return {
+            "candidates": np.array([c.words for c in self.candidates]),
+            "views": np.array([c.views for c in self.candidates]),
+            "units": np.array([c.units for c in self.candidates]),
+            "slope": np.array([c.slope for c in self.candidates]),
+            "losses": self.losses,
+            "chosen": np.array([self.chosen]),
+        }
+
+
+def choose(
+    rows: Rows, tried: Sequence[Capacity], loss: str, seed: int, conductor: Conductor
+) -> Choice:
+    """The candidate with the lowest loss on rows held out, in three folds, of a part of many rows.
+
+    All candidates are trained for the first fold, the best three for the others. A single
+    candidate is trained for all folds as well, for the sake of its residuals. Too few rows for
+    folds leave the first candidate, with no residuals.
+    """
+    rng = np.random.default_rng(seed)
+    N = len(rows.Z)
+    n = max(ROWS, N // 8)
+    if n < N:
+        rows = rows.part(np.sort(rng.choice(N, n, replace=False)))
+    n = len(rows.Z)
+    losses = np.full((len(tried), FOLDS), np.nan)
+    if n < 2 * FOLDS:
+        return Choice(tried, losses, 0, np.empty(0))
+    residuals = np.empty((len(tried), n))
+    alive = list(range(len(tried)))
+    total = len(alive) + min(SURVIVORS, len(alive)) * (FOLDS - 1)
+    done, best = 0, math.inf
+    conductor.begin("choice", is_last=False)
+    for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.Z)):
+        inside, outside = rows.part(a), rows.part(b)
+        for c in alive:
+            quiet = Conductor()
+            own = np.random.default_rng([seed, fold])
+            model = learn(inside, tried[c], loss, own, quiet, LENGTH).model
+            residuals[c, b] = outside.target - model.scores(outside.Z)[:, 0]
+            losses[c, fold] = mean_loss(residuals[c, b], loss, outside.weight)
+            done, best = done + 1, min(best, losses[c, fold])
+            status = conductor.report(done, total, losses[c, fold], best, model, None)
+            if status is Status.INTERRUPTED:
+                raise KeyboardInterrupt("interrupted while the capacity was being chosen")
+            if status is not None:
+                return _best(tried, losses, residuals)
+        if fold == 0:
+            alive = sorted(sorted(alive, key=lambda c: losses[c, 0])[:SURVIVORS])
+    return _best(tried, losses, residuals)
+
+
+def _best(tried: Sequence[Capacity], losses: NDArray, residuals: NDArray) -> Choice:
+    """The lowest mean over the folds among those that saw the most."""
+    seen = np.isfinite(losses).sum(axis=1)
+    means = np.where(seen == seen.max(), np.nansum(losses, axis=1), np.inf)
+    chosen = int(means.argmin())
+    whole = seen[chosen] == FOLDS
+    return Choice(tried, losses, chosen, residuals[chosen] if whole else np.empty(0))
+
+
+def mean_loss(residuals: NDArray, loss: str, weight: NDArray | None) -> float:
+    """The mean squared residual, or the mean absolute one."""
+    sizes = np.abs(residuals) if loss == "absolute" else residuals**2
+    return float(np.average(sizes, weights=weight))
