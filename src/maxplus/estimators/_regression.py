@@ -1,23 +1,27 @@
-"""Regression from noisy data: what is looked at, with how many units, chosen by cross-validation."""
+"""Regression from noisy data: what a curve looks at, and how many units, by cross-validation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
 
+from maxplus.estimators._data import check_magnitude
 from maxplus.models import LMM
 from maxplus.models.starts import hill_lmm
 from maxplus.training import Conductor, Status, Task
+from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Cooling, Curve, Curved
 
 # Deviations beyond which a feature's value does not count for more in training.
 FAR = 10.0
+# Squares of larger targets would overflow.
+LARGEST = 1e150
 # Steps of a training at least, epochs at least, and samples per step.
 STEPS, EPOCHS = 2_000, 10
 LEAST_BATCH, MOST_BATCH = 32, 200
@@ -102,6 +106,60 @@ class Rows(NamedTuple):
         return Rows(self.Z[index], self.target[index], weight)
 
 
+def learn_curve(
+    X: NDArray, y: NDArray, weight: NDArray | None, seed: int, conductor: Conductor, *,
+    n_hidden: int | str, slope: float | str, with_directions: bool, loss: str, epochs: int | str,
+) -> dict[str, Any]:  # fmt: skip
+    """Standardise, choose, learn, and fold it all into the weights: fitted attributes."""
+    check_magnitude(X)
+    y = y.astype(np.float64)
+    if not (largest := float(np.abs(y).max())) < LARGEST:
+        raise ValueError(
+            f"y reaches {largest:g}, too large to learn from (at most {LARGEST:g}); divide it by "
+            "its maximum"
+        )
+    features, targets = Scale.of(X.astype(np.float64)), Scale.of(y[:, None])
+    (middle,), (deviation,) = targets
+    Z = np.clip((X - features.centre) / features.spread, -FAR, FAR)
+    rows = Rows(Z, (y - middle) / deviation, weight)
+    tried = candidates(n_hidden, slope, with_directions)
+    choice = choose(rows, tried, loss, seed, conductor, epochs)
+    conductor.begin(Curve.name, is_last=True)
+    rng = np.random.default_rng([seed, FOLDS])
+    curve = learn(rows, choice.capacity, loss, rng, conductor, epochs)
+    model = _unscaled(curve.model, features, middle, deviation).astype(X.dtype)
+    if not all(np.isfinite(W).all() for W in model.weights_by_name().values()):
+        raise TrainingOverflowError(
+            f"training overflowed: the weights left the range of {X.dtype}; scale X and y"
+        )
+    fitted = {
+        "model_": model,
+        "slope_": steepest(model),
+        "residuals_": deviation * np.sort(np.abs(choice.residuals)),
+        "curve_losses_": curve.losses,
+        "n_iter_": curve.n_iter,
+        "status_": curve.status.value,
+    }
+    return fitted | ({"search_": choice.table} if len(tried) > 1 else {})
+
+
+def steepest(model: LMM) -> float:
+    """The Lipschitz constant of every score in the L∞ norm, max_i |W0[i]|·Σ_p |D[i // 2, p]|."""
+    slopes = np.abs(model.slopes).max(axis=1).astype(np.float64)
+    if model.directions is not None:
+        slopes *= np.abs(model.directions).sum(axis=1)
+    return float(slopes.max())
+
+
+def _unscaled(model: LMM, features: Scale, middle: float, deviation: float) -> LMM:
+    """The same curve over raw features, in the targets' own unit."""
+    assert model.directions is not None
+    views = LMM(model.W0, model.W1, model.W2)
+    raw = views.through(model.directions / features.spread, features.centre).scaled(deviation)
+    raw.W2 += middle
+    return raw
+
+
 def ridge_direction(rows: Rows) -> NDArray:
     """The weights of a linear regression as one direction, (1, P); (0, P) if it has none."""
     if len(rows.Z) < 3:
@@ -124,14 +182,16 @@ def directions_of(rows: Rows, capacity: Capacity) -> NDArray:
 
 def learn(
     rows: Rows, capacity: Capacity, loss: str, rng: np.random.Generator, conductor: Conductor,
-    length: float = 1.0,
+    epochs: int | str = "auto", length: float = 1.0,
 ) -> Curved:  # fmt: skip
-    """A curve through the rows; ``length`` 0.5 is half as many steps. O(steps·M·(P + H))."""
+    """A curve through the rows; ``length`` 0.5 is half as many epochs. O(epochs·N·M·(P + H))."""
     N = len(rows.Z)
     D = directions_of(rows, capacity)
     start = hill_lmm(rows.Z @ D.T, rows.target, capacity.units, rng)
     batch = min(N, MOST_BATCH, max(LEAST_BATCH, N // 30))
-    epochs = max(1, round(length * max(EPOCHS, math.ceil(STEPS / (N // batch)))))
+    if epochs == "auto":
+        epochs = max(EPOCHS, math.ceil(STEPS / (N // batch)))
+    epochs = max(1, round(length * int(epochs)))
     is_line = capacity.views == LINE and len(D) == 1
     cooling = Cooling(
         epochs, batch, mixes=capacity.views == MIXED, **({"drift": 0.0} if is_line else {})
@@ -155,21 +215,22 @@ class Choice(NamedTuple):
         return self.candidates[self.chosen]
 
     @property
-    def table(self) -> dict[str, NDArray]:
-        """All of it as arrays."""
+    def table(self) -> dict[str, Any]:
+        """All but the residuals, as arrays."""
         return {
             "candidates": np.array([c.words for c in self.candidates]),
             "views": np.array([c.views for c in self.candidates]),
             "units": np.array([c.units for c in self.candidates]),
             "slope": np.array([c.slope for c in self.candidates]),
             "losses": self.losses,
-            "chosen": np.array([self.chosen]),
+            "chosen": self.chosen,
         }
 
 
 def choose(
-    rows: Rows, tried: Sequence[Capacity], loss: str, seed: int, conductor: Conductor
-) -> Choice:
+    rows: Rows, tried: Sequence[Capacity], loss: str, seed: int, conductor: Conductor,
+    epochs: int | str = "auto",
+) -> Choice:  # fmt: skip
     """The candidate with the lowest loss on rows held out, in three folds, of a part of many rows.
 
     All candidates are trained for the first fold, the best three for the others. A single
@@ -195,7 +256,7 @@ def choose(
         for c in alive:
             quiet = Conductor()
             own = np.random.default_rng([seed, fold])
-            model = learn(inside, tried[c], loss, own, quiet, LENGTH).model
+            model = learn(inside, tried[c], loss, own, quiet, epochs, LENGTH).model
             residuals[c, b] = outside.target - model.scores(outside.Z)[:, 0]
             losses[c, fold] = mean_loss(residuals[c, b], loss, outside.weight)
             done, best = done + 1, min(best, losses[c, fold])
