@@ -27,6 +27,9 @@ STEPS, EPOCHS = 2_000, 10
 LEAST_BATCH, MOST_BATCH = 32, 200
 # Trainings that choose: folds, how long they are, how many candidates see all folds, how many rows.
 FOLDS, LENGTH, SURVIVORS, ROWS = 3, 0.5, 3, 3_000
+# Mixed views start colder: soft minima over many rows would hide what tells them apart. How high
+# the ceilings of units are then, in deviations of the target.
+MIXED_HOT, CEILING = 0.3, 8.0
 # Strengths of the ridge that the line is found with.
 RIDGES = np.logspace(-2, 4, 13)
 
@@ -39,7 +42,7 @@ class Capacity(NamedTuple):
     Attributes
     ----------
     views : LINE, the direction of a ridge regression, which stays as it is; FEATURES; BOTH; or
-        MIXED, both as well, but every view may become a weighted sum of all features
+        MIXED: both, and both reversed, each of which becomes a weighted sum of all features
     units : H
     slope : of a feature where training begins, in deviations of the target per deviation
     """
@@ -56,14 +59,14 @@ class Capacity(NamedTuple):
 
 CANDIDATES = (
     Capacity(LINE, 2, 0.5), Capacity(BOTH, 3, 0.5), Capacity(BOTH, 8, 0.5), Capacity(BOTH, 30, 1.0),
-    Capacity(MIXED, 8, 1.0), Capacity(MIXED, 30, 1.0),
+    Capacity(MIXED, 15, 1.0), Capacity(MIXED, 30, 1.0),
 )  # fmt: skip
 PLAIN = (Capacity(FEATURES, 3, 0.5), Capacity(FEATURES, 8, 1.0), Capacity(FEATURES, 30, 1.0))
 
 
 def candidates(n_hidden: int | str, slope: float | str, with_directions: bool) -> list[Capacity]:
     """Those that fit what the user has set, each once; a single one if both numbers are given."""
-    numbers = {"units": n_hidden, "slope": slope}
+    numbers: dict[str, Any] = {"units": n_hidden, "slope": slope}
     given = {name: value for name, value in numbers.items() if value != "auto"}
     if len(given) == len(numbers):
         views = BOTH if with_directions else FEATURES
@@ -192,13 +195,27 @@ def learn(
     if epochs == "auto":
         epochs = max(EPOCHS, math.ceil(STEPS / (N // batch)))
     epochs = max(1, round(length * int(epochs)))
-    is_line = capacity.views == LINE and len(D) == 1
-    cooling = Cooling(
-        epochs, batch, mixes=capacity.views == MIXED, **({"drift": 0.0} if is_line else {})
-    )
-    model = LMM(start.W0, start.W1, start.W2, D)
+    model, cooling = LMM(start.W0, start.W1, start.W2, D), Cooling(epochs, batch)
+    if capacity.views == MIXED:
+        model, cooling = one_way(model), cooling._replace(mixes=True, hot=MIXED_HOT)
+    elif capacity.views == LINE and len(D) == 1:
+        cooling = cooling._replace(drift=0.0)
     task = Task(rows.Z, rows.target, weight=rows.weight, rng=rng)
     return Curve(cooling, loss).run(model, task, conductor)
+
+
+def one_way(model: LMM) -> LMM:
+    """The same curve with views that count in one direction each, so that all may move apart.
+
+    Views v and −v take the place of v; their other rows, of slope 0, are ceilings far above.
+    """
+    assert model.directions is not None
+    both = np.concatenate([model.directions, -model.directions])
+    slopes = np.zeros((len(both), 2))
+    slopes[:, 0] = 1.0
+    offsets = np.full((model.n_hidden, len(both), 2), CEILING)
+    offsets[:, :, 0] = np.concatenate([model.offsets[:, :, 0], model.offsets[:, :, 1]], axis=1)
+    return LMM(slopes.ravel(), offsets.reshape(model.n_hidden, -1).T, model.W2, both)
 
 
 class Choice(NamedTuple):

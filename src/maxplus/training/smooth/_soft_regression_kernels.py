@@ -9,25 +9,33 @@ import math
 import numpy as np
 from numba import njit
 
+from maxplus.algebra._intrinsics import fmin, use_widest_vectors
+
 # Terms smaller than exp(−FADED) of the largest are left out: they would not show in a sum.
 FADED = 20.0
 
 
 @njit(cache=True)
-def _soft_minimum(lam, w, tau, share):
-    """−τ·log Σ_i exp(−(lam_i + w_i)/τ) and the share of each term, which add up to 1; O(rows)."""
+def _minimum(lam, w, terms):
+    """terms = lam + w, and the least of them; O(rows)."""
+    use_widest_vectors()
     least = np.inf
     for i in range(lam.size):
-        share[i] = lam[i] + w[i]
-        least = min(least, share[i])
+        terms[i] = lam[i] + w[i]
+        least = fmin(least, terms[i])
+    return least
+
+
+@njit(cache=True)
+def _soft_minimum(lam, w, tau, share):
+    """−τ·log Σ_i exp(−(lam_i + w_i)/τ); the terms of the sum, relative to the largest, and it."""
+    least = _minimum(lam, w, share)
+    near = least + FADED * tau
     total = 0.0
     for i in range(lam.size):
-        above = (share[i] - least) / tau
-        share[i] = math.exp(-above) if above < FADED else 0.0
+        share[i] = math.exp((least - share[i]) / tau) if share[i] < near else 0.0
         total += share[i]
-    for i in range(lam.size):
-        share[i] /= total
-    return least - tau * math.log(total)
+    return least - tau * math.log(total), total
 
 
 @njit(cache=True)
@@ -60,11 +68,12 @@ def soft_regression(lam, W1T, W2, tau, target, weight, absolute, d_lam, d_W1T, d
     """
     n, n_rows = lam.shape
     H = W2.size
-    g, unit, row = np.empty(H), np.empty(H), np.empty((H, n_rows))
+    g, unit, row, whole = np.empty(H), np.empty(H), np.empty((H, n_rows)), np.empty(H)
     total = 0.0
     for k in range(n):
         for h in range(H):
-            g[h] = _soft_minimum(lam[k], W1T[h], tau, row[h]) + W2[h]
+            least, whole[h] = _soft_minimum(lam[k], W1T[h], tau, row[h])
+            g[h] = least + W2[h]
         z = _soft_maximum(g, tau, unit)
         loss, slope = _loss(z - target[k], absolute, tau)
         total += weight[k] * loss
@@ -72,6 +81,7 @@ def soft_regression(lam, W1T, W2, tau, target, weight, absolute, d_lam, d_W1T, d
             if unit[h] > 0.0:
                 d_g = weight[k] * slope * unit[h]
                 d_W2[h] += d_g
+                d_g /= whole[h]
                 for i in range(n_rows):
                     d_W1T[h, i] += d_g * row[h, i]
                     d_lam[k, i] += d_g * row[h, i]
