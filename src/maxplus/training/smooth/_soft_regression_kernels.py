@@ -17,7 +17,7 @@ FADED = 20.0
 
 @njit(cache=True)
 def _minimum(lam, w, terms):
-    """terms = lam + w, and the least of them; O(rows)."""
+    """The least of lam + w, all of which go into ``terms``; O(rows)."""
     use_widest_vectors()
     least = np.inf
     for i in range(lam.size):
