@@ -27,7 +27,7 @@ NAN, INF = float("nan"), float("inf")
 def quick(estimator, **parameters):
     """An estimator that would be done soon if nobody stopped it."""
     if estimator is LMMRegressor:
-        return estimator(**parameters)
+        return estimator(**{"epochs": 2} | parameters)
     few = {"warmup_epochs": 2} if estimator is LMMClassifier else {"max_iter": 5}
     return estimator(**few | parameters)
 
@@ -66,6 +66,10 @@ PARAMETERS = [
     ([LMMRegressor], "n_hidden", WHOLE, ["integer >= 1"]),
     ([*LMMS, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0"]),
     ([*LMMS, LMMRegressor], "slope", ["steep"], ["'auto'"]),
+    ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
+    ([LMMRegressor], "directions", ["some", True], ["'auto' or None"]),
+    ([LMMRegressor], "loss", ["cubed", None], ["'squared', 'absolute'"]),
+    ([LMMRegressor], "epochs", [*WHOLE, "many"], ["integer >= 1"]),
     (LMMS, "confidence", POSITIVE, ["> 0"]),
     (STEPPED[1:], "objective", ["top-k"], ["'max', 'mean'"]),
     (STEPPED[:1], "top_k", [0, -2, 1.0, 1.5, 0.0, -0.1, NAN, INF], ["integer >= 1", "< 1"]),

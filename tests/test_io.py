@@ -87,12 +87,25 @@ def test_two_classes_float32_names_and_weights(tmp_path, iris):
 
 
 def test_a_regressor_round_trips(tmp_path, iris):
-    model = LMMRegressor(30, random_state=0).fit(iris.X[:, 1:], iris.X[:, 0])
+    model = LMMRegressor(30, method="interpolate", random_state=0).fit(iris.X[:, 1:], iris.X[:, 0])
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
     assert np.array_equal(again.predict(iris.X[:, 1:]), model.predict(iris.X[:, 1:]))
     assert (again.slope_, again.interpolates_) == (model.slope_, model.interpolates_)
     assert np.array_equal(again.prototypes_, model.prototypes_)
+
+
+def test_a_learned_regressor_round_trips(tmp_path, iris):
+    X, y = iris.X[:, 1:], iris.X[:, 0]
+    model = LMMRegressor(epochs=3, random_state=0).fit(X, y)
+    model.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
+    assert (again.slope_, again.status_) == (model.slope_, model.status_)
+    assert set(again.search_) == set(model.search_)
+    for name, column in model.search_.items():
+        np.testing.assert_array_equal(again.search_[name], column)
+    assert set(vars(again)) == set(vars(model))
 
 
 @pytest.mark.parametrize("step", ["two-phase", "level"])

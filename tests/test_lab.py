@@ -283,6 +283,16 @@ def test_noise_compares_the_objectives(everything):
 
 
 @pytest.mark.skipif(not HAS_IMAGES, reason="needs MNIST and Fashion-MNIST")
+def test_regression_is_beside_others_and_says_what_it_covers(everything):
+    out, _ = everything
+    found = values(out, "regression")
+    assert set(found["scores"]) == {"diabetes", "friedman1", "friedman2", "friedman3", "waves"}
+    for name, own in found["scores"].items():
+        assert {"LMMRegressor()", "ridge", "nearest neighbours", "forest", "boosting"} == set(own)
+        assert all(len(scores) == 1 and scores[0] <= 1.0 for scores in own.values())
+        assert 0.6 < found["covered"][name][0] <= 1.0
+
+
 def test_quality_says_what_was_reached(everything):
     out, printed = everything
     found = values(out, "quality")

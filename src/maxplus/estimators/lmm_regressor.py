@@ -1,8 +1,11 @@
-"""Regression by the approximation theorem's network."""
+"""Regression by a Linear-Min-Max network: learned from noisy data, or the theorem's."""
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
+from contextlib import ExitStack
 from copy import copy
 from typing import Any, ClassVar
 
@@ -13,127 +16,201 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, within_range
+from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._lmm import LMMWeights
 from maxplus.estimators._parameters import (
-    COMMON,
     NOTHING,
+    TRAINED,
     Parameters,
+    as_callbacks,
     check_parameters,
+    check_value,
     one_of,
     real,
     whole,
 )
+from maxplus.estimators._regression import learn_curve
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
-from maxplus.models.lipschitz import lipschitz_constant
+from maxplus.training import Conductor, Status
+from maxplus.training.progress import ProgressBar
+
+LEARN, INTERPOLATE = "learn", "interpolate"
 
 
 class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
-    """Lipschitz interpolation: a pyramid of slope K at each chosen training point.
+    """A piecewise linear curve h(x) = max_j (min_i (W0[i]·v[i // 2] + W1[i, j]) + W2[j]).
 
-    h(x) = max_j (y_j − K·‖x − x_j‖∞), the network of the paper's approximation
-    theorem. If f is K-Lipschitz and y_j = f(x_j), then h ≤ f, h = f at the
-    chosen points, and f − h ≤ 2Kδ where no x is farther than δ from one of them.
+    ``method="learn"`` is for noisy data: slopes and offsets are trained on the squared or the
+    absolute loss with soft minima and maxima, and how flexible the curve is, is chosen by
+    cross-validation.
+
+    ``method="interpolate"`` is the network of the paper's approximation theorem, a pyramid
+    of slope K at each chosen training point: h(x) = max_j (y_j − K·‖x − x_j‖∞). If f
+    is K-Lipschitz and y_j = f(x_j), then h ≤ f, h = f at the chosen points, and f − h ≤ 2Kδ where
+    no x is farther than δ from one of them.
 
     Parameters
     ----------
-    n_hidden : int, optional
-        Number of pyramids, at random training points; all points by default.
-    slope : float or "auto"
-        K. "auto" is the Lipschitz constant of the training data, with a margin
-        of √eps against rounding.
+    n_hidden : int or "auto", default="auto"
+        Units. To learn, "auto" is chosen from the data. To interpolate, pyramids stand
+        at so many random training points, and "auto" is all of them.
+    slope : float or "auto", default="auto"
+        To learn: the slope that each feature starts from, in deviations of the target per deviation
+        of the feature; "auto" is chosen with the units. To interpolate: K; "auto" is the Lipschitz
+        constant of the training data, with a margin of √eps against rounding.
+    method : "learn" or "interpolate", default="learn"
+    directions : "auto" or None, default="auto"
+        To learn: whether the curve may look at weighted sums of features, that of a ridge
+        regression to begin with, beside the features themselves. None is features alone.
+    loss : "squared" or "absolute", default="squared"
+        What is minimised to learn: the curve follows the mean of the targets, or their median.
+    epochs : int or "auto", default="auto"
+        Passes over the samples to learn; "auto" is 10, and more where that would be fewer than
+        2,000 steps.
     n_jobs : int, optional
         Threads; None and −1 are all.
     random_state : int, RandomState or None
-        Chooses points when there are more than ``n_hidden``.
+        Chooses folds, batches, and where units begin.
+    verbose : int, default=0
+        1 shows progress bars: of the choice, then of the training.
+    callbacks : callable or list of callables, optional
+        Called with a `maxplus.training.Progress` after each training of the choice, and after
+        each epoch; one that returns True ends it.
 
     Attributes
     ----------
-    slope_ : K
-    lipschitz_ : Lipschitz constant of the training data in the L∞ norm
-    interpolates_ : whether h passes through all chosen points. It does when K is at
-        least their Lipschitz constant, unless K·x is so much larger than the
-        differences of targets that rounding shows: then centre the features.
-    prototypes_ : indices of the chosen points in the training set
+    slope_ : no prediction changes by more than slope_·max_p |Δx_p|; to interpolate, K
     W0_, W1_, W2_, n_hidden_, model_ : the network
     n_features_in_, feature_names_in_
+    search_ : what was tried to learn and how it did, as arrays: ``candidates`` in words,
+        ``views``, ``units``, ``slope``, ``losses`` (candidates, folds) on rows held out, in squares
+        of (or, for the absolute loss, in) the target's deviation, NaN where a fold was
+        spared; and which was ``chosen``
+    residuals_ : how far predictions were off on rows held out, ascending; what the
+        interval is made from
+    curve_losses_ : mean soft loss of each epoch, of standardised targets
+    n_iter_, status_ : epochs, and why the training ended
+    lipschitz_ : to interpolate: the Lipschitz constant of the training data in the L∞ norm
+    interpolates_ : whether h passes through all chosen points. It does when K is at
+        least their Lipschitz constant, unless K·x is so much larger than the
+        differences of targets that rounding shows: then centre the features
+    prototypes_ : to interpolate: indices of the chosen points in the training set
 
     Notes
     -----
-    Fitting costs O(N²·P): it looks at all pairs for ``lipschitz_``. Samples at the
-    same point become one, with the (weighted) mean of their
-    targets. Targets with noise have a large Lipschitz constant: set the slope.
+    To learn costs O(epochs·N·M·(P + H)), M being P + 1 views, for each training: one
+    for each candidate, six to choose among the best three, and the last. Features are standardised,
+    robustly, and that is folded into the weights. Of many rows, a part is for choosing.
+
+    To interpolate costs O(N²·P): it looks at all pairs for ``lipschitz_``. Samples at the
+    same point become one, with the (weighted) mean of their targets. Targets with noise
+    have a large Lipschitz constant.
 
     Examples
     --------
     >>> import numpy as np
     >>> from maxplus import LMMRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (300, 1))
+    >>> y = np.abs(X[:, 0]) + rng.normal(0, 0.2, 300)
+    >>> reg = LMMRegressor(random_state=0).fit(X, y)
+    >>> bool(abs(reg.predict([[2.0]])[0] - 2.0) < 0.2)
+    True
+    >>> lower, upper = reg.predict_interval([[2.0]], coverage=0.9)
+    >>> bool(lower[0] < 2.0 < upper[0])
+    True
+
+    Without noise, the theorem:
+
     >>> x = np.linspace(0, 6, 50)[:, None]
-    >>> reg = LMMRegressor(slope=1.0).fit(x, np.sin(x[:, 0]))
-    >>> lower, upper = reg.predict_interval([[2.0]])
+    >>> exact = LMMRegressor(slope=1.0, method="interpolate").fit(x, np.sin(x[:, 0]))
+    >>> lower, upper = exact.predict_interval([[2.0]])
     >>> bool(lower[0] <= np.sin(2.0) <= upper[0])
     True
     """
 
     model_: LMM
+    residuals_: NDArray
     _model_class = LMM
     _parameters: ClassVar[Parameters] = {
-        **COMMON,
-        "n_hidden": (whole(1), NOTHING),
+        **TRAINED,
+        "n_hidden": (whole(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
+        "method": (one_of(LEARN, INTERPOLATE),),
+        "directions": (one_of("auto"), NOTHING),
+        "loss": (one_of("squared", "absolute"),),
+        "epochs": (whole(1), one_of("auto")),
     }
 
     def __init__(
         self,
-        n_hidden: int | None = None,
+        n_hidden: int | str = "auto",
         *,
         slope: float | str = "auto",
+        method: str = LEARN,
+        directions: str | None = "auto",
+        loss: str = "squared",
+        epochs: int | str = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
     ) -> None:
         self.n_hidden = n_hidden
         self.slope = slope
+        self.method = method
+        self.directions = directions
+        self.loss = loss
+        self.epochs = epochs
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LMMRegressor:
-        """Put a pyramid at each chosen training point.
+        """Learn from samples X with targets y, or interpolate them.
 
-        ``sample_weight`` of 0 leaves a sample out; other weights count where
-        several samples share a point. A fit that is refused leaves the estimator as it was.
+        ``sample_weight`` of 0 leaves a sample out; other weights count in the mean loss, or
+        where several samples share a point. A fit that is refused leaves the estimator as it was.
         """
         self._check_parameters()
+        # scikit-learn notes the columns on whoever it is given.
         witness = copy(self)
         X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
+        columns = ("n_features_in_", "feature_names_in_")
+        fitted = {name: fact for name, fact in vars(witness).items() if name in columns}
         X = np.ascontiguousarray(as_dense(X))
         weight = check_sample_weight(sample_weight, len(y))
-        points, targets, index = _merge_equal_points(X, y, weight)
         with threads(self.n_jobs):
-            witness._interpolate(points, targets, index)
-        self.__dict__ = dict(vars(witness))
+            if self.method == INTERPOLATE:
+                fitted |= interpolate(X, y, weight, self.n_hidden, self.slope, self.random_state)
+            else:
+                fitted |= self._learn(X, y, weight)
+        # One assignment: an interruption finds the old facts or the new ones, never some of both.
+        self.__dict__ = {n: v for n, v in vars(self).items() if not n.endswith("_")} | fitted
+        if fitted.get("status_") == Status.INTERRUPTED.value:
+            warnings.warn(
+                f"training was interrupted after {self.n_iter_} epochs; the curve so far is kept",
+                stacklevel=2,
+            )
         return self
 
-    def _interpolate(self, points: NDArray, targets: NDArray, index: NDArray) -> None:
-        """Set all fitted attributes."""
-        self.lipschitz_ = lipschitz_constant(points, targets)
-        if self.slope == "auto":
-            self.slope_ = self.lipschitz_ * (1.0 + float(np.finfo(points.dtype).eps) ** 0.5)
-        else:
-            self.slope_ = float(self.slope)
-        reach = max(1.0, float(np.abs(points).max())) * self.slope_
-        if not reach < np.finfo(points.dtype).max / 8:
-            raise ValueError(
-                f"slope {self.slope_:g} times X does not fit into {points.dtype}: samples that "
-                "nearly coincide have different targets; set slope, or merge such samples"
-            )
-        if self.n_hidden is not None and self.n_hidden < len(points):
-            rng = check_random_state(self.random_state)
-            chosen = np.sort(rng.choice(len(points), self.n_hidden, replace=False))
-            points, targets, index = points[chosen], targets[chosen], index[chosen]
-        self.prototypes_ = index
-        self.model_ = LMM.of_boxes(points, 0.0, targets[:, None], self.slope_)
-        heights = self.model_.scores(points)
-        self.interpolates_ = bool(np.array_equal(heights, self.model_.W2))
+    def _learn(self, X: NDArray, y: NDArray, weight: NDArray | None) -> dict[str, Any]:
+        """Fitted attributes of a curve that was learned."""
+        if weight is not None:
+            used = np.flatnonzero(weight)
+            X, y, weight = X[used], y[used], weight[used]
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        with ExitStack() as stack:
+            callbacks = as_callbacks(self.callbacks)
+            if self.verbose:
+                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+            conductor = stack.enter_context(Conductor(callbacks))
+            return learn_curve(
+                X, y, weight, seed, conductor, n_hidden=self.n_hidden, slope=self.slope,
+                with_directions=self.directions is not None, loss=self.loss, epochs=self.epochs,
+            )  # fmt: skip
 
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameters)
@@ -145,21 +222,43 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         save(self, path)
 
     def predict(self, X: Any) -> NDArray:
-        """h(x), the largest function below all K-Lipschitz functions through the points."""
+        """h(x); of pyramids, the largest function below all K-Lipschitz ones through the points."""
         check_is_fitted(self, "model_")
-        return self._envelope(X, self.model_)
+        return self._curve(X, self.model_)
 
-    def predict_interval(self, X: Any) -> tuple[NDArray, NDArray]:
-        """Lower and upper envelope: every K-Lipschitz f with f(x_j) = y_j lies between.
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray, NDArray]:
+        """Lower and upper bounds, for each row of X.
 
-        lower = max_j (y_j − K·‖x − x_j‖∞) = `predict`, and
-        upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets.
+        A learned curve: h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
+        ``residuals_`` of rows held out (split conformal prediction, over the folds). New
+        rows that come from where the training rows came from lie between in about ``coverage`` of
+        all cases, on average over x; rows held out were predicted by a curve that had seen fewer,
+        so rather in more. With too few residuals for that the bounds are infinite.
+
+        Pyramids: lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
+        upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
+        K-Lipschitz f with f(x_j) = y_j lies between, everywhere; ``coverage`` is not used.
+        They cross where K is too small for the targets, which a warning tells.
         """
         check_is_fitted(self, "model_")
+        check_value("coverage", coverage, real(above=0.0, maximum=1.0))
+        curve = self._curve(X, self.model_)
+        if not hasattr(self, "interpolates_"):
+            width = _conformal_quantile(self.residuals_, coverage)
+            return curve - width, curve + width
         mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
-        return self._envelope(X, self.model_), -self._envelope(X, mirror)
+        upper = -self._curve(X, mirror)
+        rounding = float(np.finfo(curve.dtype).eps) ** 0.5 * float(np.abs(curve).max(initial=0.0))
+        if (crossed := int((curve - upper > rounding).sum())) and not self.interpolates_:
+            warnings.warn(
+                f"the envelopes cross at {crossed} of {len(curve)} rows: no function with slope "
+                f"{self.slope_:g} passes through the training points; take a larger slope, or "
+                'method="learn" where targets are noisy',
+                stacklevel=2,
+            )
+        return curve, upper
 
-    def _envelope(self, X: Any, model: LMM) -> NDArray:
+    def _curve(self, X: Any, model: LMM) -> NDArray:
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
         X = within_range(as_dense(X), model, ("W0",))
         with threads(self.n_jobs):
@@ -170,22 +269,12 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         # A lower envelope of a few points lies far below the others.
-        tags.regressor_tags.poor_score = self.n_hidden is not None
+        few = self.method == INTERPOLATE and self.n_hidden != "auto"
+        tags.regressor_tags.poor_score = few
         return tags
 
 
-def _merge_equal_points(
-    X: NDArray, y: NDArray, weight: NDArray | None
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Different points, the mean target at each, and where each occurs first."""
-    weight = np.ones(len(y)) if weight is None else weight
-    used = np.flatnonzero(weight)
-    points, first, group = np.unique(X[used], axis=0, return_index=True, return_inverse=True)
-    group = group.ravel()
-    total = np.bincount(group, weights=weight[used])
-    targets = np.bincount(group, weights=weight[used] * y[used]) / total
-    # A point of one sample keeps its target to the last bit.
-    alone = np.bincount(group) == 1
-    targets[alone] = y[used[first[alone]]]
-    order = np.argsort(first)
-    return points[order], targets[order], used[first[order]]
+def _conformal_quantile(residuals: NDArray, coverage: float) -> float:
+    """The ⌈(n + 1)·coverage⌉-th of n residuals in ascending order; inf if there is none."""
+    rank = math.ceil((residuals.size + 1) * coverage - 1e-9)
+    return float(residuals[rank - 1]) if rank <= residuals.size else math.inf

@@ -52,6 +52,7 @@ EXPERIMENTS = _by_name(
     Experiment("certificate", "when the maximum loss falls below log 2"),
     Experiment("noise", "wrong labels: the maximum, the k worst, the mean"),
     Experiment("quality", "what the library's own recipes reach"),
+    Experiment("regression", "R² and intervals on noisy data, with scikit-learn beside it"),
 )
 BENCHMARKS = _by_name(
     Experiment("products", "min-plus and max-plus products against others", ("tropical-gemm",)),

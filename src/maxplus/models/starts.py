@@ -47,6 +47,19 @@ def box_lmm(
     return LMM.of_boxes(np.concatenate(centres), np.concatenate(spreads), heights, slope)
 
 
+def hill_lmm(V: NDArray, target: NDArray, n_hidden: int, rng: np.random.Generator) -> LMM:
+    """LMM of one output whose unit h is the box of a cluster, as high as its targets' mean.
+
+    Clusters are of rows and targets together, so that units stand where targets differ. Heights
+    are then shifted alike, so that scores and targets have the same mean. Slopes are ±1.
+    """
+    n = min(n_hidden, len(V))
+    centre, spread = _clusters(np.column_stack([V, target]), n, rng)
+    start = LMM.of_boxes(centre[:, :-1], spread[:, :-1], centre[:, -1:], 1.0)
+    start.W2 += target.mean() - start.scores(V).mean()
+    return start
+
+
 def _shares(available: NDArray, n_hidden: int) -> list[int]:
     """Units for each class, dealt out one by one to those that have samples left."""
     shares = [0] * len(available)

@@ -19,7 +19,7 @@ class Task:
     Attributes
     ----------
     X : array of shape (N, P), C order, in the model's float type
-    y : integer array of shape (N,), classes 0..C−1
+    y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
     objective : what an engine minimises
     step : how far each of its iterations goes
     linear_every : W0 moves at iterations t with (t + 1) % linear_every == 0; 0 is never

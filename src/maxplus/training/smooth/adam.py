@@ -21,7 +21,7 @@ class Adam:
     @classmethod
     def begin(cls, weights: NDArray) -> Adam:
         """With no memory yet."""
-        mean, square = (np.zeros(weights.size, np.float32) for _ in range(2))
+        mean, square = (np.zeros(weights.size, weights.dtype) for _ in range(2))
         return cls(weights, mean, square, 0)
 
     def move(self, gradient: NDArray, rate: float) -> None:
