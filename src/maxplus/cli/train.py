@@ -183,7 +183,11 @@ def train(
             options["polish"] = None
         classifier = _classifier(paper, options | {"n_jobs": jobs, "random_state": seed})
         samples = open_source(data, target=target, categorical=categorical or ())
-        preparation = Preparation.of(samples, scale=scale)
+        wanted = samples.image_shape is None if scale is None else scale
+        if not paper:
+            # It scales by itself.
+            classifier.set_params(scale=wanted)
+        preparation = Preparation.of(samples, scale=wanted and paper)
         _announce(samples)
         _train(classifier, samples, preparation, out, checkpoint)
 
