@@ -123,10 +123,10 @@ def test_a_frame_of_words_as_labels(iris):
 
 
 def test_grid_search_over_a_pipeline_in_two_processes(iris):
-    pipeline = make_pipeline(
-        StandardScaler(), SubgradientLMMClassifier(max_iter=200, random_state=0)
-    )
-    grid = {"lmmclassifier__n_hidden": [5, 30], "lmmclassifier__slope": ["auto", 3.0]}
+    clf = SubgradientLMMClassifier(max_iter=200, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), clf)
+    name = "subgradientlmmclassifier"
+    grid = {f"{name}__n_hidden": [5, 30], f"{name}__slope": ["auto", 3.0]}
     search = GridSearchCV(pipeline, grid, cv=3, n_jobs=2, error_score="raise").fit(*iris)
     assert search.best_score_ > 0.9
     assert search.best_estimator_.score(*iris) > 0.9

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._folding import fold_affine
-from maxplus.estimators._lmm_start import check_lmm_facts, lmm_facts
+from maxplus.estimators._lmm_start import PROTOTYPES, WINS, check_lmm_facts, lmm_facts
 from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._trained import Start, TrainedClassifier
 from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
 from maxplus.explain.explanation import as_table, records
 from maxplus.explain.naming import view_names
@@ -23,7 +23,7 @@ from maxplus.models import LMM
 from maxplus.models._softmax import softmax
 from maxplus.models.pruning import useless_units, with_units
 from maxplus.training.stages import Trained
-from maxplus.training.state import TrainingState
+from maxplus.training.state import StateError, TrainingState
 
 Self = TypeVar("Self", bound="BaseLMMClassifier")
 
@@ -76,6 +76,16 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
     def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
         super()._check_facts(state, data)
         check_lmm_facts(state)
+
+    def _restored(
+        self, data: LabelledData, state: TrainingState, rng: np.random.Generator
+    ) -> Start:
+        start = super()._restored(data, state, rng)
+        assert isinstance(start.model, LMM)
+        for name in (PROTOTYPES, WINS):
+            if name in start.facts and len(start.facts[name]) != start.model.n_hidden:
+                raise StateError(f"its {name} are not one for each of the hidden units")
+        return start
 
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained

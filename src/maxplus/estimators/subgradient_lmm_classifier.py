@@ -15,6 +15,7 @@ from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models.starts import choose_prototypes, median_distance, prototype_lmm, random_lmm
 from maxplus.training import Conductor, Objective, TopKLoss
+from maxplus.training.state import StateError, TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
@@ -189,3 +190,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         own = {name: getattr(self, f"{name}_", None) for name in (PROTOTYPES, WINS)}
         known = {name: fact for name, fact in own.items() if fact is not None}
         return super()._counted_facts() | known
+
+    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
+        super()._check_facts(state, data)
+        if self.init == "prototypes" and not self.warm_start and PROTOTYPES not in state.before:
+            raise StateError("its prototypes are missing")
