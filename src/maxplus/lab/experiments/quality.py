@@ -64,12 +64,12 @@ ROBUST, VERY_ROBUST, FASHION = (
     "Fashion, blur, 1,000",
 )
 RECIPES = (
-    Recipe(DEFAULT, "mnist", {"n_hidden": 500}),
+    Recipe(DEFAULT, "mnist", {"n_hidden": 500, "polish": "log2"}),
     Recipe(
         SHIFTED, "mnist", {"n_hidden": 3000, "slope": 30.0, "warmup_epochs": 15, "polish": None},
         blur=0.75, shift=1,
     ),
-    Recipe(PROVED, "mnist", {"n_hidden": 2000, "slope": 15.0}, blur=0.75),
+    Recipe(PROVED, "mnist", {"n_hidden": 2000, "slope": 15.0, "polish": "log2"}, blur=0.75),
     Recipe(ROBUST, "mnist", {"n_hidden": 2000, "robust_eps": 0.1, "slope": 15.0, "polish": None}),
     Recipe(
         VERY_ROBUST, "mnist",
