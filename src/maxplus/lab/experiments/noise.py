@@ -124,7 +124,7 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
         f"{noisy(PAPER, 'maximum'):.1f} % of the test samples right; the mean of the worst tenth "
         f"gets {noisy(PAPER, 'top-k, a tenth'):.1f} %, the mean by single samples "
         f"{noisy(PAPER, 'mean, sgd'):.1f} %. Warm-up and polish fit all wrong labels and still get "
-        f"{noisy(STAGES, 'polish'):.1f} %; with a capacity chosen from the data, the default, it is "
+        f"{noisy(STAGES, 'polish'):.1f} %; the default, whose capacity the data choose, gets "
         f"{noisy(STAGES, 'default'):.1f} %. With a gentle slope (k = {GENTLE:g} over the distance "
         "between classes) and a polish that may leave 5 % of the samples alone they get "
         f"{noisy(STAGES, 'gentle, 5 % suspects'):.1f} %, and most of those samples are indeed "
