@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     if COMPILED.is_dir() and not CACHE.exists():
         shutil.copytree(COMPILED, CACHE)
     os.environ["NUMBA_CACHE_DIR"] = str(CACHE)
+
+# A shell starts what runs in its background with Ctrl-C ignored; tests of Ctrl-C need it as it is.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # MNIST's files, where they lie beside the project; without them its tests are skipped.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
