@@ -95,7 +95,7 @@ def test_training_says_what_it_reached_and_scales_inside_the_model(orchard):
 def test_training_without_scaling_is_the_estimator_itself(tmp_path):
     samples = open_source(IRIS)
     for recipe, options in (
-        (maxplus.LMMClassifier(random_state=0), ()),
+        (maxplus.LMMClassifier(scale=False, random_state=0), ()),
         (
             maxplus.SubgradientLMMClassifier(20, max_iter=300, random_state=0),
             ("--paper", "-H", 20, "-n", 300),
