@@ -19,6 +19,8 @@ from maxplus import (
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.training.result import TrainingOverflowError
 
+pytestmark = pytest.mark.slow
+
 QUICK = [
     LMMClassifier(12, warmup_epochs=3, random_state=0),
     SubgradientLMMClassifier(8, max_iter=20, engine="dense", random_state=0),

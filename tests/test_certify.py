@@ -20,6 +20,8 @@ from maxplus.certify import Bounds, box_bounds, certified_at, certified_radius
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array, quick
 
+pytestmark = pytest.mark.slow
+
 SHARED = os.environ.get("MAXPLUS_DATA", "")
 # A radius may fall short of the largest certified eps by this share of it.
 SHORT = 1e-6

@@ -24,6 +24,8 @@ from maxplus.models.starts import box_lmm
 from maxplus.training import Conductor, Status, Task
 from maxplus.training.stages import CarefulPolish, Polish
 
+pytestmark = pytest.mark.slow
+
 LAYERS = ("W0_", "W1_", "W2_")
 
 

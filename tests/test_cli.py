@@ -20,6 +20,8 @@ import maxplus
 from maxplus.cli.app import app
 from maxplus.tables import open_source
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ORCHARD = str(EXAMPLES / "orchard.csv")
 IRIS = str(EXAMPLES / "iris.csv")

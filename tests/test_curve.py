@@ -17,6 +17,8 @@ from maxplus.estimators._regression import CANDIDATES, Scale, candidates, one_wa
 from maxplus.models import LMM
 from maxplus.training.smooth import SoftRegression
 
+pytestmark = pytest.mark.slow
+
 
 def soft_loss(W0, X, target, D, W1, W2, tau, loss, weight):
     """The soft loss straight from its definition."""

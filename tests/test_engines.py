@@ -26,6 +26,8 @@ from maxplus.training.engines import ENGINES, TreeEngine
 from maxplus.training.result import Block, History, Signal
 from maxplus.training.steps import StepKind
 
+pytestmark = pytest.mark.slow
+
 STEPS = {
     "polyak": polyak(),
     "constant": constant(0.02),

@@ -19,6 +19,8 @@ from maxplus.models.starts import prototype_lmm
 from oracles import best, lmm_path, lmm_terms
 from strategies import DTYPES, GRID, SEEDS, grid_array, quick
 
+pytestmark = pytest.mark.slow
+
 SMALL = st.integers(1, 4)
 FEW_CLASSES = st.integers(2, 4)
 # Powers of two and zero: walls (level − A) / a are exact.

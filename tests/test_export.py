@@ -27,6 +27,8 @@ from maxplus.models.starts import prototype_lmm
 from processes import run_fresh
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
 
+pytestmark = pytest.mark.slow
+
 FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 DATA = pytest.mark.parametrize("data", ["iris", "digits"])
 PRODUCTS = pytest.mark.parametrize(

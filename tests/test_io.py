@@ -29,6 +29,8 @@ from maxplus.io import Checkpoint, FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import Preparation, RawTable
 
+pytestmark = pytest.mark.slow
+
 CLASSIFIERS = [
     SubgradientLMMClassifier(8, max_iter=60, random_state=0),
     SubgradientLMMClassifier(

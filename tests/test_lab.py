@@ -35,6 +35,8 @@ from maxplus.lab.write import is_finished, write_finding, write_report
 from maxplus.models import LinearMaxPlus
 from maxplus.training.result import Signal
 
+pytestmark = pytest.mark.slow
+
 runner = CliRunner()
 
 

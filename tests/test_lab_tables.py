@@ -27,6 +27,8 @@ from maxplus.lab.table_goals import Goal, goals
 from maxplus.lab.table_results import Results
 from maxplus.metrics import expected_calibration_error
 
+pytestmark = pytest.mark.slow
+
 FIGURES = Figures(80.0, 0.5, 0.03, 0.06, 1.0, 1.0)
 
 

@@ -14,6 +14,8 @@ from maxplus.training import MaxLoss, Progress, Task, level, train
 from maxplus.training.engines import ENGINES
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
+pytestmark = pytest.mark.slow
+
 LAYERS = ("W0_", "W1_", "W2_")
 HISTORY = ("loss", "sample", "step")
 MAX_ENGINES = pytest.mark.parametrize("engine", ["dense", "tree"])

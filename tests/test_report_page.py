@@ -20,6 +20,8 @@ from maxplus.report import render_page, report_content
 from maxplus.report._text import apart, fixed, percent, plural, probability
 from maxplus.report.templates import render
 
+pytestmark = pytest.mark.slow
+
 CLASSES = ["setosa", "versicolor", "virginica"]
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'

@@ -22,6 +22,8 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 
+pytestmark = pytest.mark.slow
+
 CHECKED = [
     LMMClassifier(),
     LMMClassifier(n_hidden=20, warmup_epochs=20),

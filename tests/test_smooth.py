@@ -20,6 +20,8 @@ from maxplus.training.smooth._kernels import LIMIT
 from maxplus.training.stages import Annealing
 from trainings import polish, warm_up
 
+pytestmark = pytest.mark.slow
+
 LOG2 = math.log(2.0)
 
 

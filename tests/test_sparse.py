@@ -29,6 +29,8 @@ from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_
 from maxplus.training.steps import FOREVER
 from trainings import assert_same_training
 
+pytestmark = pytest.mark.slow
+
 RULES = {
     "polyak": lambda n, C: polyak(),
     "constant": lambda n, C: constant(paper_alpha(0.1, C)),

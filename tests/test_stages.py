@@ -30,6 +30,8 @@ from maxplus.training.engines import DenseEngine
 from maxplus.training.stages import Annealing
 from trainings import polish
 
+pytestmark = pytest.mark.slow
+
 LOG2 = math.log(2.0)
 
 

@@ -29,6 +29,8 @@ from maxplus.training.engines.sparse.sizes import RING, ring_length
 from strategies import SEEDS, quick
 from trainings import assert_same_training
 
+pytestmark = pytest.mark.slow
+
 RULES = {
     "polyak": polyak(),
     "constant": constant(0.02),
