@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -17,21 +18,21 @@ from maxplus.training.task import Task
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(ABC):
     """The model after a stage, and how the stage ended; subclasses tell what happened in it."""
 
     model: Any
     status: Status
 
     @property
+    @abstractmethod
     def n_iter(self) -> int:
         """Epochs, iterations or rounds that were done."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def facts(self) -> dict[str, NDArray]:
         """What is worth keeping of the stage's course, by name."""
-        raise NotImplementedError
 
 
 class Stage(Protocol):

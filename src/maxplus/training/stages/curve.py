@@ -15,7 +15,7 @@ from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.smooth import Adam
 from maxplus.training.smooth.soft_regression import SoftRegression
 from maxplus.training.stages.base import Outcome
-from maxplus.training.stages.warm_up import _Schedule
+from maxplus.training.stages.warm_up import Schedule
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.task import Task
 
@@ -76,7 +76,7 @@ class Curve:
         epochs, batch = self.cooling.epochs, min(self.cooling.batch, len(task.y))
         n_batches = max(1, len(task.y) // batch)
         hot, cold, rate = self.cooling.hot, self.cooling.cold, self.cooling.rate
-        schedule = _Schedule(hot, cold, rate, epochs * n_batches)
+        schedule = Schedule(hot, cold, rate, epochs * n_batches)
         weight = None if task.weight is None else task.weight / task.weight.mean()
         soft = SoftRegression(model.W0, self.loss)
         D, W1T, W2 = model.directions.copy(), model.W1.T.copy(), model.W2[:, 0].copy()

@@ -109,7 +109,7 @@ class WarmUp:
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.size)
         batch = min(annealing.batch, len(y))
         n_batches = max(1, len(y) // batch)
-        schedule = _Schedule.of(annealing, scaling, annealing.epochs * n_batches)
+        schedule = Schedule.of(annealing, scaling, annealing.epochs * n_batches)
         status = run.verdict(annealing)
         settled = run.state(model, held_out, rng)
         while status is None:
@@ -207,7 +207,7 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
     return made
 
 
-class _Schedule(NamedTuple):
+class Schedule(NamedTuple):
     """Temperature and rate over the batches of a run."""
 
     hot: float
@@ -216,7 +216,7 @@ class _Schedule(NamedTuple):
     total: int
 
     @classmethod
-    def of(cls, annealing: Annealing, scaling: Rescaling, total: int) -> _Schedule:
+    def of(cls, annealing: Annealing, scaling: Rescaling, total: int) -> Schedule:
         cold = max(annealing.cold, scaling.coldest)
         return cls(max(annealing.hot, cold), cold, annealing.rate, total)
 
