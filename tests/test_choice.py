@@ -16,7 +16,8 @@ from maxplus import LMMClassifier
 from maxplus.estimators._calibration import keep_level, losses_of, temperature
 from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._choice import deal_folds, stratified_part
-from maxplus.estimators._views import Scaling, Views, find_directions, share_a_unit
+from maxplus.estimators._scaling import Scaling, share_a_unit
+from maxplus.estimators._views import Views, find_directions
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LOG2
@@ -460,3 +461,54 @@ def test_class_weights_are_sample_weights(noisy):
         LMMClassifier(class_weight={"maybe": 2.0, "yes": 1.0}, **options).fit(X, labels)
     with pytest.raises(ValueError, match="class_weight must be a dict of labels and finite"):
         LMMClassifier(class_weight={"yes": 0.0}, **options).fit(X, labels)
+
+
+# -- the user's scorer --------------------------------------------------------------------------
+
+
+def test_a_scorer_of_the_user_chooses(noisy):
+    X, y = noisy
+
+    def likes_few_units(estimator, rows, labels):
+        assert rows.shape[1] == X.shape[1]
+        assert set(labels) <= set(y)
+        return -float(estimator.n_hidden_)
+
+    clf = LMMClassifier(scoring=likes_few_units, warmup_epochs=4, random_state=0).fit(X, y)
+    scores, units = clf.search_["scores"], clf.search_["units"]
+    assert_array_equal(np.isfinite(scores), np.isfinite(clf.search_["losses"]))
+    assert units[clf.search_["chosen"]] == units.min()
+    assert_array_equal(scores[units == 3, 0], -3.0 * len(clf.classes_))
+    # Among equals the log loss decides.
+    means = np.where(units == units.min(), clf.search_["losses"].mean(axis=1), np.inf)
+    assert clf.search_["chosen"] == means.argmin()
+
+
+def test_a_scorer_by_name_measures_held_out_rows_by_their_weights(tmp_path, noisy):
+    X, y = noisy
+    weight = np.where(np.arange(len(y)) % 2, 5.0, 1.0)
+    options = {"scoring": "balanced_accuracy", "warmup_epochs": 4, "random_state": 0}
+    clf = LMMClassifier(**options).fit(X, y, weight)
+    scores = clf.search_["scores"]
+    assert ((scores[np.isfinite(scores)] >= 0) & (scores[np.isfinite(scores)] <= 1)).all()
+    seen = np.isfinite(scores).all(axis=1)
+    means = np.where(seen, scores.mean(axis=1), -np.inf)
+    assert means[clf.search_["chosen"]] == means.max()
+    unweighted = LMMClassifier(**options).fit(X, y)
+    assert not np.array_equal(unweighted.search_["scores"], scores)
+    clf.save(tmp_path / "m")
+    again = maxplus.load(tmp_path / "m")
+    assert_same(again, clf)
+    assert again.scoring == "balanced_accuracy"
+
+
+def test_a_scorer_that_fails_or_is_unknown_is_told(noisy):
+    def broken(estimator, X, y):
+        raise RuntimeError("no such luck")
+
+    with pytest.raises(RuntimeError, match="no such luck"):
+        LMMClassifier(scoring=broken, warmup_epochs=1).fit(*noisy)
+    with pytest.raises(ValueError, match=r"scoring must be the name of a scorer.*'auc'"):
+        LMMClassifier(scoring="auc").fit(*noisy)
+    clf = LMMClassifier(scoring=lambda *_: np.nan, warmup_epochs=1, random_state=0).fit(*noisy)
+    assert (clf.search_["scores"] == -np.inf).all()

@@ -13,7 +13,8 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import LMMRegressor
-from maxplus.estimators._regression import CANDIDATES, Scale, candidates, one_way
+from maxplus.estimators._regression import CANDIDATES, candidates, one_way
+from maxplus.estimators._scaling import Scaling
 from maxplus.models import LMM
 from maxplus.training.smooth import SoftRegression
 
@@ -255,7 +256,7 @@ def test_far_values_do_not_set_the_scale():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=100), np.zeros(100), rng.random(100) < 0.02])
     X[0, 0] = 1e6
-    scale = Scale.of(X)
+    scale = Scaling.of(X)
     assert 0.5 < scale.spread[0] < 3.0
     assert scale.spread[1] == 1.0
     assert scale.spread[2] == pytest.approx(X[:, 2].std())

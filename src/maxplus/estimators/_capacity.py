@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# What a model sees: features, directions, or both.
-SEEN = ("features", "directions", "both")
 # The slope is this over the distance between classes, where no other is known to be better.
 # Steeper than the paper's k: soft minima need units that end within a typical distance.
 CLASS_SLOPE = 15.0
@@ -25,7 +23,7 @@ class Candidate(NamedTuple):
 
     Attributes
     ----------
-    views : one of `SEEN`
+    views : what is seen: "features", "directions" or "both"
     units : per class; None follows the samples, √(N / C) within 10 and 50
     size : slope times the distance between classes, the score that a typical distance is worth
     n_hidden, slope : the user's own numbers, which come before ``units`` and ``size``

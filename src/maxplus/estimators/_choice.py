@@ -20,13 +20,13 @@ from threadpoolctl import threadpool_limits
 
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._capacity import Candidate
+from maxplus.estimators._search import FOLDS
 from maxplus.estimators._views import Views
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
 
 STAGE = "choice"
-FOLDS = 3
 # Candidates that go on to the other folds after the first, and how long trainings are, as a
 # share of the real one: in the first fold, and in the others. Many rows tell more with less.
 SURVIVORS, FIRST_LENGTH, LENGTH = 4, 0.25, 0.25
@@ -60,6 +60,8 @@ Look = Callable[[Rows], Mapping[str, Views]]
 # The model for some views, of a candidate's size, trained for a share of the usual length with
 # this generator; the conductor says when to stop.
 Train = Callable[[Rows, Candidate, float, np.random.Generator, Conductor], LMM]
+# How good a model of raw features is on rows that were held out: the user's own measure.
+Judge = Callable[[LMM, Rows], float]
 
 
 class Search(NamedTuple):
@@ -70,21 +72,25 @@ class Search(NamedTuple):
     candidates : K sizes
     losses : array (K, folds) of held-out log losses, each after its own temperature; inf where
         a fold was spared
+    scores : array (K, folds) of what the user measures by, −inf where a fold was spared, or None
     chosen : which candidate
     temperature : for its scores, from all rows that were held out
     """
 
     candidates: tuple[Candidate, ...]
     losses: NDArray
+    scores: NDArray | None
     chosen: int
     temperature: float
 
 
 def choose(
     rows: Rows, candidates: Sequence[Candidate], look: Look, train: Train, seed: int,
-    conductor: Conductor, n_jobs: int,
+    conductor: Conductor, n_jobs: int, judge: Judge | None = None,
 ) -> Search:  # fmt: skip
     """The candidate with the lowest held-out log loss, or a more flexible one that is as good.
+
+    Where the user has a measure, the one that does best by it, and among equals by the log loss.
 
     Each candidate and fold has a generator of its own and trains on one thread, so that the outcome
     depends on neither ``n_jobs`` nor the order in which they end. Somebody who asks for the end
@@ -100,6 +106,7 @@ def choose(
     seed : all randomness comes from it
     conductor : hears of each training that is done
     n_jobs : trainings at once, in threads
+    judge : the user's measure, the more the better
     """
     rng = np.random.default_rng(seed)
     is_many = len(rows.y) > MANY_ROWS
@@ -107,13 +114,13 @@ def choose(
     fold_of = deal_folds(rows.y, FOLDS, rng)
     n_survivors = min(SURVIVORS_OF_MANY if is_many else SURVIVORS, len(candidates))
     lengths = FIRST_LENGTH_OF_MANY if is_many else FIRST_LENGTH, LENGTH
-    trials = _Trials(rows, tuple(candidates), train, lengths, seed, conductor, n_jobs)
+    trials = _Trials(rows, tuple(candidates), train, lengths, seed, conductor, n_jobs, judge)
     trials.total = len(candidates) + (FOLDS - 1) * n_survivors
     trying: Sequence[int] = range(len(candidates))
     with threadpool_limits(1):
         first = [_Fold.of(rows, fold_of, 0, look)]
         if trials.run([(c, fold) for fold in first for c in trying]):
-            trying = sorted(trying, key=lambda c: trials.losses[c, 0])[:n_survivors]
+            trying = sorted(trying, key=lambda c: trials.rank(c, 0))[:n_survivors]
             others = [_Fold.of(rows, fold_of, i, look) for i in range(1, FOLDS)]
             trials.run([(c, fold) for fold in others for c in trying])
     return trials.verdict()
@@ -124,6 +131,7 @@ class _Fold(NamedTuple):
 
     number: int
     held: NDArray
+    views: Mapping[str, Views]
     kept: Mapping[str, Rows]
     seen: Mapping[str, NDArray]
 
@@ -132,7 +140,7 @@ class _Fold(NamedTuple):
         held, kept = np.flatnonzero(fold_of == number), rows.part(fold_of != number)
         views = look(kept) if held.size else {}
         return cls(
-            number, held,
+            number, held, views,
             {kind: Rows(view(kept.X), kept.y, kept.weight) for kind, view in views.items()},
             {kind: view(rows.X[held]) for kind, view in views.items()},
         )  # fmt: skip
@@ -144,14 +152,17 @@ class _Trials:
     def __init__(
         self, rows: Rows, candidates: tuple[Candidate, ...], train: Train,
         lengths: tuple[float, float], seed: int, conductor: Conductor, n_jobs: int,
+        judge: Judge | None,
     ) -> None:  # fmt: skip
         self.rows, self.candidates, self.train, self.seed = rows, candidates, train, seed
         self.lengths = lengths
-        self.conductor, self.n_jobs = conductor, n_jobs
+        self.conductor, self.n_jobs, self.judge = conductor, n_jobs, judge
         # What trainings hear: whether to stop, and nothing else.
         self.quiet = Conductor()
         self.scores = np.full((len(candidates), len(rows.y), int(rows.y.max()) + 1), np.nan)
         self.losses = np.full((len(candidates), FOLDS), np.inf)
+        # What the user measures; the same for all where nobody does.
+        self.judged = np.full((len(candidates), FOLDS), -np.inf)
         self.done, self.total = 0, 0
         self.failure: TrainingOverflowError | None = None
 
@@ -193,46 +204,65 @@ class _Trials:
             self.failure = model
             return True
         held = self.rows.part(fold.held)
-        Z = model.scores(fold.seen[self.candidates[c].views]).astype(np.float64)
+        kind = self.candidates[c].views
+        Z = model.scores(fold.seen[kind]).astype(np.float64)
         self.scores[c][fold.held] = Z
-        losses = losses_of(temperature(Z, held.y, held.weight) * Z, held.y)
+        factor = temperature(Z, held.y, held.weight)
+        losses = losses_of(factor * Z, held.y)
         loss = self.losses[c, fold.number] = float(np.average(losses, weights=held.weight))
+        if self.judge is not None:
+            score = self.judge(fold.views[kind].model(model).scaled(factor), held)
+            self.judged[c, fold.number] = score if math.isfinite(score) else -np.inf
         status = self.conductor.report(
             self.done, self.total, loss, float(self.losses.min()), model, None,
             Status.MAX_ITER if self.done == self.total else None,
         )  # fmt: skip
         return status is None or not status.ends_training
 
+    def rank(self, c: int, *folds: int) -> tuple[float, float]:
+        """What candidates are ordered by, the best first: the user's measure, then the loss."""
+        return -self.judged[c, folds].mean(), self.losses[c, folds].mean()
+
     def verdict(self) -> Search:
         """The choice, among those that were tried most."""
+        scores = None if self.judge is None else self.judged
         tried = np.isfinite(self.losses).sum(axis=1)
         if not tried.any():
             if self.failure is not None:
                 raise self.failure
             # Nothing could be held out, or nobody waited: the gentlest is the safest.
             gentlest = min(range(len(tried)), key=lambda c: self.candidates[c].flexibility)
-            return Search(self.candidates, self.losses, gentlest, 1.0)
-        most = np.flatnonzero(tried == tried.max())
+            return Search(self.candidates, self.losses, scores, gentlest, 1.0)
+        most: list[int] = np.flatnonzero(tried == tried.max()).tolist()
         known = np.isfinite(self.scores[most]).all(axis=(0, 2))
         rows = self.rows.part(known)
         weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
         share = weight / weight.sum()
-        factors, losses = {}, {}
+        factors: dict[int, float] = {}
+        losses: dict[int, NDArray] = {}
         for c in most:
             Z = self.scores[c][known]
             factors[c] = temperature(Z, rows.y, rows.weight)
             losses[c] = losses_of(factors[c] * Z, rows.y)
-        best = min(most, key=lambda c: share @ losses[c])
+        if self.judge is None:
+            chosen = self._as_good(losses, share)
+        else:
+            tried_folds = np.flatnonzero(np.isfinite(self.losses[most[0]])).tolist()
+            chosen = min(most, key=lambda c: self.rank(c, *tried_folds))
+        return Search(self.candidates, self.losses, scores, chosen, factors[chosen])
+
+    def _as_good(self, losses: Mapping[int, NDArray], share: NDArray) -> int:
+        """The most flexible of those that are as good as the best, by each row's loss and share."""
+        best = min(losses, key=lambda c: share @ losses[c])
         close = []
-        for c in most:
+        for c in losses:
             more = losses[c] - losses[best]
             mean = share @ more
             # Its standard error, where rows of large weights count as fewer.
             error = math.sqrt((share @ (more - mean) ** 2) * (share @ share))
             if mean <= TOWARDS_LARGER * error:
                 close.append(c)
-        chosen = max(close, key=lambda c: self.candidates[c].flexibility)
-        return Search(self.candidates, self.losses, int(chosen), factors[chosen])
+        return max(close, key=lambda c: self.candidates[c].flexibility)
 
 
 def _use_one_thread() -> None:

@@ -84,6 +84,7 @@ THREADS = Kind(
     "None, a number of threads as an integer, or -1 for all; not 0",
     lambda v: v is None or (_is_whole(v) and v != 0),
 )
+SCORER = Kind("the name of a scorer of scikit-learn", lambda v: _is_scorer(v))
 CLASS_WEIGHTS = Kind(
     "a dict of labels and finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
@@ -137,3 +138,9 @@ def _is_matrix(value: Any) -> bool:
 
 def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _is_scorer(v: Any) -> bool:
+    from sklearn.metrics import get_scorer_names
+
+    return isinstance(v, str) and v in get_scorer_names()

@@ -12,21 +12,21 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
 
 from maxplus.estimators._data import check_magnitude
+from maxplus.estimators._scaling import FAR, Scaling
+from maxplus.estimators._search import FOLDS, search_facts, search_table
 from maxplus.models import LMM
 from maxplus.models.starts import hill_lmm
 from maxplus.training import Conductor, Status, Task
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Cooling, Curve, Curved
 
-# Deviations beyond which a feature's value does not count for more in training.
-FAR = 10.0
 # Squares of larger targets would overflow.
 LARGEST = 1e150
 # Steps of a training at least, epochs at least, and samples per step.
 STEPS, EPOCHS = 2_000, 10
 LEAST_BATCH, MOST_BATCH = 32, 200
-# Trainings that choose: folds, how long they are, how many candidates see all folds, how many rows.
-FOLDS, LENGTH, SURVIVORS, ROWS = 3, 0.5, 3, 3_000
+# Trainings that choose: how long they are, how many candidates see all folds, how many rows.
+LENGTH, SURVIVORS, ROWS = 0.5, 3, 3_000
 # Mixed views start colder: soft minima over many rows would hide what tells them apart. How high
 # the ceilings of units are then, in deviations of the target.
 MIXED_HOT, CEILING = 0.3, 8.0
@@ -52,9 +52,9 @@ class Capacity(NamedTuple):
     slope: float
 
     @property
-    def words(self) -> str:
-        """For people."""
-        return f"{self.views}, {self.units} units, slope {self.slope:g}"
+    def size(self) -> float:
+        """How steep, as `maxplus.estimators._search` calls it."""
+        return self.slope
 
 
 CANDIDATES = (
@@ -73,27 +73,6 @@ def candidates(n_hidden: int | str, slope: float | str, with_directions: bool) -
         return [Capacity(views, int(n_hidden), float(slope))]
     tried = CANDIDATES if with_directions else PLAIN
     return list(dict.fromkeys(capacity._replace(**given) for capacity in tried))
-
-
-class Scale(NamedTuple):
-    """z = (x − centre) / spread, for each column."""
-
-    centre: NDArray
-    spread: NDArray
-
-    @classmethod
-    def of(cls, X: NDArray) -> Scale:
-        """Mean and deviation, far values brought in; a column that does not vary has spread 1.
-
-        Far is beyond the 5 % and 95 % quantiles by more than 1.5 times their distance; where
-        these coincide, nothing is. O(N·P).
-        """
-        low, high = np.quantile(X, (0.05, 0.95), axis=0)
-        width = np.where(high > low, 1.5 * (high - low), np.inf)
-        near = np.clip(X, low - width, high + width)
-        centre, spread = near.mean(axis=0), near.std(axis=0)
-        least = np.maximum(1e-12 * np.abs(centre), np.finfo(np.float64).tiny)
-        return cls(centre, np.where(spread > least, spread, 1.0))
 
 
 class Rows(NamedTuple):
@@ -121,7 +100,7 @@ def learn_curve(
             f"y reaches {largest:g}, too large to learn from (at most {LARGEST:g}); divide it by "
             "its maximum"
         )
-    features, targets = Scale.of(X.astype(np.float64)), Scale.of(y[:, None])
+    features, targets = Scaling.of(X.astype(np.float64)), Scaling.of(y[:, None])
     (middle,), (deviation,) = targets
     Z = np.clip((X - features.centre) / features.spread, -FAR, FAR)
     rows = Rows(Z, (y - middle) / deviation, weight)
@@ -154,7 +133,7 @@ def steepest(model: LMM) -> float:
     return float(slopes.max())
 
 
-def _unscaled(model: LMM, features: Scale, middle: float, deviation: float) -> LMM:
+def _unscaled(model: LMM, features: Scaling, middle: float, deviation: float) -> LMM:
     """The same curve over raw features, in the targets' own unit."""
     assert model.directions is not None
     views = LMM(model.W0, model.W1, model.W2)
@@ -222,7 +201,7 @@ class Choice(NamedTuple):
     """What was tried, how it did on rows held out, and how far off the chosen one was there."""
 
     candidates: Sequence[Capacity]
-    losses: NDArray  # (candidates, folds); NaN where a fold was spared
+    losses: NDArray  # (candidates, folds); inf where a fold was spared
     chosen: int
     residuals: NDArray  # target − curve, in standardised targets, of all rows that were used
 
@@ -232,16 +211,11 @@ class Choice(NamedTuple):
         return self.candidates[self.chosen]
 
     @property
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, Any] | None:
         """All but the residuals, as arrays."""
-        return {
-            "candidates": np.array([c.words for c in self.candidates]),
-            "views": np.array([c.views for c in self.candidates]),
-            "units": np.array([c.units for c in self.candidates]),
-            "slope": np.array([c.slope for c in self.candidates]),
-            "losses": self.losses,
-            "chosen": self.chosen,
-        }
+        units = [c.units for c in self.candidates]
+        facts = search_facts(self.candidates, units, self.losses, self.chosen)
+        return search_table(facts, per_class=False)
 
 
 def choose(
@@ -260,7 +234,7 @@ def choose(
     if n < N:
         rows = rows.part(np.sort(rng.choice(N, n, replace=False)))
     n = len(rows.Z)
-    losses = np.full((len(tried), FOLDS), np.nan)
+    losses = np.full((len(tried), FOLDS), np.inf)
     if n < 2 * FOLDS:
         return Choice(tried, losses, 0, np.empty(0))
     residuals = np.empty((len(tried), n))
@@ -290,7 +264,8 @@ def choose(
 def _best(tried: Sequence[Capacity], losses: NDArray, residuals: NDArray) -> Choice:
     """The lowest mean over the folds among those that saw the most."""
     seen = np.isfinite(losses).sum(axis=1)
-    means = np.where(seen == seen.max(), np.nansum(losses, axis=1), np.inf)
+    sums = np.where(np.isfinite(losses), losses, 0.0).sum(axis=1)
+    means = np.where(seen == seen.max(), sums, np.inf)
     chosen = int(means.argmin())
     whole = seen[chosen] == FOLDS
     return Choice(tried, losses, chosen, residuals[chosen] if whole else np.empty(0))

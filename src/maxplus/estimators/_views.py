@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,68 +10,13 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.covariance import ledoit_wolf
 
+from maxplus.estimators._scaling import FAR, Scaling, in_parts
 from maxplus.models import LMM
 from maxplus.training.state import StateError, TrainingState
 
-# Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.
-ORDINARY, REACH = (0.05, 0.95), 1.5
-# Standard deviations beyond which a value does not count for more in an estimate.
-FAR = 10.0
-# A feature whose deviation is this small a part of its size does not vary, but for rounding.
-ROUNDING = 1e-12
-# More features than this of one range, this share of whose values is 0, are an image's pixels.
-MANY, EMPTY = 50, 0.25
 # Rows that directions are found from.
 ENOUGH = 20_000
-# Numbers that are brought into float64 at once.
-AT_ONCE = 4_000_000
 CENTRE, SPREAD, DIRECTIONS, FEATURES = "centre", "spread", "directions", "sees_features"
-
-
-class Scaling(NamedTuple):
-    """z = (x − centre) / spread; arrays of shape (P,)."""
-
-    centre: NDArray
-    spread: NDArray
-
-    @classmethod
-    def none(cls, n_features: int) -> Scaling:
-        """Features as they are."""
-        return cls(np.zeros(n_features), np.ones(n_features))
-
-    @classmethod
-    def of(cls, X: NDArray) -> Scaling:
-        """Mean and standard deviation of each feature, far values brought in; O(N·P).
-
-        Far is beyond the 5 % and 95 % quantiles by more than 1.5 times their distance. A
-        feature whose quantiles coincide (a rare word) has no far values; a constant one has
-        the spread 1. Features that share one unit (`share_a_unit`) keep it.
-        """
-        N, P = X.shape
-        if share_a_unit(X):
-            return cls.none(P)
-        centre, spread = np.empty(P), np.empty(P)
-        step = max(1, AT_ONCE // N)
-        for lo in range(0, P, step):
-            part = slice(lo, lo + step)
-            Z = X[:, part].astype(np.float64)
-            low, high = np.quantile(Z, ORDINARY, axis=0)
-            width = np.where(high > low, REACH * (high - low), np.inf)
-            Z = np.clip(Z, low - width, high + width)
-            centre[part], spread[part] = Z.mean(axis=0), Z.std(axis=0)
-        least = np.maximum(ROUNDING * np.abs(centre), 1e4 * float(np.finfo(X.dtype).tiny))
-        return cls(centre, np.where(spread > least, spread, 1.0))
-
-    @property
-    def is_none(self) -> bool:
-        """Whether it changes nothing."""
-        return not self.centre.any() and bool((self.spread == 1.0).all())
-
-    def __call__(self, X: NDArray) -> NDArray:
-        """The features in units of their spread, in X's type; X itself where nothing changes."""
-        if self.is_none:
-            return X
-        return in_parts(X, lambda rows: (rows - self.centre) / self.spread, X.shape[1])
 
 
 class Views(NamedTuple):
@@ -137,29 +82,6 @@ class Views(NamedTuple):
         if self.directions is not None:
             return model.through(self.matrix, self.scaling.centre)
         return model if self.scaling.is_none else model.folded(*self.scaling)
-
-
-def in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArray:
-    """``see`` of some rows at a time in float64, the results in X's type."""
-    seen = np.empty((len(X), width), X.dtype)
-    step = max(1, AT_ONCE // max(X.shape[1], 1))
-    for lo in range(0, len(X), step):
-        part = slice(lo, lo + step)
-        seen[part] = see(X[part].astype(np.float64))
-    return seen
-
-
-def share_a_unit(X: NDArray) -> bool:
-    """Whether the features look like pixels on an empty ground; O(N·P).
-
-    That is: more than 50 features, none below 0, a quarter of all values or more exactly 0, and one
-    range for all: within [0, 1], or most features come halfway to the largest value. A pixel
-    at the border that is hardly ever used would be blown up by its own spread.
-    """
-    if X.shape[1] <= MANY or X.min() < 0 or np.count_nonzero(X) > (1.0 - EMPTY) * X.size:
-        return False
-    highest = X.max(axis=0)
-    return bool(highest.max() <= 1.0 or np.median(highest) >= 0.5 * highest.max())
 
 
 def discriminants(Z: NDArray, y: NDArray) -> NDArray | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.metrics import get_scorer
 
 from maxplus.estimators._calibration import keep_level
 from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
@@ -24,6 +26,7 @@ from maxplus.estimators._parameters import (
     CLASS_WEIGHTS,
     DIRECTIONS,
     NOTHING,
+    SCORER,
     TRAINED,
     TRUTH,
     Parameters,
@@ -32,6 +35,7 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
+from maxplus.estimators._scaling import Scaling
 from maxplus.estimators._search import (
     TEMPERATURE,
     check_search,
@@ -40,7 +44,7 @@ from maxplus.estimators._search import (
     search_table,
 )
 from maxplus.estimators._trained import Start
-from maxplus.estimators._views import Scaling, Views, check_views, find_directions
+from maxplus.estimators._views import Views, check_views, find_directions
 from maxplus.models import LMM, LOG2, Model
 from maxplus.models.starts import box_lmm, class_distance
 from maxplus.training import Conductor, Task
@@ -150,6 +154,10 @@ class LMMClassifier(BaseLMMClassifier):
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
         Weights of the classes, times those of the samples, in search, warm-up and temperature;
         "balanced" gives all classes the same weight in sum. The polish knows no weights.
+    scoring : None, str or callable(estimator, X, y), default=None
+        What candidates are compared by on held-out rows, the more the better, such as
+        "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss. A
+        number given for ``n_hidden`` or ``slope`` leaves nothing to compare.
     n_jobs : int, optional
         Threads; None and −1 are all. Search and polish do not depend on it; matrix
         products of the warm-up may, in their last digits.
@@ -173,7 +181,8 @@ class LMMClassifier(BaseLMMClassifier):
     temperature_ : what all weights were multiplied by in the end, 1.0 if nothing was calibrated
     search_ : what was tried (if anything was): "candidates" in words, "views", "units" per
         class, "slope" per distance between classes, held-out "losses" of shape (candidates,
-        folds), inf where a fold was spared, and which was "chosen"
+        folds), inf where a fold was spared, "scores" if there is a ``scoring``, −inf where a fold
+        was spared, and which was "chosen"
     suspects_ : training samples that are not below the polish's level (before the temperature)
     warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
@@ -217,6 +226,7 @@ class LMMClassifier(BaseLMMClassifier):
         "directions": (DIRECTIONS, one_of("auto"), NOTHING),
         "calibrate": (TRUTH, one_of("auto")),
         "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
+        "scoring": (SCORER, CALLABLE, NOTHING),
     }
 
     def __init__(
@@ -238,6 +248,7 @@ class LMMClassifier(BaseLMMClassifier):
         directions: ArrayLike | str | None = "auto",
         calibrate: bool | str = "auto",
         class_weight: Mapping[Any, float] | str | None = None,
+        scoring: str | Callable[[Any, Any, Any], float] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -259,6 +270,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.directions = directions
         self.calibrate = calibrate
         self.class_weight = class_weight
+        self.scoring = scoring
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -358,6 +370,17 @@ class LMMClassifier(BaseLMMClassifier):
         task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(boxes.model, task, conductor).model
 
+    def _judge(self, data: LabelledData, model: LMM, rows: Rows) -> float:
+        """What the user's scorer says of a model on rows that were held out."""
+        # A fitted classifier for it, as far as predictions go.
+        fitted = clone(self).set_params(callbacks=None, verbose=0)
+        vars(fitted).update(model_=model, classes_=data.classes, n_features_in_=rows.X.shape[1])
+        y = data.classes[rows.y]
+        if isinstance(self.scoring, str):
+            return float(get_scorer(self.scoring)(fitted, rows.X, y, sample_weight=rows.weight))
+        assert self.scoring is not None
+        return float(self.scoring(fitted, rows.X, y))
+
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         rows, candidates = Rows(data.X, data.y, data.weight), self._candidates()
         look = partial(self._look, {candidate.views for candidate in candidates})
@@ -368,10 +391,14 @@ class LMMClassifier(BaseLMMClassifier):
             search = choose(
                 rows, candidates, look, partial(self._brief, data.n_classes),
                 int(rng.integers(2**31)), conductor, numba.get_num_threads(),
+                None if self.scoring is None else partial(self._judge, data),
             )  # fmt: skip
             candidate = candidates[search.chosen]
             if self._searches:
-                facts |= search_facts(search, len(data.y), data.n_classes)
+                units = [c.units_for(len(data.y), data.n_classes) for c in candidates]
+                facts |= search_facts(
+                    candidates, units, search.losses, search.chosen, search.scores
+                )
             if self._calibrates:
                 facts[TEMPERATURE] = np.array([search.temperature])
         seen = look(rows)
@@ -451,7 +478,7 @@ class LMMClassifier(BaseLMMClassifier):
         # A training that was ended early has not got to all of its stages.
         courses = {"warmup_losses": np.empty(0), "polish_losses": np.empty(0)}
         fitted = super()._facts(data, courses | dict(facts), replace(trained, model=model))
-        search = search_table(facts)
+        search = search_table(facts, per_class=True)
         return fitted | {"temperature_": factor} | ({} if search is None else {"search_": search})
 
     def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:

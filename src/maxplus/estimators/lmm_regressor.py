@@ -85,7 +85,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
     n_features_in_, feature_names_in_
     search_ : what was tried to learn and how it did, as arrays: ``candidates`` in words,
         ``views``, ``units``, ``slope``, ``losses`` (candidates, folds) on rows held out, in squares
-        of (or, for the absolute loss, in) the target's deviation, NaN where a fold was
+        of (or, for the absolute loss, in) the target's deviation, inf where a fold was
         spared; and which was ``chosen``
     residuals_ : how far predictions were off on rows held out, ascending; what the
         interval is made from

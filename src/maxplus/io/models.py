@@ -118,11 +118,9 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     for name in COURSES:
         if hasattr(estimator, f"{name}_"):
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.float64)
-    if hasattr(estimator, "search_") and not is_classifier(estimator):
-        document["search"] = {name: np.asarray(v).tolist() for name, v in estimator.search_.items()}
     if hasattr(estimator, "scale_"):
         arrays["scale"] = np.asarray(estimator.scale_, np.float64)
-    if hasattr(estimator, "search_") and is_classifier(estimator):
+    if hasattr(estimator, "search_"):
         arrays |= facts_of(estimator.search_)
     preparation = getattr(estimator, "preparation_", None)
     if preparation is not None:
@@ -171,11 +169,9 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         check_search(arrays)
     except StateError as error:
         raise FileError(str(error)) from None
-    search = search_table(arrays)
+    search = search_table(arrays, per_class=is_classifier(estimator))
     if search is not None:
         estimator.search_ = search
-    if document.get("search") is not None:
-        estimator.search_ = _search(document["search"])
     if document.get("preparation") is not None:
         estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
@@ -220,26 +216,6 @@ def history_of(arrays: dict[str, NDArray]) -> History:
     if len({len(column) for column in columns.values()}) > 1:
         raise FileError("the history's columns differ in length")
     return History.of(columns)
-
-
-def _search(record: Any) -> dict[str, Any]:
-    """What was tried before a training: arrays of one length, and which of them was chosen."""
-    _require(record, lambda v: isinstance(v, dict), "what was searched")
-    chosen = record.get("chosen")
-    arrays = {}
-    for name, column in record.items():
-        if name != "chosen":
-            what = f"the search's {name!r:.40}"
-            _require(column, lambda v: isinstance(v, list) and len(v) > 0, what)
-            try:
-                arrays[name] = np.array(column)
-            except ValueError:
-                raise FileError(f"{what} are of different lengths") from None
-            _require(arrays[name].dtype.kind, lambda v: v in "Uif", f"the type of {what}")
-    lengths = {len(column) for column in arrays.values()}
-    _require(sorted(lengths), lambda v: len(v) == 1, "the lengths of what was searched")
-    _require(chosen, lambda v: type(v) is int and 0 <= v < lengths.pop(), "the chosen candidate")
-    return arrays | {"chosen": chosen}
 
 
 def _preparation(record: Any, n_features: int) -> Preparation:
