@@ -27,10 +27,8 @@ from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
 
 STAGE = "choice"
-# Candidates that go on to the other folds after the first, and how long trainings are, as a
-# share of the real one: in the first fold, and in the others. Many rows tell more with less.
-SURVIVORS, FIRST_LENGTH, LENGTH = 4, 0.25, 0.25
-MANY_ROWS, SURVIVORS_OF_MANY, FIRST_LENGTH_OF_MANY = 5_000, 3, 0.12
+# From here on there are many rows.
+MANY_ROWS = 4_000
 # Of candidates that are as good up to this many standard errors, the most flexible one is taken:
 # a part of the rows leans to models that are too small.
 TOWARDS_LARGER = 0.25
@@ -40,6 +38,21 @@ ENOUGH, PART = 2_000, 8
 LEAST_OF_A_CLASS = 6
 # How soon somebody who asks for the end is heard, in seconds.
 HEARD_WITHIN = 0.05
+
+
+class Effort(NamedTuple):
+    """How many candidates go on to the other folds after the first, and how long trainings are.
+
+    Lengths are shares of the real one: in the first fold, and in the others.
+    """
+
+    survivors: int
+    first: float
+    others: float
+
+
+# Many rows tell more with less, and their choice may take no longer than twice the training.
+FEW, MANY = Effort(4, 0.25, 0.25), Effort(2, 0.08, 0.2)
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,8 @@ def choose(
     Each candidate and fold has a generator of its own and trains on one thread, so that the outcome
     depends on neither ``n_jobs`` nor the order in which they end. Somebody who asks for the end
     (Ctrl-C, a callback) gets a choice by what is known so far. About as much work as
-    nine trainings of a quarter's length on two thirds of the rows, and eight more.
+    nine trainings of a quarter's length on two thirds of the rows, and eight more; of many rows,
+    less than two whole ones.
 
     Parameters
     ----------
@@ -109,12 +123,11 @@ def choose(
     judge : the user's measure, the more the better
     """
     rng = np.random.default_rng(seed)
-    is_many = len(rows.y) > MANY_ROWS
+    effort = FEW if len(rows.y) < MANY_ROWS else MANY
     rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
     fold_of = deal_folds(rows.y, FOLDS, rng)
-    n_survivors = min(SURVIVORS_OF_MANY if is_many else SURVIVORS, len(candidates))
-    lengths = FIRST_LENGTH_OF_MANY if is_many else FIRST_LENGTH, LENGTH
-    trials = _Trials(rows, tuple(candidates), train, lengths, seed, conductor, n_jobs, judge)
+    n_survivors = min(effort.survivors, len(candidates))
+    trials = _Trials(rows, tuple(candidates), train, effort, seed, conductor, n_jobs, judge)
     trials.total = len(candidates) + (FOLDS - 1) * n_survivors
     trying: Sequence[int] = range(len(candidates))
     with threadpool_limits(1):
@@ -151,11 +164,11 @@ class _Trials:
 
     def __init__(
         self, rows: Rows, candidates: tuple[Candidate, ...], train: Train,
-        lengths: tuple[float, float], seed: int, conductor: Conductor, n_jobs: int,
+        effort: Effort, seed: int, conductor: Conductor, n_jobs: int,
         judge: Judge | None,
     ) -> None:  # fmt: skip
         self.rows, self.candidates, self.train, self.seed = rows, candidates, train, seed
-        self.lengths = lengths
+        self.effort = effort
         self.conductor, self.n_jobs, self.judge = conductor, n_jobs, judge
         # What trainings hear: whether to stop, and nothing else.
         self.quiet = Conductor()
@@ -192,7 +205,7 @@ class _Trials:
     def _model(self, c: int, fold: _Fold) -> LMM | TrainingOverflowError:
         candidate, rng = self.candidates[c], np.random.default_rng([self.seed, fold.number])
         try:
-            length = self.lengths[min(fold.number, 1)]
+            length = self.effort.others if fold.number else self.effort.first
             return self.train(fold.kept[candidate.views], candidate, length, rng, self.quiet)
         except TrainingOverflowError as error:
             return error
