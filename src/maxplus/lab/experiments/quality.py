@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from maxplus import datasets
 from maxplus.certify import certified_at
-from maxplus.estimators import LMMClassifier
+from maxplus.estimators import LMMClassifier, LMMCommittee
 from maxplus.images import GaussianBlur, RandomShift
 from maxplus.lab.finding import Finding, Settings, Table, mean_and_spread
 from maxplus.lab.measure import timed
@@ -37,22 +37,25 @@ COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK, GREY)
 
 @dataclass(frozen=True)
 class Recipe:
-    """A way to train on images of one kind."""
+    """A way to train on images of one kind: one network, or a committee of several."""
 
     name: str
     data: str
     options: dict[str, Any] = field(default_factory=dict)
     blur: float = 0.0
     shift: int = 0
+    members: int = 1
 
     def classifier(self, seed: int, quick: bool) -> LMMClassifier:
         """Not trained yet; a quick one has few units."""
-        options = dict(self.options)
+        options = self.options | {"random_state": seed}
         if quick:
             options["n_hidden"] = QUICK_UNITS
         if self.shift:
             options["augment"] = RandomShift(self.shift)
-        return LMMClassifier(**options, random_state=seed)
+        if self.members > 1:
+            return LMMCommittee(2 if quick else self.members, **options)
+        return LMMClassifier(**options)
 
 
 # Everything here was chosen by training on 50,000 of the training images and judging on the other
