@@ -412,10 +412,11 @@ class LMMClassifier(BaseLMMClassifier):
         """Candidates on held-out rows, each trained by `_brief` or something like it."""
         conductor.begin(STAGE, is_last=False)
         look = partial(self._look, {candidate.views for candidate in candidates})
+        has_say = self.scoring is not None and len(candidates) > 1
         return choose(
             Rows(data.X, data.y, data.weight), candidates, look, partial(train, data.n_classes),
             int(rng.integers(2**31)), conductor, numba.get_num_threads(),
-            partial(self._judge, data) if self.scoring is not None and len(candidates) > 1 else None,
+            partial(self._judge, data) if has_say else None,
         )  # fmt: skip
 
     def _see(self, data: LabelledData, candidate: Candidate) -> tuple[Rows, Views]:

@@ -62,7 +62,8 @@ class LMMCommittee(LMMClassifier):
         Train each member on a sample of the rows, drawn with replacement within each class. It
         helps with few, noisy rows. A polish then is about the rows that a member has drawn.
     n_hidden, slope, confidence, warmup_epochs, batch_size, robust_eps, augment, early_stopping, \
-validation_fraction, n_iter_no_change, polish, max_suspects, scale, directions, class_weight, scoring
+validation_fraction, n_iter_no_change, polish, max_suspects, scale, directions, class_weight, \
+scoring
         As in `LMMClassifier`, for each member.
     calibrate : bool or "auto", default="auto"
         As in `LMMClassifier`, for the committee.
