@@ -117,7 +117,7 @@ def _text(scores: dict[str, dict[str, list[float]]], means: dict[str, float], n_
         f"{wins('forest')}, as boosting on {wins('boosting')}, as ridge on {wins('ridge')}. "
         f"The last column says how many held-out rows lie in its {COVERAGE:.0%} interval. The "
         "theorem's interpolation has no place here: it passes through the noise. Which capacities "
-        "are tried was settled on other draws of the functions and other folds of the same patients."
+        "are tried was settled on other draws of the functions and other folds of the patients."
     )
 
 
