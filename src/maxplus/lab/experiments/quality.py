@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FULL_SEEDS, QUICK_SEEDS = 3, 1
+# A committee is several trainings by itself.
+COMMITTEE_SEEDS = 1
 QUICK_IMAGES, QUICK_UNITS = 1_000, 30
 FOLDS = 5
 # Changes of every pixel, as shares of the whole range from black to white.
@@ -60,25 +62,24 @@ class Recipe:
 
 # Everything here was chosen by training on 50,000 of the training images and judging on the other
 # 10,000 (lab/choose_recipes.py); test images had no say in it.
-DEFAULT, SHIFTED, PROVED = "default, 500 units", "blur and shifts, 3,000", "blur, 2,000"
-ROBUST, VERY_ROBUST, FASHION = (
-    "robust at 0.1, 2,000",
-    "robust at 0.3, 2,000",
-    "Fashion, blur, 1,000",
+DEFAULT, PROVED = "default, 500 units", "blur, 2,000"
+SHIFTED, ROBUST, VERY_ROBUST, FASHION = (
+    "blur and shifts, 4 × 1,000",
+    "robust at 0.1, 4 × 1,000",
+    "robust at 0.3, 4 × 1,000",
+    "Fashion, blur, 4 × 1,000",
 )
+MEMBER: dict[str, Any] = {"n_hidden": 1000, "polish": None}
 RECIPES = (
-    Recipe(DEFAULT, "mnist", {"n_hidden": 500, "polish": "log2"}),
+    Recipe(DEFAULT, "mnist", {"n_hidden": 500}),
     Recipe(
-        SHIFTED, "mnist", {"n_hidden": 3000, "slope": 30.0, "warmup_epochs": 15, "polish": None},
-        blur=0.75, shift=1,
+        SHIFTED, "mnist", MEMBER | {"slope": 30.0, "warmup_epochs": 15},
+        blur=0.75, shift=1, members=4,
     ),
     Recipe(PROVED, "mnist", {"n_hidden": 2000, "slope": 15.0, "polish": "log2"}, blur=0.75),
-    Recipe(ROBUST, "mnist", {"n_hidden": 2000, "robust_eps": 0.1, "slope": 15.0, "polish": None}),
-    Recipe(
-        VERY_ROBUST, "mnist",
-        {"n_hidden": 2000, "robust_eps": 0.3, "slope": 15.0, "polish": None},
-    ),
-    Recipe(FASHION, "fashion_mnist", {"n_hidden": 1000, "polish": None}, blur=0.5),
+    Recipe(ROBUST, "mnist", MEMBER | {"robust_eps": 0.1, "slope": 15.0}, members=4),
+    Recipe(VERY_ROBUST, "mnist", MEMBER | {"robust_eps": 0.3, "slope": 15.0}, members=4),
+    Recipe(FASHION, "fashion_mnist", MEMBER, blur=0.5, members=4),
 )  # fmt: skip
 
 
@@ -96,14 +97,15 @@ class Goal(NamedTuple):
 
 SECONDS = "seconds to the model with 500 units"
 GOALS = (
-    Goal("MNIST test accuracy, 500 units, raw pixels", DEFAULT, "test", "88.75 %", 96.5, 97.5),
-    Goal("MNIST test accuracy, best recipe", SHIFTED, "test", "–", 97.7, 98.5),
+    Goal("MNIST test accuracy, 500 units, raw pixels", DEFAULT, "test", "88.75 %", 96.68, 97.5),
+    Goal("certified test accuracy at ε = 0.1 of that model", DEFAULT, "at 0.1", "–", 91.8, 91.8),
+    Goal("MNIST test accuracy, best recipe", SHIFTED, "test", "–", 98.2, 98.6),
     Goal("MNIST largest training loss", PROVED, "max_loss", "1.64", LOG2, 0.1, False),
     Goal("test accuracy of that certified model", PROVED, "test", "–", 97.0, 98.0),
-    Goal("certified test accuracy at ε = 0.1", ROBUST, "at 0.1", "–", 92.5, 97.0),
-    Goal("certified test accuracy at ε = 0.3", VERY_ROBUST, "at 0.3", "–", 0.0, 85.0),
+    Goal("certified test accuracy at ε = 0.1", ROBUST, "at 0.1", "–", 94.5, 97.0),
+    Goal("certified test accuracy at ε = 0.3", VERY_ROBUST, "at 0.3", "–", 80.0, 85.0),
     Goal(SECONDS, DEFAULT, "seconds", "6.7 h × 30", 90.0, 30.0, False),
-    Goal("Fashion-MNIST test accuracy", FASHION, "test", "–", 86.0, 88.5),
+    Goal("Fashion-MNIST test accuracy", FASHION, "test", "–", 87.5, 89.0),
 )  # fmt: skip
 # Accuracy asked for in five-fold cross-validation; features of some are standardised.
 SMALL = {"iris": 96.0, "wine": 96.0, "breast_cancer": 95.5, "digits": 96.5}
@@ -112,26 +114,29 @@ SCALED = ("wine", "breast_cancer")
 
 def run(settings: Settings) -> Finding:
     """Train every recipe with every seed; each model's figures are a part."""
-    seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
+    n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
+    runs = [
+        (recipe, seed)
+        for recipe in RECIPES
+        for seed in range(n_seeds if recipe.members == 1 else min(n_seeds, COMMITTEE_SEEDS))
+    ]
     images = {name: _images(name, settings.quick) for name in {r.data for r in RECIPES}}
     parts: dict[str, list[Part]] = {}
-    for recipe, seed in settings.track([(r, s) for r in RECIPES for s in seeds], "recipes"):
+    for recipe, seed in settings.track(runs, "recipes"):
         make = partial(_train, recipe, seed, images[recipe.data], settings.quick)
         part = settings.parts.get(f"{recipe.name} {seed}".replace(",", ""), make)
         parts.setdefault(recipe.name, []).append(part)
-    small = settings.parts.get("small", partial(_small_sets, settings, len(seeds)))
+    small = settings.parts.get("small", partial(_small_sets, settings, n_seeds))
     return Finding(
         "What the recipes reach",
-        _text(parts, small, len(seeds)),
+        _text(parts, small, n_seeds),
         [_goals(parts), _recipes(parts), _small_table(small)],
         {
             "recipes": {name: [_plain(part) for part in some] for name, some in parts.items()},
             "small": _plain(small),
         },
         {"certified": _draw(parts)},
-        f"{QUICK_IMAGES:,} images, {QUICK_UNITS} units, {len(seeds)} seed"
-        if settings.quick
-        else "",
+        f"{QUICK_IMAGES:,} images, {QUICK_UNITS} units, {n_seeds} seed" if settings.quick else "",
     )
 
 
@@ -267,14 +272,14 @@ def _small_table(small: Part) -> Table:
 def _text(parts: dict[str, list[Part]], small: Part, n_seeds: int) -> str:
     met = sum("missed" not in _verdict(_judged(parts, g), g) for g in GOALS)
     good = sum(float(np.mean(small[f"{n} lmm"])) >= SMALL[n] for n in _names(small))
-    certified = {
-        name: sum(float(p["max_loss"]) < LOG2 for p in some) for name, some in parts.items()
-    }
-    proofs = ", ".join(f"{name}: {n} of {n_seeds}" for name, n in certified.items())
+    proofs = ", ".join(
+        f"{name}: {sum(float(p['max_loss']) < LOG2 for p in some)} of {len(some)}"
+        for name, some in parts.items()
+    )
     return (
         f"Boxes, a smoothed warm start and the worst-case polish, {n_seeds} "
-        f"seed{'s' * (n_seeds > 1)} each; options were chosen on a validation split of "
-        f"the training images. {met} of {len(GOALS)} figures are what was asked for or better, "
+        f"seed{'s' * (n_seeds > 1)} each, committees with one; options were chosen on a "
+        f"validation split of the training images. {met} of {len(GOALS)} figures are what was asked for or better, "
         f"and {good} of {len(_names(small))} small data sets. "
         f"Models whose largest training loss is below log 2, by a fresh forward pass: {proofs}. "
         "ε is a change of every pixel, where black is 0 and white 1; blurred images are "
