@@ -128,8 +128,8 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
         f"{noisy(PAPER, 'mean, sgd'):.1f} %. Warm-up and polish fit all wrong labels and still get "
         f"{noisy(STAGES, 'polish'):.1f} %; the default, whose capacity the data choose, gets "
         f"{noisy(STAGES, 'default'):.1f} %, a committee of four of them "
-        f"{noisy(STAGES, 'committee of 4'):.1f} %. With a gentle slope (k = {GENTLE:g} over the distance "
-        "between classes) and a polish that may leave 5 % of the samples alone they get "
+        f"{noisy(STAGES, 'committee of 4'):.1f} %. With a gentle slope (k = {GENTLE:g} over the "
+        "distance between classes) and a polish that may leave 5 % of the samples alone they get "
         f"{noisy(STAGES, 'gentle, 5 % suspects'):.1f} %, and most of those samples are indeed "
         "mislabelled (`suspects_`)."
     )

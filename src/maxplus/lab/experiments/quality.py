@@ -279,8 +279,8 @@ def _text(parts: dict[str, list[Part]], small: Part, n_seeds: int) -> str:
     return (
         f"Boxes, a smoothed warm start and the worst-case polish, {n_seeds} "
         f"seed{'s' * (n_seeds > 1)} each, committees with one; options were chosen on a "
-        f"validation split of the training images. {met} of {len(GOALS)} figures are what was asked for or better, "
-        f"and {good} of {len(_names(small))} small data sets. "
+        f"validation split of the training images. {met} of {len(GOALS)} figures are what was "
+        f"asked for or better, and {good} of {len(_names(small))} small data sets. "
         f"Models whose largest training loss is below log 2, by a fresh forward pass: {proofs}. "
         "ε is a change of every pixel, where black is 0 and white 1; blurred images are "
         "certified for changes of the raw ones, because the blur makes no change larger. Seconds "
