@@ -28,17 +28,16 @@ def certified_at(
     return (box.eps == 0.0) | (_gap(model, X, y, box.eps, box.scale) > 0.0)
 
 
-def certified_radius(
-    model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None
-) -> NDArray:
+def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
     """The largest eps at which `certified_at` holds for each row, to within a millionth.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
     by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to
     (z₁ − z₂) / (2·max_i |W0[i]|·scale_p) at least, from where the search starts; z₁ and
     z₂ are the two highest scores. Where the model has directions, scale_p is that of the views
-    (`box_bounds`); a committee's slope is the mean of its members'. Rows are searched together, and each evaluation costs two forward passes
-    over the rows that are still open: O(N·P·H), about eight times.
+    (`box_bounds`); a committee's steepest slope is the mean of its members'. Rows are searched
+    together, and each evaluation costs two forward passes over the rows that are still open:
+    O(N·P·H), about eight times.
 
     Returns
     -------
@@ -92,8 +91,7 @@ def _guess(
     return np.where(np.isinf(high), outwards, between)
 
 
-def _gap(
-    model: LMM | Committee, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
+def _gap(model: LMM | Committee, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
     """Lower bound of class y's score less the highest upper bound of all others."""
     bounds = box_bounds(model, X, eps, scale)
     rows = np.arange(len(X))
