@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from maxplus.models import Model, Network
+from maxplus.models import Network
 
 FLOATS = (np.float64, np.float32)
 
@@ -53,7 +53,7 @@ class LabelledData:
         sample_weight: ArrayLike | None,
         classes: ArrayLike | None = None,
         *,
-        like: Model | None = None,
+        like: Network | None = None,
     ) -> LabelledData:
         """Check what `fit` was given; nothing of the estimator changes.
 

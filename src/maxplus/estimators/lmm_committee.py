@@ -210,7 +210,7 @@ scoring
         bags = facts.get(BAGS, [None] * len(facts[SEEDS]))
         plans = []
         for seed, counts in zip(facts[SEEDS], bags, strict=True):
-            n_samples = len(data.y) if counts is None else np.count_nonzero(counts)
+            n_samples = len(data.y) if counts is None else int(np.count_nonzero(counts))
             plans.append(Plan(self._own_stages(n_samples, facts), int(seed), counts))
         return [Members(plans, numba.get_num_threads())]
 
@@ -272,10 +272,10 @@ scoring
         As `LMMClassifier.fold`; the members follow.
         """
         check_is_fitted(self, "model_")
-        own, *members = (
-            fold_affine(copy(clf), centre, spread, X, sample_weight)
-            for clf in (self, *self.members_)
-        )
+        own = fold_affine(copy(self), centre, spread, X, sample_weight)
+        members = [
+            fold_affine(copy(member), centre, spread, X, sample_weight) for member in self.members_
+        ]
         self.__dict__ = vars(own) | _together(members)
         return self
 

@@ -92,7 +92,7 @@ class CommitteeExplanation:
         """The member that gives each class its highest score, (N, C)."""
         return np.argmax([member.paths.score for member in self.members], axis=0)
 
-    @property
+    @cached_property
     def paths(self) -> Paths:
         """The paths in each class's `leader`, with the committee's score."""
         _, *fields = (
