@@ -9,6 +9,7 @@ import typer
 from maxplus import __version__
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
+from maxplus.cli.compare import compare
 from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
@@ -25,7 +26,7 @@ app = typer.Typer(
 )
 # In the order in which they are used.
 for command in (
-    train, predict, evaluate, explain, certify, report, export, demo, reproduce, bench,
+    train, compare, predict, evaluate, explain, certify, report, export, demo, reproduce, bench,
 ):  # fmt: skip
     app.command()(command)
 

@@ -11,11 +11,13 @@ from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
     RawUnitsOption,
-    labels_for,
-    open_model,
-    open_samples,
+    StrictOption,
     plain_errors,
 )
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._trained import labels_for, open_model, sample_blocks
+
+EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
 
 def certify(
@@ -32,36 +34,55 @@ def certify(
         Path | None,
         typer.Option(help="Draw certified accuracy against ε to this file; none by default."),
     ] = None,
+    strict: StrictOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Certified accuracy: rows that are right and provably stay right.
+    """Certified accuracy: rows that are right and provably stay right; larger than memory, too.
 
     Example: maxplus certify model.maxplus test.csv --eps 0.1 --eps 0.2
     """
     import numpy as np
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
 
+    voice = Voice(as_json, quiet)
     with plain_errors():
+        from maxplus.cli._show import certificate_sentence, plain_table
+
         trained = open_model(model)
-        samples = open_samples(data, trained, labelled=True)
-        y, classifier = labels_for(trained, samples, data), trained.classifier
-        scale, unit = trained.measure(raw_units)
-        steps = sorted(eps) if eps else [0.0, 0.05, 0.1, 0.2, 0.3]
-        shares = np.atleast_1d(classifier.certify(samples.X, y, steps, scale))
-        radius = classifier.certified_radius(samples.X, scale)
-        table = Table(box=box.SIMPLE_HEAD)
-        table.add_column("ε", justify="right")
-        table.add_column("certified accuracy", justify="right")
-        for step, share in zip(steps, shares, strict=True):
-            table.add_row(f"{step:g}", f"{share:.2%}")
-        console = Console(highlight=False)
-        console.print(f"ε and radii are in {unit}.", soft_wrap=True)
-        console.print(table)
-        console.print(f"median certified radius {np.median(radius):.4g}, least {radius.min():.4g}")
+        estimator, (scale, unit) = trained.estimator, trained.measure(raw_units)
+        steps = sorted(eps) if eps else list(EPS)
+        kept = np.zeros(len(steps))
+        radii, rights = [], []
+        for samples in sample_blocks(data, trained, labelled=True, strict=strict):
+            y = labels_for(trained, samples, data)
+            shares = np.atleast_1d(estimator.certify(samples.X, y, steps, scale))
+            kept += np.rint(shares * len(y))
+            radii.append(estimator.certified_radius(samples.X, scale))
+            rights.append(estimator.predict(samples.X) == y)
+        radius, right = np.concatenate(radii), np.concatenate(rights)
+        n = len(radius)
+        own = radius[right]
+        voice.say(f"ε and radii are in {unit}.")
+        table = plain_table("ε", "certified accuracy")
+        for step, count in zip(steps, kept, strict=True):
+            table.add_row(f"{step:g}", f"{count / n:.2%}")
+        voice.console.print(table)
+        if own.size:
+            voice.say(
+                f"median certified radius {np.median(own):.4g}, least {own.min():.4g}, "
+                f"of the {own.size:,} rows that are right"
+            )
+        voice.say(certificate_sentence(int(kept[-1]), n, steps[-1], unit))
+        document = {
+            "model": str(model), "data": data, "rows": n, "right": int(right.sum()), "unit": unit,
+            "eps": steps, "certified_accuracy": kept / n,
+            "median_radius_of_right_rows": np.median(own) if own.size else None,
+            "least_radius_of_right_rows": own.min() if own.size else None,
+        }  # fmt: skip
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 
-            right = classifier.predict(samples.X) == y
             plot_certified_accuracy(radius, right, unit=unit).savefig(plot)
-            console.print(f"Figure: {plot}", markup=False, soft_wrap=True)
+            voice.say(f"Figure: {plot}")
+            document["figure"] = str(plot)
+        voice.result(document)

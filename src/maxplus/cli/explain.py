@@ -10,11 +10,9 @@ import typer
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
-    Trained,
-    open_model,
-    open_samples,
     plain_errors,
 )
+from maxplus.cli._trained import Trained, open_model, open_samples
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +55,7 @@ def explain(
             raise ValueError(
                 f"{data} has no row {outside[0]} (--row); its rows are 0 to {len(samples.X) - 1}"
             )
-        why = trained.classifier.explain(
+        why = trained.estimator.explain(
             samples.X[chosen], feature_names=trained.feature_names, **trained.feature_range(samples)
         )
         for n, row in enumerate(chosen):

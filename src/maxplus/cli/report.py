@@ -11,11 +11,10 @@ from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
     RawUnitsOption,
-    labels_for,
-    open_model,
-    open_samples,
     plain_errors,
 )
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._trained import labels_for, open_model, open_samples
 
 
 def report(
@@ -25,26 +24,30 @@ def report(
         "report.html"
     ),
     raw_units: RawUnitsOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a page with figures, the worst samples and an explorer; it needs no network.
 
     Example: maxplus report model.maxplus test.csv -o report.html
     """
+    voice = Voice(as_json, quiet)
     with plain_errors():
-        from rich.console import Console
-
         from maxplus._files import write_whole
         from maxplus.report import render_page, report_content
 
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
         y, (scale, unit) = labels_for(trained, samples, data), trained.measure(raw_units)
-        with Console(stderr=True).status("Certifying and explaining"):
+        with voice.busy("Certifying and explaining"):
             content = report_content(
-                trained.classifier, samples.X, y, name=samples.name,
+                trained.estimator, samples.X, y, name=samples.name,
                 feature_names=trained.feature_names, image_shape=trained.image_shape,
                 scale=scale, unit=unit, **trained.feature_range(samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
-        typer.echo(f"Report: {out}")
+        voice.say(f"Report: {out}")
+        voice.result({
+            "model": str(model), "data": samples.name, "report": str(out), **content["scores"],
+        })  # fmt: skip

@@ -1,0 +1,39 @@
+"""What users say about columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+LISTS = ("categorical", "numeric", "drop", "keep")
+
+
+class ColumnChoices(NamedTuple):  # until tables has it
+    target: str | None = None
+    task: str = "auto"
+    categorical: tuple = ()
+    numeric: tuple = ()
+    drop: tuple = ()
+    keep: tuple = ()
+    missing: str = "impute"
+
+
+def column_choices(options: Mapping[str, Any]) -> ColumnChoices:
+    """Those options of a command that are about columns."""
+    return ColumnChoices(
+        target=options.get("target"),
+        task=options.get("task", "auto"),
+        missing=options.get("missing", "impute"),
+        **{name: names(options.get(name, ())) for name in LISTS},
+    )
+
+
+def names(given: Iterable[str] | None) -> tuple[str, ...]:
+    """Columns from repeated options, each of which may be a list with commas.
+
+    A name with a comma in it stands in double quotes.
+    """
+    return tuple(
+        name.strip() for line in csv.reader(given or (), skipinitialspace=True) for name in line
+    )

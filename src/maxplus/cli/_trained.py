@@ -1,0 +1,124 @@
+"""A model from a file, and data for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from maxplus.tables import Preparation, Samples
+
+DEVIATIONS = "standard deviations of the training data"
+RAW_UNITS = "the features' own units"
+
+
+class Measure(NamedTuple):
+    """How far each feature moves for a change of 1, all by 1 if None, and what that is called."""
+
+    scale: NDArray | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A fitted estimator, and how a table becomes its features, if the file knows."""
+
+    estimator: Any
+    preparation: Preparation | None
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether it predicts classes, not numbers."""
+        return hasattr(self.estimator, "classes_")
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width, if the features are pixels."""
+        return None if self.preparation is None else self.preparation.image_shape
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Words for the features, if the file has them."""
+        return None if self.preparation is None else self.preparation.feature_names
+
+    def feature_range(self, samples: Samples) -> dict[str, Any]:
+        """``low`` and ``high`` of what features can be, as far as the file tells."""
+        if self.preparation is None:
+            return {}
+        return dict(zip(("low", "high"), self.preparation.feature_range(samples.X), strict=True))
+
+    def measure(self, raw_units: bool) -> Measure:
+        """What a change of 1 means in certificates."""
+        if raw_units:
+            return Measure(None, RAW_UNITS)
+        if self.preparation is None:
+            why = "the model file has no deviations of its training data"
+            return Measure(None, f"{RAW_UNITS} ({why})")
+        return Measure(self.preparation.deviations, DEVIATIONS)
+
+
+def open_model(path: Path, *, classifier: bool = True) -> Trained:
+    """Read a model file; ValueError where it is none, or not what a command needs.
+
+    Without ``classifier``, a regressor is welcome too.
+    """
+    from maxplus.io import load
+
+    estimator = load(path)
+    wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
+    fits = hasattr(estimator, "certify") or (not classifier and hasattr(estimator, "residuals_"))
+    if not fits:
+        raise ValueError(
+            f"{path} holds a {type(estimator).__name__}; this command needs an "
+            f"{' or '.join(wanted)}"
+        )
+    return Trained(estimator, getattr(estimator, "preparation_", None))
+
+
+def open_samples(data: str, trained: Trained, *, labelled: bool) -> Samples:
+    """DATA for a model; with ``labelled``, its labels must be there."""
+    from maxplus.tables import open_source
+
+    encoding = None if trained.preparation is None else trained.preparation.encoding
+    samples = open_source(data, encoding=encoding)
+    if samples.X.shape[1] != trained.estimator.n_features_in_:
+        raise ValueError(
+            f"{data} has {samples.X.shape[1]} features, but the model needs "
+            f"{trained.estimator.n_features_in_}"
+        )
+    if labelled and samples.y is None:
+        raise ValueError(
+            f"{data} has no column {samples.encoding.target!r} with the true labels, which this "
+            "command needs"
+        )
+    return samples
+
+
+def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
+    """The true labels, as the model's classes; ValueError if one is not among them."""
+    import numpy as np
+
+    assert samples.y is not None
+    if not trained.is_classifier:
+        return samples.y
+    classes = trained.estimator.classes_
+    # A column of digits is read as integers, whatever the labels were at training.
+    y: Any = samples.y.astype(str) if classes.dtype.kind == "U" else samples.y
+    unknown = [str(label) for label in np.unique(y) if label not in classes]
+    if unknown:
+        raise ValueError(
+            f"{data} has the label {unknown[0]!r}, which the model does not know; its classes are "
+            f"{', '.join(map(str, classes[:20]))}"
+        )
+    return y
+
+
+def sample_blocks(
+    data: str, trained: Trained, *, labelled: bool = False, strict: bool = False
+) -> Iterator[Samples]:
+    """DATA in parts that fit into memory."""
+    yield open_samples(data, trained, labelled=labelled)

@@ -1,0 +1,17 @@
+"""How good models are on rows that they have not seen: one model, or several side by side."""
+
+from maxplus.evaluation.comparison import Comparison, compare
+from maxplus.evaluation.plans import Plan, plan_for
+from maxplus.evaluation.rows import ArrayRows, TableRows
+from maxplus.evaluation.validation import Validation, validate
+
+__all__ = [
+    "ArrayRows",
+    "Comparison",
+    "Plan",
+    "TableRows",
+    "Validation",
+    "compare",
+    "plan_for",
+    "validate",
+]

@@ -1,0 +1,68 @@
+"""Several models on the same held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from maxplus.estimators import LMMClassifier, LMMRegressor
+from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
+from maxplus.evaluation.rows import Rows
+from maxplus.evaluation.validation import Validation, validate
+
+OURS, COMMITTEE = "LMM", "LMM committee"
+# How a prediction can be told from the model itself; of the others it cannot.
+EXPLAINED = {
+    OURS: "exactly", COMMITTEE: "by member", "logistic": "by weights", "ridge": "by weights",
+    "kNN": "by neighbours",
+}  # fmt: skip
+# Told which model is at work, and how many of its trainings are done.
+CompareWatch = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A validation by model, all with the same rows held out."""
+
+    validations: dict[str, Validation]
+
+    def to_json(self) -> dict[str, Any]:
+        """Numbers and words by model, with the seconds of one training and its predictions."""
+        return {
+            name: one.to_json()
+            | {"seconds_per_training": one.seconds_each, "explainable": EXPLAINED.get(name)}
+            for name, one in self.validations.items()
+        }
+
+
+def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
+    """Those of this library, and what else a user of scikit-learn would take."""
+    if regression:
+        ours: dict[str, Any] = {OURS: LMMRegressor(random_state=seed)}
+        return ours | {name: make(seed) for name, make in REGRESSION_PEERS.items()}
+    ours = {OURS: LMMClassifier(random_state=seed), COMMITTEE: LMMCommittee(random_state=seed)}
+    return ours | {name: make(seed) for name, make in PEERS.items() if " " not in name}
+
+
+def compare(
+    models: Mapping[str, Any],
+    rows: Rows,
+    how: str | int | float = "cv",
+    *,
+    seed: int = 0,
+    watch: CompareWatch = lambda name, done: None,
+) -> Comparison:
+    """Validate each model with the same rows held out.
+
+    Parameters
+    ----------
+    models : classifiers with `predict_proba`, or regressors, by name; for example `usual_models`
+    rows, how, seed : as in `validate`
+    watch : told the model at work, and how many of its trainings are done
+    """
+    return Comparison({
+        name: validate(model, rows, how, seed=seed, watch=partial(watch, name))
+        for name, model in models.items()
+    })  # fmt: skip

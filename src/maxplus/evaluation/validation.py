@@ -1,0 +1,126 @@
+"""How good a model is on rows that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from maxplus.evaluation.held_out import CERTIFIED_AT, COVERAGE, HeldOut, Watch, held_out
+from maxplus.evaluation.plans import plan_for
+from maxplus.evaluation.rows import Rows
+from maxplus.metrics import (
+    ClassifierFigures,
+    RegressionFigures,
+    judge_classifier,
+    judge_regression,
+)
+
+Figures = ClassifierFigures | RegressionFigures
+# What is worth telling about a guess.
+GUESSED = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Figures of held-out rows, beside those of a guess that looks at no feature.
+
+    Attributes
+    ----------
+    words : how rows were held out
+    figures : of the model
+    guess : of the classes' frequencies in the training rows, so that the most frequent class is
+        predicted; in a regression, of the mean
+    unjudged : rows that were never held out, the only ones of their class
+    seconds : of all trainings and predictions
+    held_out : the predictions themselves
+    """
+
+    words: str
+    figures: Figures
+    guess: Figures
+    unjudged: int
+    seconds: float
+    held_out: HeldOut
+
+    @property
+    def certified(self) -> float | None:
+        """The share of rows that are right and stay so for changes up to 0.1 deviations."""
+        return self.held_out.certified
+
+    @property
+    def seconds_each(self) -> float:
+        """Of one training and its predictions, the mean."""
+        return float(self.held_out.seconds.mean())
+
+    @property
+    def guessed(self) -> str:
+        """The class that is guessed, or "the mean"."""
+        if isinstance(self.guess, RegressionFigures):
+            return "the mean"
+        return max(self.guess.classes, key=lambda one: one.n_predicted).label
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the predictions, as numbers, words, lists and dicts."""
+        guess = self.guess.to_json()
+        document: dict[str, Any] = {
+            "how": self.words,
+            "figures": self.figures.to_json(),
+            "guess": {name: guess[name] for name in GUESSED if name in guess},
+            "rows_never_held_out": self.unjudged,
+            "seconds": self.seconds,
+        }
+        if isinstance(self.figures, RegressionFigures):
+            return document | {"coverage_promised": COVERAGE}
+        # Rows are in the order of the folds here; the user counts them otherwise.
+        document["figures"]["worst"] = int(self.held_out.rows[self.figures.worst]) + 1
+        document["guess"]["label"] = self.guessed
+        if self.certified is not None:
+            document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}
+        return document
+
+
+def validate(
+    model: Any,
+    rows: Rows,
+    how: str | int | float = "auto",
+    *,
+    seed: int = 0,
+    watch: Watch = lambda done: None,
+    callbacks: Sequence[Callable] = (),
+) -> Validation:
+    """Hold rows out, train on the others and judge; everything is chosen again in each training.
+
+    Parameters
+    ----------
+    model : a classifier with `predict_proba`, or a regressor; it is cloned and stays as it is
+    rows : a table or an array with its labels (`TableRows`, `ArrayRows`)
+    how : as in `plan_for`
+    seed : of the shuffling
+    watch : told how many trainings are done
+    callbacks : for trainings of estimators of this library
+    """
+    classify = is_classifier(model)
+    plan = plan_for(rows.y, how, classes=classify, seed=seed)
+    found = held_out(model, rows, plan, watch, callbacks)
+    labels = np.unique(rows.y) if classify else None
+    return Validation(
+        plan.words, _judge(found, labels), _judge_guess(found, labels), plan.unjudged,
+        float(found.seconds.sum()), found,
+    )  # fmt: skip
+
+
+def _judge(found: HeldOut, labels: Any) -> Figures:
+    if labels is None:
+        return judge_regression(found.y, found.outcome, *(found.interval or ()))
+    return judge_classifier(found.y, found.outcome, labels)
+
+
+def _judge_guess(found: HeldOut, labels: Any) -> Figures:
+    if labels is None:
+        return judge_regression(found.y, found.guess)
+    # Frequencies differ a little between folds, by which alone they would seem to rank rows.
+    return replace(judge_classifier(found.y, found.guess, labels), auc=0.5)
