@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from maxplus.estimators import (
         LinearMaxPlusClassifier,
         LMMClassifier,
+        LMMCommittee,
         LMMRegressor,
         MaxPlusClassifier,
         SubgradientLMMClassifier,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
+    "LMMCommittee": "maxplus.estimators",
     "LMMRegressor": "maxplus.estimators",
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
@@ -40,6 +42,7 @@ _ROOMS = (
 
 __all__ = [
     "LMMClassifier",
+    "LMMCommittee",
     "LMMRegressor",
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",

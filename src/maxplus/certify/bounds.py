@@ -1,4 +1,4 @@
-"""Bounds of an LMM's scores over a box of inputs."""
+"""Bounds of the scores of an LMM, or of a committee, over a box of inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.certify import _bounds_kernels
-from maxplus.models import LMM
+from maxplus.models import LMM, Committee
 from maxplus.models._checks import as_rows
 
 
@@ -19,7 +19,9 @@ class Bounds(NamedTuple):
     high: NDArray
 
 
-def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
+def box_bounds(
+    model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: NDArray | None = None
+) -> Bounds:
     """Bounds of all scores over the box |x'_p − x_p| ≤ eps·scale_p around each row of X.
 
     A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and its features move
@@ -50,9 +52,14 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     still exact. Views that share features cannot all be highest at once, so that the highest
     may not be attained. A diagonal D loses nothing.
 
+    *Committees.* The bounds are the means of the members'. At every x' of the box
+    low^k ≤ z^k(x') ≤ high^k for each member k; adding up and dividing by their number K,
+    mean low^k ≤ z(x') ≤ mean high^k. Each member's bounds are as exact as above; but the members
+    need not be highest, or lowest, at one and the same x', so that their mean may not be attained.
+
     Parameters
     ----------
-    model : LMM
+    model : LMM or Committee
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
@@ -65,12 +72,29 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
+    if isinstance(model, Committee):
+        return _mean_bounds(model, [box_bounds(member, X, *box) for member in model.members])
     exact = model.astype(np.float64)
     reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
     _bounds_kernels.bounds(exact.views(X), box.eps, exact.weights, reach, _cap(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
+
+
+def _mean_bounds(model: Committee, bounds: list[Bounds]) -> Bounds:
+    """Means of the members' bounds, and room for the rounding of their mean score.
+
+    K − 1 rounded sums and a quotient of numbers of at most the size m, the largest in any member's
+    bounds, are off by at most K·u·m, up to terms in u², where u = eps / 2 is half a unit in the
+    last place; or by half the least number there is, where the quotient underflows. The means
+    of the bounds are off by no more, in float64. Twice that is allowed.
+    """
+    K, info = len(bounds), np.finfo(model.dtype)
+    largest = np.max([np.abs(bound).max(axis=1) for member in bounds for bound in member], axis=0)
+    slack = 2.0 * K * float(info.eps) * largest + float(info.smallest_subnormal)
+    low, high = (Committee.mean(sides) for sides in zip(*bounds, strict=True))
+    return Bounds(low - slack[:, None], high + slack[:, None])
 
 
 class Box(NamedTuple):
@@ -80,7 +104,9 @@ class Box(NamedTuple):
     scale: NDArray
 
 
-def check_box(model: LMM, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
+def check_box(
+    model: LMM | Committee, n_rows: int, eps: ArrayLike, scale: ArrayLike | None
+) -> Box:
     """Both as arrays; ValueError naming the argument that cannot be."""
     try:
         widths = np.asarray(eps, np.float64)
@@ -110,8 +136,13 @@ def view_scale(model: LMM, scale: NDArray) -> NDArray:
     return np.abs(model.directions.astype(np.float64)) @ scale
 
 
-def steepest(model: LMM, scale: NDArray) -> float:
-    """max_i |W0[i]|·scale_p of the views: no score changes faster than that with eps."""
+def steepest(model: LMM | Committee, scale: NDArray) -> float:
+    """max_i |W0[i]|·scale_p of the views: no score changes faster than that with eps.
+
+    A mean score changes at most by the mean of what its members' may.
+    """
+    if isinstance(model, Committee):
+        return float(np.mean([steepest(member, scale) for member in model.members]))
     slopes = np.abs(model.slopes.astype(np.float64))
     return float((slopes * view_scale(model, scale)[:, None]).max())
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.certify.bounds import box_bounds, check_box, steepest
-from maxplus.models import LMM
+from maxplus.models import LMM, Committee
 from maxplus.models._checks import as_rows
 
 # A radius is found up to this share of itself; the certified side is returned.
@@ -14,7 +14,9 @@ TOLERANCE = 1e-6
 GROWTH = 4.0
 
 
-def certified_at(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None) -> NDArray:
+def certified_at(
+    model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None
+) -> NDArray:
     """Whether each row's predicted class stays the same everywhere in its box.
 
     It does when the class's lower bound exceeds every other class's upper bound
@@ -26,14 +28,16 @@ def certified_at(model: LMM, X: NDArray, eps: ArrayLike, scale: ArrayLike | None
     return (box.eps == 0.0) | (_gap(model, X, y, box.eps, box.scale) > 0.0)
 
 
-def certified_radius(model: LMM, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
+def certified_radius(
+    model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None
+) -> NDArray:
     """The largest eps at which `certified_at` holds for each row, to within a millionth.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
     by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to
     (z₁ − z₂) / (2·max_i |W0[i]|·scale_p) at least, from where the search starts; z₁ and
     z₂ are the two highest scores. Where the model has directions, scale_p is that of the views
-    (`box_bounds`). Rows are searched together, and each evaluation costs two forward passes
+    (`box_bounds`); a committee's slope is the mean of its members'. Rows are searched together, and each evaluation costs two forward passes
     over the rows that are still open: O(N·P·H), about eight times.
 
     Returns
@@ -88,7 +92,8 @@ def _guess(
     return np.where(np.isinf(high), outwards, between)
 
 
-def _gap(model: LMM, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
+def _gap(
+    model: LMM | Committee, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
     """Lower bound of class y's score less the highest upper bound of all others."""
     bounds = box_bounds(model, X, eps, scale)
     rows = np.arange(len(X))

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -24,6 +23,7 @@ from maxplus.estimators._views import Views
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
+from maxplus.training.workers import HEARD_WITHIN, workers
 
 STAGE = "choice"
 FOLDS = 3
@@ -38,8 +38,6 @@ TOWARDS_LARGER = 0.25
 ENOUGH, PART = 2_000, 8
 # Rows of a class that a part of the rows keeps, if there are so many.
 LEAST_OF_A_CLASS = 6
-# How soon somebody who asks for the end is heard, in seconds.
-HEARD_WITHIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ class _Trials:
 
     def run(self, jobs: Sequence[tuple[int, _Fold]]) -> bool:
         """Try candidates on folds, some at once; whether anybody wants the search to go on."""
-        pool = ThreadPoolExecutor(self.n_jobs, initializer=_use_one_thread)
+        pool = workers(self.n_jobs)
         goes_on = False
         try:
             left = {
@@ -233,12 +231,6 @@ class _Trials:
                 close.append(c)
         chosen = max(close, key=lambda c: self.candidates[c].flexibility)
         return Search(self.candidates, self.losses, int(chosen), factors[chosen])
-
-
-def _use_one_thread() -> None:
-    """For a worker: its trainings do not depend on how many there are."""
-    numba.set_num_threads(1)
-    threadpool_limits(1)
 
 
 def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:

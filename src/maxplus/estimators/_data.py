@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from maxplus.models import Model
+from maxplus.models import Model, Network
 
 FLOATS = (np.float64, np.float32)
 
@@ -177,16 +177,23 @@ def as_dense(X: Any) -> NDArray:
     return X.toarray() if sparse.issparse(X) else X
 
 
-def within_range(X: NDArray, model: Model, slopes: Sequence[str]) -> NDArray:
+def within_range(X: NDArray, model: Network, slopes: Sequence[str]) -> NDArray:
     """X in the model's type, with numbers so large that a score would overflow moved closer.
 
     ``slopes`` names the weights that multiply an input, or a view of it.
     """
-    steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
-    directions = getattr(model, "directions", None)
-    if directions is not None:
-        steepest *= max(1.0, float(np.abs(directions).sum(axis=1, dtype=np.float64).max()))
+    members = getattr(model, "members", (model,))
+    steepest = len(members) * max(_steepest(member, slopes) for member in members)
     limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
     if float(np.abs(X).max(initial=0.0)) > limit:
         X = np.clip(X, -limit, limit)
     return np.ascontiguousarray(X, model.dtype)
+
+
+def _steepest(model: Network, slopes: Sequence[str]) -> float:
+    """What an input is multiplied by at most, or 1 if that is more."""
+    steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
+    directions = getattr(model, "directions", None)
+    if directions is not None:
+        steepest *= max(1.0, float(np.abs(directions).sum(axis=1, dtype=np.float64).max()))
+    return steepest

@@ -202,17 +202,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         Row 0: setosa
         """
         X = self._validated(X)
-        names = [str(c) for c in self.classes_] if class_names is None else list(class_names)
-        if len(names) != len(self.classes_):
-            raise ValueError(
-                f"class_names must name the {len(self.classes_)} classes {self.classes_.tolist()}; "
-                f"got {len(names)} names"
-            )
-        words = self._feature_words() if feature_names is None else list(feature_names)
-        if len(words) != self.model_.n_features:
-            raise ValueError(
-                f"feature_names must name {self.model_.n_features} features; got {len(words)} names"
-            )
+        names, words = self._class_words(class_names), self._words_of(feature_names)
         bounds = [self._feature_bound(name, v) for name, v in (("low", low), ("high", high))]
         if (bounds[0] > bounds[1]).any():
             raise ValueError(f"low must not exceed high; got {low!r:.40} and {high!r:.40}")
@@ -273,14 +263,17 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             height (its W2 there), prototype (−1 if it has none), feature (the view), low, high
         """
         check_is_fitted(self, "model_")
-        boxes = unit_boxes(self.model_, float(level))
+        return as_table(records(self._unit_columns(float(level))))
+
+    def _unit_columns(self, level: float) -> dict[str, NDArray]:
+        boxes = unit_boxes(self.model_, level)
         H, M = boxes.low.shape
         unit, view = (axis.ravel() for axis in np.indices((H, M)))
         names = view_names(
             self.model_.directions, self._feature_words(), getattr(self, "scale_", None)
         )
         prototypes = getattr(self, "prototypes_", np.full(H, -1))
-        columns = {
+        return {
             "unit": unit,
             "class": self.classes_[boxes.favourite][unit],
             "height": boxes.height[unit],
@@ -289,7 +282,6 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             "low": boxes.low.ravel(),
             "high": boxes.high.ravel(),
         }
-        return as_table(records(columns))
 
     def worst_samples(self, n: int = 10) -> Any:
         """The n training samples with the largest losses, worst first.
@@ -311,6 +303,25 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             "probability": np.exp(-losses[worst]),
         }
         return as_table(records(columns))
+
+    def _class_words(self, given: Sequence[str] | None) -> list[str]:
+        """Words for the classes: their labels, or those that are given."""
+        names = [str(c) for c in self.classes_] if given is None else list(given)
+        if len(names) != len(self.classes_):
+            raise ValueError(
+                f"class_names must name the {len(self.classes_)} classes {self.classes_.tolist()}; "
+                f"got {len(names)} names"
+            )
+        return names
+
+    def _words_of(self, given: Sequence[str] | None) -> list[str]:
+        """Words for the features: their names, or those that are given."""
+        words = self._feature_words() if given is None else list(given)
+        if len(words) != self.model_.n_features:
+            raise ValueError(
+                f"feature_names must name {self.model_.n_features} features; got {len(words)} names"
+            )
+        return words
 
     def _feature_words(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)

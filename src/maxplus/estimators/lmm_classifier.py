@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.estimators._calibration import keep_level
 from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
-from maxplus.estimators._choice import STAGE, Rows, choose
+from maxplus.estimators._choice import STAGE, Rows, Search, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
@@ -332,11 +332,12 @@ class LMMClassifier(BaseLMMClassifier):
         }  # fmt: skip
 
     def _boxes(
-        self, rows: Rows, n_classes: int, candidate: Candidate, rng: np.random.Generator
-    ) -> Boxes:
-        """Where the training of a candidate on some views begins."""
+        self, rows: Rows, n_classes: int, candidate: Candidate, rng: np.random.Generator,
+        distance: float | None = None,
+    ) -> Boxes:  # fmt: skip
+        """Where the training of a candidate on some views begins; the distance, if it is known."""
         V, y = rows.X, rows.y
-        distance = class_distance(V, y, rng)
+        distance = class_distance(V, y, rng) if distance is None else distance
         slope = candidate.slope_for(distance)
         check_reach(V, slope)
         drop = slope * distance if self.confidence is None else float(self.confidence)
@@ -359,26 +360,43 @@ class LMMClassifier(BaseLMMClassifier):
         return warm_up.run(boxes.model, task, conductor).model
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        rows, candidates = Rows(data.X, data.y, data.weight), self._candidates()
-        look = partial(self._look, {candidate.views for candidate in candidates})
-        candidate = candidates[0]
-        facts: dict[str, NDArray] = {}
-        if self._searches or self._calibrates:
-            conductor.begin(STAGE, is_last=False)
-            search = choose(
-                rows, candidates, look, partial(self._brief, data.n_classes),
-                int(rng.integers(2**31)), conductor, numba.get_num_threads(),
-            )  # fmt: skip
-            candidate = candidates[search.chosen]
-            if self._searches:
-                facts |= search_facts(search, len(data.y), data.n_classes)
-            if self._calibrates:
-                facts[TEMPERATURE] = np.array([search.temperature])
-        seen = look(rows)
-        views = seen.get(candidate.views, seen["features"])
-        boxes = self._boxes(replace(rows, X=views(rows.X)), data.n_classes, candidate, rng)
+        candidate, facts = self._choose(data, rng, conductor)
+        rows, views = self._see(data, candidate)
+        boxes = self._boxes(rows, data.n_classes, candidate, rng)
         facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
         return Start(boxes.model, facts | views.facts)
+
+    def _choose(
+        self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
+    ) -> tuple[Candidate, dict[str, NDArray]]:
+        """The capacity, and what was learned on the way: a search, a temperature."""
+        candidates = self._candidates()
+        if not (self._searches or self._calibrates):
+            return candidates[0], {}
+        search = self._try(data, candidates, self._brief, rng, conductor)
+        facts = search_facts(search, len(data.y), data.n_classes) if self._searches else {}
+        if self._calibrates:
+            facts[TEMPERATURE] = np.array([search.temperature])
+        return candidates[search.chosen], facts
+
+    def _try(
+        self, data: LabelledData, candidates: Sequence[Candidate], train: Callable[..., Any],
+        rng: np.random.Generator, conductor: Conductor,
+    ) -> Search:  # fmt: skip
+        """Candidates on held-out rows, each trained by `_brief` or something like it."""
+        conductor.begin(STAGE, is_last=False)
+        look = partial(self._look, {candidate.views for candidate in candidates})
+        return choose(
+            Rows(data.X, data.y, data.weight), candidates, look, partial(train, data.n_classes),
+            int(rng.integers(2**31)), conductor, numba.get_num_threads(),
+        )  # fmt: skip
+
+    def _see(self, data: LabelledData, candidate: Candidate) -> tuple[Rows, Views]:
+        """All rows as a candidate sees them."""
+        rows = Rows(data.X, data.y, data.weight)
+        seen = self._look({candidate.views}, rows)
+        views = seen.get(candidate.views, seen["features"])
+        return replace(rows, X=views(rows.X)), views
 
     # -- how it is trained ---------------------------------------------------------------------
 
@@ -388,8 +406,12 @@ class LMMClassifier(BaseLMMClassifier):
         return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+        return self._own_stages(len(data.y), facts)
+
+    def _own_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+        """The stages of one network on so many samples."""
         slope, distance = (float(facts[name][0]) for name in (SLOPE, DISTANCE))
-        views, n_samples = Views.of_facts(facts), len(data.y)
+        views = Views.of_facts(facts)
         annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(

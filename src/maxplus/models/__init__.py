@@ -1,9 +1,20 @@
 """The networks: what they compute, their active paths and their sparse subgradients."""
 
 from maxplus.models._softmax import LOG2
-from maxplus.models.base import Entries, Model, Subgradient
+from maxplus.models.base import Entries, Model, Network, Subgradient
+from maxplus.models.committee import Committee
 from maxplus.models.linear_max_plus import LinearMaxPlus
 from maxplus.models.lmm import LMM
 from maxplus.models.zero_hidden import ZeroHidden
 
-__all__ = ["LMM", "LOG2", "Entries", "LinearMaxPlus", "Model", "Subgradient", "ZeroHidden"]
+__all__ = [
+    "LMM",
+    "LOG2",
+    "Committee",
+    "Entries",
+    "LinearMaxPlus",
+    "Model",
+    "Network",
+    "Subgradient",
+    "ZeroHidden",
+]

@@ -70,16 +70,8 @@ class Subgradient(dict[str, Entries]):
         return sum(int(np.count_nonzero(entries.value)) for entries in self.values())
 
 
-class Model(ABC):
-    """A max-plus network with softmax output.
-
-    Subclasses hold their weight arrays as attributes named in ``layers``, last
-    layer first: the order in which a subgradient is derived and its norm summed.
-    Arrays that a model may have besides, and that no step moves, are named in ``optional``.
-    """
-
-    layers: ClassVar[tuple[str, ...]]
-    optional: ClassVar[tuple[str, ...]] = ()
+class Network(ABC):
+    """What gives samples scores, and by softmax probabilities; its weights have names."""
 
     @property
     @abstractmethod
@@ -99,6 +91,33 @@ class Model(ABC):
     @abstractmethod
     def scores(self, X: NDArray) -> NDArray:
         """Pre-softmax scores z, shape (N, C)."""
+
+    @abstractmethod
+    def weights_by_name(self) -> dict[str, NDArray]:
+        """The weight arrays, in a fixed order."""
+
+    def probabilities(self, X: NDArray) -> NDArray:
+        """softmax(z), shape (N, C)."""
+        return _softmax.softmax(self.scores(X))
+
+    def losses(self, X: NDArray, y: NDArray) -> NDArray:
+        """Cross-entropy of each sample, float64, shape (N,)."""
+        Z = self.scores(X)
+        out = np.empty(len(Z))
+        _softmax.losses(Z, as_labels(y, len(Z), self.n_classes), out)
+        return out
+
+
+class Model(Network):
+    """A max-plus network with softmax output that training can move.
+
+    Subclasses hold their weight arrays as attributes named in ``layers``, last
+    layer first: the order in which a subgradient is derived and its norm summed.
+    Arrays that a model may have besides, and that no step moves, are named in ``optional``.
+    """
+
+    layers: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
@@ -129,17 +148,6 @@ class Model(ABC):
             if not np.isfinite(weights[name]).all():
                 raise ValueError(f"the weights {name} are not all finite")
         return cls(**{name: weights[name] for name in names})
-
-    def probabilities(self, X: NDArray) -> NDArray:
-        """softmax(z), shape (N, C)."""
-        return _softmax.softmax(self.scores(X))
-
-    def losses(self, X: NDArray, y: NDArray) -> NDArray:
-        """Cross-entropy of each sample, float64, shape (N,)."""
-        Z = self.scores(X)
-        out = np.empty(len(Z))
-        _softmax.losses(Z, as_labels(y, len(Z), self.n_classes), out)
-        return out
 
     def mean_subgradient(
         self, X: NDArray, y: NDArray, weight: NDArray | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
-from maxplus.models.base import Model
+from maxplus.models.base import Network
 from maxplus.training.result import Status
 from maxplus.training.state import TrainingState
 
@@ -22,7 +22,8 @@ class Progress:
     Attributes
     ----------
     stage : "choice" of a capacity (an iteration is a training on a part), "warm-up" (an epoch),
-        "iterations" of an engine, or "polish" (a round)
+        "iterations" of an engine, "polish" (a round), or "members" of a committee (an epoch of
+        one of them)
     iteration, max_iter : how far the stage is
     loss, best_loss : the present one, and the lowest so far
     seconds : since the stage began
@@ -39,7 +40,7 @@ class Progress:
     loss: float
     best_loss: float
     seconds: float
-    model: Model
+    model: Network
     is_last: bool
     state: Callable[[], TrainingState] | None
     origin: Any = None
@@ -135,7 +136,7 @@ class Conductor:
         max_iter: int,
         loss: float,
         best_loss: float,
-        model: Model,
+        model: Network,
         state: Callable[[], TrainingState] | None,
         end: Status | None = None,
     ) -> Status | None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.models import Model
+from maxplus.models import Model, Network
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.state import StateError, TrainingState
@@ -115,10 +115,10 @@ def run_stages(
     return Trained(model, tuple(outcomes), status, last)
 
 
-def require_finite(model: Model) -> None:
+def require_finite(model: Network) -> None:
     """Overflow ends a training with an error: a model that is not finite is none."""
-    for name in model.layers:
-        if not np.isfinite(getattr(model, name)).all():
+    for name, W in model.weights_by_name().items():
+        if not np.isfinite(W).all():
             raise TrainingOverflowError(
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
                 "X (for example with StandardScaler) or take a smaller slope"

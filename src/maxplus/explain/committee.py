@@ -1,0 +1,216 @@
+"""Explanations of a committee: the boxes that decided in each member, and what each counts for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.explain.explanation import as_table, records
+from maxplus.explain.naming import view_names
+from maxplus.explain.paths import Paths, decisive_paths
+from maxplus.explain.units import unit_boxes
+from maxplus.models import Committee
+from maxplus.models._softmax import softmax
+
+
+class MemberPaths(NamedTuple):
+    """What decided one member's scores of N rows.
+
+    Attributes
+    ----------
+    paths : Paths, its own scores; units are numbered through the committee
+    slopes : array of shape (2M,), its W0
+    views : array of shape (N, M), what it sees of the rows
+    view_names : words for that
+    directions : array of shape (M, P), or None
+    centres : array of shape (H, M), where each of its units is highest along each view
+    """
+
+    paths: Paths
+    slopes: NDArray
+    views: NDArray
+    view_names: list[str]
+    directions: NDArray | None
+    centres: NDArray
+
+
+@dataclass(frozen=True)
+class CommitteeExplanation:
+    """What decided the scores of some rows, member by member.
+
+    Each member's score of a class is one unit's and, in it, one view's; the committee's is the
+    mean. The lead of the predicted class over the next is the sum of the members' *weights*,
+    each the member's own lead divided by the number of members; a negative one speaks against.
+
+    Attributes
+    ----------
+    X : array of shape (N, P), the rows
+    members : what decided in each
+    score, probability : arrays of shape (N, C), the committee's
+    class_names, feature_names : words for both
+    """
+
+    X: NDArray
+    members: Sequence[MemberPaths]
+    score: NDArray
+    probability: NDArray
+    class_names: Sequence[str]
+    feature_names: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return the number of rows explained."""
+        return len(self.X)
+
+    @cached_property
+    def order(self) -> NDArray:
+        """The classes of each row by falling score, (N, C)."""
+        return np.argsort(-self.score, axis=1, kind="stable")
+
+    @property
+    def predicted(self) -> NDArray:
+        """Each row's winning class, as a position among all."""
+        return self.order[:, 0]
+
+    @cached_property
+    def weight(self) -> NDArray:
+        """Each member's part in the lead of the predicted class over the next, (N, K)."""
+        first, second = self.order[:, :1], self.order[:, 1:2]
+        leads = [
+            np.take_along_axis(member.paths.score, first, 1)
+            - np.take_along_axis(member.paths.score, second, 1)
+            for member in self.members
+        ]
+        return np.concatenate(leads, axis=1) / len(self.members)
+
+    @cached_property
+    def leader(self) -> NDArray:
+        """The member that gives each class its highest score, (N, C)."""
+        return np.argmax([member.paths.score for member in self.members], axis=0)
+
+    @property
+    def paths(self) -> Paths:
+        """The paths in each class's `leader`, with the committee's score."""
+        _, *fields = (
+            np.take_along_axis(np.stack(field), self.leader[None], axis=0)[0]
+            for field in zip(*(member.paths for member in self.members), strict=True)
+        )
+        return Paths(self.score, *fields)
+
+    @property
+    def directions(self) -> NDArray | None:
+        """Those of all members, one below another; None where all look at the features alone."""
+        if all(member.directions is None for member in self.members):
+            return None
+        plain = np.eye(self.X.shape[1])
+        return np.concatenate(
+            [plain if member.directions is None else member.directions for member in self.members]
+        )
+
+    @property
+    def centres(self) -> NDArray:
+        """Where each unit of a committee without directions is highest along each feature."""
+        return np.concatenate([member.centres for member in self.members])
+
+    def to_records(self) -> np.recarray:
+        """One record per row, class and member, rows first.
+
+        ``feature`` names the view that decided the member's score, and ``value`` is its value.
+        """
+        (N, C), K = self.score.shape, len(self.members)
+        row, d, k = (axis.ravel() for axis in np.indices((N, C, K)))
+        return records(
+            {
+                "row": row,
+                "class": np.array([str(name) for name in self.class_names])[d],
+                "predicted": self.predicted[row] == d,
+                "score": self.score[row, d],
+                "probability": self.probability[row, d],
+                "member": k,
+                "weight": self.weight[row, k],
+                "member_score": self._of_members(lambda own: own.paths.score),
+                "unit": self._of_members(lambda own: own.paths.unit),
+                "feature": self._of_members(lambda own: np.array(own.view_names)[own.paths.view]),
+                "value": self._of_members(
+                    lambda own: np.take_along_axis(own.views, own.paths.view, axis=1)
+                ),
+                "slope": self._of_members(lambda own: own.slopes[own.paths.row]),
+                "runner_up": self._of_members(lambda own: own.paths.runner_up),
+                "margin": self._of_members(lambda own: own.paths.margin),
+            }
+        )
+
+    def _of_members(self, column: Any) -> NDArray:
+        """Arrays of shape (N, C), one for each member, as a column of the records."""
+        return np.stack([column(member) for member in self.members], axis=-1).ravel()
+
+    def to_table(self) -> Any:
+        """`to_records` as a pandas DataFrame if pandas is installed."""
+        return as_table(self.to_records())
+
+    def __str__(self) -> str:
+        """Return all rows in words."""
+        return "\n\n".join(self.text(n) for n in range(len(self)))
+
+    def text(self, n: int) -> str:
+        """Row n in words: all scores, then the members, those that count most first."""
+        first, second = self.order[n, :2]
+        lead = self.score[n, first] - self.score[n, second]
+        names, probability = self.class_names, self.probability[n]
+        lines = [f"Row {n}: {names[first]} (probability {probability[first]:.3f})"]
+        lines += [
+            f"  class {names[d]}: score {self.score[n, d]:.4g}, probability {probability[d]:.3f}"
+            for d in self.order[n]
+        ]
+        lines.append(
+            f"  {names[first]} is ahead of {names[second]} by {lead:.3g}, the sum of:"
+        )
+        for k in np.argsort(-self.weight[n], kind="stable"):
+            own = "; ".join(self._sentence(n, int(k), int(d)) for d in (first, second))
+            lines.append(f"    {self.weight[n, k]:+.3g} by member {k}: {own}")
+        return "\n".join(lines)
+
+    def _sentence(self, n: int, k: int, d: int) -> str:
+        own = self.members[k]
+        view = int(own.paths.view[n, d])
+        return (
+            f"{self.class_names[d]} {own.paths.score[n, d]:.4g}, unit {own.paths.unit[n, d]}, "
+            f"decided by {own.view_names[view]} = {own.views[n, view]:.4g} "
+            f"(slope {own.slopes[own.paths.row[n, d]]:.3g})"
+        )
+
+
+def explain_committee(
+    model: Committee, X: NDArray, class_names: Sequence[str], feature_names: Sequence[str],
+    scale: NDArray | None = None,
+) -> CommitteeExplanation:  # fmt: skip
+    """The deciding units and views of all members; as much work as `decisive_paths` of each.
+
+    Parameters
+    ----------
+    model : Committee
+    X : array of shape (N, P)
+    class_names, feature_names : words for both
+    scale : array of shape (P,), optional
+        How much each feature varies: a sum's largest terms are the largest after it.
+    """
+    members = []
+    for member, first in zip(model.members, model.first_units, strict=False):
+        paths = decisive_paths(member, X)
+        runner_up = np.where(paths.runner_up < 0, -1, first + paths.runner_up)
+        members.append(
+            MemberPaths(
+                paths._replace(unit=first + paths.unit, runner_up=runner_up),
+                member.W0, member.views(X),
+                view_names(member.directions, feature_names, scale),
+                member.directions, unit_boxes(member).centre,
+            )
+        )  # fmt: skip
+    score = Committee.mean([member.paths.score for member in members])
+    return CommitteeExplanation(
+        X, members, score, softmax(score), list(class_names), list(feature_names)
+    )
