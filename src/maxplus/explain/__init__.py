@@ -1,5 +1,6 @@
 """Explanations: what decided each score, what would change it, and what each unit is."""
 
+from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
 from maxplus.explain.flips import Flips, single_feature_flips
 from maxplus.explain.paths import Paths, decisive_paths
@@ -7,6 +8,8 @@ from maxplus.explain.units import Boxes, unit_boxes
 
 __all__ = [
     "Boxes",
+    "Category",
+    "Domain",
     "Explanation",
     "Flips",
     "Paths",
