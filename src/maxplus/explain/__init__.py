@@ -2,7 +2,7 @@
 
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
-from maxplus.explain.flips import Flips, single_feature_flips
+from maxplus.explain.flips import Flips, single_feature_flips, single_flips
 from maxplus.explain.paths import Paths, decisive_paths
 from maxplus.explain.units import Boxes, unit_boxes
 
@@ -15,5 +15,6 @@ __all__ = [
     "Paths",
     "decisive_paths",
     "single_feature_flips",
+    "single_flips",
     "unit_boxes",
 ]

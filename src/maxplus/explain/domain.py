@@ -130,7 +130,8 @@ class Domain:
         if rows.ndim != 2 or not len(rows):
             raise ValueError(f"X must have shape (N, P) and at least one row; got {rows.shape}")
         rows = as_rows(rows, rows.shape[1], np.float64)
-        grouped = {p for category in categories for p in category.features}
+        columns = tuple(categories)
+        grouped = {p for category in columns for p in category.features}
         low, high = rows.min(axis=0), rows.max(axis=0)
         deviation = np.where(low == high, 0.0, rows.std(axis=0))
         numbers = [p for p in range(rows.shape[1]) if p not in grouped]
@@ -138,7 +139,7 @@ class Domain:
         domain = replace(
             cls.free(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
             low=low, high=high, whole=(rows == np.round(rows)).all(axis=0),
-            values=two, categories=tuple(categories), indicators=dict(indicators or {}),
+            values=two, categories=columns, indicators=dict(indicators or {}),
         )  # fmt: skip
         return domain.with_fixed(fixed)
 
