@@ -134,7 +134,7 @@ class Explanation:
         return text
 
     def _flip_sentence(self, n: int) -> str:
-        feature, value, becomes = (field[n] for field in self.flips)
+        feature, value, becomes = (field[n] for field in self.flips[:3])
         if feature < 0:
             return "no change of a single feature flips it"
         return (
