@@ -156,7 +156,7 @@ def train(
         if resume is not None:
             _resume(data, out, resume, checkpoint or resume)
             return
-        from maxplus.tables import Preparation, open_source
+        from maxplus.tables import ColumnChoices, Preparation, open_source
 
         if no_polish and polish is not None:
             raise ValueError(f"--polish {polish:g} and --no-polish exclude each other; give one")
@@ -182,7 +182,7 @@ def train(
         if no_polish:
             options["polish"] = None
         classifier = _classifier(paper, options | {"n_jobs": jobs, "random_state": seed})
-        samples = open_source(data, target=target, categorical=categorical or ())
+        samples = open_source(data, ColumnChoices(target, categorical=categorical or ()))
         wanted = samples.image_shape is None if scale is None else scale
         if not paper:
             # It scales by itself.
@@ -242,7 +242,7 @@ def _resume(data: str, out: Path, path: Path, checkpoint: Path) -> None:
     if not isinstance(notes, dict) or "encoding" not in notes:
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
     preparation = Preparation.from_json(notes)
-    samples = open_source(data, encoding=preparation.encoding)
+    samples = open_source(data, preparation=preparation, labelled=True)
     X, y = preparation.scaled(samples.X), _labels(samples)
     with _bar(trained) as bar:
         callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
