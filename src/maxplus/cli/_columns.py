@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from maxplus.tables import ColumnChoices
 
 LISTS = ("categorical", "numeric", "drop", "keep")
-
-
-class ColumnChoices(NamedTuple):  # until tables has it
-    target: str | None = None
-    task: str = "auto"
-    categorical: tuple = ()
-    numeric: tuple = ()
-    drop: tuple = ()
-    keep: tuple = ()
-    missing: str = "impute"
 
 
 def column_choices(options: Mapping[str, Any]) -> ColumnChoices:

@@ -81,10 +81,12 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
 
 def open_samples(data: str, trained: Trained, *, labelled: bool) -> Samples:
     """DATA for a model; with ``labelled``, its labels must be there."""
-    from maxplus.tables import open_source
+    from maxplus.tables import ColumnChoices, open_source
 
-    encoding = None if trained.preparation is None else trained.preparation.encoding
-    samples = open_source(data, encoding=encoding)
+    # A model that knows no columns takes all of them.
+    samples = open_source(
+        data, ColumnChoices(keep=["*"]), preparation=trained.preparation, labelled=labelled
+    )
     if samples.X.shape[1] != trained.estimator.n_features_in_:
         raise ValueError(
             f"{data} has {samples.X.shape[1]} features, but the model needs "

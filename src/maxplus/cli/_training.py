@@ -154,7 +154,7 @@ def go_on(data: str, path: Path, checkpoint: Path, every: float, voice: Voice) -
     if not isinstance(notes, dict) or "encoding" not in notes:
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
     preparation = Preparation.from_json(notes)
-    samples = open_source(data, encoding=preparation.encoding)
+    samples = open_source(data, preparation=preparation, labelled=True)
     X, y = preparation.scaled(samples.X), targets(samples)
     began = time.perf_counter()
     with _bar(trained, voice) as bar:
@@ -187,13 +187,18 @@ def targets(samples: Samples) -> NDArray:
 
 def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samples, bool]:
     """DATA to learn from, and whether its target is a number; what was decided is told."""
-    samples = open_source(data, target=choices.target, categorical=choices.categorical)
-    n_classes = len(set(targets(samples).tolist()))
+    samples = open_source(data, choices)
+    if samples.encoding.task == "regression":
+        words = "a number"
+    else:
+        words = f"{len(set(targets(samples).tolist()))} classes"
     voice.say(
         f"{samples.name}: {samples.X.shape[0]:,} rows, {samples.X.shape[1]:,} features, target "
-        f"{samples.encoding.target!r} with {n_classes} classes"
+        f"{samples.encoding.target!r} with {words}"
     )
-    return samples, False
+    for line in samples.decisions:
+        voice.say(f"  {line}")
+    return samples, samples.encoding.task == "regression"
 
 
 def _bar(estimator: Any, voice: Voice) -> ProgressBar:

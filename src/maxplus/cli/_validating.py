@@ -46,10 +46,10 @@ def rows_of(samples: Samples, choices: Any) -> ArrayRows | TableRows:
     """Data for a validation: a table, prepared anew in each fold, or an array as it is."""
     assert samples.y is not None
     table = getattr(samples, "table", None)
-    if table is None:
+    if table is None or not table.columns:
         return ArrayRows(samples.X, samples.y)
     # What is to be predicted, and whether that is a class, is no matter of the fold.
-    fixed = choices._replace(target=samples.encoding.target, task=samples.task)
+    fixed = choices._replace(target=samples.encoding.target, task=samples.encoding.task)
     return TableRows(table, samples.y, partial(Preparation.of, choices=fixed))
 
 
