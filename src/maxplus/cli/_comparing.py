@@ -39,16 +39,15 @@ def _share(value: float | None) -> float:
 CLASSES = (
     Figure("accuracy", lambda v: v.figures.accuracy, percent, max),
     Figure("log loss", lambda v: v.figures.log_loss, number),
-    Figure("calibration error", lambda v: v.figures.calibration_error, number),
-    Figure("AUC", lambda v: v.figures.auc, number, max),
+    Figure("calibration\nerror", lambda v: v.figures.calibration_error, number),
     Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}"),
     Figure("certified", lambda v: _share(v.certified), percent, max),
 )
 NUMBERS = (
     Figure("R²", lambda v: v.figures.r2, number, max),
-    Figure("mean absolute error", lambda v: v.figures.mae, lambda x: f"{x:.4g}"),
-    Figure("root mean square error", lambda v: v.figures.rmse, lambda x: f"{x:.4g}"),
-    Figure("inside 90 % interval", lambda v: v.figures.covered, percent, lambda x: math.nan),
+    Figure("mean absolute\nerror", lambda v: v.figures.mae, lambda x: f"{x:.4g}"),
+    Figure("root mean square\nerror", lambda v: v.figures.rmse, lambda x: f"{x:.4g}"),
+    Figure("inside 90 %\ninterval", lambda v: v.figures.covered, percent, lambda x: math.nan),
     Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}"),
 )
 
@@ -92,10 +91,8 @@ def comparison_table(comparison: Comparison) -> Table:
     figures = _columns(comparison)
     table = plain_table("model", *(figure.head for figure in figures), "explained")
     found = comparison.validations
-    best = {
-        figure.head: figure.best([v for one in found.values() if not math.isnan(v := figure.of(one))] or [math.nan])
-        for figure in figures
-    }
+    best = {figure.head: _best(figure, [figure.of(one) for one in found.values()])
+            for figure in figures}  # fmt: skip
     for name, one in found.items():
         cells = []
         for figure in figures:
@@ -104,6 +101,11 @@ def comparison_table(comparison: Comparison) -> Table:
             cells.append(f"[bold]{text}[/]" if value == best[figure.head] else text)
         table.add_row(name, *cells, EXPLAINED.get(name, "no"))
     return table
+
+
+def _best(figure: Figure, values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return figure.best(known) if known else math.nan
 
 
 def _error(validation: Validation) -> str:
@@ -115,7 +117,7 @@ def comparison_columns(comparison: Comparison) -> dict[str, list[Any]]:
     found = comparison.validations
     columns: dict[str, list[Any]] = {"model": list(found)}
     for figure in _columns(comparison):
-        columns[figure.head] = [figure.of(one) for one in found.values()]
+        columns[figure.head.replace("\n", " ")] = [figure.of(one) for one in found.values()]
         if figure.head == "accuracy":
             columns["standard error"] = [one.figures.accuracy_error for one in found.values()]
     columns["explained"] = [EXPLAINED.get(name, "no") for name in found]

@@ -34,7 +34,9 @@ def plain_table(*heads: str, title: str | None = None) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for place, head in enumerate(heads):
         table.add_column(head, justify="right" if place else "left", no_wrap=True)
     return table
@@ -129,7 +131,7 @@ def confusion_table(figures: ClassifierFigures, width: int) -> Table:
              for d, row in enumerate(figures.confusion)]  # fmt: skip
     widest = [max(len(label), *map(len, column))
               for label, column in zip(labels, zip(*cells, strict=True), strict=True)]  # fmt: skip
-    gaps = 3 * len(labels) + 2
+    gaps = 2 * len(labels) + 2
     if max(map(len, [CORNER, *labels])) + sum(widest) + gaps > width:
         return _largest_confusions(figures)
     return _matrix(labels, cells)

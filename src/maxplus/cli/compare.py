@@ -20,7 +20,7 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Option(
-            help="Which models: --models LMM,forest or repeated. All by default: LMM, LMM "
+            help="Which models: --models LMM,forest or repeated. All by default: LMM, "
             "committee, logistic, kNN, forest, boosting, MLP, SVC; for numbers LMM, ridge, kNN, "
             "forest, boosting, MLP, SVR."
         ),

@@ -1,6 +1,6 @@
 """How good models are on rows that they have not seen: one model, or several side by side."""
 
-from maxplus.evaluation.comparison import Comparison, compare
+from maxplus.evaluation.comparison import Comparison, compare, usual_models
 from maxplus.evaluation.plans import Plan, plan_for
 from maxplus.evaluation.rows import ArrayRows, TableRows
 from maxplus.evaluation.validation import Validation, validate
@@ -13,5 +13,6 @@ __all__ = [
     "Validation",
     "compare",
     "plan_for",
+    "usual_models",
     "validate",
 ]

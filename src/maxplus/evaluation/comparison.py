@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from maxplus.estimators import LMMClassifier, LMMRegressor
+from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
 from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
 from maxplus.evaluation.rows import Rows
 from maxplus.evaluation.validation import Validation, validate
 
-OURS, COMMITTEE = "LMM", "LMM committee"
+OURS, COMMITTEE = "LMM", "committee"
 # How a prediction can be told from the model itself; of the others it cannot.
 EXPLAINED = {
-    OURS: "exactly", COMMITTEE: "by member", "logistic": "by weights", "ridge": "by weights",
-    "kNN": "by neighbours",
+    OURS: "exactly", COMMITTEE: "by member", "logistic": "weights", "ridge": "weights",
+    "kNN": "neighbours",
 }  # fmt: skip
 # Told which model is at work, and how many of its trainings are done.
 CompareWatch = Callable[[str, int], None]
