@@ -18,7 +18,7 @@ from maxplus.cli._tables_out import write_csv
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.models import LOG2
-from maxplus.tables import Preparation, Samples, open_source
+from maxplus.tables import Preparation, Samples, open_source, row_fingerprints
 from maxplus.training import Status
 from maxplus.training.progress import ProgressBar
 
@@ -58,7 +58,8 @@ class Training:
 
     def save(self, out: Path, validation: Any = None) -> None:
         """Write the model file, with how it did on rows that it had not seen."""
-        save(self.estimator, out, notes={"validation": validation})
+        self.estimator.validation_ = validation
+        save(self.estimator, out)
 
     def describe(self, out: Path) -> dict[str, Any]:
         """What there is to know about the training, for programs."""
@@ -175,6 +176,7 @@ def _finished(
     if preparation.centre is not None and preparation.spread is not None:
         estimator.fold(preparation.centre, preparation.spread, samples.X)
     estimator.preparation_ = preparation
+    estimator.training_rows_ = row_fingerprints(samples.X)
     return Training(estimator, samples, preparation, choices, seed, seconds, checkpoint)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from maxplus.evaluation.held_out import CERTIFIED_AT, COVERAGE, HeldOut, Watch, held_out
@@ -17,11 +18,15 @@ from maxplus.metrics import (
     RegressionFigures,
     judge_classifier,
     judge_regression,
+    plain,
+    reliability,
 )
 
 Figures = ClassifierFigures | RegressionFigures
 # What is worth telling about a guess.
 GUESSED = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
+# Rows of each kind that a document names.
+N_NAMED = 25
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,33 @@ class Validation:
         # Rows are in the order of the folds here; the user counts them otherwise.
         document["figures"]["worst"] = int(self.held_out.rows[self.figures.worst]) + 1
         document["guess"]["label"] = self.guessed
+        document |= self._told_by_row()
         if self.certified is not None:
             document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}
         return document
+
+    def _told_by_row(self) -> dict[str, Any]:
+        """How far probabilities can be trusted, and the rows that a classifier has trouble with."""
+        assert isinstance(self.figures, ClassifierFigures)
+        y, P = self.held_out.y, self.held_out.outcome
+        labels = [one.label for one in self.figures.classes]
+        own, top, best = P[np.arange(len(y)), y], P.max(axis=1), P.argmax(axis=1)
+
+        def named(order: NDArray) -> list[dict[str, Any]]:
+            return [
+                {
+                    "row": int(self.held_out.rows[n]) + 1, "label": labels[y[n]],
+                    "predicted": labels[best[n]], "probability": float(top[n]),
+                    "own_probability": float(own[n]),
+                }
+                for n in order[:N_NAMED]
+            ]  # fmt: skip
+
+        return {
+            "reliability": plain(reliability(y, P)),
+            "least_sure": named(np.argsort(top, kind="stable")),
+            "most_surprising": named(np.argsort(own, kind="stable")),
+        }
 
 
 def validate(

@@ -4,6 +4,7 @@ from maxplus.tables.choices import EVERYTHING, ColumnChoices
 from maxplus.tables.deciding import Decided, decide, label_name
 from maxplus.tables.domain import FeatureValues
 from maxplus.tables.encoding import Encoding
+from maxplus.tables.fingerprints import row_fingerprints
 from maxplus.tables.frames import is_frame, is_plain, table_of
 from maxplus.tables.kinds import Category, Column, Number, Ranks
 from maxplus.tables.preparation import Preparation
@@ -35,6 +36,7 @@ __all__ = [
     "open_source",
     "read_batches",
     "read_table",
+    "row_fingerprints",
     "samples_of",
     "stream_source",
     "table_of",
