@@ -58,10 +58,13 @@ def explain(
                 f"{data} has no row {outside[0]} (--row); its rows are 0 to {len(samples.X) - 1}"
             )
         why = trained.classifier.explain(
-            samples.X[chosen], feature_names=trained.feature_names, **trained.feature_range(samples)
+            samples.X[chosen],
+            feature_names=trained.feature_names,
+            row_numbers=chosen,
+            **trained.feature_range(samples),
         )
-        for n, row in enumerate(chosen):
-            typer.echo(why.text(n).replace(f"Row {n}:", f"Row {row}:", 1) + "\n")
+        for n in range(len(chosen)):
+            typer.echo(why.text(n) + "\n")
         if table is not None:
             _write_table(why, chosen, table)
         if picture is not None:
