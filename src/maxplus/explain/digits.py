@@ -48,8 +48,8 @@ def fewest_digits(
     At most ``farther`` beyond; the value itself where there is no other.
     """
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
-    good = np.flatnonzero(holds(tried)) if tried.size else ()
-    return float(tried[good[0]]) if len(good) else float(value)
+    good = tried[holds(tried)]
+    return float(good[0]) if good.size else float(value)
 
 
 def simplest_between(low: float, high: float) -> float:

@@ -11,10 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.explain.digits import measured_text
 from maxplus.models._checks import as_rows, feature_values
 
+# A column of at most so many values, in so many times as many rows, takes no others; and in how
+# many rows more can be seen at a glance.
+FEW_VALUES, GLANCE = 10, 1000
 # Whole numbers between the limits of a column that are simply listed.
 FEW = 32
+# What a category is called whose features are all 0.
+NONE_OF_THEM = "none of the known words"
 
 
 class Category(NamedTuple):
@@ -124,7 +130,8 @@ class Domain:
         """What is seen in training rows; O(N·P).
 
         Units are standard deviations (1 for a constant), limits the least and largest value. A
-        number with two values takes no others, one whose values are all whole stays so.
+        number with two values takes no others, nor does one with ten at most in ten times as
+        many rows; one whose values are all whole stays so.
         """
         rows = np.asarray(X)
         if rows.ndim != 2 or not len(rows):
@@ -135,11 +142,11 @@ class Domain:
         low, high = rows.min(axis=0), rows.max(axis=0)
         deviation = np.where(low == high, 0.0, rows.std(axis=0))
         numbers = [p for p in range(rows.shape[1]) if p not in grouped]
-        two = {p: np.unique(rows[:, p]) for p in numbers if _has_two_values(rows[:, p])}
+        values = {p: seen for p in numbers if (seen := _few_values(rows[:, p])) is not None}
         domain = replace(
             cls.free(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
             low=low, high=high, whole=(rows == np.round(rows)).all(axis=0),
-            values=two, categories=columns, indicators=dict(indicators or {}),
+            values=values, categories=columns, indicators=dict(indicators or {}),
         )  # fmt: skip
         return domain.with_fixed(fixed)
 
@@ -164,7 +171,7 @@ class Domain:
         for column in columns:
             is_index = isinstance(column, Integral) and 0 <= int(column) < self.n_features
             if not is_index and column not in known:
-                listed = ", ".join(map(repr, list(dict.fromkeys(self.column_names))[:20]))
+                listed = ", ".join(map(repr, self.columns[:20]))
                 raise ValueError(f"fixed names {column!r}, which is no column; there are {listed}")
             fixed[int(column) if is_index else known[str(column)]] = True
         for category in self.categories:
@@ -173,12 +180,12 @@ class Domain:
 
     def within(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Domain:
         """The same with other limits: a number for all features, or one for each."""
-        limits = {
-            name: feature_values(name, value, self.n_features)
-            for name, value in (("low", low), ("high", high))
-            if value is not None
-        }
-        return replace(self, **limits)
+        P = self.n_features
+        return replace(
+            self,
+            low=self.low if low is None else feature_values("low", low, P),
+            high=self.high if high is None else feature_values("high", high, P),
+        )
 
     @cached_property
     def category_of(self) -> NDArray:
@@ -190,11 +197,19 @@ class Domain:
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
-        """The column that each feature belongs to."""
-        of = self.category_of
-        return tuple(
-            name if of[p] < 0 else self.categories[of[p]].name for p, name in enumerate(self.names)
-        )
+        """The column that each feature belongs to; an indicator to that of its number."""
+        names = list(self.names)
+        for category in self.categories:
+            for p in category.features:
+                names[p] = category.name
+        for p, indicator in self.indicators.items():
+            names[indicator] = names[p]
+        return tuple(names)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, each once, in the order of their features."""
+        return tuple(dict.fromkeys(self.column_names))
 
     @cached_property
     def is_free(self) -> NDArray:
@@ -212,7 +227,7 @@ class Domain:
     def candidates(self) -> Candidates:
         """All changes of columns that take few values, by column."""
         pairs: list[tuple[int, float]] = []
-        for p in np.flatnonzero(~self.fixed):
+        for p in np.flatnonzero(~self.fixed).tolist():
             category = self.categories[self.category_of[p]] if self.category_of[p] >= 0 else None
             if category is not None:
                 pairs.append((p, 1.0))
@@ -221,9 +236,9 @@ class Domain:
                 continue
             low, high = self.low[p], self.high[p]
             if p in self.values:
-                pairs += [(p, v) for v in self.values[p] if low <= v <= high]
+                pairs += [(p, float(v)) for v in self.values[p] if low <= v <= high]
             elif self.whole[p] and np.floor(high) - np.ceil(low) < FEW:
-                pairs += [(p, v) for v in np.arange(np.ceil(low), np.floor(high) + 1)]
+                pairs += [(p, v) for v in np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
         feature, value = zip(*pairs, strict=True) if pairs else ((), ())
         return Candidates(np.array(feature, int), np.array(value, float))
 
@@ -248,24 +263,24 @@ class Domain:
         moves[:, list(self.indicators.values())] = 0.0
         return moves.max(axis=1, initial=0.0)
 
-    def word(self, x: NDArray, p: int) -> str | None:
-        """The word of the category that feature p belongs to, in row x; None if p is a number."""
+    def text(self, x: NDArray, p: int) -> str:
+        """What feature p's column is in row x, for people: a number, or a word in quotes."""
         if self.category_of[p] < 0:
-            return None
+            return measured_text(x[p])
         category = self.categories[self.category_of[p]]
         on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
-        return on[0] if len(on) == 1 else "none of them"
+        return repr(on[0]) if len(on) == 1 else NONE_OF_THEM
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """How far features may move for a certified radius of 1, (P,).
 
-        A number moves by its unit. What is fixed, categories and numbers of listed values, of
-        which fractions mean nothing, are held (0); with ``categories`` they move as well.
+        A number moves by its unit. What is fixed, categories and two-valued numbers, of which
+        fractions mean nothing, are held (0); with ``categories`` those move as well.
         """
         held = self.fixed.copy()
         if not categories:
             held |= self.category_of >= 0
-            held[list(self.values)] = True
+            held[[p for p, values in self.values.items() if len(values) <= 2]] = True
         return np.where(held, 0.0, self.unit)
 
 
@@ -279,7 +294,10 @@ def check_range(low: NDArray, high: NDArray) -> None:
         )
 
 
-def _has_two_values(column: NDArray) -> bool:
-    """Whether there are two different values; O(N), without sorting what has many."""
-    low, high = column.min(), column.max()
-    return bool(low < high and ((column == low) | (column == high)).all())
+def _few_values(column: NDArray) -> NDArray | None:
+    """The values of a column that takes a few again and again; None for any other."""
+    if np.unique(column[:GLANCE]).size > FEW_VALUES:
+        return None
+    seen = np.unique(column)
+    many_rows = seen.size <= FEW_VALUES and column.size >= FEW_VALUES * seen.size
+    return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None

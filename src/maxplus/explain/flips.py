@@ -96,17 +96,20 @@ def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flip
         flip = NONE
         if found.feature[n] >= 0:
             flip = row.free(int(found.feature[n]), float(found.change[n]), moves[n])
-        for p in np.flatnonzero(domain.is_free & ~moves[n]):
-            flip = min(flip, row.filled_in(int(p)))
+        for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
+            flip = min(flip, row.filled_in(p))
         flip = min(flip, row.listed(flip.distance))
-        for p in np.flatnonzero(domain.is_long):
-            flip = min(flip, row.whole(int(p), flip.distance))
+        for p in np.flatnonzero(domain.is_long).tolist():
+            flip = min(flip, row.whole(p, flip.distance))
         flips.append(flip)
         shown.append(row.shown(flip))
-    distance, feature, value, becomes = (
-        np.array([flip[k] for flip in flips], kind) for k, kind in enumerate((float, int, float, int))
+    return Flips(
+        np.array([flip.feature for flip in flips], int),
+        np.array([flip.value for flip in flips], float),
+        np.array([flip.becomes for flip in flips], int),
+        np.array([flip.distance for flip in flips], float),
+        np.array(shown, float),
     )
-    return Flips(feature, value, becomes, distance, np.array(shown, float))
 
 
 def single_feature_flips(
@@ -133,7 +136,7 @@ class _Row:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """The crossing at a change of feature p or, if rounding hides it, the nearest that shows."""
+        """The crossing at a change of feature p, or the nearest that shows if rounding hides it."""
         shown = self._show(p, change)
         return self._nearest_that_shows(self.x, moves) if shown is NONE else shown
 
@@ -228,14 +231,12 @@ class _Row:
         room = _room(self.domain, moves)
         certain = self.lines.along(base, self.y, room, LEADS[-1] * last, only_nearest=True)
         reach = (certain / unit[:, None]).min(initial=np.inf) * unit
-        tries = [certain]
         if np.isfinite(reach).all():
             near = np.maximum(room.low, base - reach), np.minimum(room.high, base + reach)
             possible = (near[0] <= near[1]) & moves
             room = Room(*near, unit, possible)
-        for lead in (0.0, *LEADS):
-            tries.append(self.lines.along(base, self.y, room, lead * last))
-        changes = np.stack(tries) * np.array([1.0, -1.0])
+        tries = [self.lines.along(base, self.y, room, lead * last) for lead in (0.0, *LEADS)]
+        changes = np.stack([certain, *tries]) * np.array([1.0, -1.0])
         distance = np.abs(changes) / unit[:, None]
         for k in np.argsort(distance, axis=None, kind="stable"):
             if not np.isfinite(distance.flat[k]):
