@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,10 @@ from maxplus.cli._common import (
     plain_errors,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import labels_for, open_model, open_samples
+from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
+
+if TYPE_CHECKING:
+    from maxplus.tables import Samples
 
 
 def report(
@@ -27,8 +30,10 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a page with figures, the worst samples and an explorer; it needs no network.
+    """Write a page that people can read: how good on new rows, whom it fails, what decides.
 
+    One file that needs no network, with an explorer in which values can be changed.
+    DATA has labels; rows that were used in training are told apart from new ones.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     voice = Voice(as_json, quiet)
@@ -41,13 +46,42 @@ def report(
         y, (scale, unit) = labels_for(trained, samples, data), trained.measure(raw_units)
         with voice.busy("Certifying and explaining"):
             content = report_content(
-                trained.estimator, samples.X, y, name=samples.name,
-                feature_names=trained.feature_names, image_shape=trained.image_shape,
-                scale=scale, unit=unit, **trained.feature_range(samples),
+                trained.estimator, samples.X, y, name=samples.name, scale=scale, unit=unit,
+                feature_names=trained.feature_names, **_rows(trained, samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
         voice.say(f"Report: {out}")
         voice.result({
-            "model": str(model), "data": samples.name, "report": str(out), **content["scores"],
+            "model": str(model), "data": samples.name, "report": str(out),
+            "headline": content["headline"], "figures": content["judged"]["figures"],
         })  # fmt: skip
+
+
+def _rows(trained: Trained, samples: Samples) -> dict[str, Any]:
+    """What is known about the rows beside their features."""
+    if trained.image_shape is not None:
+        low, high = float(samples.X.min()), float(samples.X.max())
+        return {"image_shape": trained.image_shape, "low": low, "high": high}
+    return {
+        "row_numbers": samples.rows + 1,
+        "ids": _ids(trained, samples),
+        "missing": samples.missing,
+    }
+
+
+def _ids(trained: Trained, samples: Samples) -> list[str] | None:
+    """The first column that the model does not use and that tells all rows apart."""
+    encoding = samples.encoding
+    used = {encoding.target, *(column.name for column in encoding.columns)}
+    for name, cells in samples.table.columns.items():
+        words = [_word(cell) for cell in cells.tolist()] if name not in used else []
+        if words and "" not in words and len(set(words)) == len(words):
+            return words
+    return None
+
+
+def _word(cell: Any) -> str:
+    if isinstance(cell, float):
+        return "" if cell != cell else f"{cell:.17g}"
+    return str(cell)

@@ -7,6 +7,7 @@ from maxplus.plots.convergence import plot_convergence
 from maxplus.plots.explanation import plot_explanation
 from maxplus.plots.histogram import plot_probabilities
 from maxplus.plots.reliability import plot_reliability
+from maxplus.plots.search import plot_search
 from maxplus.plots.stages import plot_stages
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "plot_explanation",
     "plot_probabilities",
     "plot_reliability",
+    "plot_search",
     "plot_stages",
 ]
