@@ -36,7 +36,7 @@ _HOMES = {
     "to_torch": "maxplus.export",
 }
 _ROOMS = (
-    "algebra", "certify", "datasets", "estimators", "explain", "export", "images", "io", "lab",
+    "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images", "io", "lab",
     "metrics", "models", "plots", "report", "tables", "training", "trees",
 )  # fmt: skip
 
