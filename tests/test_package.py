@@ -23,7 +23,7 @@ BELOW = {
     "training": {"algebra", "trees", "models"},
     "certify": {"algebra", "models"},
     "explain": {"models"},
-    "estimators": {"algebra", "trees", "models", "training", "certify", "explain"},
+    "estimators": {"algebra", "trees", "models", "training", "certify", "explain", "tables"},
     "io": {"models", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),

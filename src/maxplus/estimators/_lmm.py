@@ -325,6 +325,8 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
 
     def _feature_words(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
+        if hasattr(self, "preparation_"):
+            names = self.preparation_.feature_names
         P = self.model_.n_features
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]
 
