@@ -68,7 +68,7 @@ def test_too_few_rows_are_no_validation():
 
 def test_figures_are_those_of_scikit_learns_own_cross_validation(iris):
     model = GaussianNB()
-    found = validate(model, ArrayRows(*iris), "cv", seed=3)
+    found = validate(model, ArrayRows(*iris), how="cv", random_state=3)
     folds = StratifiedKFold(5, shuffle=True, random_state=3)
     P = cross_val_predict(model, *iris, cv=folds, method="predict_proba")
     predicted = P.argmax(axis=1)
@@ -94,14 +94,14 @@ def test_numbers_are_validated_too():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = X @ [1.0, 2.0, 0.0] + rng.normal(size=60)
-    found = validate(LinearRegression(), ArrayRows(X, y), seed=1)
+    found = validate(LinearRegression(), X, y, random_state=1)
     predicted = cross_val_predict(
         LinearRegression(), X, y, cv=KFold(5, shuffle=True, random_state=1)
     )
     assert found.figures.r2 == pytest.approx(r2_score(y, predicted))
     assert found.guess.r2 < 0.01
     assert np.isnan(found.figures.covered)
-    ours = validate(maxplus.LMMRegressor(4, slope=1.0, epochs=5, random_state=0), ArrayRows(X, y), 2)
+    ours = validate(maxplus.LMMRegressor(4, slope=1.0, epochs=5, random_state=0), X, y, how=2)
     assert 0.5 < ours.figures.covered <= 1
     assert ours.to_json()["coverage_promised"] == 0.9
 
@@ -112,7 +112,7 @@ def test_a_model_that_memorises_looks_bad():
     y = rng.integers(2, size=80)
     model = KNeighborsClassifier(1)
     assert model.fit(ids, y).score(ids, y) == 1.0
-    found = validate(model, ArrayRows(ids, y), seed=0)
+    found = validate(model, ids, y)
     assert found.figures.accuracy < 0.65
     assert found.figures.accuracy < found.guess.accuracy + 0.1
     assert found.figures.log_loss > found.guess.log_loss
@@ -138,7 +138,7 @@ def test_a_training_never_sees_what_it_is_judged_by():
     X = np.arange(40.0)[:, None]
     y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
     told = []
-    found = validate(Witness(), ArrayRows(X, y), 4, watch=told.append)
+    found = validate(Witness(), X, y, how=4, watch=told.append)
     assert told == [0, 1, 2, 3, 4]
     assert found.unjudged == 1
     held = []
@@ -151,7 +151,7 @@ def test_a_training_never_sees_what_it_is_judged_by():
 
 def test_certified_accuracy_is_counted_on_held_out_rows(iris):
     model = maxplus.SubgradientLMMClassifier(9, max_iter=60, random_state=0)
-    found = validate(model, ArrayRows(*iris), 2, seed=0)
+    found = validate(model, *iris, how=2)
     kept = 0
     for training, test in plan_for(iris.y, 2, seed=0).splits:
         X = iris.X[training]
@@ -171,18 +171,20 @@ def test_ctrl_c_ends_a_validation(iris):
 
     model = maxplus.SubgradientLMMClassifier(5, max_iter=10_000, random_state=0)
     with pytest.raises(KeyboardInterrupt):
-        validate(model, ArrayRows(*iris), 2, callbacks=[press])
+        validate(model, *iris, how=2, callbacks=[press])
 
 
 def test_models_are_compared_on_the_same_rows(iris):
     models = {"near": KNeighborsClassifier(), "far": KNeighborsClassifier(60)}
     told = []
     rows = ArrayRows(*iris)
-    found = compare(models, rows, 3, seed=2, watch=lambda *now: told.append(now)).validations
+    found = compare(
+        rows, models=models, how=3, random_state=2, watch=lambda *now: told.append(now)
+    ).validations
     assert told == [(name, k) for name in models for k in range(4)]
     assert np.array_equal(found["near"].held_out.rows, found["far"].held_out.rows)
     for name, model in models.items():
-        again = validate(model, rows, 3, seed=2)
+        again = validate(model, rows, how=3, random_state=2)
         assert found[name].figures.accuracy == again.figures.accuracy
     assert found["near"].figures.log_loss < found["far"].figures.log_loss
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxplus.tables import ColumnChoices
 
 LISTS = ("categorical", "numeric", "drop", "keep")
 
 
-class ColumnChoices(NamedTuple):  # until tables has it
-    target: str | None = None
-    task: str = "auto"
-    categorical: tuple = ()
-    numeric: tuple = ()
-    drop: tuple = ()
-    keep: tuple = ()
-    missing: str = "impute"
-
-
 def column_choices(options: Mapping[str, Any]) -> ColumnChoices:
     """Those options of a command that are about columns."""
+    from maxplus.tables import ColumnChoices
+
     return ColumnChoices(
         target=options.get("target"),
-        task=options.get("task", "auto"),
-        missing=options.get("missing", "impute"),
-        **{name: names(options.get(name, ())) for name in LISTS},
+        task=options["task"],
+        missing=options["missing"],
+        **{name: names(options.get(name)) for name in LISTS},
     )
 
 

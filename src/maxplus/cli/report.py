@@ -32,18 +32,18 @@ def report(
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus._files import write_whole
         from maxplus.report import render_page, report_content
 
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
-        y, (scale, unit) = labels_for(trained, samples, data), trained.measure(raw_units)
+        y, measure = labels_for(trained, samples, data), trained.measure(raw_units)
         with voice.busy("Certifying and explaining"):
             content = report_content(
                 trained.estimator, samples.X, y, name=samples.name,
                 feature_names=trained.feature_names, image_shape=trained.image_shape,
-                scale=scale, unit=unit, **trained.feature_range(samples),
+                scale=measure.scale, unit=measure.unit, **trained.limits(samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
