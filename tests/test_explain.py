@@ -207,7 +207,7 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
     predicted = model.scores(X).argmax(axis=1)
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))
     for n, x in enumerate(X):
-        p, value, becomes = (array[n] for array in found)
+        p, value, becomes = (array[n] for array in found[:3])
         kind = Line if model.directions is None else ViewLine
         lines = [kind(model, x, q) for q in range(len(x))]
         every = [

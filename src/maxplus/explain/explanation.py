@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from maxplus.explain.digits import number_text
+from maxplus.explain.domain import Domain
 from maxplus.explain.flips import Flips
 from maxplus.explain.naming import view_names
 from maxplus.explain.paths import Paths
@@ -33,6 +35,15 @@ class Explanation:
     directions : array of shape (M, P), the model's; None where it looks at features alone
     scale : array of shape (P,), how much each feature varies, or None: a sum's largest terms
         are the largest after it
+    domain : Domain that the flips were sought in; anything goes by default
+    missing : array of shape (N, columns of the domain) of bool, or None
+        Values that the rows lacked, and that were filled in.
+    row_numbers : N whole numbers, what the text calls the rows; 1 to N by default
+
+    Notes
+    -----
+    Text is for people, who count rows from 1, those of a file and those of the training;
+    arrays and tables have Python's indices, from 0.
     """
 
     X: NDArray
@@ -46,6 +57,9 @@ class Explanation:
     centres: NDArray
     directions: NDArray | None = None
     scale: NDArray | None = None
+    domain: Domain | None = None
+    missing: NDArray | None = None
+    row_numbers: Sequence[int] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
@@ -75,14 +89,17 @@ class Explanation:
     def to_records(self) -> np.recarray:
         """One record per row and class, rows first.
 
-        ``feature`` names the deciding view, and ``value`` is its value.
+        ``feature`` names the deciding view, and ``value`` is its value. ``flip_feature`` is the
+        column whose change flips the prediction, from ``flip_from`` to ``flip_to`` as they
+        are printed, by ``flip_distance`` units; ``flip_value`` is the exact number, and 1 or 0
+        for a category: a word, or none of them.
         """
         N, C = self.paths.unit.shape
         row, d = (axis.ravel() for axis in np.indices((N, C)))
         view = self.paths.view.ravel()
-        names = np.array([str(name) for name in self.feature_names])
+        columns_of = np.array(self._domain.column_names)
         classes = np.array([str(name) for name in self.class_names])
-        flips = self.flips
+        flips, spoken = self.flips, [self._flip_words(n) for n in range(N)]
         columns = {
             "row": row,
             "class": classes[d],
@@ -96,8 +113,11 @@ class Explanation:
             "slope": self.slopes[self.paths.row.ravel()],
             "runner_up": self.paths.runner_up.ravel(),
             "margin": self.paths.margin.ravel(),
-            "flip_feature": np.where(flips.feature >= 0, names[flips.feature], "")[row],
+            "flip_feature": np.where(flips.feature >= 0, columns_of[flips.feature], "")[row],
+            "flip_from": np.array([words[0] for words in spoken], str)[row],
+            "flip_to": np.array([words[1] for words in spoken], str)[row],
             "flip_value": flips.value[row],
+            "flip_distance": flips.distance[row],
             "flip_class": np.where(flips.becomes >= 0, classes[flips.becomes], "")[row],
         }
         return records(columns)
@@ -111,19 +131,24 @@ class Explanation:
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Row n in words, the predicted class first."""
+        """Row n in words, the predicted class first; people count rows from 1."""
         order = np.argsort(-self.paths.score[n], kind="stable")
         winner = order[0]
+        number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         lines = [
-            f"Row {n}: {self.class_names[winner]} (probability {self.probability[n, winner]:.3f})"
+            f"Row {number}: {self.class_names[winner]} "
+            f"(probability {self.probability[n, winner]:.3f})"
         ]
         lines += ["  " + self._sentence(n, int(d)) for d in order]
-        return "\n".join([*lines, "  " + self._flip_sentence(n)])
+        lines.append("  " + self._flip_sentence(n))
+        return "\n".join(lines + ["  " + sentence for sentence in self._missing_sentences(n)])
 
     def _sentence(self, n: int, d: int) -> str:
         path = self.paths
         unit, view = int(path.unit[n, d]), int(path.view[n, d])
-        like = "" if self.prototypes is None else f", like training sample {self.prototypes[unit]}"
+        like = ""
+        if self.prototypes is not None:
+            like = f", like training row {self.prototypes[unit] + 1}"
         text = (
             f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; "
             f"decided by {self.view_names[view]} = {self.views[n, view]:.4g} "
@@ -133,14 +158,63 @@ class Explanation:
             text += f"; ahead of unit {path.runner_up[n, d]} by {path.margin[n, d]:.3g}"
         return text
 
+    @cached_property
+    def _domain(self) -> Domain:
+        if self.domain is not None:
+            return self.domain
+        return Domain.free(self.X.shape[1], names=self.feature_names)
+
+    def _was_missing(self, n: int, column: str) -> bool:
+        columns = self._domain.columns
+        return self.missing is not None and bool(self.missing[n, columns.index(column)])
+
+    def _flip_words(self, n: int) -> tuple[str, str]:
+        """What the changed column is and what it becomes, as printed; empty if nothing flips."""
+        p, domain = int(self.flips.feature[n]), self._domain
+        if p < 0:
+            return "", ""
+        before = domain.text(self.X[n], p)
+        if self._was_missing(n, domain.column_names[p]):
+            before = "missing"
+        if domain.category_of[p] < 0:
+            return before, number_text(self.flips.shown[n])
+        return before, domain.text(domain.changed(self.X[n], p, self.flips.value[n])[0], p)
+
     def _flip_sentence(self, n: int) -> str:
-        feature, value, becomes = (field[n] for field in self.flips)
-        if feature < 0:
+        p, becomes = int(self.flips.feature[n]), self.flips.becomes[n]
+        if p < 0:
             return "no change of a single feature flips it"
+        before, after = self._flip_words(n)
         return (
-            f"flips to {self.class_names[becomes]} if {self.feature_names[feature]} goes from "
-            f"{self.X[n, feature]:.4g} to {value:.4g}: no other single feature needs less"
+            f"flips to {self.class_names[becomes]} if {self._domain.column_names[p]} goes from "
+            f"{before} to {after}: no other single feature needs less"
         )
+
+    def _missing_sentences(self, n: int) -> list[str]:
+        domain = self._domain
+        first = {name: p for p, name in reversed(list(enumerate(domain.column_names)))}
+        return [
+            f"{name} was missing: {domain.text(self.X[n], first[name])} was taken"
+            for name in domain.columns
+            if self._was_missing(n, name)
+        ]
+
+
+def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
+    """Which columns each row lacked, (N, columns), from a mask of columns or of features."""
+    if missing is None:
+        return None
+    mask = np.asarray(missing)
+    n_columns = len(domain.columns)
+    if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
+        raise ValueError(
+            f"missing must hold truth values for {n_rows} rows and {n_columns} columns; got dtype "
+            f"{mask.dtype} and shape {mask.shape}"
+        )
+    if mask.shape[1] == n_columns:
+        return mask
+    names = np.array(domain.column_names)
+    return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:

@@ -122,6 +122,8 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         document["search"] = {name: np.asarray(v).tolist() for name, v in estimator.search_.items()}
     if hasattr(estimator, "scale_"):
         arrays["scale"] = np.asarray(estimator.scale_, np.float64)
+    if hasattr(estimator, "feature_importances_"):
+        arrays["importances"] = np.asarray(estimator.feature_importances_, np.float64)
     if hasattr(estimator, "search_") and is_classifier(estimator):
         arrays |= facts_of(estimator.search_)
     preparation = getattr(estimator, "preparation_", None)
@@ -167,6 +169,11 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.scale_ = _array(arrays, "scale", np.float64, (model.n_features,))
         if not (np.isfinite(estimator.scale_).all() and (estimator.scale_ > 0).all()):
             raise FileError("the array 'scale' is not all positive and finite")
+    if "importances" in arrays:
+        shares = _array(arrays, "importances", np.float64, (model.n_features,))
+        if not ((shares >= 0).all() and shares.sum() <= 1.0 + 1e-9):
+            raise FileError("the array 'importances' does not hold shares that sum to 1")
+        estimator.feature_importances_ = shares
     try:
         check_search(arrays)
     except StateError as error:

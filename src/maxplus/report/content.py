@@ -213,7 +213,7 @@ def _svg(figure: Figure) -> str:
 
 
 def _row(why: Explanation, k: int, n: int, label: str, radius: float) -> dict[str, Any]:
-    feature, value, becomes = (field[k] for field in why.flips)
+    feature, value, becomes = (field[k] for field in why.flips[:3])
     order = np.argsort(-why.paths.score[k], kind="stable")
     return {
         "row": n,
