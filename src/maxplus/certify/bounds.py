@@ -104,9 +104,7 @@ class Box(NamedTuple):
     scale: NDArray
 
 
-def check_box(
-    model: LMM | Committee, n_rows: int, eps: ArrayLike, scale: ArrayLike | None
-) -> Box:
+def check_box(model: LMM | Committee, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
     """Both as arrays; ValueError naming the argument that cannot be."""
     try:
         widths = np.asarray(eps, np.float64)

@@ -28,9 +28,7 @@ def certified_at(
     return (box.eps == 0.0) | (_gap(model, X, y, box.eps, box.scale) > 0.0)
 
 
-def certified_radius(
-    model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None
-) -> NDArray:
+def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
     """The largest eps at which `certified_at` holds for each row, to within a millionth.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
@@ -92,8 +90,7 @@ def _guess(
     return np.where(np.isinf(high), outwards, between)
 
 
-def _gap(
-    model: LMM | Committee, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
+def _gap(model: LMM | Committee, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
     """Lower bound of class y's score less the highest upper bound of all others."""
     bounds = box_bounds(model, X, eps, scale)
     rows = np.arange(len(X))

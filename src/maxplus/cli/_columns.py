@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from maxplus.tables import ColumnChoices
+if TYPE_CHECKING:
+    from maxplus.tables import ColumnChoices
 
 LISTS = ("categorical", "numeric", "drop", "keep")
 
 
 def column_choices(options: Mapping[str, Any]) -> ColumnChoices:
     """Those options of a command that are about columns."""
+    from maxplus.tables import ColumnChoices
+
     return ColumnChoices(
         target=options.get("target"),
-        task=options.get("task", "auto"),
-        missing=options.get("missing", "impute"),
-        **{name: names(options.get(name, ())) for name in LISTS},
+        task=options["task"],
+        missing=options["missing"],
+        **{name: names(options.get(name)) for name in LISTS},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,9 @@ INTERRUPTED = 130
 DataArgument = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A CSV, Parquet or NPZ file, or a built-in data set such as iris."
+        metavar="DATA",
+        help="A CSV, Parquet or NPZ file (maybe packed), - for standard input, or a built-in data "
+        "set such as iris.",
     ),
 ]
 ModelArgument = Annotated[
@@ -31,6 +34,13 @@ RawUnitsOption = Annotated[
 ]
 
 
+MoveCategoriesOption = Annotated[
+    bool,
+    typer.Option(
+        "--move-categories",
+        help="Let the 0/1 features of words move as well; by default categories are held fixed.",
+    ),
+]
 StrictOption = Annotated[
     bool,
     typer.Option(
@@ -42,10 +52,16 @@ StrictOption = Annotated[
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130."""
+def plain_errors(quiet: bool = False) -> Iterator[None]:
+    """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
+
+    A warning is a line as well, or nothing at all if ``quiet``.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if quiet else "always", UserWarning)
+            warnings.showwarning = _show_warning
+            yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -56,6 +72,10 @@ def plain_errors() -> Iterator[None]:
     # ImportError that names what to install; each message is written for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
         fail(str(error))
+
+
+def _show_warning(message: Warning | str, *rest: object) -> None:
+    typer.echo(f"Warning: {message}", err=True)
 
 
 def fail(message: str) -> NoReturn:

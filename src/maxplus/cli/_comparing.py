@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maxplus.cli._bars import trainings_bar
-from maxplus.cli._columns import ColumnChoices, names
+from maxplus.cli._columns import names
 from maxplus.cli._show import number, percent, plain_table
 from maxplus.cli._training import open_training
-from maxplus.cli._validating import rows_of
-from maxplus.evaluation import Comparison, Validation, plan_for, usual_models
+from maxplus.evaluation import Comparison, Validation, as_rows, plan_for, usual_models
 from maxplus.evaluation import compare as compare_models
 from maxplus.evaluation.comparison import EXPLAINED
 from maxplus.metrics import ClassifierFigures
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from maxplus.cli._output import Voice
-    from maxplus.tables import Samples
+    from maxplus.tables import ColumnChoices, Samples
 
 
 class Figure(NamedTuple):
@@ -59,12 +58,12 @@ def run_comparison(
     """Read DATA and validate each model on it."""
     samples, regression = open_training(data, choices, voice)
     models = _chosen(usual_models(regression=regression, seed=seed), names(wanted))
-    rows = rows_of(samples, choices)
+    rows = as_rows(samples, choices=choices)
     each = len(plan_for(rows.y, how, classes=not regression, seed=seed).splits)
     order = list(models)
     with trainings_bar(each * len(models), voice) as bar:
         comparison = compare_models(
-            models, rows, how, seed=seed,
+            rows, models=models, how=how, random_state=seed,
             watch=lambda name, done: bar(name, each * order.index(name) + done),
         )  # fmt: skip
     return samples, comparison
@@ -74,9 +73,7 @@ def _chosen(models: dict[str, Any], wanted: tuple[str, ...]) -> dict[str, Any]:
     known = {name.lower(): name for name in models}
     unknown = [name for name in wanted if name.lower() not in known]
     if unknown:
-        raise ValueError(
-            f"--models: there is no {unknown[0]!r}; choose from {', '.join(models)}"
-        )
+        raise ValueError(f"--models: there is no {unknown[0]!r}; choose from {', '.join(models)}")
     chosen = [known[name.lower()] for name in wanted] or list(models)
     return {name: models[name] for name in chosen}
 

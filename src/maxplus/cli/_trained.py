@@ -17,10 +17,22 @@ RAW_UNITS = "the features' own units"
 
 
 class Measure(NamedTuple):
-    """How far each feature moves for a change of 1, all by 1 if None, and what that is called."""
+    """How far each feature moves for a change of 1, all by 1 if None, and what that is called.
+
+    ``held`` are columns whose words do not move.
+    """
 
     scale: NDArray | None
     unit: str
+    held: tuple[str, ...] = ()
+
+
+def held_words(measure: Measure) -> str:
+    """Which columns do not move, as the end of a sentence."""
+    if not measure.held:
+        return ""
+    shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
+    return f"; categories ({shown}) are held fixed"
 
 
 @dataclass(frozen=True)
@@ -45,20 +57,28 @@ class Trained:
         """Words for the features, if the file has them."""
         return None if self.preparation is None else self.preparation.feature_names
 
-    def feature_range(self, samples: Samples) -> dict[str, Any]:
-        """``low`` and ``high`` of what features can be, as far as the file tells."""
-        if self.preparation is None:
+    def limits(self, samples: Samples) -> dict[str, Any]:
+        """Limits of flips other than the preparation's: pixels stay within those of the data."""
+        if self.image_shape is None:
             return {}
-        return dict(zip(("low", "high"), self.preparation.feature_range(samples.X), strict=True))
+        return {"low": float(samples.X.min()), "high": float(samples.X.max())}
 
-    def measure(self, raw_units: bool) -> Measure:
-        """What a change of 1 means in certificates."""
-        if raw_units:
-            return Measure(None, RAW_UNITS)
+    def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
+        """What a change of 1 means in certificates, and what stays as it is."""
         if self.preparation is None:
             why = "the model file has no deviations of its training data"
-            return Measure(None, f"{RAW_UNITS} ({why})")
-        return Measure(self.preparation.deviations, DEVIATIONS)
+            return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({why})")
+        scale = self.preparation.scale(categories_fixed=not move_categories)
+        held = tuple(
+            column.name
+            for column, place in zip(
+                self.preparation.encoding.columns, self.preparation.encoding.places, strict=True
+            )
+            if not scale[place].any()
+        )
+        if not raw_units:
+            return Measure(scale, DEVIATIONS, held)
+        return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)
 
 
 def open_model(path: Path, *, classifier: bool = True) -> Trained:
@@ -79,14 +99,42 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     return Trained(estimator, getattr(estimator, "preparation_", None))
 
 
-def open_samples(data: str, trained: Trained, *, labelled: bool) -> Samples:
+def open_samples(data: str, trained: Trained, *, labelled: bool, strict: bool = False) -> Samples:
     """DATA for a model; with ``labelled``, its labels must be there."""
-    from maxplus.tables import ColumnChoices, open_source
+    from maxplus.tables import EVERYTHING, ColumnChoices, open_source
 
     # A model that knows no columns takes all of them.
     samples = open_source(
-        data, ColumnChoices(keep=["*"]), preparation=trained.preparation, labelled=labelled
-    )
+        data, ColumnChoices(keep=[EVERYTHING]), preparation=trained.preparation,
+        labelled=labelled, strict=strict,
+    )  # fmt: skip
+    return _checked(samples, data, trained, labelled)
+
+
+def sample_blocks(
+    data: str,
+    trained: Trained,
+    *,
+    labelled: bool = False,
+    strict: bool = False,
+    also: tuple[str, ...] = (),
+) -> Iterator[Samples]:
+    """`open_samples` in parts, so that memory does not grow with the table.
+
+    ``also`` names columns to be read beside those that the model needs.
+    """
+    from maxplus.tables import stream_source
+
+    if trained.preparation is None:
+        yield open_samples(data, trained, labelled=labelled)
+        return
+    for samples in stream_source(
+        data, trained.preparation, labelled=labelled, strict=strict, also=also
+    ):
+        yield _checked(samples, data, trained, labelled)
+
+
+def _checked(samples: Samples, data: str, trained: Trained, labelled: bool) -> Samples:
     if samples.X.shape[1] != trained.estimator.n_features_in_:
         raise ValueError(
             f"{data} has {samples.X.shape[1]} features, but the model needs "
@@ -117,10 +165,3 @@ def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
             f"{', '.join(map(str, classes[:20]))}"
         )
     return y
-
-
-def sample_blocks(
-    data: str, trained: Trained, *, labelled: bool = False, strict: bool = False
-) -> Iterator[Samples]:
-    """DATA in parts that fit into memory."""
-    yield open_samples(data, trained, labelled=labelled)

@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.cli._columns import ColumnChoices, column_choices
+from maxplus.cli._columns import column_choices
 from maxplus.cli._recipe import recipe
 from maxplus.cli._tables_out import write_csv
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.models import LOG2
-from maxplus.tables import Preparation, Samples, open_source, row_fingerprints
+from maxplus.tables import (
+    ColumnChoices,
+    Preparation,
+    Samples,
+    open_source,
+    row_fingerprints,
+)
 from maxplus.training import Status
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     from maxplus.cli._output import Voice
+
+
+# In a checkpoint's notes, beside the preparation.
+CHOICES = "choices"
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class Training:
     estimator: Any
     samples: Samples
     preparation: Preparation
-    choices: Any
+    choices: ColumnChoices
     seed: int
     seconds: float
     checkpoint: Path | None
@@ -70,6 +80,7 @@ class Training:
             "rows": len(self.samples.X),
             "features": self.samples.X.shape[1],
             "target": self.samples.encoding.target,
+            "decisions": self.preparation.decisions,
             "task": "classification" if self.is_classifier else "regression",
             "estimator": type(estimator).__name__,
             "status": estimator.status_,
@@ -114,7 +125,7 @@ class Training:
         rows, losses = self._suspects, self.estimator.training_losses_
         predicted = self.estimator.predict(self.samples.X[rows]) if rows.size else []
         write_csv(path, {
-            "row": rows + 1, "label": self.y[rows], "predicted": predicted,
+            "row": self.samples.rows[rows] + 1, "label": self.y[rows], "predicted": predicted,
             "probability of its label": np.exp(-losses[rows]).round(6),
             "loss": losses[rows].round(6),
         })  # fmt: skip
@@ -125,8 +136,8 @@ def begin(
 ) -> Training:
     """Read DATA and train by the options that were given."""
     choices = column_choices(options)
-    if choices.task != "auto":
-        # Before a large table is read.
+    if choices.task != "auto" or "loss" not in options:
+        # What cannot be is told before a large table is read.
         recipe(options, regression=choices.task == "regression")
     samples, regression = open_training(data, choices, voice)
     estimator = recipe(options, regression=regression)
@@ -137,15 +148,13 @@ def begin(
         estimator.set_params(scale=wanted)
     preparation = Preparation.of(samples, scale=wanted and not scales_itself)
     X, y = preparation.scaled(samples.X), targets(samples)
-    notes = preparation.to_json()
+    notes = {**preparation.to_json(), CHOICES: choices._asdict()}
     began = time.perf_counter()
     with _bar(estimator, voice) as bar:
         own = [] if checkpoint is None else [Checkpoint(checkpoint, every, notes)]
         estimator.set_params(callbacks=[bar, *own])
         _quietly(lambda: estimator.fit(X, y))
-    return _finished(
-        estimator, samples, preparation, choices, options["seed"], began, checkpoint
-    )
+    return _finished(estimator, samples, preparation, choices, options["seed"], began, checkpoint)
 
 
 def go_on(data: str, path: Path, checkpoint: Path, every: float, voice: Voice) -> Training:
@@ -155,15 +164,23 @@ def go_on(data: str, path: Path, checkpoint: Path, every: float, voice: Voice) -
     if not isinstance(notes, dict) or "encoding" not in notes:
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
     preparation = Preparation.from_json(notes)
+    choices = _choices_of(notes, path)
     samples = open_source(data, preparation=preparation, labelled=True)
     X, y = preparation.scaled(samples.X), targets(samples)
     began = time.perf_counter()
     with _bar(trained, voice) as bar:
         callbacks = [bar, Checkpoint(checkpoint, every, notes)]
         estimator = _quietly(lambda: resume(path, X, y, callbacks))
-    choices = column_choices({})
     seed = estimator.random_state
     return _finished(estimator, samples, preparation, choices, seed, began, checkpoint)
+
+
+def _choices_of(notes: Mapping[str, Any], path: Path) -> ColumnChoices:
+    """What the user had said about columns when the training began."""
+    try:
+        return ColumnChoices(**notes[CHOICES])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: its choices of columns cannot be read") from error
 
 
 def _finished(
@@ -190,17 +207,16 @@ def targets(samples: Samples) -> NDArray:
 def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samples, bool]:
     """DATA to learn from, and whether its target is a number; what was decided is told."""
     samples = open_source(data, choices)
-    if samples.encoding.task == "regression":
-        words = "a number"
-    else:
-        words = f"{len(set(targets(samples).tolist()))} classes"
+    y, target = targets(samples), samples.encoding.target
+    regression = samples.encoding.task == "regression"
+    kind = "a number" if regression else f"with {len(np.unique(y))} classes"
     voice.say(
         f"{samples.name}: {samples.X.shape[0]:,} rows, {samples.X.shape[1]:,} features, target "
-        f"{samples.encoding.target!r} with {words}"
+        f"{target!r}{',' * regression} {kind}"
     )
     for line in samples.decisions:
         voice.say(f"  {line}")
-    return samples, samples.encoding.task == "regression"
+    return samples, regression
 
 
 def _bar(estimator: Any, voice: Voice) -> ProgressBar:

@@ -12,14 +12,12 @@ from sklearn.preprocessing import StandardScaler
 
 from maxplus.cli._bars import trainings_bar
 from maxplus.cli._show import validation_table
-from maxplus.evaluation import ArrayRows, TableRows, Validation, plan_for, validate
-from maxplus.tables import Preparation
+from maxplus.evaluation import Validation, as_rows, plan_for, validate
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     from maxplus.cli._output import Voice
     from maxplus.cli._training import Training
-    from maxplus.tables import Samples
 
 
 def validation_plan(text: str) -> str | int | float | None:
@@ -42,17 +40,6 @@ def validation_plan(text: str) -> str | int | float | None:
     )
 
 
-def rows_of(samples: Samples, choices: Any) -> ArrayRows | TableRows:
-    """Data for a validation: a table, prepared anew in each fold, or an array as it is."""
-    assert samples.y is not None
-    table = getattr(samples, "table", None)
-    if table is None or not table.columns:
-        return ArrayRows(samples.X, samples.y)
-    # What is to be predicted, and whether that is a class, is no matter of the fold.
-    fixed = choices._replace(target=samples.encoding.target, task=samples.encoding.task)
-    return TableRows(table, samples.y, partial(Preparation.of, choices=fixed))
-
-
 def validate_training(
     training: Training, how: str | int | float, voice: Voice
 ) -> Validation | None:
@@ -60,7 +47,7 @@ def validate_training(
     model = clone(training.estimator)
     if training.preparation.spread is not None:
         model = make_pipeline(StandardScaler(), model)
-    rows = rows_of(training.samples, training.choices)
+    rows = as_rows(training.samples, choices=training.choices)
     try:
         n_trainings = len(plan_for(rows.y, how, classes=training.is_classifier).splits)
         with ExitStack() as stack:
@@ -72,7 +59,7 @@ def validate_training(
             else:
                 several = stack.enter_context(trainings_bar(n_trainings, voice))
                 watching = {"watch": partial(several, "validating")}
-            validation = validate(model, rows, how, seed=training.seed, **watching)
+            validation = validate(model, rows, how=how, random_state=training.seed, **watching)
     except ValueError as error:
         voice.remark(f"Not validated: {error}")
         return None

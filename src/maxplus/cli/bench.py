@@ -35,7 +35,7 @@ def bench(
     from maxplus.training.memory import human_bytes
 
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         rng = np.random.default_rng(0)
         X = rng.random((samples, features), np.float32)
         y = rng.integers(classes, size=samples)

@@ -10,12 +10,13 @@ import typer
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
+    MoveCategoriesOption,
     RawUnitsOption,
     StrictOption,
     plain_errors,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import labels_for, open_model, sample_blocks
+from maxplus.cli._trained import held_words, labels_for, open_model, sample_blocks
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
@@ -30,6 +31,7 @@ def certify(
         ),
     ] = None,
     raw_units: RawUnitsOption = False,
+    move_categories: MoveCategoriesOption = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw certified accuracy against ε to this file; none by default."),
@@ -45,11 +47,12 @@ def certify(
     import numpy as np
 
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus.cli._show import certificate_sentence, plain_table
 
         trained = open_model(model)
-        estimator, (scale, unit) = trained.estimator, trained.measure(raw_units)
+        estimator, measure = trained.estimator, trained.measure(raw_units, move_categories)
+        scale, unit = measure.scale, measure.unit
         steps = sorted(eps) if eps else list(EPS)
         kept = np.zeros(len(steps))
         radii, rights = [], []
@@ -62,7 +65,7 @@ def certify(
         radius, right = np.concatenate(radii), np.concatenate(rights)
         n = len(radius)
         own = radius[right]
-        voice.say(f"ε and radii are in {unit}.")
+        voice.say(f"ε and radii are in {unit}{held_words(measure)}.")
         table = plain_table("ε", "certified accuracy")
         for step, count in zip(steps, kept, strict=True):
             table.add_row(f"{step:g}", f"{count / n:.2%}")
@@ -75,7 +78,7 @@ def certify(
         voice.say(certificate_sentence(int(kept[-1]), n, steps[-1], unit))
         document = {
             "model": str(model), "data": data, "rows": n, "right": int(right.sum()), "unit": unit,
-            "eps": steps, "certified_accuracy": kept / n,
+            "held_fixed": measure.held, "eps": steps, "certified_accuracy": kept / n,
             "median_radius_of_right_rows": np.median(own) if own.size else None,
             "least_radius_of_right_rows": own.min() if own.size else None,
         }  # fmt: skip

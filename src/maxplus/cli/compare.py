@@ -55,7 +55,7 @@ def compare(
     """
     given = {name: value for name, value in locals().items() if value is not None}
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus.cli._columns import column_choices
         from maxplus.cli._comparing import comparison_columns, comparison_table, run_comparison
         from maxplus.cli._validating import validation_plan

@@ -36,7 +36,7 @@ def evaluate(
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         trained = open_model(model, classifier=False)
         samples = open_samples(data, trained, labelled=True)
         y = labels_for(trained, samples, data)

@@ -23,7 +23,7 @@ def export(
     Example: maxplus export model.maxplus model.onnx
     """
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus.export import export_onnx
 
         if out.suffix.lower() != ".onnx":

@@ -13,12 +13,13 @@ from maxplus.cli._columns import names
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
+    MoveCategoriesOption,
     RawUnitsOption,
     StrictOption,
     plain_errors,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import Measure, Trained, open_model, sample_blocks
+from maxplus.cli._trained import DEVIATIONS, Measure, Trained, held_words, open_model, sample_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +63,7 @@ def predict(
         ),
     ] = False,
     raw_units: RawUnitsOption = False,
+    move_categories: MoveCategoriesOption = False,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -72,18 +74,17 @@ def predict(
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         trained = open_model(model, classifier=False)
         _check_options(trained, probabilities, radius, intervals)
-        measure = trained.measure(raw_units)
-        if radius and measure.scale is None:
-            voice.remark(f"certified radius in {measure.unit}")
-        n = 0
+        measure = trained.measure(raw_units, move_categories)
+        if radius and (measure.scale is None or measure.held):
+            voice.remark(f"certified radius in {measure.unit}{held_words(measure)}")
+        n, carried = 0, names(keep_columns)
         head = {"model": str(model), "data": data}
         with _sink(out, voice, head) as sink:
-            for samples in sample_blocks(data, trained, strict=strict):
-                columns: dict[str, Any] = {"row": range(n + 1, n + len(samples.X) + 1)}
-                columns |= _carried(samples, names(keep_columns))
+            for samples in sample_blocks(data, trained, strict=strict, also=carried):
+                columns: dict[str, Any] = {"row": samples.rows + 1, **_carried(samples, carried)}
                 columns |= _predictions(trained, samples, probabilities, intervals)
                 if radius:
                     columns |= _radii(trained, samples, measure)
@@ -120,8 +121,8 @@ def _carried(samples: Samples, columns: tuple[str, ...]) -> dict[str, Any]:
     """Columns of the table as they are."""
     if not columns:
         return {}
-    table = getattr(samples, "table", None)
-    if table is None:
+    table = samples.table
+    if not table.columns:
         raise ValueError(f"{samples.name} holds images, which have no columns to keep")
     absent = [name for name in columns if name not in table.columns]
     if absent:
@@ -142,7 +143,9 @@ def _predictions(
         columns = {"predicted": estimator.predict(X).tolist()}
         if intervals:
             bounds = estimator.predict_interval(X, 0.9)
-            columns |= {name: b.tolist() for name, b in zip(("lower", "upper"), bounds, strict=True)}
+            columns |= {
+                name: b.tolist() for name, b in zip(("lower", "upper"), bounds, strict=True)
+            }
         return columns
     if not probabilities:
         return {"predicted": estimator.predict(X)}
@@ -153,7 +156,7 @@ def _predictions(
 
 
 def _radii(trained: Trained, samples: Samples, measure: Measure) -> dict[str, Any]:
-    unit = "" if measure.scale is None else f" in {measure.unit}"
+    unit = f" in {measure.unit}" if measure.unit == DEVIATIONS else ""
     radius = trained.estimator.certified_radius(samples.X, measure.scale)
     return {f"certified radius{unit}": _six_digits_down(radius)}
 

@@ -43,11 +43,12 @@ def report(
 
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True)
-        y, (scale, unit) = labels_for(trained, samples, data), trained.measure(raw_units)
+        y, measure = labels_for(trained, samples, data), trained.measure(raw_units)
         with voice.busy("Certifying and explaining"):
             content = report_content(
-                trained.estimator, samples.X, y, name=samples.name, scale=scale, unit=unit,
-                feature_names=trained.feature_names, **_rows(trained, samples),
+                trained.estimator, samples.X, y, name=Path(samples.name).name,
+                feature_names=trained.feature_names, scale=measure.scale, unit=measure.unit,
+                **_rows(trained, samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
@@ -61,8 +62,7 @@ def report(
 def _rows(trained: Trained, samples: Samples) -> dict[str, Any]:
     """What is known about the rows beside their features."""
     if trained.image_shape is not None:
-        low, high = float(samples.X.min()), float(samples.X.max())
-        return {"image_shape": trained.image_shape, "low": low, "high": high}
+        return {"image_shape": trained.image_shape, **trained.limits(samples)}
     return {
         "row_numbers": samples.rows + 1,
         "ids": _ids(trained, samples),

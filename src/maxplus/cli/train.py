@@ -71,7 +71,7 @@ def train(
     """
     given = {name: value for name, value in locals().items() if value is not None}
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus.cli import _training
         from maxplus.cli._validating import validate_training, validation_plan
 

@@ -245,8 +245,8 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         """The domain that is given, or the preparation's, or a free one; perhaps renamed."""
         P = self.model_.n_features
         prepared: Any = getattr(self, "preparation_", None)
-        if domain is None and hasattr(prepared, "domain"):
-            domain = Domain(**prepared.domain()._asdict())
+        if domain is None and prepared is not None:
+            domain = Domain(*prepared.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
         if domain.n_features != P:

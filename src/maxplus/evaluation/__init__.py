@@ -2,7 +2,7 @@
 
 from maxplus.evaluation.comparison import Comparison, compare, usual_models
 from maxplus.evaluation.plans import Plan, plan_for
-from maxplus.evaluation.rows import ArrayRows, TableRows
+from maxplus.evaluation.rows import ArrayRows, TableRows, as_rows
 from maxplus.evaluation.validation import Validation, validate
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Plan",
     "TableRows",
     "Validation",
+    "as_rows",
     "compare",
     "plan_for",
     "usual_models",

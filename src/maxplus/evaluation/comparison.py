@@ -9,8 +9,9 @@ from typing import Any
 
 from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
 from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
-from maxplus.evaluation.rows import Rows
+from maxplus.evaluation.rows import as_rows
 from maxplus.evaluation.validation import Validation, validate
+from maxplus.tables import ColumnChoices
 
 OURS, COMMITTEE = "LMM", "committee"
 # How a prediction can be told from the model itself; of the others it cannot.
@@ -47,22 +48,29 @@ def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
 
 
 def compare(
-    models: Mapping[str, Any],
-    rows: Rows,
-    how: str | int | float = "cv",
+    X: Any,
+    y: Any = None,
+    models: Mapping[str, Any] | None = None,
     *,
-    seed: int = 0,
+    how: str | int | float = "auto",
+    choices: ColumnChoices | None = None,
+    random_state: int = 0,
     watch: CompareWatch = lambda name, done: None,
 ) -> Comparison:
     """Validate each model with the same rows held out.
 
     Parameters
     ----------
-    models : classifiers with `predict_proba`, or regressors, by name; for example `usual_models`
-    rows, how, seed : as in `validate`
+    X, y, how, choices, random_state : as in `validate`
+    models : classifiers with `predict_proba`, or regressors, by name; `usual_models` by default
     watch : told the model at work, and how many of its trainings are done
     """
+    rows = as_rows(X, y, choices)
+    if models is None:
+        models = usual_models(regression=rows.regression, seed=random_state)
     return Comparison({
-        name: validate(model, rows, how, seed=seed, watch=partial(watch, name))
+        name: validate(
+            model, rows, how=how, random_state=random_state, watch=partial(watch, name)
+        )
         for name, model in models.items()
     })  # fmt: skip

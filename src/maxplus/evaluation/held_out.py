@@ -32,7 +32,7 @@ class HeldOut:
 
     Attributes
     ----------
-    rows, fold : which row of the data, and which fold it was judged in
+    rows, names, fold : which row of the data, what users call it, and its fold
     seconds : of each fold, to train and to predict
     y : the rows' classes as columns of ``outcome``, or their numbers
     outcome : probabilities (n, C), or predictions (n,)
@@ -43,6 +43,7 @@ class HeldOut:
     """
 
     rows: NDArray
+    names: NDArray
     fold: NDArray
     seconds: NDArray
     y: NDArray
@@ -83,6 +84,7 @@ def held_out(
     tests = np.concatenate([test for _, test in plan.splits])
     return HeldOut(
         rows=tests,
+        names=rows.names[tests],
         fold=np.repeat(np.arange(len(lengths)), lengths),
         seconds=np.array([part["seconds"] for part in parts]),
         y=rows.y[tests] if classes is None else np.searchsorted(classes, rows.y[tests]),

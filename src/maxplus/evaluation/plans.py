@@ -46,8 +46,8 @@ def plan_for(
     Parameters
     ----------
     y : labels or, without ``classes``, numbers
-    how : "auto"; "cv" for five folds, or three of more than 2,000 rows; a number of folds; or a
-        share > 0 and < 1 to hold out once
+    how : "auto"; "cv" for five folds, or three of more than 2,000 rows; a number of folds, which
+        are fewer if no class has as many rows; or a share > 0 and < 1 to hold out once
     classes : whether this is a classification
     seed : of the shuffling
     """
@@ -58,7 +58,8 @@ def plan_for(
         raise ValueError("every class has one row only: nothing can be held out to validate with")
     unjudged = n - len(judged)
     if isinstance(how, int):
-        n_folds = min(how, len(judged))
+        most = int(np.unique(y[judged], return_counts=True)[1].max()) if classes else n
+        n_folds = min(how, most)
         folds = (StratifiedKFold if classes else KFold)(n_folds, shuffle=True, random_state=seed)
         words = f"{n_folds}-fold cross-validation"
     else:

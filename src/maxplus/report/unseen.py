@@ -65,7 +65,8 @@ def _renamed(rows: Sequence[dict], asked: Asked, same: bool) -> list[dict[str, A
     """Rows of a validation, by the names that they have where the page shows the same table."""
     if not same:
         return [{**row, "id": None, "of_data": False} for row in rows]
-    return [{**row, **asked.name_of(row["row"] - 1), "of_data": True} for row in rows]
+    place = {asked.number(n): n for n in range(len(asked.y))}
+    return [{**row, **asked.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 
 def of_rows(
