@@ -1,5 +1,6 @@
 """Explanations: what decided each score, what would change it, and what each unit is."""
 
+from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
 from maxplus.explain.flips import Flips, single_feature_flips, single_flips
@@ -11,6 +12,7 @@ from maxplus.explain.units import Boxes, unit_boxes
 __all__ = [
     "Boxes",
     "Category",
+    "Change",
     "Domain",
     "Explanation",
     "Flips",
@@ -21,6 +23,7 @@ __all__ = [
     "feature_importances",
     "single_feature_flips",
     "single_flips",
+    "smallest_change",
     "strongest_rules",
     "unit_boxes",
 ]

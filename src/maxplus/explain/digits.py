@@ -40,6 +40,15 @@ def roundings(value: float, upwards: bool) -> list[float]:
     return list(dict.fromkeys([*rounded, float(value)]))
 
 
+def rounded_away(value: float, origin: float, exponent: int) -> float:
+    """The value to a multiple of 10^exponent, seen from the origin at it or beyond."""
+    towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
+    exact = Decimal(repr(float(value)))
+    if exact.adjusted() - exponent > MOST_DECIMALS:
+        return float(value)
+    return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=towards))
+
+
 def fewest_digits(
     value: float, origin: float, farther: float, holds: Callable[[NDArray], NDArray]
 ) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain.digits import measured_text
+from maxplus.explain.digits import measured_text, number_text
 from maxplus.models._checks import as_rows, feature_values
 
 # A column of at most so many values, in so many times as many rows, takes no others; and in how
@@ -263,10 +263,13 @@ class Domain:
         moves[:, list(self.indicators.values())] = 0.0
         return moves.max(axis=1, initial=0.0)
 
-    def text(self, x: NDArray, p: int) -> str:
-        """What feature p's column is in row x, for people: a number, or a word in quotes."""
+    def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
+        """What feature p's column is in row x, for people: a number, or a word in quotes.
+
+        Numbers have six digits, or all that they have.
+        """
         if self.category_of[p] < 0:
-            return measured_text(x[p])
+            return number_text(x[p]) if exact else measured_text(x[p])
         category = self.categories[self.category_of[p]]
         on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
         return repr(on[0]) if len(on) == 1 else NONE_OF_THEM
@@ -282,6 +285,11 @@ class Domain:
             held |= self.category_of >= 0
             held[[p for p, values in self.values.items() if len(values) <= 2]] = True
         return np.where(held, 0.0, self.unit)
+
+    def held(self, scale: NDArray) -> list[str]:
+        """The columns that a scale of certificates holds fixed: those with a 0 everywhere."""
+        moving = {name for name, s in zip(self.column_names, scale, strict=True) if s > 0.0}
+        return [name for name in self.columns if name not in moving]
 
 
 def check_range(low: NDArray, high: NDArray) -> None:
