@@ -28,7 +28,8 @@ from maxplus.explain import (
     strongest_rules,
     unit_boxes,
 )
-from maxplus.explain.explanation import as_table, missing_columns, records
+from maxplus.explain.explanation import as_table, records
+from maxplus.explain.flip_words import missing_columns
 from maxplus.explain.naming import view_names
 from maxplus.models import LMM
 from maxplus.models._softmax import softmax
@@ -290,7 +291,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         P = self.model_.n_features
         prepared: Any = getattr(self, "preparation_", None)
         if domain is None and hasattr(prepared, "domain"):
-            domain = prepared.domain()
+            domain = Domain.of(prepared.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
         if domain.n_features != P:

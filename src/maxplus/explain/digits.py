@@ -21,11 +21,6 @@ def number_text(value: float) -> str:
     return repr(value)
 
 
-def measured_text(value: float) -> str:
-    """A number in six digits, as it is told, not to be typed in."""
-    return number_text(float(f"{float(value):.6g}"))
-
-
 def roundings(value: float, upwards: bool) -> list[float]:
     """The value rounded up, or down, to 10, 1, 0.1, … and last itself: from few digits to many."""
     exact = Decimal(repr(float(value)))

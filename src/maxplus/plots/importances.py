@@ -42,7 +42,7 @@ def plot_importances(
     values = np.asarray(importances, np.float64)
     if values.ndim != 1 or len(names) != len(values):
         raise ValueError(
-            f"importances and names must be as many; got shape {values.shape} and {len(names)} names"
+            f"names must be one for each importance; got {len(names)} and shape {values.shape}"
         )
     top = np.argsort(-values, kind="stable")[:n]
     figure = new_figure(6.5, 1.1 + 0.28 * len(top))
