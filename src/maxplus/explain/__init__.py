@@ -1,6 +1,7 @@
 """Explanations: what decided each score, what would change it, and what each unit is."""
 
 from maxplus.explain.committee import CommitteeExplanation, explain_committee
+from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
 from maxplus.explain.flips import Flips, single_feature_flips, single_flips
@@ -13,6 +14,7 @@ __all__ = [
     "Boxes",
     "CommitteeExplanation",
     "Category",
+    "Change",
     "Domain",
     "Explanation",
     "Flips",
@@ -24,6 +26,7 @@ __all__ = [
     "feature_importances",
     "single_feature_flips",
     "single_flips",
+    "smallest_change",
     "strongest_rules",
     "unit_boxes",
 ]
