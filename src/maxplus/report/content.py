@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,9 @@ def report_content(
         "importances": _importances(clf, X, words) if image_shape is None else [],
         "rules": _rules(clf, asked, words) if image_shape is None else None,
         "search": _search(clf),
-        "certified": certificates.certified(asked, right, radius, is_new, factors, unit,
-                                            _columns(clf, words)),
+        "certified": certificates.certified(
+            asked, right, radius, is_new, factors, unit, _columns(clf, words)
+        ),
         "training": figures.training_figures(clf),
         "certificate": certificates.training_certificate(clf),
         "features": words,
@@ -127,7 +129,7 @@ def _model(clf: BaseLMMClassifier, labels: list[str]) -> dict[str, Any]:
             else len(preparation.encoding.columns),
         "classes": labels,
         "target": None if preparation is None else preparation.encoding.target,
-        "trained_on": None if preparation is None else preparation.data,
+        "trained_on": None if preparation is None else PurePath(preparation.data).name,
         "n_training": len(clf.training_labels_),
         "decisions": [] if preparation is None else list(preparation.decisions),
         "parameters": parameters,

@@ -73,6 +73,8 @@ def training_figures(estimator: Any) -> list[dict[str, str]]:
     """How the stages of a training went, as far as the estimator knows."""
     warmup = getattr(estimator, "warmup_losses_", np.empty(0))
     polish = getattr(estimator, "polish_losses_", np.empty(0))
+    if polish.size < 2:  # one number is no course
+        polish = polish[:0]
     level = getattr(estimator, "polish", None) or LOG2
     figures = []
     if warmup.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,12 @@ def of_validation(estimator: Any, asked: Asked) -> dict[str, Any] | None:
     if record is None:
         return None
     same = training_order(estimator, asked.X)
-    data = getattr(getattr(estimator, "preparation_", None), "data", "") or "the training data"
+    preparation = getattr(estimator, "preparation_", None)
+    data = "the training data" if preparation is None else PurePath(preparation.data).name
     return _source(
         title=record["how"],
-        words=f"{record['how']} on {data}: each of these rows was judged by a model that was "
-        "trained without it. The model of this page was trained on all of them.",
+        words=f"each of these rows of {data} was judged by a model that was trained without it. The "
+        "model of this page was trained on all of them.",
         figures=record["figures"],
         guess=record["guess"],
         bins=record.get("reliability"),
