@@ -12,6 +12,7 @@ from maxplus.cli._common import (
     ModelArgument,
     RawUnitsOption,
     plain_errors,
+    require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
@@ -39,38 +40,42 @@ def report(
     voice = Voice(as_json, quiet)
     with plain_errors():
         from maxplus._files import write_whole
-        from maxplus.report import render_page, report_content
+        from maxplus.report import render_page
 
-        trained = open_model(model)
+        require_folder(out, "--out")
+        trained = open_model(model, classifier=False)
         samples = open_samples(data, trained, labelled=True)
-        y, measure = labels_for(trained, samples, data), trained.measure(raw_units)
         with voice.busy("Certifying and explaining"):
-            content = report_content(
-                trained.estimator, samples.X, y, name=Path(samples.name).name,
-                feature_names=trained.feature_names, scale=measure.scale, unit=measure.unit,
-                **_rows(trained, samples),
-            )  # fmt: skip
+            content = _content(trained, samples, data, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
+        voice.say(f"{content['headline']['words']}. {content['headline']['text']}")
         voice.say(f"Report: {out}")
         voice.result({
             "model": str(model), "data": samples.name, "report": str(out),
-            "headline": content["headline"], "figures": content["judged"]["figures"],
+            "headline": content["headline"], "sources": content["sources"],
         })  # fmt: skip
 
 
-def _rows(trained: Trained, samples: Samples) -> dict[str, Any]:
-    """What is known about the rows beside their features."""
+def _content(trained: Trained, samples: Samples, data: str, raw_units: bool) -> dict[str, Any]:
+    """All that the page says."""
+    from maxplus.report import regression_content, report_content
+
+    y = labels_for(trained, samples, data)
+    about: dict[str, Any] = {
+        "name": Path(samples.name).name, "feature_names": trained.feature_names,
+        "row_numbers": samples.rows + 1, "ids": _ids(samples),
+    }  # fmt: skip
+    if not trained.is_classifier:
+        return regression_content(trained.estimator, samples.X, y, **about)
+    measure = trained.measure(raw_units)
+    about |= {"scale": measure.scale, "unit": measure.unit, "missing": samples.missing}
     if trained.image_shape is not None:
-        return {"image_shape": trained.image_shape, **trained.limits(samples)}
-    return {
-        "row_numbers": samples.rows + 1,
-        "ids": _ids(trained, samples),
-        "missing": samples.missing,
-    }
+        about |= {"image_shape": trained.image_shape, "missing": None, **trained.limits(samples)}
+    return report_content(trained.estimator, samples.X, y, **about)
 
 
-def _ids(trained: Trained, samples: Samples) -> list[str] | None:
+def _ids(samples: Samples) -> list[str] | None:
     """The first column that the model does not use and that tells all rows apart."""
     encoding = samples.encoding
     used = {encoding.target, *(column.name for column in encoding.columns)}

@@ -7,6 +7,7 @@ from maxplus.plots.convergence import plot_convergence
 from maxplus.plots.explanation import plot_explanation
 from maxplus.plots.histogram import plot_probabilities
 from maxplus.plots.importances import plot_importances
+from maxplus.plots.predictions import plot_predictions
 from maxplus.plots.reliability import plot_reliability
 from maxplus.plots.search import plot_search
 from maxplus.plots.stages import plot_stages
@@ -18,6 +19,7 @@ __all__ = [
     "plot_convergence",
     "plot_explanation",
     "plot_importances",
+    "plot_predictions",
     "plot_probabilities",
     "plot_reliability",
     "plot_search",

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import maxplus
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM, LOG2
-from maxplus.report import certificates, figures, unseen
+from maxplus.report import about, certificates, figures, unseen
 from maxplus.report._text import plural
 from maxplus.report.asked import Asked
 from maxplus.report.deciding import Decisions
-from maxplus.report.editing import column_of_features, editable_columns
-from maxplus.report.weights import MOST_WEIGHTS, members_of, model_data, n_weights
+from maxplus.report.editing import editable_columns
+from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 
 # The explorer holds this many rows at most: half of them the worst, the others spread evenly.
 MAX_ROWS = 200
@@ -69,18 +66,17 @@ def report_content(
     shown = _choose(np.argsort(-losses, kind="stable"), len(y))
     decisions = Decisions(clf.model_, X[shown], words, getattr(clf, "scale_", None))
     return {
-        "title": _title(clf, name),
-        "made_by": f"maxplus {maxplus.__version__}",
-        "made_at": datetime.now(timezone.utc).isoformat(timespec="minutes"),
-        "model": _model(clf, labels),
+        **about.about_page(clf, name),
+        "task": "classification",
+        "model": about.about_model(clf),
         "data": {"name": name, "n_rows": len(y), "n_shown": len(shown)},
         **_performance(clf, asked, log_proba, is_new),
         "fit": _fit(clf, asked, right),
-        "importances": _importances(clf, X, words) if image_shape is None else [],
+        "importances": about.importances(clf, X, words) if image_shape is None else None,
         "rules": _rules(clf, asked, words) if image_shape is None else None,
-        "search": _search(clf),
+        "search": about.search(clf),
         "certified": certificates.certified(
-            asked, right, radius, is_new, factors, unit, _columns(clf, words)
+            asked, right, radius, is_new, factors, unit, about.columns_of(clf, words)
         ),
         "training": figures.training_figures(clf),
         "certificate": certificates.training_certificate(clf),
@@ -94,12 +90,6 @@ def report_content(
     }  # fmt: skip
 
 
-def _title(clf: BaseLMMClassifier, name: str) -> str:
-    preparation = getattr(clf, "preparation_", None)
-    target = name if preparation is None else f"“{preparation.encoding.target}”"
-    return f"A model that tells {target}"
-
-
 def _choose(worst: NDArray, n: int) -> NDArray:
     """Rows for the explorer: all, or the worst and others at even distances."""
     if n <= MAX_ROWS:
@@ -108,71 +98,28 @@ def _choose(worst: NDArray, n: int) -> NDArray:
     return np.unique(np.concatenate([worst[: MAX_ROWS // 2], spread]))
 
 
-def _columns(clf: BaseLMMClassifier, words: Sequence[str]) -> list[str]:
-    """The column that each feature is made of."""
-    return column_of_features(getattr(clf, "preparation_", None), words)
-
-
-def _model(clf: BaseLMMClassifier, labels: list[str]) -> dict[str, Any]:
-    parameters = {
-        name: str(value)
-        for name, value in clf.get_params(deep=False).items()
-        if name not in ("callbacks", "verbose", "n_jobs", "warm_start")
-    }
-    preparation = getattr(clf, "preparation_", None)
-    return {
-        "kind": type(clf).__name__,
-        "n_hidden": clf.n_hidden_,
-        "n_members": len(members_of(clf.model_)),
-        "n_features": clf.n_features_in_,
-        "n_columns": clf.n_features_in_ if preparation is None
-            else len(preparation.encoding.columns),
-        "classes": labels,
-        "target": None if preparation is None else preparation.encoding.target,
-        "trained_on": None if preparation is None else PurePath(preparation.data).name,
-        "n_training": len(clf.training_labels_),
-        "decisions": [] if preparation is None else list(preparation.decisions),
-        "parameters": parameters,
-        "training": {
-            "rows": f"{len(clf.training_losses_):,}",
-            "iterations": f"{clf.n_iter_:,}",
-            "ended": clf.status_,
-            "maximum loss": f"{clf.max_loss_:.6g}",
-            "mean loss": f"{clf.mean_loss_:.6g}",
-        },
-    }  # fmt: skip
-
-
 def _performance(
     clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray, is_new: NDArray | None
 ) -> dict[str, Any]:
     """How well it does on new rows by all that is known, and by what counts most rows."""
-    n, name = len(asked.y), asked.name
     validation = unseen.of_validation(clf, asked)
     sources = [] if validation is None else [validation]
-    if is_new is None:
-        where = f"Whether rows of {name} were used in training is not known to this model."
-        why = "No validation is kept with the model. " + where
-        everything = "It is not known whether some of these rows were used in training."
-    else:
+    where = unseen.which_are_new(asked, is_new)
+    if is_new is not None and is_new.any():
         new = np.flatnonzero(is_new)
-        part = "None" if not new.size else "All" if len(new) == n else f"{len(new):,}"
-        where = f"{part} of the {plural(n, 'row')} of {name} were not used in training."
-        if new.size:
-            sources.append(unseen.of_rows(clf, asked, log_proba, new, where))
-        why = f"No validation is kept with the model. {where}"
-        everything = "The model was trained on these rows: this says nothing about new ones."
-    remedy = " Train with maxplus train, or give rows that were not used in training."
+        sources.append(unseen.of_rows(clf, asked, log_proba, new, where))
     main = max(sources, key=lambda source: source["figures"]["n_rows"], default=None)
     judged = main or {
-        **unseen.of_rows(clf, asked, log_proba, np.arange(n), everything), "is_new": False,
+        **unseen.of_rows(clf, asked, log_proba, np.arange(len(asked.y)), where), "is_new": False,
     }  # fmt: skip
     bins = judged["bins"]
     return {
-        "headline": unseen.headline(main, why + remedy),
+        "headline": unseen.headline(main, where),
         "where": where,
         "sources": sources,
         "judged": {"is_new": True, **judged},
+        # Rows that can be looked at here tell more than those that cannot.
+        "named": sources[-1] if sources else judged,
         "reliability": None if bins is None else figures.reliability_figure(bins),
     }
 
@@ -185,20 +132,6 @@ def _fit(clf: BaseLMMClassifier, asked: Asked, right: NDArray) -> dict[str, Any]
     # Of two classes the one with more than half is the predicted one, and the other is wrong.
     certain = int((clf.training_losses_ < LOG2).sum())
     return {"right": certain, "rows": n, "exact": len(clf.classes_) == 2}
-
-
-def _importances(
-    clf: BaseLMMClassifier, X: NDArray, words: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Columns by how much they decide, the most first; those that never do are left out."""
-    shares = getattr(clf, "feature_importances_", None)
-    if shares is None:
-        return []
-    sums: dict[str, float] = {}
-    for column, share in zip(_columns(clf, words), shares, strict=True):
-        sums[column] = sums.get(column, 0.0) + float(share)
-    order = sorted(sums, key=lambda column: -sums[column])
-    return [{"name": column, "share": sums[column]} for column in order if sums[column] > 0.0]
 
 
 def _rules(clf: BaseLMMClassifier, asked: Asked, words: Sequence[str]) -> dict[str, Any] | None:
@@ -215,11 +148,6 @@ def _rules(clf: BaseLMMClassifier, asked: Asked, words: Sequence[str]) -> dict[s
         ],
         "sums": found.definitions,
     }  # fmt: skip
-
-
-def _search(clf: BaseLMMClassifier) -> dict[str, str] | None:
-    search = getattr(clf, "search_", None)
-    return None if search is None else figures.search_figure(search)
 
 
 def _rows(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from maxplus.explain import Paths, decisive_paths
-from maxplus.explain.naming import view_features, view_names
+from maxplus.explain.naming import view_features, view_names, view_terms
 from maxplus.models import LMM, Committee
 from maxplus.report.weights import members_of
 
@@ -24,6 +24,7 @@ class Member(NamedTuple):
     views: NDArray
     names: list[str]
     features: NDArray
+    terms: list[list[int]]
 
 
 class Decisions:
@@ -49,6 +50,7 @@ class Decisions:
                 own, first, decisive_paths(own, X), own.views(X),
                 view_names(own.directions, feature_names, spread),
                 view_features(own.directions, own.n_features),
+                view_terms(own.directions, own.n_features, spread),
             ))  # fmt: skip
             first += own.n_hidden
         self.score = Committee.mean([member.paths.score for member in self.members])
@@ -77,6 +79,7 @@ class Decisions:
             "feature": own.names[view],
             # Where the page lists its value; a direction is none of the features.
             "feature_index": None if feature < 0 else feature,
+            "terms": own.terms[view],
             "value": float(own.views[n, view]),
             # Where the unit's line is 0: one side of its box.
             "wall": None if slope == 0.0 else -offset / slope,

@@ -13,7 +13,7 @@ from maxplus.models import LOG2
 from maxplus.plots import (
     plot_certified_accuracy,
     plot_convergence,
-    plot_probabilities,
+    plot_predictions,
     plot_reliability,
     plot_search,
     plot_stages,
@@ -37,14 +37,13 @@ def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
     )  # fmt: skip
 
 
-def confidence_figure(losses: NDArray, name: str) -> dict[str, str]:
-    """How much probability the true labels get."""
-    below = float((losses > LOG2).mean())
+def predictions_figure(y: NDArray, predicted: NDArray, half_width: float) -> dict[str, str]:
+    """Numbers beside what was predicted."""
+    off = float(np.abs(y - predicted).mean())
     return _figure(
-        "confidence", "How sure the model is",
-        f"Histogram of the probability given to the true label; {below:.1%} of the rows are "
-        "below one half.",
-        plot_probabilities({name: losses}, "row"),
+        "predictions", "True numbers beside predicted ones",
+        f"A dot for each of {len(y):,} rows; on average a prediction is off by {off:.4g}.",
+        plot_predictions(y, predicted, half_width),
     )  # fmt: skip
 
 

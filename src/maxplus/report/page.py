@@ -11,17 +11,20 @@ from maxplus.report.templates import render
 def render_page(report: dict[str, Any]) -> str:
     """The whole page, with styles, scripts, pictures and data inside.
 
-    ``report`` holds plain JSON types, as `report_content` gives them. Numbers that are None, NaN
-    or infinite are shown as unknown; ``made_at`` may be missing, and any list may be empty.
+    ``report`` holds plain JSON types, as `report_content` and `regression_content` give them.
+    Numbers that are None, NaN or infinite are shown as unknown; any list may be empty.
     """
     report = _plain(report)
+    if report["task"] == "regression":
+        return render("regression.html", title=report["title"], report=report)
     return render("page.html", title=report["title"], report=report, data=_data(report))
 
 
 def _data(report: dict[str, Any]) -> dict[str, Any]:
     """What the explorer needs."""
     editable = report["network"] is not None
-    rank = {one["name"]: k for k, one in enumerate(report["importances"])}
+    listed = (report["importances"] or {}).get("columns", [])
+    rank = {one["name"]: k for k, one in enumerate(listed)}
     ends = [column["first"] for column in report["columns"][1:]] + [len(report["features"])]
     return {
         "features": report["features"],

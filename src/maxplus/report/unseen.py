@@ -19,6 +19,7 @@ from maxplus.tables import row_fingerprints
 N_NAMED = 25
 # A share is within so many standard errors of the one that is counted, 95 times of 100.
 ERRORS = 1.96
+REMEDY = "Train with maxplus train, or give rows that were not used in training."
 
 
 def unseen_rows(estimator: Any, X: NDArray) -> NDArray | None:
@@ -31,6 +32,19 @@ def training_order(estimator: Any, X: NDArray) -> bool:
     """Whether the rows are the training rows, one by one."""
     known = getattr(estimator, "training_rows_", None)
     return known is not None and np.array_equal(row_fingerprints(X), known)
+
+
+def which_are_new(asked: Asked, is_new: NDArray | None) -> str:
+    """How many of the page's rows were not used in training, in a sentence."""
+    n, rows = len(asked.y), f"{plural(len(asked.y), 'row')} of {asked.name}"
+    if is_new is None:
+        return f"Whether rows of {asked.name} were used in training is not known to this model."
+    new = int(is_new.sum())
+    if new == 0:
+        return f"All {rows} were used in training."
+    if new == n:
+        return f"None of the {rows} were used in training."
+    return f"{new:,} of the {rows} were not used in training."
 
 
 def interval(share: float | None, n: int) -> tuple[float, float] | None:
@@ -130,10 +144,11 @@ def _source(figures: dict, bins: Any, **others: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def headline(source: dict[str, Any] | None, why_not: str) -> dict[str, Any]:
+def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     """The one thing to know first: whether it is better than a guess on rows it has not seen."""
     if source is None:
-        return {"holds": None, "words": "Not measured on new rows", "text": why_not}
+        text = f"No validation is kept with the model. {where} {REMEDY}"
+        return {"holds": None, "words": "Not measured on new rows", "text": text}
     figures, guess = source["figures"], source["guess"]
     low, high = figures["interval"]
     text = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from maxplus.certify.bounds import caps, steepest, view_scale
-from maxplus.explain.naming import view_features, view_names
+from maxplus.explain.naming import view_features, view_names, view_terms
 from maxplus.models import LMM, Committee
 
 # A page with more weights than this would take megabytes, and long to answer.
@@ -53,6 +53,7 @@ def model_data(
             "reach": _packed(reach, np.float64), "caps": _packed(caps(exact), np.float64),
             "views": view_names(own.directions, feature_names, spread),
             "features": view_features(own.directions, own.n_features).tolist(),
+            "terms": view_terms(own.directions, own.n_features, spread),
         })  # fmt: skip
         first += own.n_hidden
     return {

@@ -21,7 +21,7 @@ function sumsOf(row) {
 
 /** The first values by name and all that decide a class, which stand out; sums of features last. */
 function valueList(row) {
-  const deciding = new Set(row.classes.map((entry) => entry.feature_index));
+  const deciding = new Set(row.classes.flatMap((entry) => entry.terms));
   const shown = [...row.values.keys()].filter((i) => i < MOST_VALUES || deciding.has(i));
   const pairs = shown.map((i) =>
     pair(features[i] ?? `feature ${i}`, row.values[i], deciding.has(i)));

@@ -74,6 +74,7 @@ function pathOf(member, views, lines, hidden, d, round) {
     unit: member.first_unit + unit,
     feature: member.views[line >> 1],
     feature_index: feature < 0 ? null : feature,
+    terms: member.terms[line >> 1],
     value: views[line >> 1],
     wall: slope === 0 ? null : -member.W1[unit * lines.length + line] / slope,
     slope,

@@ -111,9 +111,9 @@ function whatIfForm(network, columns, labels, row, show) {
     element("div", { class: "fields" }, ...lines), more);
 }
 
-/** Marks the columns that decide a class's score, and shows them wherever they are. */
+/** Marks the columns that decide a class's score, of a sum its largest, and shows them all. */
 function markDeciding(form, columns, classes) {
-  const deciding = new Set(classes.map((entry) => entry.feature_index).filter((i) => i !== null)
+  const deciding = new Set(classes.flatMap((entry) => entry.terms)
     .map((i) => columns.findIndex(({ first, size }) => first <= i && i < first + size)));
   for (const line of form.querySelectorAll(".field")) {
     const decides = deciding.has(Number(line.dataset.column));
