@@ -55,13 +55,15 @@ def certify(
         scale, unit = measure.scale, measure.unit
         steps = sorted(eps) if eps else list(EPS)
         kept = np.zeros(len(steps))
-        radii, rights = [], []
+        radii, rights, n_filled = [], [], 0
         for samples in sample_blocks(data, trained, labelled=True, strict=strict):
             y = labels_for(trained, samples, data)
             shares = np.atleast_1d(estimator.certify(samples.X, y, steps, scale))
             kept += np.rint(shares * len(y))
             radii.append(estimator.certified_radius(samples.X, scale))
             rights.append(estimator.predict(samples.X) == y)
+            if samples.missing is not None:
+                n_filled += int(samples.missing.any(axis=1).sum())
         radius, right = np.concatenate(radii), np.concatenate(rights)
         n = len(radius)
         own = radius[right]
@@ -76,9 +78,14 @@ def certify(
                 f"of the {own.size:,} rows that are right"
             )
         voice.say(certificate_sentence(int(kept[-1]), n, steps[-1], unit))
+        if n_filled:
+            voice.say(
+                f"{n_filled:,} of the rows have missing values: what is proven for them is about "
+                "the values that were filled in."
+            )
         document = {
             "model": str(model), "data": data, "rows": n, "right": int(right.sum()), "unit": unit,
-            "held_fixed": measure.held, "eps": steps, "certified_accuracy": kept / n,
+            "held_fixed": measure.held, "rows_with_missing_values": n_filled, "eps": steps, "certified_accuracy": kept / n,
             "median_radius_of_right_rows": np.median(own) if own.size else None,
             "least_radius_of_right_rows": own.min() if own.size else None,
         }  # fmt: skip

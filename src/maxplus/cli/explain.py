@@ -147,11 +147,21 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
 def _explained(
     trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
 ) -> Explanation:
+    if hasattr(trained.estimator, "members_"):
+        return _explained_committee(trained, samples, rows, options)
     missing = None if samples.missing is None else samples.missing[rows]
     return trained.estimator.explain(
         samples.X[rows], feature_names=trained.feature_names, missing=missing,
         row_numbers=(samples.rows[rows] + 1).tolist(), **options,
     )  # fmt: skip
+
+
+def _explained_committee(
+    trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
+) -> Any:
+    if options["fixed"]:
+        raise ValueError("--fixed is about changes that flip, which are not sought for committees")
+    return trained.estimator.explain(samples.X[rows], feature_names=trained.feature_names)
 
 
 def _documents(why: Explanation, rows: NDArray) -> list[dict[str, Any]]:

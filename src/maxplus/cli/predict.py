@@ -166,5 +166,8 @@ def _six_digits_down(radius: NDArray) -> NDArray:
     import numpy as np
 
     some = np.isfinite(radius) & (radius > 0)
-    unit = 10.0 ** (np.floor(np.log10(np.where(some, radius, 1.0))) - 5)
-    return np.where(some, np.floor(radius / unit) * unit, radius)
+    power = 10.0 ** (5 - np.floor(np.log10(np.where(some, radius, 1.0))))
+    digits = np.floor(np.where(some, radius, 0.0) * power)
+    # The product may have been rounded up to the next whole number.
+    digits -= digits / power > radius
+    return np.where(some, digits / power, radius)
