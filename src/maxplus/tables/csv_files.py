@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 # The names of missing values as they are mostly written: others are found more slowly.
 SPELLINGS = sorted({s for word in MISSING for s in (word, word.upper(), word.title())} | {"NaN"})
 READABLE = ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet and .npz"
-# How much of a CSV file is text in memory at a time, and so the longest row, if the names are
-# not long themselves.
-BLOCK_BYTES = 1 << 20
-NAMES_PER_BLOCK = 16
+# How much of a CSV file is text in memory at a time, and so the longest row: for so many columns,
+# and more for more of them, up to a limit.
+BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
 # Longer cells are taken for a quote that was never closed.
 LONGEST_CELL = 1 << 17
 
@@ -60,7 +59,7 @@ def typed_batches(
             kinds = _first_kinds(source, wanted) | kinds
         words = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
         types = {name: words if kinds[name] else pyarrow.float64() for name in wanted}
-        for batch in _read(text, dialect, types, ragged, typed=True):
+        for batch in _read(text, dialect, types, ragged):
             yield {
                 name: _words(source.name, name, cells) if kinds[name] else _floats(cells)
                 for name, cells in zip(wanted, batch.columns, strict=True)
@@ -81,7 +80,7 @@ def text_batches(
         dialect = sniff(text, source.name)
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
         types = dict.fromkeys(wanted, pyarrow.string())
-        for batch in _read(text, dialect, types, ragged, typed=False):
+        for batch in _read(text, dialect, types, ragged):
             yield {
                 name: _numbers_or_words(source.name, name, cells, words, dialect.decimal)
                 for name, cells in zip(wanted, batch.columns, strict=True)
@@ -111,7 +110,7 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read(
-    text: Utf8, dialect: Dialect, types: dict[str, Any], ragged: list[Any], *, typed: bool
+    text: Utf8, dialect: Dialect, types: dict[str, Any], ragged: list[Any]
 ) -> Iterator[pyarrow.RecordBatch]:
     from pyarrow import csv as arrow_csv
 
@@ -127,7 +126,7 @@ def _read(
         arrow_csv.ReadOptions(
             column_names=list(ids.values()), skip_rows=dialect.blank_lines,
             skip_rows_after_names=1,
-            block_size=max(BLOCK_BYTES, NAMES_PER_BLOCK * dialect.length if typed else 0),
+            block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MOST_BLOCKS),
         ),
         arrow_csv.ParseOptions(
             delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note

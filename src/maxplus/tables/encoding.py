@@ -160,11 +160,11 @@ class Encoding:
             in_words = record["labels_in_words"]
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ValueError(f"the model's columns cannot be read: {error!r:.120}") from None
-        names = [column.name for column in columns]
+        names = [*(column.name for column in columns), str(target)]
         for what, value, good in (
             ("columns", record["columns"], isinstance(record["columns"], list)),
-            ("names", names, len({*names, target}) == len(names) + 1),
             ("target", target, isinstance(target, str)),
+            ("names", names, len(set(names)) == len(names)),
             ("task", task, task in (CLASSIFICATION, REGRESSION)),
             ("missing", missing, missing in (IMPUTE, REFUSE)),
             ("labels_in_words", in_words, isinstance(in_words, bool)),
