@@ -85,10 +85,10 @@ class Encoding:
         return low, high
 
     @property
-    def read_as(self) -> dict[str, bool]:
-        """The columns to be read, the target among them, and whether their cells are words."""
-        columns = {column.name: column.reads_words for column in self.columns}
-        return {**columns, self.target: self.labels_in_words}
+    def read_as(self) -> dict[str, bool | None]:
+        """The columns to be read and whether they hold words; None: as they look."""
+        columns: dict[str, bool | None] = {c.name: c.reads_words for c in self.columns}
+        return {**columns, self.target: True if self.labels_in_words else None}
 
     def features(self, table: RawTable, strict: bool = False) -> NDArray:
         """X of shape (N, P), float64; the table's columns may come in any order.
@@ -108,8 +108,8 @@ class Encoding:
         absent = [name for name in names if name not in table.columns]
         if absent:
             raise TableError(
-                f"{table.name} lacks the column{'s' * (len(absent) > 1)} {quoted(absent)}, which "
-                f"the model needs; it has {quoted(list(table.columns))}"
+                f"{table.name} lacks column{'s' * (len(absent) > 1)} {quoted(absent)}, which the "
+                f"model needs; it has {quoted(list(table.columns))}"
             )
         if self.missing == REFUSE:
             check_missing(table, names)
