@@ -127,3 +127,23 @@ def seer(iris):
     clf.model_ = clf.model_.through(D, centre)
     clf.n_features_in_, clf.scale_ = 4, spread
     return clf
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file and return its path."""
+
+    def write(content, name="data.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def table(write):
+    """Read what a CSV file of this text holds."""
+    from maxplus.tables import read_table
+
+    return lambda text, name="data.csv": read_table(write(text, name))
