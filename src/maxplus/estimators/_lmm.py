@@ -18,15 +18,18 @@ from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import Start, TrainedClassifier
 from maxplus.explain import (
+    Change,
     Domain,
     Explanation,
     Rules,
     decisive_paths,
     single_flips,
+    smallest_change,
     strongest_rules,
     unit_boxes,
 )
-from maxplus.explain.explanation import as_table, missing_columns, records
+from maxplus.explain.explanation import as_table, records
+from maxplus.explain.flip_words import missing_columns
 from maxplus.explain.naming import view_names
 from maxplus.models import LMM
 from maxplus.models._softmax import softmax
@@ -239,14 +242,56 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             domain, missing_columns(missing, len(X), domain), row_numbers,
         )  # fmt: skip
 
+    def smallest_change(
+        self,
+        x: Any,
+        n_columns: int = 2,
+        *,
+        domain: Domain | None = None,
+        fixed: Iterable[str | int] = (),
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+        class_names: Sequence[str] | None = None,
+        seconds: float = 60.0,
+    ) -> Change:
+        """The smallest change of up to ``n_columns`` columns of one row that flips its prediction.
+
+        Exact, by a mixed-integer linear programme: `maxplus.explain.smallest_change` says how, and
+        when it refuses. `explain` does single columns, in a moment.
+
+        Parameters
+        ----------
+        x : array of shape (1, n_features) or (n_features,), one row
+        n_columns : int, default=2
+        domain, fixed, low, high, class_names
+            As in `explain`.
+        seconds : float, default=60.0
+            After which the best so far is taken; its ``at_least`` tells how far off it may be.
+
+        Returns
+        -------
+        Change
+            ``print`` it.
+        """
+        row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
+        if len(row) != 1:
+            raise ValueError(f"x must be one row; got {len(row)}")
+        check_value("n_columns", n_columns, whole(1))
+        domain = self._domain(domain).within(low, high).with_fixed(fixed)
+        names = self._class_words(class_names)
+        with threads(self.n_jobs):
+            return smallest_change(
+                self.model_, row[0], domain, n_columns, class_names=names, seconds=seconds
+            )
+
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
         """The domain that is given, or the preparation's, or a free one; perhaps renamed."""
         P = self.model_.n_features
         prepared: Any = getattr(self, "preparation_", None)
-        if domain is None and prepared is not None:
-            domain = Domain(*prepared.domain())
+        if domain is None and hasattr(prepared, "domain"):
+            domain = Domain.of(prepared.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
         if domain.n_features != P:

@@ -1,5 +1,6 @@
 """Explanations: what decided each score, what would change it, and what each unit is."""
 
+from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.committee import CommitteeExplanation, explain_committee
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
@@ -11,8 +12,9 @@ from maxplus.explain.units import Boxes, unit_boxes
 
 __all__ = [
     "Boxes",
-    "CommitteeExplanation",
     "Category",
+    "Change",
+    "CommitteeExplanation",
     "Domain",
     "Explanation",
     "Flips",
@@ -24,6 +26,7 @@ __all__ = [
     "feature_importances",
     "single_feature_flips",
     "single_flips",
+    "smallest_change",
     "strongest_rules",
     "unit_boxes",
 ]

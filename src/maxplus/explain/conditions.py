@@ -132,15 +132,14 @@ def _text(view: Shown, low: float, high: float, domain: Domain) -> str:
         category = domain.categories[domain.category_of[p]]
         word = category.words[category.features.index(p)]
         return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
-    if p in domain.values:
-        possible = [v for v in domain.values[p] if low <= v <= high]
-        if len(possible) == 1:
-            return f"{view.name} = {number_text(possible[0])}"
+    possible = [v for v in domain.values.get(p, ()) if low <= v <= high]
+    if len(possible) == 1:
+        return f"{view.name} = {domain.number(p, possible[0])}"
     if high == np.inf:
-        return f"{view.name} ≥ {number_text(low)}"
+        return f"{view.name} ≥ {domain.number(p, low)}"
     if low == -np.inf:
-        return f"{view.name} ≤ {number_text(high)}"
-    return f"{number_text(low)} ≤ {view.name} ≤ {number_text(high)}"
+        return f"{view.name} ≤ {domain.number(p, high)}"
+    return f"{domain.number(p, low)} ≤ {view.name} ≤ {domain.number(p, high)}"
 
 
 def _sum_text(weights: NDArray, names: tuple[str, ...]) -> str:

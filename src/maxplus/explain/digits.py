@@ -21,11 +21,6 @@ def number_text(value: float) -> str:
     return repr(value)
 
 
-def measured_text(value: float) -> str:
-    """A number in six digits, as it is told, not to be typed in."""
-    return number_text(float(f"{float(value):.6g}"))
-
-
 def roundings(value: float, upwards: bool) -> list[float]:
     """The value rounded up, or down, to 10, 1, 0.1, … and last itself: from few digits to many."""
     exact = Decimal(repr(float(value)))
@@ -38,6 +33,15 @@ def roundings(value: float, upwards: bool) -> list[float]:
         if exact.adjusted() + decimals < MOST_DECIMALS
     ]
     return list(dict.fromkeys([*rounded, float(value)]))
+
+
+def rounded_away(value: float, origin: float, exponent: int) -> float:
+    """The value to a multiple of 10^exponent, seen from the origin at it or beyond."""
+    towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
+    exact = Decimal(repr(float(value)))
+    if exact.adjusted() - exponent > MOST_DECIMALS:
+        return float(value)
+    return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=towards))
 
 
 def fewest_digits(

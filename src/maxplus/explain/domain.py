@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain.digits import measured_text
+from maxplus.explain.digits import number_text
 from maxplus.models._checks import as_rows, feature_values
 
 # A column of at most so many values, in so many times as many rows, takes no others; and in how
@@ -66,6 +66,7 @@ class Domain:
     names : P words, one for each feature
     indicators : mapping from a feature to the one that is 1 where it was missing
         A value that is filled in turns its indicator off. Indicators themselves should be fixed.
+    ranks : mapping from a feature of whole numbers 0, 1, … to the words that these stand for
     """
 
     unit: NDArray
@@ -77,6 +78,7 @@ class Domain:
     values: Mapping[int, NDArray] = field(default_factory=dict)
     categories: tuple[Category, ...] = ()
     indicators: Mapping[int, int] = field(default_factory=dict)
+    ranks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -116,6 +118,20 @@ class Domain:
             feature_values("unit", unit, P), np.full(P, -np.inf), np.full(P, np.inf), no, no,
             tuple(str(word) for word in words),
         )  # fmt: skip
+
+    @classmethod
+    def of(cls, described: Any) -> Domain:
+        """From anything that has the fields of a domain, with its categories field by field."""
+        if isinstance(described, cls):
+            return described
+        known = {
+            f.name: getattr(described, f.name) for f in fields(cls) if hasattr(described, f.name)
+        }
+        categories = (
+            Category(group.name, tuple(group.features), tuple(group.words), bool(group.none))
+            for group in known.get("categories", ())
+        )
+        return cls(**known | {"categories": tuple(categories)})
 
     @classmethod
     def of_rows(
@@ -263,13 +279,22 @@ class Domain:
         moves[:, list(self.indicators.values())] = 0.0
         return moves.max(axis=1, initial=0.0)
 
-    def text(self, x: NDArray, p: int) -> str:
-        """What feature p's column is in row x, for people: a number, or a word in quotes."""
+    def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
+        """What feature p's column is in row x, for people: a number, or a word in quotes.
+
+        Numbers have six digits, or all that they have.
+        """
         if self.category_of[p] < 0:
-            return measured_text(x[p])
+            return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
         category = self.categories[self.category_of[p]]
         on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
         return repr(on[0]) if len(on) == 1 else NONE_OF_THEM
+
+    def number(self, p: int, value: float) -> str:
+        """A value of number p for people: it reads back as itself, or is the word of its rank."""
+        words = self.ranks.get(p, ())
+        is_rank = value == round(value) and 0 <= value < len(words)
+        return repr(words[int(value)]) if is_rank else number_text(value)
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """How far features may move for a certified radius of 1, (P,).
@@ -282,6 +307,11 @@ class Domain:
             held |= self.category_of >= 0
             held[[p for p, values in self.values.items() if len(values) <= 2]] = True
         return np.where(held, 0.0, self.unit)
+
+    def held(self, scale: NDArray) -> list[str]:
+        """The columns that a scale of certificates holds fixed: those with a 0 everywhere."""
+        moving = {name for name, s in zip(self.column_names, scale, strict=True) if s > 0.0}
+        return [name for name in self.columns if name not in moving]
 
 
 def check_range(low: NDArray, high: NDArray) -> None:

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from maxplus.explain.digits import number_text
 from maxplus.explain.domain import Domain
+from maxplus.explain.flip_words import FlipWords
 from maxplus.explain.flips import Flips
 from maxplus.explain.naming import view_names
 from maxplus.explain.paths import Paths
@@ -97,9 +97,7 @@ class Explanation:
         N, C = self.paths.unit.shape
         row, d = (axis.ravel() for axis in np.indices((N, C)))
         view = self.paths.view.ravel()
-        columns_of = np.array(self._domain.column_names)
         classes = np.array([str(name) for name in self.class_names])
-        flips, spoken = self.flips, [self._flip_words(n) for n in range(N)]
         columns = {
             "row": row,
             "class": classes[d],
@@ -113,12 +111,7 @@ class Explanation:
             "slope": self.slopes[self.paths.row.ravel()],
             "runner_up": self.paths.runner_up.ravel(),
             "margin": self.paths.margin.ravel(),
-            "flip_feature": np.where(flips.feature >= 0, columns_of[flips.feature], "")[row],
-            "flip_from": np.array([words[0] for words in spoken], str)[row],
-            "flip_to": np.array([words[1] for words in spoken], str)[row],
-            "flip_value": flips.value[row],
-            "flip_distance": flips.distance[row],
-            "flip_class": np.where(flips.becomes >= 0, classes[flips.becomes], "")[row],
+            **{f"flip_{name}": column[row] for name, column in self.words.columns().items()},
         }
         return records(columns)
 
@@ -140,8 +133,7 @@ class Explanation:
             f"(probability {self.probability[n, winner]:.3f})"
         ]
         lines += ["  " + self._sentence(n, int(d)) for d in order]
-        lines.append("  " + self._flip_sentence(n))
-        return "\n".join(lines + ["  " + sentence for sentence in self._missing_sentences(n)])
+        return "\n".join(lines + ["  " + sentence for sentence in self.words.sentences(n)])
 
     def _sentence(self, n: int, d: int) -> str:
         path = self.paths
@@ -159,62 +151,12 @@ class Explanation:
         return text
 
     @cached_property
-    def _domain(self) -> Domain:
-        if self.domain is not None:
-            return self.domain
-        return Domain.free(self.X.shape[1], names=self.feature_names)
-
-    def _was_missing(self, n: int, column: str) -> bool:
-        columns = self._domain.columns
-        return self.missing is not None and bool(self.missing[n, columns.index(column)])
-
-    def _flip_words(self, n: int) -> tuple[str, str]:
-        """What the changed column is and what it becomes, as printed; empty if nothing flips."""
-        p, domain = int(self.flips.feature[n]), self._domain
-        if p < 0:
-            return "", ""
-        before = domain.text(self.X[n], p)
-        if self._was_missing(n, domain.column_names[p]):
-            before = "missing"
-        if domain.category_of[p] < 0:
-            return before, number_text(self.flips.shown[n])
-        return before, domain.text(domain.changed(self.X[n], p, self.flips.value[n])[0], p)
-
-    def _flip_sentence(self, n: int) -> str:
-        p, becomes = int(self.flips.feature[n]), self.flips.becomes[n]
-        if p < 0:
-            return "no change of a single feature flips it"
-        before, after = self._flip_words(n)
-        return (
-            f"flips to {self.class_names[becomes]} if {self._domain.column_names[p]} goes from "
-            f"{before} to {after}: no other single feature needs less"
-        )
-
-    def _missing_sentences(self, n: int) -> list[str]:
-        domain = self._domain
-        first = {name: p for p, name in reversed(list(enumerate(domain.column_names)))}
-        return [
-            f"{name} was missing: {domain.text(self.X[n], first[name])} was taken"
-            for name in domain.columns
-            if self._was_missing(n, name)
-        ]
-
-
-def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
-    """Which columns each row lacked, (N, columns), from a mask of columns or of features."""
-    if missing is None:
-        return None
-    mask = np.asarray(missing)
-    n_columns = len(domain.columns)
-    if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
-        raise ValueError(
-            f"missing must hold truth values for {n_rows} rows and {n_columns} columns; got dtype "
-            f"{mask.dtype} and shape {mask.shape}"
-        )
-    if mask.shape[1] == n_columns:
-        return mask
-    names = np.array(domain.column_names)
-    return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)
+    def words(self) -> FlipWords:
+        """The flips in words."""
+        domain = self.domain
+        if domain is None:
+            domain = Domain.free(self.X.shape[1], names=self.feature_names)
+        return FlipWords(self.X, self.flips, domain, self.class_names, self.missing)
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,7 +14,7 @@ from maxplus.models._checks import as_rows, feature_values
 ENOUGH = 2_000
 
 
-def feature_importances(model: LMM, X: ArrayLike, scale: ArrayLike | None = None) -> NDArray:
+def feature_importances(model: Any, X: ArrayLike, scale: ArrayLike | None = None) -> NDArray:
     """How often each feature decides, and by how much: shares that sum to 1, shape (P,).
 
     A score comes down to one view of one unit, z_d = W0[i]·v[i // 2] + …, so the lead of the
@@ -27,7 +29,7 @@ def feature_importances(model: LMM, X: ArrayLike, scale: ArrayLike | None = None
 
     Parameters
     ----------
-    model : LMM
+    model : LMM, or a committee of them: the mean of the members' scores
     X : array of shape (N, P), for example the training rows
     scale : array of shape (P,), optional
         How much each feature varies; the deviations of X by default.
@@ -40,14 +42,17 @@ def feature_importances(model: LMM, X: ArrayLike, scale: ArrayLike | None = None
         scale = np.std(rows, axis=0, dtype=np.float64)
     varies = feature_values("scale", scale, model.n_features)
     order = np.argsort(-model.scores(rows), axis=1, kind="stable")[:, :2]
-    decided = np.take_along_axis(model.active_path(rows).row, order, axis=1)
-    D = np.eye(model.n_features) if model.directions is None else model.directions
-    rates = model.W0.astype(np.float64)[:, None] * np.repeat(D.astype(np.float64), 2, axis=0)
-    # There are few different pairs of deciding rows, however many samples.
-    pairs, counts = np.unique(decided, axis=0, return_counts=True)
-    gradients = rates[pairs[:, 0]]
-    if model.n_classes > 1:
-        gradients = gradients - rates[pairs[:, 1]]
-    sizes = varies * np.average(np.abs(gradients), axis=0, weights=counts)
+    members = getattr(model, "members", (model,))
+    gradient = sum(_gradient(member, rows, order) for member in members)
+    sizes = varies * np.abs(gradient).mean(axis=0)
     total = float(sizes.sum())
     return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
+
+
+def _gradient(model: LMM, rows: NDArray, order: NDArray) -> NDArray:
+    """Of the lead of each row's first class over its second, if there is one; shape (N, P)."""
+    D = np.eye(model.n_features) if model.directions is None else model.directions
+    rates = model.W0.astype(np.float64)[:, None] * np.repeat(D.astype(np.float64), 2, axis=0)
+    decided = np.take_along_axis(model.active_path(rows).row, order, axis=1)
+    first = rates[decided[:, 0]]
+    return first - rates[decided[:, 1]] if order.shape[1] > 1 else first

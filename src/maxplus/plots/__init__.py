@@ -6,6 +6,7 @@ from maxplus.plots.confusion import plot_confusion
 from maxplus.plots.convergence import plot_convergence
 from maxplus.plots.explanation import plot_explanation
 from maxplus.plots.histogram import plot_probabilities
+from maxplus.plots.importances import plot_importances
 from maxplus.plots.reliability import plot_reliability
 from maxplus.plots.stages import plot_stages
 
@@ -15,6 +16,7 @@ __all__ = [
     "plot_confusion",
     "plot_convergence",
     "plot_explanation",
+    "plot_importances",
     "plot_probabilities",
     "plot_reliability",
     "plot_stages",
