@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 import maxplus
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.explain import Explanation, unit_boxes
+from maxplus.explain import CommitteeExplanation, Explanation
 from maxplus.explain.naming import view_features
 from maxplus.metrics import Reliability, reliability
 from maxplus.models import LOG2
@@ -51,7 +51,7 @@ def report_content(
 
     Parameters
     ----------
-    clf : fitted LMMClassifier or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
     X, y : rows and their true labels
     name : what the data are called
     feature_names : words for the features
@@ -106,7 +106,7 @@ def report_content(
         "features": list(why.feature_names),
         "image_shape": None if image_shape is None else list(image_shape),
         "rows": [_row(why, k, int(n), str(y[n]), float(radius[n])) for k, n in enumerate(shown)],
-        "units": _units(clf, why) if image_shape is not None else {},
+        "units": _units(why) if image_shape is not None and why.directions is None else {},
     }  # fmt: skip
 
 
@@ -132,6 +132,7 @@ def _model(clf: BaseLMMClassifier, labels: list[str]) -> dict[str, Any]:
     return {
         "kind": type(clf).__name__,
         "n_hidden": clf.n_hidden_,
+        "n_members": len(getattr(clf, "members_", [])),
         "n_features": clf.n_features_in_,
         "classes": labels,
         "parameters": parameters,
@@ -212,54 +213,63 @@ def _svg(figure: Figure) -> str:
     return text.getvalue()
 
 
-def _row(why: Explanation, k: int, n: int, label: str, radius: float) -> dict[str, Any]:
-    feature, value, becomes = (field[k] for field in why.flips[:3])
+def _row(
+    why: Explanation | CommitteeExplanation, k: int, n: int, label: str, radius: float
+) -> dict[str, Any]:
     order = np.argsort(-why.paths.score[k], kind="stable")
-    return {
+    row = {
         "row": n,
         "label": label,
         "predicted": why.class_names[order[0]],
         "radius": radius,
         "values": [float(f"{v:.6g}") for v in why.X[k]],
         "classes": [_path(why, k, int(d)) for d in order],
-        "flip": None
-        if feature < 0
-        else {
-            "feature": why.feature_names[feature],
-            "value": float(why.X[k, feature]),
-            "new_value": float(value),
-            "becomes": why.class_names[becomes],
-        },
+    }
+    # Nobody has looked for a committee's, which is not the same as that there is none.
+    return row if isinstance(why, CommitteeExplanation) else row | {"flip": _flip(why, k)}
+
+
+def _flip(why: Explanation, k: int) -> dict[str, Any] | None:
+    feature, value, becomes = (field[k] for field in why.flips[:3])
+    if feature < 0:
+        return None
+    return {
+        "feature": why.feature_names[feature],
+        "value": float(why.X[k, feature]),
+        "new_value": float(value),
+        "becomes": why.class_names[becomes],
     }
 
 
-def _path(why: Explanation, k: int, d: int) -> dict[str, Any]:
+def _path(why: Explanation | CommitteeExplanation, k: int, d: int) -> dict[str, Any]:
+    """What decided a class's score; in a committee, in the member that is most for the class."""
     path = why.paths
+    own = why.members[why.leader[k, d]] if isinstance(why, CommitteeExplanation) else why
     view, unit = int(path.view[k, d]), int(path.unit[k, d])
-    feature = int(view_features(why.directions, why.X.shape[1])[view])
+    feature = int(view_features(own.directions, why.X.shape[1])[view])
     runner_up = int(path.runner_up[k, d])
+    prototypes = getattr(why, "prototypes", None)
     return {
         "class": why.class_names[d],
         "score": float(path.score[k, d]),
         "probability": float(why.probability[k, d]),
         "unit": unit,
-        "prototype": None if why.prototypes is None else int(why.prototypes[unit]),
-        "feature": why.view_names[view],
+        "prototype": None if prototypes is None else int(prototypes[unit]),
+        "feature": own.view_names[view],
         # Where the page lists its value; a direction is none of the features.
         "feature_index": None if feature < 0 else feature,
-        "value": float(why.views[k, view]),
-        "slope": float(why.slopes[path.row[k, d]]),
+        "value": float(own.views[k, view]),
+        "slope": float(own.slopes[path.row[k, d]]),
         "runner_up": None if runner_up < 0 else runner_up,
         "margin": None if runner_up < 0 else float(path.margin[k, d]),
     }
 
 
-def _units(clf: BaseLMMClassifier, why: Explanation) -> dict[str, list[float]]:
+def _units(why: Explanation | CommitteeExplanation) -> dict[str, list[float]]:
     """The centres of the units that the rows shown need, to be drawn as pictures."""
-    centre = unit_boxes(clf.model_).centre
     low, high = float(why.X.min()), float(why.X.max())
     needed = np.unique(why.paths.unit)
-    pictures = np.clip(np.nan_to_num(centre[needed], nan=low), low, high)
+    pictures = np.clip(np.nan_to_num(why.centres[needed], nan=low), low, high)
     return {
         str(unit): [float(f"{v:.3g}") for v in picture]
         for unit, picture in zip(needed, pictures, strict=True)

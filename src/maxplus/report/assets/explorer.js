@@ -17,6 +17,7 @@ function tile(name, value, hint, kind = "") {
 
 function flipTile({ flip }) {
   const name = "Smallest flip";
+  if (flip === undefined) return tile(name, UNKNOWN, ["changes of one feature were not searched"]);
   if (!flip) return tile(name, "none", ["no change of one feature flips this prediction"]);
   const change = flip.new_value - flip.value;
   return tile(name, flip.feature, [
