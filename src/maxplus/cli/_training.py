@@ -134,7 +134,7 @@ def begin(
         recipe(options, regression=choices.task == "regression")
     samples, regression = open_training(data, choices, voice)
     estimator = recipe(options, regression=regression)
-    scale = samples.image_shape is None if "scale" not in options else options["scale"]
+    scale = options.get("scale", samples.image_shape is None)
     if "scale" in estimator.get_params(deep=False):
         estimator.set_params(scale=scale)
     elif regression and "scale" in options:

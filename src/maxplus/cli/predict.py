@@ -77,8 +77,8 @@ def predict(
     with plain_errors(quiet):
         trained = open_model(model, classifier=False)
         _check_options(trained, probabilities, radius, intervals)
-        measure = trained.measure(raw_units, move_categories)
-        if radius and (measure.scale is None or measure.held):
+        measure = trained.measure(raw_units, move_categories) if radius else None
+        if measure is not None and (measure.scale is None or measure.held):
             voice.remark(f"certified radius in {measure.unit}{held_words(measure)}")
         n, carried = 0, names(keep_columns)
         head = {"model": str(model), "data": data}
@@ -86,7 +86,7 @@ def predict(
             for samples in sample_blocks(data, trained, strict=strict, also=carried):
                 columns: dict[str, Any] = {"row": samples.rows + 1, **_carried(samples, carried)}
                 columns |= _predictions(trained, samples, probabilities, intervals)
-                if radius:
+                if measure is not None:
                     columns |= _radii(trained, samples, measure)
                 sink.write(columns)
                 n += len(samples.X)

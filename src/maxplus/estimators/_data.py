@@ -176,7 +176,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
     return weight
 
 
-def rows_for(estimator: Any, X: Any, model: Model, slopes: Sequence[str]) -> NDArray:
+def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> NDArray:
     """What a fitted estimator is asked about, checked and as its model takes it."""
     X = as_numbers(estimator, X)
     X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, reset=False)
