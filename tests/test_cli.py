@@ -18,9 +18,11 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
     names = re.findall(r"^│ (\w+) ", top, re.MULTILINE)
     for name in [
         "train",
+        "compare",
         "predict",
         "evaluate",
         "explain",
+        "rules",
         "certify",
         "export",
         "report",
@@ -85,13 +87,16 @@ def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):
     assert "does not exist; make it first" in bad("train", IRIS, "-o", tmp_path / "no" / "m")
     assert "is a folder; name a file" in bad("train", IRIS, "-o", tmp_path)
     assert "does not exist" in bad("train", IRIS, "--checkpoint", tmp_path / "no" / "c")
+    assert "does not exist" in bad("train", IRIS, "--suspects", tmp_path / "no" / "s")
     assert "is not a readable maxplus-model file" in bad("predict", table, IRIS)
     assert "lacks columns 'variety', 'weight g'" in bad("predict", orchard_model, IRIS)
     assert "has no row 999" in bad("explain", orchard_model, ORCHARD, "--row", 999)
     assert "eps must be a finite number >= 0" in bad("certify", orchard_model, ORCHARD, "--eps", -1)
     new = tmp_path / "new.csv"
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,attic\n")
-    assert "has the label 'attic', which the model does not know" in bad("evaluate", orchard_model, new)
+    assert "has the label 'attic', which the model does not know" in bad(
+        "evaluate", orchard_model, new
+    )
     # Longer than any known label, and beginning like one.
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,compost heap\n")
     assert "has the label 'compost heap'" in bad("evaluate", orchard_model, new)

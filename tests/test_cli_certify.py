@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import maxplus
-from commands import IRIS, ORCHARD, good, read_csv
+from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
 from maxplus.tables import ColumnChoices, open_source
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,8 @@ def test_certificates_count_in_deviations_of_the_training_data(orchard_model, tm
     deviations = samples.X.std(axis=0)
     assert np.array_equal(model.preparation_.deviations, deviations)
     out, unit = tmp_path / "p.csv", "standard deviations of the training data"
-    good("predict", orchard_model, ORCHARD, "--radius", "-o", out)
+    everything = ("--radius", "--move-categories", "-o", out)
+    good("predict", orchard_model, ORCHARD, *everything)
     radius = [float(row[f"certified radius in {unit}"]) for row in read_csv(out)]
     assert np.allclose(radius, model.certified_radius(samples.X, deviations), rtol=1e-5)
     # One row of the same table: its own deviations are 0, and must not matter.
@@ -28,11 +29,12 @@ def test_certificates_count_in_deviations_of_the_training_data(orchard_model, tm
     for row in (0, 7):
         one = tmp_path / "one.csv"
         one.write_text("\n".join([lines[0], lines[1 + row]]) + "\n", encoding="utf-8")
-        printed = good("certify", orchard_model, one, "--eps", 0, "--eps", 1000)
+        printed = good("certify", orchard_model, one, "--eps", 0, "--eps", 1000,
+                       "--move-categories")  # fmt: skip
         assert f"ε and radii are in {unit}." in printed
         assert f"median certified radius {radius[row]:.4g}, least {radius[row]:.4g}" in printed
         assert re.search(r"1000 +0\.00%", printed)
-        good("predict", orchard_model, one, "--radius", "-o", out)
+        good("predict", orchard_model, one, *everything)
         assert float(read_csv(out)[0][f"certified radius in {unit}"]) == radius[row]
 
 
@@ -42,7 +44,7 @@ def constant(tmp_path_factory):
     folder = tmp_path_factory.mktemp("constant")
     rows = ["a,b,same,label"] + [f"{k / 2},{k % 3},0.1,{'u' if k < 20 else 'v'}" for k in range(40)]
     (folder / "t.csv").write_text("\n".join(rows) + "\n")
-    good("train", folder / "t.csv", "-o", folder / "m", "--epochs", 3)
+    good("train", folder / "t.csv", "-o", folder / "m", *BRIEF)
     return folder / "m", folder / "t.csv"
 
 
@@ -67,7 +69,7 @@ def test_a_constant_column_certifies_nothing_for_ever(constant, tmp_path):
 
 
 def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path):
-    printed = good("certify", orchard_model, ORCHARD, "--raw-units")
+    printed = good("certify", orchard_model, ORCHARD, "--raw-units", "--move-categories")
     assert "ε and radii are in the features' own units." in printed
     samples = open_source(IRIS)
     clf = maxplus.SubgradientLMMClassifier(8, max_iter=20, random_state=0).fit(samples.X, samples.y)
@@ -106,3 +108,42 @@ def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
             assert word in page
         assert "How far probabilities can be trusted" in page
         assert "Calibration error" in page
+
+
+def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    words = np.array([name.startswith("variety") for name in model.preparation_.feature_names])
+    held = np.where(words, 0.0, samples.X.std(axis=0))
+    right = model.predict(samples.X) == samples.y
+    radius = model.certified_radius(samples.X, held)[right]
+    said = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
+    assert said["held_fixed"] == ["variety"]
+    assert (
+        said["certified_accuracy"] == model.certify(samples.X, samples.y, [0.1, 0.4], held).tolist()
+    )
+    # Of rows that are right; half of them reach at least the median.
+    assert said["right"] == right.sum()
+    assert (radius >= said["median_radius_of_right_rows"]).mean() >= 0.5
+    assert said["least_radius_of_right_rows"] == radius.min()
+    moving = model.certified_radius(samples.X, samples.X.std(axis=0))[right]
+    assert (radius >= moving * (1 - 1e-6)).all()
+    assert (radius > 1.1 * moving).any()
+    printed = good("certify", orchard_model, ORCHARD)
+    assert "(variety) are held fixed." in printed
+    assert f"{right.sum()} of 240 rows are right." in printed
+    assert "nor about rows that are not here" in printed
+    raw = document("certify", orchard_model, ORCHARD, "--eps", 2, "--raw-units")
+    scale = np.where(words, 0.0, 1.0)
+    assert raw["certified_accuracy"] == [model.certify(samples.X, samples.y, 2.0, scale)]
+
+
+def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "variety,weight g,sugar %,bruise mm,goes to\n"
+        "Gala,157,12.1,1.3,shop\nGala,,12.1,1.3,shop\nElstar,135,,,juice\n"
+    )
+    printed = good("certify", orchard_model, table)
+    assert "2 of the rows have missing values" in printed
+    assert document("certify", orchard_model, table)["rows_with_missing_values"] == 2

@@ -14,7 +14,6 @@ import numba
 import numpy as np
 import pytest
 from rich.console import Console
-
 from sklearn.metrics import (
     accuracy_score,
     balanced_accuracy_score,
@@ -71,7 +70,20 @@ def test_training_without_scaling_is_the_estimator_itself(tmp_path):
 
 def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    both = ("--validate", "none", "--hidden", 7, "--seed", 5, "--slope", 3, "--confidence", 2, "--jobs", 1)
+    both = (
+        "--validate",
+        "none",
+        "--hidden",
+        7,
+        "--seed",
+        5,
+        "--slope",
+        3,
+        "--confidence",
+        2,
+        "--jobs",
+        1,
+    )
     good(
         "train", IRIS, "-o", tmp_path / "m", *both, "--max-suspects", 0.1, "--epochs", 3,
         "--robust-eps", 0.01, "--early-stopping", "--polish", 0.6, "--directions", "none",
@@ -98,9 +110,12 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     assert maxplus.load(tmp_path / "m").get_params() == recipe.get_params()
     good("train", IRIS, "-o", tmp_path / "m", *BRIEF, "--no-polish", "--no-calibrate",
          "--class-weight", "none", "--directions", "auto")  # fmt: skip
-    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
-        9, slope=5.0, warmup_epochs=3, polish=None, calibrate=False, random_state=0
-    ).get_params()
+    assert (
+        maxplus.load(tmp_path / "m").get_params()
+        == maxplus.LMMClassifier(
+            9, slope=5.0, warmup_epochs=3, polish=None, calibrate=False, random_state=0
+        ).get_params()
+    )
     good("train", IRIS, "-o", tmp_path / "m", *BRIEF, "--polish", "log2")
     assert maxplus.load(tmp_path / "m").polish == "log2"
     for option in ("--epochs", "--robust-eps", "--polish", "--max-suspects"):
