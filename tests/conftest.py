@@ -127,3 +127,44 @@ def seer(iris):
     clf.model_ = clf.model_.through(D, centre)
     clf.n_features_in_, clf.scale_ = 4, spread
     return clf
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file and return its path."""
+
+    def write(content, name="data.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def table(write):
+    """Read what a CSV file of this text holds."""
+    from maxplus.tables import read_table
+
+    return lambda text, name="data.csv": read_table(write(text, name))
+
+
+@pytest.fixture(scope="session")
+def orchard_model(tmp_path_factory):
+    """A model file trained on the table with a word in it."""
+    from commands import ORCHARD, good
+
+    path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
+    good("train", ORCHARD, "--categorical", "variety", "--paper", "-H", 30, "-n", 2000,
+         "--validate", "none", "-o", path)  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="session")
+def digits_model(tmp_path_factory):
+    """A model file of small pictures."""
+    from commands import good
+
+    path = tmp_path_factory.mktemp("models") / "digits.maxplus"
+    good("train", "digits", "--paper", "-H", 30, "-n", 300, "--validate", "none", "-o", path)
+    return path

@@ -29,7 +29,7 @@ BELOW = {
     "images": set(),
     "metrics": set(),
     "plots": set(),
-    "evaluation": {"training", "metrics", "tables", "estimators"},
+    "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
     "report": {"models", "metrics", "explain", "estimators", "plots"},
     "lab": {
         "algebra",
@@ -57,6 +57,7 @@ DOCUMENTED = [
     "maxplus.estimators._lmm",
     "maxplus.images.blur",
     "maxplus.images.shifts",
+    "maxplus.evaluation.validation",
     "maxplus.metrics.calibration",
     "maxplus.metrics.classification",
     "maxplus.metrics.regression",

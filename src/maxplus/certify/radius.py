@@ -35,8 +35,9 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
     by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to
     (z₁ − z₂) / (2·max_i |W0[i]|·scale_p) at least, from where the search starts; z₁ and
     z₂ are the two highest scores. Where the model has directions, scale_p is that of the views
-    (`box_bounds`); a committee's slope is the mean of its members'. Rows are searched together, and each evaluation costs two forward passes
-    over the rows that are still open: O(N·P·H), about eight times.
+    (`box_bounds`); a committee's steepest slope is the mean of its members'. Rows are searched
+    together, and each evaluation costs two forward passes over the rows that are still open:
+    O(N·P·H), about eight times.
 
     Returns
     -------

@@ -60,7 +60,7 @@ def plain_errors(quiet: bool = False) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if quiet else "always", UserWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)

@@ -10,7 +10,7 @@ from maxplus.cli._bars import trainings_bar
 from maxplus.cli._columns import names
 from maxplus.cli._show import number, percent, plain_table
 from maxplus.cli._training import open_training
-from maxplus.evaluation import Comparison, Validation, as_rows, plan_for, usual_models
+from maxplus.evaluation import Comparison, as_rows, plan_for, usual_models
 from maxplus.evaluation import compare as compare_models
 from maxplus.evaluation.comparison import EXPLAINED
 from maxplus.metrics import ClassifierFigures
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """A column of the table: its head, its number, how that is printed, and what is best."""
+    """A column of the table: its head, a validation's number, its text, and which is best."""
 
     head: str
-    of: Callable[[Validation], float]
+    of: Callable[[Any], float]
     text: Callable[[float], str]
     best: Callable[[Sequence[float]], float] = min
 
@@ -44,8 +44,8 @@ CLASSES = (
 )
 NUMBERS = (
     Figure("R²", lambda v: v.figures.r2, number, max),
-    Figure("mean absolute\nerror", lambda v: v.figures.mae, lambda x: f"{x:.4g}"),
-    Figure("root mean square\nerror", lambda v: v.figures.rmse, lambda x: f"{x:.4g}"),
+    Figure("mean abs.\nerror", lambda v: v.figures.mae, lambda x: f"{x:.4g}"),
+    Figure("root mean\nsquare error", lambda v: v.figures.rmse, lambda x: f"{x:.4g}"),
     Figure("inside 90 %\ninterval", lambda v: v.figures.covered, percent, lambda x: math.nan),
     Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}"),
 )
@@ -105,13 +105,13 @@ def _best(figure: Figure, values: list[float]) -> float:
     return figure.best(known) if known else math.nan
 
 
-def _error(validation: Validation) -> str:
+def _error(validation: Any) -> str:
     return f" ± {100 * validation.figures.accuracy_error:.1f}"
 
 
 def comparison_columns(comparison: Comparison) -> dict[str, list[Any]]:
     """The same numbers, unrounded, as columns."""
-    found = comparison.validations
+    found: dict[str, Any] = comparison.validations
     columns: dict[str, list[Any]] = {"model": list(found)}
     for figure in _columns(comparison):
         columns[figure.head.replace("\n", " ")] = [figure.of(one) for one in found.values()]

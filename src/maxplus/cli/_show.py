@@ -168,12 +168,3 @@ def _cell(count: int, is_right: bool) -> str:
 def shorten(label: str) -> str:
     """A label that does not push the figures off the screen."""
     return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
-
-
-def certificate_sentence(kept: int, n: int, eps: float, unit: str) -> str:
-    """For whom a certificate holds, in one sentence."""
-    return (
-        f"{kept:,} of these {n:,} rows are right and stay right while every feature moves by up to "
-        f"{eps:g} at once, in {unit}: this is proven for these rows. Other rows have radii of "
-        "their own (maxplus predict --radius)."
-    )

@@ -19,7 +19,7 @@ RAW_UNITS = "the features' own units"
 class Measure(NamedTuple):
     """How far each feature moves for a change of 1, all by 1 if None, and what that is called.
 
-    ``held`` are columns whose words do not move.
+    ``held`` are columns that do not move: words and two-valued numbers.
     """
 
     scale: NDArray | None
@@ -32,7 +32,7 @@ def held_words(measure: Measure) -> str:
     if not measure.held:
         return ""
     shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
-    return f"; categories ({shown}) are held fixed"
+    return f"; categories and two-valued columns ({shown}) are held fixed"
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,14 @@ class Trained:
         if self.preparation is None:
             why = "the model file has no deviations of its training data"
             return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({why})")
-        scale = self.preparation.scale(categories_fixed=not move_categories)
+        if self.image_shape is not None:
+            scale = self.preparation.deviations
+        else:
+            scale = self.estimator.certificate_scale(categories=move_categories)
+        columns, places = self.preparation.encoding.columns, self.preparation.encoding.places
         held = tuple(
             column.name
-            for column, place in zip(
-                self.preparation.encoding.columns, self.preparation.encoding.places, strict=True
-            )
+            for column, place in zip(columns, places, strict=True)
             if not scale[place].any()
         )
         if not raw_units:

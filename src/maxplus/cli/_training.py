@@ -141,12 +141,13 @@ def begin(
         recipe(options, regression=choices.task == "regression")
     samples, regression = open_training(data, choices, voice)
     estimator = recipe(options, regression=regression)
-    scale = options.get("scale")
-    wanted = samples.image_shape is None if scale is None else scale
-    scales_itself = "scale" in estimator.get_params(deep=False)
-    if scales_itself:
-        estimator.set_params(scale=wanted)
-    preparation = Preparation.of(samples, scale=wanted and not scales_itself)
+    scale = options.get("scale", samples.image_shape is None)
+    if "scale" in estimator.get_params(deep=False):
+        estimator.set_params(scale=scale)
+    elif regression and "scale" in options:
+        raise ValueError("--scale and --no-scale are for classes: a regression always scales")
+    # The paper's algorithm does not scale by itself.
+    preparation = Preparation.of(samples, scale=scale and bool(options.get("paper")))
     X, y = preparation.scaled(samples.X), targets(samples)
     notes = {**preparation.to_json(), CHOICES: choices._asdict()}
     began = time.perf_counter()

@@ -76,5 +76,6 @@ def _how(validation: Validation) -> str:
     text = f"By {validation.words}; the model itself was trained on all rows."
     if validation.unjudged:
         n = validation.unjudged
-        text += f" {n} row{'s' * (n > 1)}, the only one of a class each, could not be held out."
+        whose = "the only one of its class" if n == 1 else "each the only one of its class"
+        text += f" {n} row{'s' * (n > 1)}, {whose}, could not be held out."
     return text

@@ -16,7 +16,7 @@ from maxplus.cli._common import (
     plain_errors,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import held_words, labels_for, open_model, sample_blocks
+from maxplus.cli._trained import DEVIATIONS, held_words, labels_for, open_model, sample_blocks
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
@@ -48,39 +48,45 @@ def certify(
 
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
-        from maxplus.cli._show import certificate_sentence, plain_table
+        from maxplus.certify import CertifiedRows
+        from maxplus.cli._show import plain_table
 
         trained = open_model(model)
         estimator, measure = trained.estimator, trained.measure(raw_units, move_categories)
         scale, unit = measure.scale, measure.unit
         steps = sorted(eps) if eps else list(EPS)
         kept = np.zeros(len(steps))
-        radii, rights = [], []
+        radii, rights, n_filled = [], [], 0
         for samples in sample_blocks(data, trained, labelled=True, strict=strict):
             y = labels_for(trained, samples, data)
             shares = np.atleast_1d(estimator.certify(samples.X, y, steps, scale))
             kept += np.rint(shares * len(y))
             radii.append(estimator.certified_radius(samples.X, scale))
             rights.append(estimator.predict(samples.X) == y)
+            if samples.missing is not None:
+                n_filled += int(samples.missing.any(axis=1).sum())
         radius, right = np.concatenate(radii), np.concatenate(rights)
-        n = len(radius)
-        own = radius[right]
+        found = CertifiedRows.of(radius, right)
         voice.say(f"ε and radii are in {unit}{held_words(measure)}.")
         table = plain_table("ε", "certified accuracy")
         for step, count in zip(steps, kept, strict=True):
-            table.add_row(f"{step:g}", f"{count / n:.2%}")
+            table.add_row(f"{step:g}", f"{count / found.rows:.2%}")
         voice.console.print(table)
-        if own.size:
+        if found.right:
+            voice.say(f"median certified radius {found.median:.4g}, least {found.least:.4g}")
+        words = unit if unit == DEVIATIONS else f"in {unit}"
+        voice.say(found.sentence(words, measure.held))
+        if n_filled:
             voice.say(
-                f"median certified radius {np.median(own):.4g}, least {own.min():.4g}, "
-                f"of the {own.size:,} rows that are right"
+                f"{n_filled:,} of the rows have missing values: what is proven for them is about "
+                "the values that were filled in."
             )
-        voice.say(certificate_sentence(int(kept[-1]), n, steps[-1], unit))
         document = {
-            "model": str(model), "data": data, "rows": n, "right": int(right.sum()), "unit": unit,
-            "held_fixed": measure.held, "eps": steps, "certified_accuracy": kept / n,
-            "median_radius_of_right_rows": np.median(own) if own.size else None,
-            "least_radius_of_right_rows": own.min() if own.size else None,
+            "model": str(model), "data": data, "rows": found.rows, "right": found.right,
+            "rows_with_missing_values": n_filled, "unit": unit, "held_fixed": measure.held,
+            "eps": steps, "certified_accuracy": kept / found.rows,
+            "median_radius_of_right_rows": found.median,
+            "least_radius_of_right_rows": found.least,
         }  # fmt: skip
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy

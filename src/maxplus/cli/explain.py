@@ -53,6 +53,14 @@ def explain(
             "all leave the range seen in training, which is the default. Repeatable.",
         ),
     ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Also the smallest change of up to so many columns together; exact, and takes "
+            "longer. None by default.",
+        ),
+    ] = None,
     table: Annotated[
         Path | None,
         typer.Option(
@@ -82,11 +90,17 @@ def explain(
         options = {"fixed": names(fixed), **_limits(trained, samples, names(ranges))}
         shown = chosen if rows else chosen[:SHOWN]
         why = _explained(trained, samples, shown, options)
-        for n in range(len(shown)):
-            voice.say(why.text(n) + "\n")
+        numbers = (samples.rows[shown] + 1).tolist()
+        texts = [_text(why, n, number) for n, number in enumerate(numbers)]
+        if together is not None:
+            for n, row in enumerate(shown):
+                change = _changed(trained, samples.X[row], together, options)
+                texts[n] += f"\n  of up to {together} columns: {change}"
+        for text in texts:
+            voice.say(text + "\n")
         document: dict[str, Any] = {"model": str(model), "data": samples.name}
         if as_json:
-            document["rows"] = _documents(why, samples.rows[shown] + 1)
+            document["rows"] = _documents(why, numbers, texts)
         if table is not None:
             _write_table(trained, samples, chosen, options, table)
             voice.say(f"Table: {table}")
@@ -147,6 +161,8 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
 def _explained(
     trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
 ) -> Explanation:
+    if hasattr(trained.estimator, "members_"):
+        return _explained_committee(trained, samples, rows, options)
     missing = None if samples.missing is None else samples.missing[rows]
     return trained.estimator.explain(
         samples.X[rows], feature_names=trained.feature_names, missing=missing,
@@ -154,29 +170,56 @@ def _explained(
     )  # fmt: skip
 
 
-def _documents(why: Explanation, rows: NDArray) -> list[dict[str, Any]]:
+def _explained_committee(
+    trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
+) -> Any:
+    if options["fixed"]:
+        raise ValueError("--fixed is about changes that flip, which are not sought for committees")
+    return trained.estimator.explain(samples.X[rows], feature_names=trained.feature_names)
+
+
+def _text(why: Explanation, n: int, number: int) -> str:
+    """A row in words, under the number that users know it by."""
+    head, _, rest = why.text(n).partition(":")
+    return f"Row {number}:{rest}" if head.startswith("Row ") else why.text(n)
+
+
+def _changed(trained: Trained, x: NDArray, n_columns: int, options: dict[str, Any]) -> str:
+    if hasattr(trained.estimator, "members_"):
+        raise ValueError(
+            "--together is about changes that flip, which are not sought for committees"
+        )
+    return str(trained.estimator.smallest_change(x, n_columns, **options))
+
+
+def _documents(why: Explanation, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
     """Each row's text and records, for programs."""
     from maxplus.metrics import plain
 
     records = why.to_records()
     fields = [name for name in records.dtype.names or () if name != "row"]
     flips = [name for name in fields if name.startswith("flip_")]
-    per_row = len(records) // max(len(rows), 1)
+    per_row = len(records) // len(numbers)
     documents = []
-    for n, row in enumerate(rows.tolist()):
-        own = [
-            {name: plain(record[name]) for name in fields}
-            for record in records[n * per_row : (n + 1) * per_row]
-        ]
-        flip = {name.removeprefix("flip_"): own[0][name] for name in flips}
+    for n, number in enumerate(numbers):
+        own = records[n * per_row : (n + 1) * per_row]
+        flip = {name.removeprefix("flip_"): plain(own[name][0]) for name in flips}
+        lines = [{f: plain(one[f]) for f in fields if f not in flips} for one in own]
+        for line, prototype in zip(lines, _counted(own["prototype"]), strict=True):
+            line["prototype"] = prototype
         documents.append({
-            "row": row,
-            "predicted": next(one["class"] for one in own if one["predicted"]),
-            "classes": [{k: v for k, v in one.items() if k not in flips} for one in own],
-            "flip": flip if flip["feature"] else None,
-            "text": why.text(n),
+            "row": number,
+            "predicted": str(why.class_names[why.predicted[n]]),
+            "lines": lines,
+            "flip": flip if flip.get("feature") else None,
+            "text": texts[n],
         })  # fmt: skip
     return documents
+
+
+def _counted(prototypes: NDArray) -> list[int | None]:
+    """Training rows as people count them; None for a unit that began at none."""
+    return [None if row < 0 else int(row) + 1 for row in prototypes]
 
 
 def _write_table(
@@ -189,7 +232,9 @@ def _write_table(
             part = chosen[k : k + ROWS_AT_ONCE]
             records = _explained(trained, samples, part, options).to_records()
             columns = {name: records[name] for name in records.dtype.names or ()}
-            sink.write(columns | {"row": samples.rows[part][columns["row"]] + 1})
+            columns["row"] = samples.rows[part][columns["row"]] + 1
+            columns["prototype"] = _counted(columns["prototype"])
+            sink.write(columns)
 
 
 def _draw(why: Explanation, trained: Trained, path: Path) -> None:

@@ -77,8 +77,8 @@ def predict(
     with plain_errors(quiet):
         trained = open_model(model, classifier=False)
         _check_options(trained, probabilities, radius, intervals)
-        measure = trained.measure(raw_units, move_categories)
-        if radius and (measure.scale is None or measure.held):
+        measure = trained.measure(raw_units, move_categories) if radius else None
+        if measure is not None and (measure.scale is None or measure.held):
             voice.remark(f"certified radius in {measure.unit}{held_words(measure)}")
         n, carried = 0, names(keep_columns)
         head = {"model": str(model), "data": data}
@@ -86,7 +86,7 @@ def predict(
             for samples in sample_blocks(data, trained, strict=strict, also=carried):
                 columns: dict[str, Any] = {"row": samples.rows + 1, **_carried(samples, carried)}
                 columns |= _predictions(trained, samples, probabilities, intervals)
-                if radius:
+                if measure is not None:
                     columns |= _radii(trained, samples, measure)
                 sink.write(columns)
                 n += len(samples.X)
@@ -166,5 +166,8 @@ def _six_digits_down(radius: NDArray) -> NDArray:
     import numpy as np
 
     some = np.isfinite(radius) & (radius > 0)
-    unit = 10.0 ** (np.floor(np.log10(np.where(some, radius, 1.0))) - 5)
-    return np.where(some, np.floor(radius / unit) * unit, radius)
+    power = 10.0 ** (5 - np.floor(np.log10(np.where(some, radius, 1.0))))
+    digits = np.floor(np.where(some, radius, 0.0) * power)
+    # The product may have been rounded up to the next whole number.
+    digits -= digits / power > radius
+    return np.where(some, digits / power, radius)

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from maxplus.estimators._frames import as_numbers, prepared
-from maxplus.models import Model, Network
+from maxplus.models import Network
 
 FLOATS = (np.float64, np.float32)
 
@@ -55,7 +55,7 @@ class LabelledData:
         sample_weight: ArrayLike | None,
         classes: ArrayLike | None = None,
         *,
-        like: Model | None = None,
+        like: Network | None = None,
     ) -> LabelledData:
         """Check what `fit` was given; nothing of the estimator changes.
 
@@ -176,7 +176,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
     return weight
 
 
-def rows_for(estimator: Any, X: Any, model: Model, slopes: Sequence[str]) -> NDArray:
+def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> NDArray:
     """What a fitted estimator is asked about, checked and as its model takes it."""
     X = as_numbers(estimator, X)
     X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, reset=False)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxplus.estimators._data import LabelledData, rows_for
 from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
 from maxplus.estimators._threads import threads
-from maxplus.models import LOG2, Model
+from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
 from maxplus.training import Conductor, Status, Task, run_stages
 from maxplus.training.progress import ProgressBar
@@ -47,7 +47,7 @@ class Start(NamedTuple):
     ``rng`` is the generator that an earlier training left, if this one goes on from it.
     """
 
-    model: Model
+    model: Network
     facts: Mapping[str, NDArray]
     rng: np.random.Generator | None = None
 
@@ -70,7 +70,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     verbose: int
     callbacks: Any
 
-    model_: Model
+    model_: Network
     classes_: NDArray
     n_iter_: int
     max_loss_: float
@@ -160,7 +160,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _labelled(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
-        like: Model | None,
+        like: Network | None,
     ) -> LabelledData:  # fmt: skip
         """What `fit` was given, checked."""
         return LabelledData.of(self, X, y, sample_weight, classes, like=like)

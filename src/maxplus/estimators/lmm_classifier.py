@@ -41,7 +41,7 @@ from maxplus.estimators._search import (
 )
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import Scaling, Views, check_views, find_directions
-from maxplus.models import LMM, LOG2, Model
+from maxplus.models import LMM, LOG2, Network
 from maxplus.models.starts import box_lmm, class_distance
 from maxplus.training import Conductor, Task
 from maxplus.training.objectives import count_samples
@@ -273,7 +273,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _labelled(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
-        like: Model | None,
+        like: Network | None,
     ) -> LabelledData:  # fmt: skip
         data = super()._labelled(X, y, sample_weight, classes, like)
         given = self.directions

@@ -207,7 +207,7 @@ validation_fraction, n_iter_no_change, polish, max_suspects, scale, directions, 
         bags = facts.get(BAGS, [None] * len(facts[SEEDS]))
         plans = []
         for seed, counts in zip(facts[SEEDS], bags, strict=True):
-            n_samples = len(data.y) if counts is None else np.count_nonzero(counts)
+            n_samples = len(data.y) if counts is None else int(np.count_nonzero(counts))
             plans.append(Plan(self._own_stages(n_samples, facts), int(seed), counts))
         return [Members(plans, numba.get_num_threads())]
 
@@ -228,9 +228,7 @@ validation_fraction, n_iter_no_change, polish, max_suspects, scale, directions, 
         fitted.pop("polish_losses_")  # each member has its own
         return fitted | {"members_": self._members(data, known, fitted, trained)}
 
-    def _verdict(
-        self, facts: Mapping[str, NDArray], trained: Trained, n_samples: int
-    ) -> Status:
+    def _verdict(self, facts: Mapping[str, NDArray], trained: Trained, n_samples: int) -> Status:
         """How the training ended, in terms of the committee's own losses."""
         if SUSPECTS not in facts:
             own = {member.status for member in _apart(trained)}
@@ -271,10 +269,10 @@ validation_fraction, n_iter_no_change, polish, max_suspects, scale, directions, 
         As `LMMClassifier.fold`; the members follow.
         """
         check_is_fitted(self, "model_")
-        own, *members = (
-            fold_affine(copy(clf), centre, spread, X, sample_weight)
-            for clf in (self, *self.members_)
-        )
+        own = fold_affine(copy(self), centre, spread, X, sample_weight)
+        members = [
+            fold_affine(copy(member), centre, spread, X, sample_weight) for member in self.members_
+        ]
         self.__dict__ = vars(own) | _together(members)
         return self
 

@@ -36,7 +36,6 @@ class HeldOut:
     seconds : of each fold, to train and to predict
     y : the rows' classes as columns of ``outcome``, or their numbers
     outcome : probabilities (n, C), or predictions (n,)
-    guess : what the training rows alone say: the classes' frequencies (n, C), or the mean (n,)
     certified : the share of rows that are right and provably stay so while all features move by up
         to 0.1 of their deviation in training; None where the model offers no proof
     interval : lower and upper bounds for 90 %; None where the model has none
@@ -48,7 +47,6 @@ class HeldOut:
     seconds: NDArray
     y: NDArray
     outcome: NDArray
-    guess: NDArray
     certified: float | None = None
     interval: tuple[NDArray, NDArray] | None = None
 
@@ -77,8 +75,9 @@ def held_out(
         watch(done)
     lengths = [len(test) for _, test in plan.splits]
     joined = {
-        name: None if parts[0][name] is None else np.concatenate([part[name] for part in parts])
-        for name in ("outcome", "guess", "lower", "upper")
+        name: np.concatenate([part[name] for part in parts])
+        for name in ("outcome", "lower", "upper")
+        if parts[0][name] is not None
     }
     shares = [part["certified"] for part in parts]
     tests = np.concatenate([test for _, test in plan.splits])
@@ -89,9 +88,8 @@ def held_out(
         seconds=np.array([part["seconds"] for part in parts]),
         y=rows.y[tests] if classes is None else np.searchsorted(classes, rows.y[tests]),
         outcome=joined["outcome"],
-        guess=joined["guess"],
         certified=None if None in shares else float(np.average(shares, weights=lengths)),
-        interval=None if joined["lower"] is None else (joined["lower"], joined["upper"]),
+        interval=(joined["lower"], joined["upper"]) if "lower" in joined else None,
     )
 
 
@@ -101,22 +99,20 @@ def _judged(
     """One split's predictions."""
     training, test = split
     X, X_test, scale = rows.features(training, test)
-    y = rows.y[training]
     began = time.perf_counter()
-    fitted = _fitted(model, X, y, callbacks)
+    fitted = _fitted(model, X, rows.y[training], callbacks)
     outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
     part: dict[str, Any] = dict.fromkeys(("certified", "lower", "upper"))
     part["seconds"] = time.perf_counter() - began
     if classes is None:
-        part["outcome"], part["guess"] = outcome, np.full(len(test), y.mean())
+        part["outcome"] = outcome
         if hasattr(fitted, "predict_interval"):
             part["lower"], part["upper"] = fitted.predict_interval(X_test, COVERAGE)
         return part
     # A class may have no row in this part: then it has no column there.
     P = np.zeros((len(test), len(classes)))
     P[:, np.searchsorted(classes, fitted.classes_)] = outcome
-    frequencies = (y[:, None] == classes).mean(axis=0)
-    part["outcome"], part["guess"] = P, np.tile(frequencies, (len(test), 1))
+    part["outcome"] = P
     if hasattr(fitted, "certify"):
         part["certified"] = fitted.certify(X_test, rows.y[test], CERTIFIED_AT, scale)
     return part

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain import Domain
 from maxplus.tables import (
     ColumnChoices,
     Preparation,
@@ -112,7 +113,7 @@ class TableRows(_Numbered):
         own, others = self.table.take(training), self.table.take(held_out)
         preparation = Preparation.of(own, self.choices, scale=False)
         X, X_others = (preparation.encoding.encode(t, Strangers()).X for t in (own, others))
-        return Features(X, X_others, preparation.scale())
+        return Features(X, X_others, Domain.of(preparation.domain()).certificate_scale())
 
 
 def as_rows(data: Any, y: Any = None, choices: ColumnChoices | None = None) -> Rows:

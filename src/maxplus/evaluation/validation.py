@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Validation:
     ----------
     words : how rows were held out
     figures : of the model
-    guess : of the classes' frequencies in the training rows, so that the most frequent class is
+    guess : of the classes' frequencies as probabilities, so that the most frequent class is always
         predicted; in a regression, of the mean
     unjudged : rows that were never held out, the only ones of their class
     seconds : of all trainings and predictions
@@ -169,6 +169,6 @@ def _judge(found: HeldOut, labels: Any) -> Figures:
 
 def _judge_guess(found: HeldOut, labels: Any) -> Figures:
     if labels is None:
-        return judge_regression(found.y, found.guess)
-    # Frequencies differ a little between folds, by which alone they would seem to rank rows.
-    return replace(judge_classifier(found.y, found.guess, labels), auc=0.5)
+        return judge_regression(found.y, np.full(len(found.y), found.y.mean()))
+    frequencies = np.bincount(found.y, minlength=len(labels)) / len(found.y)
+    return judge_classifier(found.y, np.tile(frequencies, (len(found.y), 1)), labels)

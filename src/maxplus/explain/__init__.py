@@ -1,7 +1,7 @@
 """Explanations: what decided each score, what would change it, and what each unit is."""
 
-from maxplus.explain.committee import CommitteeExplanation, explain_committee
 from maxplus.explain.changes import Change, smallest_change
+from maxplus.explain.committee import CommitteeExplanation, explain_committee
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
 from maxplus.explain.flips import Flips, single_feature_flips, single_flips
@@ -12,9 +12,9 @@ from maxplus.explain.units import Boxes, unit_boxes
 
 __all__ = [
     "Boxes",
-    "CommitteeExplanation",
     "Category",
     "Change",
+    "CommitteeExplanation",
     "Domain",
     "Explanation",
     "Flips",

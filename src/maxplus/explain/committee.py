@@ -92,7 +92,7 @@ class CommitteeExplanation:
         """The member that gives each class its highest score, (N, C)."""
         return np.argmax([member.paths.score for member in self.members], axis=0)
 
-    @property
+    @cached_property
     def paths(self) -> Paths:
         """The paths in each class's `leader`, with the committee's score."""
         _, *fields = (
@@ -166,9 +166,7 @@ class CommitteeExplanation:
             f"  class {names[d]}: score {self.score[n, d]:.4g}, probability {probability[d]:.3f}"
             for d in self.order[n]
         ]
-        lines.append(
-            f"  {names[first]} is ahead of {names[second]} by {lead:.3g}, the sum of:"
-        )
+        lines.append(f"  {names[first]} is ahead of {names[second]} by {lead:.3g}, the sum of:")
         for k in np.argsort(-self.weight[n], kind="stable"):
             own = "; ".join(self._sentence(n, int(k), int(d)) for d in (first, second))
             lines.append(f"    {self.weight[n, k]:+.3g} by member {k}: {own}")

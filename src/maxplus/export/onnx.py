@@ -15,7 +15,8 @@ from maxplus import __version__
 from maxplus._files import write_whole
 from maxplus.estimators._data import within_range
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export._model import fitted_model
+from maxplus.export._model import fitted_model, members_of
+from maxplus.models import LMM, Committee
 
 try:
     import onnx
@@ -35,15 +36,16 @@ LARGEST = 1 << 31
 
 
 def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted `LMMClassifier` as an ONNX model of ai.onnx operators.
+    """Write a fitted `LMMClassifier` or `LMMCommittee` as an ONNX model of ai.onnx operators.
 
     It computes what `predict` and `predict_proba` do, with the same sums in the
-    same float type. Directions, where the model has some, are a MatMul before them, which a
-    runtime may sum in another order: scores are then equal up to its rounding.
+    same float type; a committee is one graph with the mean of its members' scores. Directions,
+    where the model has some, are a MatMul before them, which a runtime may sum in another order:
+    scores are then equal up to its rounding.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
     path : file to write; one that exists is replaced, whole, at the end
 
     Notes
@@ -71,25 +73,25 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
     ...     os.listdir(folder)
     ['iris.onnx']
     """
-    lmm = fitted_model(clf)
-    size = sum(W.nbytes for W in lmm.weights_by_name().values())
+    network = fitted_model(clf)
+    size = sum(W.nbytes for W in network.weights_by_name().values())
     if size >= LARGEST:
         raise ValueError(
             f"clf has {size:,} bytes of weights and an ONNX file must stay below {LARGEST:,}; "
             "train with fewer hidden units, or on float32 data"
         )
     labels = label_values(clf.classes_)
-    number = helper.np_dtype_to_tensor_dtype(lmm.dtype)
+    number = helper.np_dtype_to_tensor_dtype(network.dtype)
     label = onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
     graph = classifier_graph(clf, labels)
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "LMMClassifier",
-            [helper.make_tensor_value_info("X", number, ["N", lmm.n_features])],
+            [helper.make_tensor_value_info("X", number, ["N", network.n_features])],
             [
                 helper.make_tensor_value_info("label", label, ["N"]),
-                helper.make_tensor_value_info("probabilities", number, ["N", lmm.n_classes]),
+                helper.make_tensor_value_info("probabilities", number, ["N", network.n_classes]),
             ],
             graph.constants,
         ),
@@ -97,7 +99,7 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
         ir_version=IR_VERSION,
         producer_name="maxplus",
         producer_version=__version__,
-        doc_string=f"Linear-Min-Max classifier with {lmm.n_hidden} hidden units",
+        doc_string=_description(network),
     )
     if hasattr(clf, "feature_names_in_"):
         names = json.dumps(clf.feature_names_in_.tolist(), ensure_ascii=False)
@@ -148,25 +150,56 @@ class Graph:
 
 def classifier_graph(clf: BaseLMMClassifier, labels: NDArray) -> Graph:
     """From ``X`` to ``label`` and ``probabilities``; names are the paper's."""
-    lmm, graph = clf.model_, Graph()
+    network, graph = clf.model_, Graph()
     # The estimator moves numbers that would overflow closer: this is how far.
-    huge = np.full((1, 1), np.finfo(lmm.dtype).max, lmm.dtype)
-    limit = within_range(huge, lmm, clf._slopes)[0, 0]
+    huge = np.full((1, 1), np.finfo(network.dtype).max, network.dtype)
+    limit = within_range(huge, network, clf._slopes)[0, 0]
     ends = [graph.constant("least", -limit), graph.constant("most", limit)]
     x = graph.node("Clip", ["X", *ends], "x")
-    if lmm.directions is not None:
-        x = graph.node("MatMul", [x, graph.constant("directions", lmm.directions.T)], "views")
-    x = graph.node("Unsqueeze", [x, graph.integers("slope_axis", 2)], "x_columns")
-    pairs = graph.node("Mul", [x, graph.constant("W0", lmm.W0.reshape(-1, 2))], "lambda_pairs")
-    # 0 stands for N, which may be 0 itself.
-    shape = graph.integers("lambda_shape", 0, lmm.W0.size)
-    lam = graph.node("Reshape", [pairs, shape], "lambda")
-    g = graph.product("ReduceMin", lam, lmm.W1, "W1", "g")
-    z = graph.product("ReduceMax", g, lmm.W2, "W2", "z")
+    members = members_of(network)
+    if len(members) == 1:
+        z = add_scores(graph, members[0], x)
+    else:
+        own = [add_scores(graph, lmm, x, f"{k}_") for k, lmm in enumerate(members)]
+        z = add_mean(graph, own, network.dtype)
     graph.node("Softmax", [z], "probabilities", axis=1)
     winner = graph.node("ArgMax", [z], "winner", axis=1, keepdims=0)
     graph.node("Gather", [graph.constant("classes", labels), winner], "label")
     return graph
+
+
+def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
+    """From clipped features to the scores of one network; all names begin with the prefix."""
+    if lmm.directions is not None:
+        directions = graph.constant(f"{prefix}directions", lmm.directions.T)
+        x = graph.node("MatMul", [x, directions], f"{prefix}views")
+    axis = graph.integers(f"{prefix}slope_axis", 2)
+    x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
+    W0 = graph.constant(f"{prefix}W0", lmm.W0.reshape(-1, 2))
+    pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
+    # 0 stands for N, which may be 0 itself.
+    shape = graph.integers(f"{prefix}lambda_shape", 0, lmm.W0.size)
+    lam = graph.node("Reshape", [pairs, shape], f"{prefix}lambda")
+    g = graph.product("ReduceMin", lam, lmm.W1, f"{prefix}W1", f"{prefix}g")
+    return graph.product("ReduceMax", g, lmm.W2, f"{prefix}W2", f"{prefix}z")
+
+
+def add_mean(graph: Graph, scores: Sequence[str], dtype: np.dtype) -> str:
+    """The mean of several scores, with the very sums of `maxplus.models.Committee`."""
+    n_members = graph.constant("n_members", np.array(len(scores), dtype))
+    total = scores[0]
+    for k, z in enumerate(scores[1:], 1):
+        total = graph.node("Add", [total, z], f"z_sum_{k}")
+    return graph.node("Div", [total, n_members], "z")
+
+
+def _description(network: LMM | Committee) -> str:
+    """What the file holds, in words."""
+    if isinstance(network, Committee):
+        kind = f"Committee of {len(network.members)} Linear-Min-Max networks"
+    else:
+        kind = "Linear-Min-Max classifier"
+    return f"{kind} with {network.n_hidden} hidden units"
 
 
 def label_values(classes: NDArray) -> NDArray:

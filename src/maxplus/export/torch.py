@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, overload
 
 from numpy.typing import ArrayLike
 
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export._model import fitted_model
+from maxplus.export._model import fitted_model, members_of
+from maxplus.models import LMM
 
 try:
     import torch
@@ -150,19 +151,40 @@ class LMMNetwork(nn.Module):
         return self(x).softmax(dim=-1)
 
 
-def to_torch(clf: BaseLMMClassifier) -> LMMNetwork:
+class CommitteeNetwork(nn.Module):
+    """z = (z⁰ + z¹ + …) / K, the mean score of K networks, ``members``; one optimiser moves all."""
+
+    def __init__(self, members: Iterable[LMMNetwork]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores z, (…, P) → (…, C), added in the order of the members."""
+        first, *others = self.members
+        z = first(x)
+        for member in others:
+            z = z + member(x)
+        return z / len(self.members)
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """softmax(z), (…, P) → (…, C)."""
+        return self(x).softmax(dim=-1)
+
+
+def to_torch(clf: BaseLMMClassifier) -> LMMNetwork | CommitteeNetwork:
     """A fitted `LMMClassifier` as a PyTorch module with the same scores, to the last bit.
 
-    With directions the scores are equal up to rounding: PyTorch sums products in its own order.
+    So is an `LMMCommittee`, whose members are networks inside. With directions the scores are
+    equal up to rounding: PyTorch sums products in its own order.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
         Its weights are copied: training the module leaves it as it is.
 
     Returns
     -------
-    `LMMNetwork` of the same float type, whose output (N, C) equals
+    `LMMNetwork`, or `CommitteeNetwork`, of the same float type, whose output (N, C) equals
     ``clf.model_.scores``; columns are in the order of ``clf.classes_``.
 
     Examples
@@ -177,8 +199,9 @@ def to_torch(clf: BaseLMMClassifier) -> LMMNetwork:
     >>> bool((network(torch.tensor(X)).detach().numpy() == clf.model_.scores(X)).all())
     True
     """
-    lmm = fitted_model(clf)
-    return LMMNetwork(lmm.W0, lmm.W1, lmm.W2, lmm.directions)
+    model = fitted_model(clf)
+    networks = [LMMNetwork(m.W0, m.W1, m.W2, m.directions) for m in members_of(model)]
+    return networks[0] if isinstance(model, LMM) else CommitteeNetwork(networks)
 
 
 def _matrix(weight: Any) -> Tensor:

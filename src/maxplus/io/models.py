@@ -14,8 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxplus
 from maxplus import estimators
+from maxplus.estimators import LMMCommittee
 from maxplus.estimators._search import check_search, facts_of, search_table
 from maxplus.estimators._subgradient import SubgradientClassifier
+from maxplus.io.committees import (
+    check_members,
+    committee_of,
+    describe_members,
+    rebuild_members,
+)
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import (
     labels_from_json,
@@ -24,7 +31,7 @@ from maxplus.io.labels import (
     parameters_to_json,
 )
 from maxplus.io.validations import check_validation
-from maxplus.models import Model
+from maxplus.models import Model, Network
 from maxplus.tables import Preparation
 from maxplus.training import History
 from maxplus.training.state import StateError
@@ -106,7 +113,7 @@ def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
 def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """A fitted estimator as a JSON document and named arrays."""
     check_is_fitted(estimator, "model_")
-    model: Model = estimator.model_
+    model: Network = estimator.model_
     document: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "library": maxplus.__version__,
@@ -115,7 +122,10 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
                   if hasattr(estimator, name)},
         "n_features": model.n_features,
     }  # fmt: skip
-    arrays = {f"model.{name}": W for name, W in model.weights_by_name().items()}
+    if isinstance(estimator, LMMCommittee):
+        document["members"], arrays = describe_members(estimator.members_, describe)
+    else:
+        arrays = {f"model.{name}": W for name, W in model.weights_by_name().items()}
     if hasattr(estimator, "feature_names_in_"):
         document["feature_names"] = [str(name) for name in estimator.feature_names_in_]
     for name in INTEGERS:
@@ -150,8 +160,11 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
 def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     """The estimator that `describe` described; FileError where something cannot be."""
     estimator = unfitted(document)
-    cls = type(estimator)
-    estimator.model_ = model_of(cls._model_class, arrays)
+    if isinstance(estimator, LMMCommittee):
+        estimator.members_ = rebuild_members(document.get("members"), arrays, rebuild)
+        estimator.model_ = committee_of(estimator.members_)
+    else:
+        estimator.model_ = model_of(type(estimator)._model_class, arrays)
     model = estimator.model_
     estimator.n_features_in_ = _require(
         document.get("n_features"), lambda v: v == model.n_features, "the number of features"
@@ -195,6 +208,8 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
+    if isinstance(estimator, LMMCommittee):
+        check_members(estimator)
     if document.get("validation") is not None:
         labels = [str(c) for c in estimator.classes_] if is_classifier(estimator) else None
         estimator.validation_ = check_validation(document["validation"], labels)

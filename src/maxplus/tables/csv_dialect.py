@@ -28,14 +28,12 @@ class Dialect(NamedTuple):
     delimiter : what separates them
     decimal : "." or ","
     blank_lines : how many come before the names
-    length : of the line with the names, in bytes
     """
 
     names: list[str]
     delimiter: str
     decimal: str
     blank_lines: int
-    length: int
 
 
 def sniff(text: Utf8, name: str) -> Dialect:
@@ -66,7 +64,7 @@ def sniff(text: Utf8, name: str) -> Dialect:
         raise TableError(f"{name}: column {names.index('') + 1} has no name; give it one")
     check_different(name, names)
     decimal = "." if delimiter == "," else _decimal(reader)
-    return Dialect(names, delimiter, decimal, blank_lines, len(first_line.encode()))
+    return Dialect(names, delimiter, decimal, blank_lines)
 
 
 def _check_names(name: str, names: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 # The names of missing values as they are mostly written: others are found more slowly.
 SPELLINGS = sorted({s for word in MISSING for s in (word, word.upper(), word.title())} | {"NaN"})
 READABLE = ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet and .npz"
-# How much of a CSV file is text in memory at a time, and so the longest row, if the names are
-# not long themselves.
-BLOCK_BYTES = 1 << 20
-NAMES_PER_BLOCK = 16
+# How much of a CSV file is text in memory at a time, and so the longest row: for so many columns,
+# and more for more of them, up to a limit.
+BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
 # Longer cells are taken for a quote that was never closed.
 LONGEST_CELL = 1 << 17
 
 Batch = dict[str, Cells]
+# Columns that hold words (True), that must hold numbers (False), and that are as they look (None).
+ReadAs = Mapping[str, bool | None]
 
 
 class OtherKindsError(ValueError):
@@ -39,7 +40,7 @@ class OtherKindsError(ValueError):
 
 
 def typed_batches(
-    source: Source, read_as: Mapping[str, bool] | None, only: Sequence[str] | None = None
+    source: Source, read_as: ReadAs, only: Sequence[str] | None = None
 ) -> Iterator[Batch]:
     """The columns of one block after the other, all or ``only`` some, converted while reading.
 
@@ -54,13 +55,14 @@ def typed_batches(
 
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
+        source.decimal = dialect.decimal
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
-        kinds = dict(read_as or {})
+        kinds = {name: is_words for name, is_words in read_as.items() if is_words is not None}
         if not set(wanted) <= set(kinds):
             kinds = _first_kinds(source, wanted) | kinds
         words = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
         types = {name: words if kinds[name] else pyarrow.float64() for name in wanted}
-        for batch in _read(text, dialect, types, ragged, typed=True):
+        for batch in _read(text, dialect, types, ragged):
             yield {
                 name: _words(source.name, name, cells) if kinds[name] else _floats(cells)
                 for name, cells in zip(wanted, batch.columns, strict=True)
@@ -68,24 +70,39 @@ def typed_batches(
 
 
 def text_batches(
-    source: Source, words: set[str], only: Sequence[str] | None = None
+    source: Source,
+    words: set[str],
+    only: Sequence[str] | None = None,
+    numbers: Container[str] = (),
 ) -> Iterator[Batch]:
     """The same, with all cells read as text first.
 
     Columns in ``words``, and from their first word on others too, which are added there,
-    are words: a type that pyarrow guessed could not change later.
+    are words: a type that pyarrow guessed could not change later. In ``numbers``, a word is an
+    error that names its line.
     """
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
+        source.decimal = dialect.decimal
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
         types = dict.fromkeys(wanted, pyarrow.string())
-        for batch in _read(text, dialect, types, ragged, typed=False):
-            yield {
-                name: _numbers_or_words(source.name, name, cells, words, dialect.decimal)
-                for name, cells in zip(wanted, batch.columns, strict=True)
-            }
+        n_rows = 0
+        for batch in _read(text, dialect, types, ragged):
+            columns: Batch = {}
+            for name, cells in zip(wanted, batch.columns, strict=True):
+                found = _numbers_or_words(source.name, name, cells, words, dialect.decimal)
+                if name in numbers and isinstance(found, Words):
+                    row = _first_word(cells, dialect.decimal)
+                    raise TableError(
+                        f"{source.name}, {line_of(source, n_rows + row)}: {name!r} holds "
+                        f"{found[row]!r:.60}, where numbers are expected; correct it, or leave it "
+                        "empty"
+                    )
+                columns[name] = found
+            yield columns
+            n_rows += batch.num_rows
 
 
 def line_of(source: Source, row: int) -> str:
@@ -111,7 +128,7 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read(
-    text: Utf8, dialect: Dialect, types: dict[str, Any], ragged: list[Any], *, typed: bool
+    text: Utf8, dialect: Dialect, types: dict[str, Any], ragged: list[Any]
 ) -> Iterator[pyarrow.RecordBatch]:
     from pyarrow import csv as arrow_csv
 
@@ -127,7 +144,7 @@ def _read(
         arrow_csv.ReadOptions(
             column_names=list(ids.values()), skip_rows=dialect.blank_lines,
             skip_rows_after_names=1,
-            block_size=max(BLOCK_BYTES, NAMES_PER_BLOCK * dialect.length if typed else 0),
+            block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MOST_BLOCKS),
         ),
         arrow_csv.ParseOptions(
             delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
@@ -168,6 +185,16 @@ def _numbers_or_words(
             return numbers
         words.add(name)
     return _words(file, name, cells.dictionary_encode())
+
+
+def _first_word(cells: pyarrow.Array, decimal: str) -> int:
+    """The first row of a column that holds no number."""
+    different = _trimmed(cells).dictionary_encode()
+    bad = [
+        k for k in range(len(different.dictionary))
+        if _numbers(different.dictionary.slice(k, 1), decimal) is None
+    ]  # fmt: skip
+    return int(np.isin(different.indices.fill_null(-1).to_numpy(), bad).argmax())
 
 
 def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:

@@ -77,6 +77,9 @@ def decide(
     for name in names:
         if name in choices.drop:
             continue
+        cells = table.columns[name]
+        if isinstance(cells, Words) and not _is_chosen(name, choices):
+            _check_words(table, name, cells)
         reason = why_left_out(table, name)
         if reason == NO_VALUES:
             lines.append(f"left out {name!r}: {reason}")
@@ -157,8 +160,6 @@ def _column(table: RawTable, name: str, choices: ColumnChoices, lines: list[str]
         told = f"{column.fill:g}, the median"
     else:
         words = as_words(cells)
-        if name not in choices.categorical and not choices.keeps(name):
-            _check_words(table, name, words)
         column = _worded(name, words, flagged, name in choices.categorical, lines)
         told = f"{column.fill!r:.40}, the " + (
             "middle one" if isinstance(column, Ranks) else "most frequent"
@@ -213,9 +214,12 @@ def _worded(
             frequent = frequent_words(cells)
             if frequent.size:
                 chosen = tuple(sorted(cells.values[k] for k in frequent))
+                which = (
+                    "most frequent is" if len(chosen) == 1 else f"{len(chosen)} most frequent are"
+                )
                 lines.append(
-                    f"{name!r}: of {len(known):,} different values the {len(chosen)} most frequent "
-                    f"are features, the others are 'other' (--categorical {_shell(name)} for all)"
+                    f"{name!r}: of {len(known):,} different values the {which} told apart, all "
+                    f"others are 'other' (--categorical {_shell(name)} for a feature each)"
                 )
                 return Category(name, cells.values[common], flagged, chosen, True)
     return Category(name, cells.values[common], flagged, tuple(sorted(known)))
@@ -231,7 +235,7 @@ def _middle(order: tuple[str, ...], cells: Words) -> str:
 def _check_words(table: RawTable, name: str, cells: Words) -> None:
     """Refuse a few words among many numbers: mistakes, which would make words of all numbers."""
     counts = cells.counts
-    numbers = np.array([_is_number(word) for word in cells.values])
+    numbers = np.array([_is_number(word, table.decimal) for word in cells.values])
     n = int(counts.sum())
     if numbers.all() or counts[numbers].sum() < max(SHARE_NUMBERS * n, FEW_WORDS):
         return
@@ -245,9 +249,9 @@ def _check_words(table: RawTable, name: str, cells: Words) -> None:
         )
 
 
-def _is_number(word: str) -> bool:
+def _is_number(word: str, decimal: str) -> bool:
     try:
-        float(word)
+        float(word if decimal == "." else word.replace(decimal, "."))
     except ValueError:
         return False
     return True

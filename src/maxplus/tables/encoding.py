@@ -85,10 +85,10 @@ class Encoding:
         return low, high
 
     @property
-    def read_as(self) -> dict[str, bool]:
-        """The columns to be read, the target among them, and whether their cells are words."""
-        columns = {column.name: column.reads_words for column in self.columns}
-        return {**columns, self.target: self.labels_in_words}
+    def read_as(self) -> dict[str, bool | None]:
+        """The columns to be read and whether they hold words; None: as they look."""
+        columns: dict[str, bool | None] = {c.name: c.reads_words for c in self.columns}
+        return {**columns, self.target: True if self.labels_in_words else None}
 
     def features(self, table: RawTable, strict: bool = False) -> NDArray:
         """X of shape (N, P), float64; the table's columns may come in any order.
@@ -108,8 +108,8 @@ class Encoding:
         absent = [name for name in names if name not in table.columns]
         if absent:
             raise TableError(
-                f"{table.name} lacks the column{'s' * (len(absent) > 1)} {quoted(absent)}, which "
-                f"the model needs; it has {quoted(list(table.columns))}"
+                f"{table.name} lacks column{'s' * (len(absent) > 1)} {quoted(absent)}, which the "
+                f"model needs; it has {quoted(list(table.columns))}"
             )
         if self.missing == REFUSE:
             check_missing(table, names)
@@ -160,11 +160,11 @@ class Encoding:
             in_words = record["labels_in_words"]
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ValueError(f"the model's columns cannot be read: {error!r:.120}") from None
-        names = [column.name for column in columns]
+        names = [*(column.name for column in columns), str(target)]
         for what, value, good in (
             ("columns", record["columns"], isinstance(record["columns"], list)),
-            ("names", names, len({*names, target}) == len(names) + 1),
             ("target", target, isinstance(target, str)),
+            ("names", names, len(set(names)) == len(names)),
             ("task", task, task in (CLASSIFICATION, REGRESSION)),
             ("missing", missing, missing in (IMPUTE, REFUSE)),
             ("labels_in_words", in_words, isinstance(in_words, bool)),

@@ -118,8 +118,8 @@ class Number(Column):
             if bad.size:
                 raise TableError(
                     f"{table.name}, {table.where(cells.first(bad[0]))}: {self.name!r} holds "
-                    f"{cells.values[bad[0]]!r:.60}, which is no number; correct it, or leave it "
-                    "empty"
+                    f"{cells.values[bad[0]]!r:.60}, where numbers are expected; correct it, or "
+                    "leave it empty"
                 )
             cells = numbers[cells.codes]
         if np.isinf(cells).any():

@@ -15,6 +15,7 @@ from maxplus.tables.domain import FeatureValues, feature_values
 from maxplus.tables.encoding import Encoding
 from maxplus.tables.ranges import Ranges, numbers_from_json
 from maxplus.tables.samples import Samples, samples_of
+from maxplus.tables.strangers import Strangers
 from maxplus.tables.table import RawTable
 
 FIELDS = ("encoding", "ranges", "centre", "spread", "image_shape", "directions", "data",
@@ -66,7 +67,9 @@ class Preparation:
         """
         if isinstance(training, RawTable):
             encoding, decisions = decide(training, choices, labels_apart=labels_apart)
-            training = samples_of(training, encoding, decisions=decisions, labelled=False)
+            training = samples_of(
+                training, encoding, decisions=decisions, strangers=Strangers()
+            )  # fmt: skip
         names = training.encoding.feature_names
         ranges = Ranges.of(training.X, training.name, names)
         if scale is None:

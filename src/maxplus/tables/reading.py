@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from maxplus.tables.bytes_of import PACKED, STDIN, Source
@@ -11,6 +12,7 @@ from maxplus.tables.csv_files import (
     READABLE,
     Batch,
     OtherKindsError,
+    ReadAs,
     line_of,
     text_batches,
     typed_batches,
@@ -26,38 +28,43 @@ PARQUET = (".parquet", ".pq")
 EXCEL = (".xlsx", ".xlsm")
 
 
-def read_table(path: str | Path, read_as: Mapping[str, bool] | None = None) -> RawTable:
+def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     """Read a file by its ending, or CSV text from standard input, which is "-".
 
     The endings are .csv, .tsv and .txt, maybe packed; .xlsx; .parquet; .npz with X, maybe y.
     A column of a CSV file is numbers if every value is one, or missing, else words;
-    ``read_as`` tells for some which are words.
+    ``read_as`` tells for some whether they hold words (True) or must hold numbers (False).
     """
     ending = _ending(path)
     if ending in EXCEL:
         return read_excel(Path(path))
     if ending not in CSV:
-        return _whole(str(path), list(_other_batches(Path(path), ending)))
+        batches = list(_other_batches(Path(path), ending))
+        if not batches:
+            raise TableError(f"{path} holds no rows of data")
+        return RawTable(str(path), join(batches))
     source = Source.of(path)
+    kinds = read_as or {}
     try:
-        batches = list(typed_batches(source, read_as))
+        batches = list(typed_batches(source, kinds))
         late = []
     except OtherKindsError:
-        words = {name for name, is_words in (read_as or {}).items() if is_words}
-        batches = list(text_batches(source, words))
+        words, numbers = _told(kinds)
+        batches = list(text_batches(source, words, None, numbers))
         # Numbers at first and words later: only these are read again, all at once.
         late = [n for n in words if any(not isinstance(part.get(n), Words) for part in batches)]
         late = [name for name in late if batches and name in batches[0]]
-    table = _whole(source.name, batches, lambda row: line_of(source, row), _notes(source))
+    if not batches:
+        raise TableError(f"{source.name} holds no rows of data")
+    columns = join(batches)
     if late:
-        columns = table.columns | join(list(text_batches(source, set(late), late)))
-        table = RawTable(table.name, columns, table.where, table.notes)
-    return table
+        columns |= join(list(text_batches(source, set(late), late)))
+    return _csv_table(source, columns)
 
 
 def read_batches(
     path: str | Path,
-    read_as: Mapping[str, bool] | None = None,
+    read_as: ReadAs | None = None,
     *,
     also: Sequence[str] = (),
 ) -> Iterator[RawTable]:
@@ -88,7 +95,11 @@ def read_batches(
     )
     first_row = n_parts = 0
     for columns in batches:
-        part = _part(source, columns, first_row, ending in CSV)
+        part = (
+            _csv_table(source, columns, first_row)
+            if ending in CSV
+            else RawTable(source.name, columns, partial(_later_row, first_row))
+        )
         for name in also:
             require(part, name, "--keep-columns")
         yield part
@@ -97,9 +108,7 @@ def read_batches(
         raise TableError(f"{source.name} holds no rows of data")
 
 
-def _csv_batches(
-    source: Source, kinds: Mapping[str, bool], only: Sequence[str] | None
-) -> Iterator[Batch]:
+def _csv_batches(source: Source, kinds: ReadAs, only: Sequence[str] | None) -> Iterator[Batch]:
     """Quickly, and from where that fails on more thoroughly."""
     n_given = 0
     if source.again:
@@ -110,15 +119,15 @@ def _csv_batches(
             return
         except OtherKindsError:
             pass
-    words = {name for name, is_words in kinds.items() if is_words}
-    for columns in text_batches(source, words, only):
+    words, numbers = _told(kinds)
+    for columns in text_batches(source, words, only, numbers):
         skipped = min(n_given, _n_rows(columns))
         n_given -= skipped
         if skipped < _n_rows(columns):
             yield {name: cells[skipped:] for name, cells in columns.items()}
 
 
-def _kinds(source: Source) -> dict[str, bool]:
+def _kinds(source: Source) -> dict[str, bool | None]:
     """Which columns of a CSV file hold words: all of it is read."""
     words: set[str] = set()
     names: list[str] = []
@@ -127,23 +136,21 @@ def _kinds(source: Source) -> dict[str, bool]:
     return {name: name in words for name in names}
 
 
-def _part(source: Source, columns: Batch, first_row: int, has_lines: bool) -> RawTable:
-    def where(row: int) -> str:
-        row += first_row
-        return line_of(source, row) if has_lines else row_in_words(row)
-
-    return RawTable(source.name, columns, where, _notes(source))
+def _told(kinds: ReadAs) -> tuple[set[str], set[str]]:
+    """Which columns hold words, and which must hold numbers."""
+    return {n for n, is_words in kinds.items() if is_words}, {n for n in kinds if kinds[n] is False}
 
 
-def _whole(
-    name: str,
-    batches: list[Batch],
-    where: Callable[[int], str] = row_in_words,
-    notes: tuple[str, ...] = (),
-) -> RawTable:
-    if not batches:
-        raise TableError(f"{name} holds no rows of data")
-    return RawTable(name, join(batches), where, notes)
+def _csv_table(source: Source, columns: Batch, first_row: int = 0) -> RawTable:
+    notes = [f"{source.name} is not all UTF-8 text: it is read as Latin-1"] if source.latin else []
+    return RawTable(
+        source.name, columns, lambda row: line_of(source, first_row + row), tuple(notes),
+        source.decimal,
+    )  # fmt: skip
+
+
+def _later_row(first_row: int, row: int) -> str:
+    return row_in_words(first_row + row)
 
 
 def _other_batches(
@@ -154,10 +161,6 @@ def _other_batches(
 
 def _n_rows(columns: Batch) -> int:
     return len(next(iter(columns.values()), ()))
-
-
-def _notes(source: Source) -> tuple[str, ...]:
-    return (f"{source.name} is not all UTF-8 text: it is read as Latin-1",) if source.latin else ()
 
 
 def _ending(path: str | Path) -> str:

@@ -57,7 +57,8 @@ def samples_of(
     """A table's features, and its labels if it has them.
 
     With ``labelled``, rows without a label are left out, if there are labels at all; else
-    labels are those of all rows or none. What is unexpected is counted in ``strangers``, or else told in a warning.
+    labels are those of all rows or none. What is unexpected is counted in ``strangers``, or
+    else told in a warning.
     """
     rows = np.arange(table.n_rows)
     has_labels = encoding.has_labels(table)

@@ -94,7 +94,7 @@ def stream_source(
     _check_file(data)
     encoding = preparation.encoding
     strangers = Strangers(strict=strict)
-    first_row = 0
+    first_row, name = 0, data
     for table in read_batches(data, encoding.read_as, also=also):
         for k in range(0, table.n_rows, rows_at_once):
             part = table.part(k, k + rows_at_once)
@@ -102,8 +102,8 @@ def stream_source(
                 part, encoding, preparation.image_shape, labelled=labelled, strangers=strangers,
                 first_row=first_row + k,
             )  # fmt: skip
-        first_row += table.n_rows
-    strangers.warn(data)
+        first_row, name = first_row + table.n_rows, table.name
+    strangers.warn(name)
 
 
 def _check_file(data: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +34,14 @@ class RawTable:
     columns : float64 with NaN for missing values, or `Words`; other arrays are turned into them
     where : names a row of the table as the user counts, for example "line 17"
     notes : what was assumed to read it, in words
+    decimal : what its numbers are written with, "." or ","
     """
 
     name: str
     columns: dict[str, Cells]
     where: Callable[[int], str] = row_in_words
     notes: tuple[str, ...] = ()
+    decimal: str = "."
 
     def __post_init__(self) -> None:
         columns = {name: _as_cells(cells) for name, cells in self.columns.items()}
@@ -53,12 +55,12 @@ class RawTable:
     def part(self, start: int, stop: int) -> RawTable:
         """Consecutive rows, which keep their place in the file."""
         columns = {name: cells[start:stop] for name, cells in self.columns.items()}
-        return RawTable(self.name, columns, lambda row: self.where(row + start), self.notes)
+        return replace(self, columns=columns, where=lambda row: self.where(row + start))
 
     def take(self, rows: NDArray) -> RawTable:
         """Some of the rows, which keep their place in the file."""
         columns = {name: cells[rows] for name, cells in self.columns.items()}
-        return RawTable(self.name, columns, lambda row: self.where(int(rows[row])), self.notes)
+        return replace(self, columns=columns, where=lambda row: self.where(int(rows[row])))
 
 
 def join(batches: Sequence[Mapping[str, Cells]]) -> dict[str, Cells]:

@@ -75,7 +75,7 @@ class ProgressBar:
             if progress.stage != Iterations.name:
                 self._bar.update(self._task, description=f"{self._title}: {progress.stage}")
         elif progress.stage != self._last.stage:
-            self._close()
+            self._close(is_complete=True)
             self._add(progress.stage)
         self._last = progress
         gap = self._gap(progress.best_loss) if self._shows_gap(progress.stage) else ""
@@ -87,17 +87,18 @@ class ProgressBar:
             losses=f"best {_number(progress.best_loss)}  now {_number(progress.loss)}{gap}",
         )
 
-    def _close(self) -> None:
+    def _close(self, is_complete: bool = False) -> None:
         """The stage is over: one that had nothing to do leaves no bar.
 
-        How many rounds a polish may take is a limit, no plan: one that ends earlier is complete.
+        A stage that others follow is complete, however much it had planned; and so is a polish,
+        whose rounds are a limit, no plan.
         """
         last = self._last
         if last is None or last.iteration == 0:
             self._bar.update(self._task, visible=False)
-        elif last.stage == Polish.name:
-            rounds = f"{last.iteration} round{'s' * (last.iteration > 1)}"
-            self._bar.update(self._task, total=last.iteration, done=rounds)
+        elif is_complete or last.stage == Polish.name:
+            done = f"{last.iteration}/{last.iteration}"
+            self._bar.update(self._task, total=last.iteration, done=done)
 
     def _remark(self, compiling: bool) -> None:
         self._bar.update(self._task, remark=MESSAGE if compiling else "")

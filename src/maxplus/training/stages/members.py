@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,7 +196,7 @@ class _Course:
         done = sum(progress.iteration for progress in known)
         unknown = len(self.conductors) - len(known)
         total = sum(progress.max_iter for progress in known) + unknown * known[0].max_iter
-        model = Committee(progress.model for progress in known)
+        model = Committee(cast(LMM, progress.model) for progress in known)
         return self.conductor.report(
             done if end is None else total, total, loss, self._best, model, None, end
         )
