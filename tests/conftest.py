@@ -1,8 +1,10 @@
 """Data that several test modules train on."""
 
+import io
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,3 +149,13 @@ def table(write):
     from maxplus.tables import read_table
 
     return lambda text, name="data.csv": read_table(write(text, name))
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Give bytes to standard input."""
+
+    def give(content):
+        monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO(content)}))
+
+    return give

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -226,7 +227,8 @@ def _can_fill(column: Column) -> bool:
     if fill is None:
         return not column.flagged
     if known is None:
-        return type(fill) in (int, float) and bool(np.isfinite(float(fill)))
+        # Whole numbers of JSON may be larger than any float.
+        return type(fill) in (int, float) and abs(fill) <= sys.float_info.max
     return type(fill) is str and fill in known
 
 
