@@ -483,7 +483,7 @@ def test_words_are_an_array_of_words():
     assert (words[2], words[1], len(words)) == ("a", "", 7)
     joined = Words.joined([words, Words.of(["c", "a"])])
     assert joined.tolist() == [*words, "c", "a"]
-    assert np.array(words).tolist() == words.tolist()
+    assert np.array(words).tolist() == words.strings().tolist() == words.tolist()
 
 
 @pytest.mark.parametrize("name", [*MISSING, "Nan", "nOnE", ".", "#N/A", "missing", "NaT"])

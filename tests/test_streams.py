@@ -7,13 +7,16 @@ import pyarrow
 import pytest
 
 from maxplus.tables import (
+    Number,
     Preparation,
     csv_files,
+    encoding,
     open_source,
     read_batches,
     read_table,
     stream_source,
 )
+from maxplus.tables.strangers import Strangers
 from messy import DIALECTS, HEADER, expected, messy_rows, written
 from table_helpers import refused
 
@@ -79,6 +82,14 @@ def test_a_stream_has_the_table_s_errors(write, rows, preparation, stdin):
         list(stream_source("-", preparation))
     with refused("no rows"):
         list(stream_source(str(write(",".join(HEADER) + "\n")), preparation))
+
+
+def test_rows_are_encoded_some_at_a_time(path, rows, monkeypatch):
+    monkeypatch.setattr(encoding, "ROWS_AT_ONCE", 7)
+    found = open_source(str(path))
+    assert found.X.tolist() == expected(rows)[1]
+    with refused(path, "line 5", "'weight'"):
+        Number("weight").encode(found.table, np.zeros((150, 1)), Strangers())
 
 
 def test_words_late_in_a_file_are_found_in_a_stream(write, monkeypatch):
