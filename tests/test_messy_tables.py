@@ -1,7 +1,6 @@
 """Tables as people have them: read, decided on and encoded as by a slow and obvious computation."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from maxplus.tables import (
     Category,
     ColumnChoices,
+    Encoding,
     Number,
     Preparation,
     Ranks,
@@ -121,8 +121,7 @@ def test_choices_that_cannot_be_are_refused(path, choices, words):
 def test_other_rows_are_encoded_by_what_training_decided(write, rows, preparation, seed):
     others = messy_rows(40, seed, holes=0.3)
     table = read_table(write(written(others), "others.csv"), preparation.encoding.read_as)
-    with pytest.warns(UserWarning, match="missing values.* 1 in 'weight'"):
-        X = preparation.features(table)
+    X = preparation.features(table)
     assert X.tolist() == expected(others, rows)[1]
     assert preparation.missing(table)[:, 1].sum() == 1
 
@@ -176,9 +175,7 @@ def test_rows_without_a_label_are_left_out_and_counted(write, rows):
     assert found.X.tolist() == [x for k, x in enumerate(expected(others)[1]) if k not in (0, 7)]
     assert any("left out 2 rows without" in line and "line 2" in line for line in found.decisions)
     known = Preparation.of(found)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        all_of_them = open_source(str(path), preparation=known)
+    all_of_them = open_source(str(path), preparation=known)
     assert all_of_them.y is None
     assert len(all_of_them.X) == len(rows)
 
@@ -222,6 +219,8 @@ def test_blank_lines_and_long_rows_are_counted(write, monkeypatch, block):
         ("63,1,yes,145", True),
         ("0,1,2,3,class", False),
         ("1,2,3,class", False),
+        ("2019,2020,2021,class", False),
+        ("country,1990,2000,2010,class", False),
         ("age 1,2nd,class", False),
     ],
 )
@@ -343,6 +342,13 @@ def test_other_words_stay_words(words):
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
 
+def test_a_word_called_other_is_one_of_the_others():
+    cells = ["other"] * 40 + ["x"] * 30 + [f"w{k}" for k in range(40)]
+    column, _ = column_of(cells)
+    assert column.features == ["a = x", "a = other"]
+    assert Encoding.from_json(Encoding("y", (column,)).to_json()).columns == (column,)
+
+
 def test_ordered_categories_of_a_data_frame_keep_their_order():
     codes = np.arange(60) % 3
     column, _ = column_of(Words(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
@@ -399,39 +405,48 @@ def test_preparations_survive_json(seed, holes, keep, categorical):
     assert again.to_json() == record
     assert again.encoding == found.encoding
     assert again.decisions == found.decisions
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert np.array_equal(again.features(table), found.features(table))
+    assert np.array_equal(again.features(table), found.features(table))
     for ours, theirs in zip(again.domain(), found.domain(), strict=True):
         assert str(ours) == str(theirs)
 
 
+NUMBER, RANKS, CATEGORY = (
+    column.to_json()
+    for column in (
+        Number("a", 0.0),
+        Ranks("a", "x", words=("x", "y")),
+        Category("a", "x", words=("x", "y"), other=True),
+    )
+)
 WRONG_COLUMNS = {
-    "no kind": {"name": "a"},
-    "unknown kind": {"kind": "date", "name": "a", "fill": None, "flagged": False},
-    "kind is a list": {"kind": [], "name": "a"},
-    "name is a number": {"kind": "number", "name": 1, "fill": None, "flagged": False,
-                         "in_words": False},
-    "fill is a word": {"kind": "number", "name": "a", "fill": "1", "flagged": False,
-                       "in_words": False},
-    "fill is not finite": {"kind": "number", "name": "a", "fill": float("inf"), "flagged": False,
-                           "in_words": False},
-    "fill is too large": {"kind": "number", "name": "a", "fill": 10**400, "flagged": False,
-                          "in_words": False},
-    "flag without fill": {"kind": "number", "name": "a", "fill": None, "flagged": True,
-                          "in_words": False},
-    "flag is a number": {"kind": "number", "name": "a", "fill": 0.0, "flagged": 1,
-                         "in_words": False},
-    "a word twice": {"kind": "category", "name": "a", "fill": "x", "flagged": False,
-                     "words": ["x", "x"], "other": False},
-    "no words": {"kind": "ranks", "name": "a", "fill": "x", "flagged": False, "words": []},
-    "words are a word": {"kind": "ranks", "name": "a", "fill": "x", "flagged": False,
-                         "words": "x"},
-    "fill is no known word": {"kind": "ranks", "name": "a", "fill": "z", "flagged": False,
-                              "words": ["x", "y"]},
-    "one fact too many": {"kind": "number", "name": "a", "fill": None, "flagged": False,
-                          "in_words": False, "words": []},
-}  # fmt: skip
+    "no kind": {name: fact for name, fact in NUMBER.items() if name != "kind"},
+    "unknown kind": NUMBER | {"kind": "date"},
+    "kind is a list": NUMBER | {"kind": []},
+    "name is a number": NUMBER | {"name": 1},
+    "fill is a word": NUMBER | {"fill": "1"},
+    "fill is not finite": NUMBER | {"fill": float("inf")},
+    "fill is too large": NUMBER | {"fill": 10**400},
+    "flag without fill": NUMBER | {"fill": None, "flagged": True},
+    "flag is a number": NUMBER | {"flagged": 1},
+    "holes are a number": NUMBER | {"holes": 3},
+    "in_words is a word": NUMBER | {"in_words": "no"},
+    "other is nothing": CATEGORY | {"other": None},
+    "a word twice": CATEGORY | {"words": ["x", "x"]},
+    "other is a word": CATEGORY | {"words": ["x", "other"]},
+    "ranks without fill": RANKS | {"fill": None},
+    "a word is a number": CATEGORY | {"words": ["x", 1]},
+    "no words": RANKS | {"words": []},
+    "words are a word": RANKS | {"words": "x"},
+    "fill is no known word": RANKS | {"fill": "z"},
+    "one fact too many": NUMBER | {"words": []},
+}
+
+
+def test_columns_survive_json(preparation):
+    record = preparation.to_json()
+    for column in (NUMBER, RANKS, CATEGORY):
+        found = Encoding.from_json(record["encoding"] | {"columns": [column]})
+        assert found.columns[0].to_json() == column
 
 
 @pytest.mark.parametrize("column", WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
