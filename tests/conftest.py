@@ -127,3 +127,11 @@ def seer(iris):
     clf.model_ = clf.model_.through(D, centre)
     clf.n_features_in_, clf.scale_ = 4, spread
     return clf
+
+
+@pytest.fixture(scope="session")
+def fitted(iris):
+    """A classifier of the iris flowers with few units, one for a training sample each."""
+    from maxplus import SubgradientLMMClassifier
+
+    return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
