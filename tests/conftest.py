@@ -118,6 +118,7 @@ def small_chunks(monkeypatch):
 def seer(iris):
     """A classifier of the iris flowers that looks at the four features and at two sums of them."""
     from maxplus import SubgradientLMMClassifier
+    from maxplus.explain import feature_importances
 
     centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
     sums = np.array([[0.5, 0.25, -1.0, -1.5], [1.0, 0.0, 0.0, -2.0]])
@@ -126,6 +127,7 @@ def seer(iris):
     clf = SubgradientLMMClassifier(8, max_iter=300, random_state=0).fit(V, iris.y)
     clf.model_ = clf.model_.through(D, centre)
     clf.n_features_in_, clf.scale_ = 4, spread
+    clf.feature_importances_ = feature_importances(clf.model_, iris.X)
     return clf
 
 

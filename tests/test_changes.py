@@ -16,6 +16,8 @@ from maxplus.explain.programme import Programme
 from maxplus.models import LMM
 from strategies import SEEDS
 
+pytestmark = pytest.mark.slow
+
 CLOSE = 1e-4
 
 

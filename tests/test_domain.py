@@ -17,6 +17,8 @@ from maxplus.explain import domain as domain_module
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array
 
+pytestmark = pytest.mark.slow
+
 # Two numbers, a word of three, a rank and a number that may be missing, with its indicator.
 NAMES = (
     "age",

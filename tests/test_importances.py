@@ -11,6 +11,8 @@ from explained import fixed, seen_models, smooth_models
 from maxplus import LMMClassifier
 from maxplus.certify import CertifiedRows
 from maxplus.explain import feature_importances, importances
+from maxplus.io.container import FileError
+from maxplus.io.models import describe, rebuild
 from maxplus.plots import plot_importances
 
 
@@ -100,6 +102,14 @@ def test_importances_are_kept_in_files(told_by_two, tmp_path):
     clf.save(tmp_path / "m.maxplus")
     again = maxplus.load(tmp_path / "m.maxplus")
     assert np.array_equal(again.feature_importances_, clf.feature_importances_)
+
+
+@pytest.mark.parametrize("wrong", [[0.5] * 5, [-0.1, 0.3, 0.3, 0.3, 0.2], [np.nan] * 5, [1.0]])
+def test_damaged_importances_are_refused(told_by_two, wrong):
+    clf, _, _ = told_by_two
+    document, arrays = describe(clf)
+    with pytest.raises(FileError, match="the array 'importances'"):
+        rebuild(document, arrays | {"importances": np.array(wrong)})
 
 
 def test_permutation_importance_is_scikit_learn_s(told_by_two):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._flip_kernels import Room
-from maxplus.explain.crossings import ROUNDINGS, Crossings, crossings_of
+from maxplus.explain.committee_crossings import CommitteeCrossings
+from maxplus.explain.crossings import ROUNDINGS, Crossings, LMMCrossings
 from maxplus.explain.digits import fewest_digits
 from maxplus.explain.domain import Domain
 from maxplus.models import LMM
@@ -52,7 +53,7 @@ class Flip(NamedTuple):
 NONE = Flip(np.inf, -1, np.nan, -1)
 
 
-def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flips:
+def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flips:
     """The change of one column that is smallest, in units, for another class to win.
 
     Exact: no smaller change that the domain allows flips the class, but for rounding.
@@ -74,7 +75,7 @@ def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flip
 
     Parameters
     ----------
-    model : LMM
+    model : LMM, or a committee of them: ``scores`` are the mean of those of its ``members``
     X : array of shape (N, P)
     domain : Domain, optional
         What values features can take; anything by default, and distances in raw units.
@@ -85,7 +86,8 @@ def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flip
     if domain.n_features != P:
         raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
     y = model.scores(X).argmax(axis=1)
-    lines = crossings_of(model)
+    members = getattr(model, "members", None)
+    lines = LMMCrossings(model) if members is None else CommitteeCrossings(members)
     moves = np.repeat(domain.is_free[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
@@ -120,7 +122,7 @@ def single_feature_flips(
 class _Row:
     """One row x of class y, and the changes that flip it."""
 
-    def __init__(self, model: LMM, lines: Crossings, domain: Domain, x: NDArray, y: int) -> None:
+    def __init__(self, model: Any, lines: Crossings, domain: Domain, x: NDArray, y: int) -> None:
         self.model, self.lines, self.domain = model, lines, domain
         self.x, self.y = x, y
 
