@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.explain import unit_boxes
+from maxplus.explain import single_flips, unit_boxes
+from maxplus.explain.flip_words import FlipWords, missing_columns
 from maxplus.models import LMM, LOG2
 from maxplus.report import about, certificates, figures, unseen
 from maxplus.report._text import plural
@@ -172,17 +173,18 @@ def _flips(
     clf: BaseLMMClassifier, asked: Asked, shown: NDArray, words: Sequence[str],
     low: ArrayLike | None, high: ArrayLike | None,
 ) -> list[dict[str, Any] | None]:  # fmt: skip
-    """The smallest change of one column that flips each row; it is not sought for committees."""
-    if not isinstance(clf.model_, LMM):
-        return [None] * len(shown)
+    """The smallest change of one column that flips each row, None where none does."""
+    X, domain = asked.X[shown], clf._domain(None, words).within(low, high)
     lacked = None if asked.missing is None else asked.missing[shown]
-    why = clf.explain(asked.X[shown], feature_names=words, low=low, high=high, missing=lacked)
-    first = why.to_records()[:: len(clf.classes_)]
+    found = FlipWords(
+        X, single_flips(clf.model_, X, domain), domain, [str(label) for label in clf.classes_],
+        missing_columns(lacked, len(X), domain),
+    )  # fmt: skip
     return [
-        {"column": str(line["flip_feature"]), "from": str(line["flip_from"]),
-         "to": str(line["flip_to"]), "becomes": str(line["flip_class"])}
-        if line["flip_feature"] else None
-        for line in first
+        {"column": found.column(k), "from": found.before(k), "to": found.after(k),
+         "becomes": found.becomes(k)}
+        if found.column(k) else None
+        for k in range(len(X))
     ]  # fmt: skip
 
 

@@ -31,7 +31,6 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
         "labels": report["labels"],
         "image_shape": report["image_shape"],
         "radius_unit": report["radius_unit"],
-        "flips_sought": report["model"]["n_members"] == 1,
         "network": report["network"],
         "columns": [
             {**column, "size": end - column["first"], "rank": rank.get(column["name"], len(rank) + k)}

@@ -42,7 +42,6 @@ function decidingTile(row) {
 function flipTile({ flip }, isEdited) {
   const name = "Smallest flip";
   if (isEdited) return tile(name, UNKNOWN, ["is sought for rows as they were"]);
-  if (!page.flips_sought) return tile(name, UNKNOWN, ["is not sought for committees"]);
   if (!flip) return tile(name, "none", ["no change of one column flips this prediction"]);
   return tile(name, flip.column, [
     `alone, from ${flip.from} to ${flip.to}, makes it `, strong(flip.becomes)]);
