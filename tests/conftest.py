@@ -1,8 +1,10 @@
 """Data that several test modules train on."""
 
+import io
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,6 +120,7 @@ def small_chunks(monkeypatch):
 def seer(iris):
     """A classifier of the iris flowers that looks at the four features and at two sums of them."""
     from maxplus import SubgradientLMMClassifier
+    from maxplus.explain import feature_importances
 
     centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
     sums = np.array([[0.5, 0.25, -1.0, -1.5], [1.0, 0.0, 0.0, -2.0]])
@@ -126,4 +129,64 @@ def seer(iris):
     clf = SubgradientLMMClassifier(8, max_iter=300, random_state=0).fit(V, iris.y)
     clf.model_ = clf.model_.through(D, centre)
     clf.n_features_in_, clf.scale_ = 4, spread
+    clf.feature_importances_ = feature_importances(clf.model_, iris.X)
     return clf
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file and return its path."""
+
+    def write(content, name="data.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def table(write):
+    """Read what a CSV file of this text holds."""
+    from maxplus.tables import read_table
+
+    return lambda text, name="data.csv": read_table(write(text, name))
+
+
+@pytest.fixture(scope="session")
+def orchard_model(tmp_path_factory):
+    """A model file trained on the table with a word in it."""
+    from commands import ORCHARD, good
+
+    path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
+    good("train", ORCHARD, "--categorical", "variety", "--paper", "-H", 30, "-n", 2000,
+         "--validate", "none", "-o", path)  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="session")
+def digits_model(tmp_path_factory):
+    """A model file of small pictures."""
+    from commands import good
+
+    path = tmp_path_factory.mktemp("models") / "digits.maxplus"
+    good("train", "digits", "--paper", "-H", 30, "-n", 300, "--validate", "none", "-o", path)
+    return path
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Give bytes to standard input."""
+
+    def give(content):
+        monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO(content)}))
+
+    return give
+
+
+@pytest.fixture(scope="session")
+def fitted(iris):
+    """A classifier of the iris flowers with few units, one for a training sample each."""
+    from maxplus import SubgradientLMMClassifier
+
+    return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)

@@ -1,14 +1,31 @@
 """How far probabilities can be trusted, against loops and against scikit-learn."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
-from sklearn.metrics import log_loss
+from sklearn.metrics import (
+    accuracy_score,
+    classification_report,
+    confusion_matrix,
+    f1_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    recall_score,
+    roc_auc_score,
+)
 
 import oracles
-from maxplus.metrics import expected_calibration_error, log_losses, reliability
+from maxplus.metrics import (
+    expected_calibration_error,
+    judge_classifier,
+    judge_regression,
+    log_losses,
+    reliability,
+)
 from strategies import SEEDS, quick
 
 
@@ -93,3 +110,86 @@ def test_what_is_no_prediction_is_refused(codes, P, words):
 def test_there_is_at_least_one_bin():
     with pytest.raises(ValueError, match="n_bins must be at least 1, got 0"):
         reliability([0], [[1.0, 0.0]], 0)
+
+
+@given(SEEDS)
+@quick(40)
+def test_a_classifier_is_judged_as_scikit_learn_judges_it(seed):
+    y, P = predictions(seed, 40)
+    C = P.shape[1]
+    figures = judge_classifier(y, P, [f"class {d}" for d in range(C)])
+    predicted = P.argmax(axis=1)
+    right = (predicted == y).mean()
+    assert figures.n_rows == 40
+    assert figures.accuracy == accuracy_score(y, predicted) == right
+    assert figures.accuracy_error == pytest.approx(math.sqrt(right * (1 - right) / 40))
+    assert figures.balanced_accuracy == pytest.approx(
+        recall_score(y, predicted, labels=np.unique(y), average="macro", zero_division=0)
+    )
+    assert figures.macro_f1 == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert figures.log_loss == pytest.approx(log_losses(y, P).mean())
+    assert figures.calibration_error == expected_calibration_error(y, P)
+    assert figures.max_loss == log_losses(y, P).max()
+    assert figures.worst == log_losses(y, P).argmax()
+    assert np.array_equal(figures.confusion, confusion_matrix(y, predicted, labels=range(C)))
+    report = classification_report(
+        y, predicted, labels=range(C), output_dict=True, zero_division=np.nan
+    )
+    for d, one in enumerate(figures.classes):
+        assert (one.n_rows, one.n_predicted) == ((y == d).sum(), (predicted == d).sum())
+        np.testing.assert_allclose(
+            [one.precision, one.recall, one.f1],
+            [report[str(d)][name] for name in ("precision", "recall", "f1-score")],
+        )
+        if 0 < (y == d).sum() < len(y):
+            # The chance that one of its rows is ranked above another's; ties count half.
+            own, others = P[y == d, d][:, None], P[y != d, d]
+            ranked = ((own > others) + 0.5 * (own == others)).mean()
+            assert one.auc == pytest.approx(ranked)
+    if C == 2 and len(np.unique(y)) == 2:
+        assert figures.auc == pytest.approx(roc_auc_score(y, P[:, 1]))
+
+
+def test_what_rows_do_not_tell_is_nothing_in_json():
+    figures = judge_classifier([0, 0], [[0.75, 0.25, 0.0], [0.5, 0.25, 0.25]], "abc")
+    assert math.isnan(figures.classes[1].recall)
+    document = figures.to_json()
+    assert document["classes"][1] == {
+        "label": "b", "n_rows": 0, "n_predicted": 0, "precision": None, "recall": None, "f1": None,
+        "auc": None,
+    }  # fmt: skip
+    assert document["auc"] is None
+    assert document["worst"] == 2
+    assert document["confusion"] == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_labels_must_name_all_classes():
+    with pytest.raises(ValueError, match="labels must name the 2 columns of P; got 3 names"):
+        judge_classifier([0], [[0.5, 0.5]], "abc")
+
+
+@given(SEEDS)
+@quick(30)
+def test_a_regression_is_judged_as_scikit_learn_judges_it(seed):
+    rng = np.random.default_rng(seed)
+    y, guess = rng.normal(size=(2, 25))
+    lower, upper = guess - 1.0, guess + rng.random(25)
+    figures = judge_regression(y, guess, lower, upper)
+    assert figures.r2 == pytest.approx(r2_score(y, guess))
+    assert figures.mae == pytest.approx(mean_absolute_error(y, guess))
+    assert figures.rmse == pytest.approx(math.sqrt(np.mean((y - guess) ** 2)))
+    assert figures.mae_error == pytest.approx(np.abs(y - guess).std() / 5)
+    inside = sum(a <= b <= c for a, b, c in zip(lower, y, upper, strict=True))
+    assert figures.covered == pytest.approx(inside / 25)
+    assert figures.width == pytest.approx(np.mean(upper - lower))
+    without = judge_regression(y, guess).to_json()
+    assert (without["covered"], without["width"]) == (None, None)
+
+
+def test_bad_predictions_of_numbers_are_named():
+    with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\)"):
+        judge_regression([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="both lower and upper"):
+        judge_regression([1.0], [1.0], lower=[0.0])
+    assert math.isnan(judge_regression([1.0, 1.0], [1.0, 2.0]).r2)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         MaxPlusClassifier,
         SubgradientLMMClassifier,
     )
+    from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
 
@@ -30,13 +31,15 @@ _HOMES = {
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
+    "compare": "maxplus.evaluation",
     "export_onnx": "maxplus.export",
     "load": "maxplus.io",
     "resume": "maxplus.io",
     "to_torch": "maxplus.export",
+    "validate": "maxplus.evaluation",
 }
 _ROOMS = (
-    "algebra", "certify", "datasets", "estimators", "explain", "export", "images", "io", "lab",
+    "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images", "io", "lab",
     "metrics", "models", "plots", "report", "tables", "training", "trees",
 )  # fmt: skip
 
@@ -47,10 +50,12 @@ __all__ = [
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
+    "compare",
     "export_onnx",
     "load",
     "resume",
     "to_torch",
+    "validate",
 ]
 
 

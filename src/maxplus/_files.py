@@ -6,15 +6,24 @@ import os
 import re
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 # Seconds after its last byte from which a part counts as left behind, whoever wrote it.
 _STALE = 3600.0
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Put ``content`` at ``path``; whatever happens, the old file or the new one is there.
+    """Put ``content`` at ``path``; whatever happens, the old file or the new one is there."""
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write into, which is at ``path`` once all went well, and is not otherwise.
 
     It is written beside its place, forced to the disk and then renamed, which no
     crash can cut in half. A process that is killed meanwhile leaves its part
@@ -39,7 +48,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     )
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, _mode(target))

@@ -2,5 +2,6 @@
 
 from maxplus.certify.bounds import Bounds, box_bounds
 from maxplus.certify.radius import certified_at, certified_radius
+from maxplus.certify.summary import CertifiedRows
 
-__all__ = ["Bounds", "box_bounds", "certified_at", "certified_radius"]
+__all__ = ["Bounds", "CertifiedRows", "box_bounds", "certified_at", "certified_radius"]

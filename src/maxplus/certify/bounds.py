@@ -77,7 +77,7 @@ def box_bounds(
     exact = model.astype(np.float64)
     reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    _bounds_kernels.bounds(exact.views(X), box.eps, exact.weights, reach, _cap(exact), low, high)
+    _bounds_kernels.bounds(exact.views(X), box.eps, exact.weights, reach, caps(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
 
@@ -145,7 +145,7 @@ def steepest(model: LMM | Committee, scale: NDArray) -> float:
     return float((slopes * view_scale(model, scale)[:, None]).max())
 
 
-def _cap(model: LMM) -> NDArray:
+def caps(model: LMM) -> NDArray:
     """The highest value of each unit, over all inputs; infinite if nothing limits it; O(P·H)."""
     opposite = model.slopes.prod(axis=1) < 0
     if not opposite.any():

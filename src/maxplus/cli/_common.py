@@ -1,30 +1,24 @@
-"""What commands share: errors without tracebacks, models with their columns, arguments."""
+"""What commands share: arguments, and errors without tracebacks."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, NoReturn
 
 import typer
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from maxplus.estimators._lmm import BaseLMMClassifier
-    from maxplus.tables import Preparation, Samples
-
 BAD_INPUT = 2
 INTERRUPTED = 130
-DEVIATIONS = "standard deviations of the training data"
-RAW_UNITS = "the features' own units"
 
 DataArgument = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A CSV, Parquet or NPZ file, or a built-in data set such as iris."
+        metavar="DATA",
+        help="A CSV, Parquet or NPZ file (maybe packed), - for standard input, or a built-in data "
+        "set such as iris.",
     ),
 ]
 ModelArgument = Annotated[
@@ -40,18 +34,34 @@ RawUnitsOption = Annotated[
 ]
 
 
-class Measure(NamedTuple):
-    """How far each feature moves for a change of 1, all by 1 if None, and what that is called."""
-
-    scale: NDArray | None
-    unit: str
+MoveCategoriesOption = Annotated[
+    bool,
+    typer.Option(
+        "--move-categories",
+        help="Let the 0/1 features of words move as well; by default categories are held fixed.",
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse values that training has never seen; by default they are none of the known "
+        "ones, and one warning counts them.",
+    ),
+]
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130."""
+def plain_errors(quiet: bool = False) -> Iterator[None]:
+    """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
+
+    A warning is a line as well, or nothing at all if ``quiet``.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if quiet else "always", UserWarning)
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -64,92 +74,22 @@ def plain_errors() -> Iterator[None]:
         fail(str(error))
 
 
-def fail(message: str) -> None:
+def _show_warning(message: Warning | str, *rest: object) -> None:
+    typer.echo(f"Warning: {message}", err=True)
+
+
+def fail(message: str) -> NoReturn:
     """Say what is wrong and leave with exit code 2."""
     typer.echo(f"Error: {message}", err=True)
     raise typer.Exit(BAD_INPUT)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A model from a file, and how a table becomes its features, if the file knows."""
-
-    classifier: BaseLMMClassifier
-    preparation: Preparation | None
-
-    @property
-    def image_shape(self) -> tuple[int, int] | None:
-        """Height and width, if the features are pixels."""
-        return None if self.preparation is None else self.preparation.image_shape
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Words for the features, if the file has them."""
-        return None if self.preparation is None else self.preparation.feature_names
-
-    def feature_range(self, samples: Samples) -> dict[str, Any]:
-        """``low`` and ``high`` of what features can be, as far as the file tells."""
-        if self.preparation is None:
-            return {}
-        return dict(zip(("low", "high"), self.preparation.feature_range(samples.X), strict=True))
-
-    def measure(self, raw_units: bool) -> Measure:
-        """What a change of 1 means in certificates."""
-        if raw_units:
-            return Measure(None, RAW_UNITS)
-        if self.preparation is None:
-            why = "the model file has no deviations of its training data"
-            return Measure(None, f"{RAW_UNITS} ({why})")
-        return Measure(self.preparation.deviations, DEVIATIONS)
-
-
-def open_model(path: Path) -> Trained:
-    """Read a model file; ValueError where it is none, or not an LMM classifier's."""
-    from maxplus.estimators._lmm import BaseLMMClassifier
-    from maxplus.io import load
-
-    classifier = load(path)
-    if not isinstance(classifier, BaseLMMClassifier):
-        raise ValueError(
-            f"{path} holds a {type(classifier).__name__}; this command needs an LMMClassifier"
-        )
-    return Trained(classifier, getattr(classifier, "preparation_", None))
-
-
-def open_samples(data: str, trained: Trained, *, labelled: bool) -> Samples:
-    """DATA for a model; with ``labelled``, its labels must be there."""
-    from maxplus.tables import open_source
-
-    encoding = None if trained.preparation is None else trained.preparation.encoding
-    samples = open_source(data, encoding=encoding)
-    if samples.X.shape[1] != trained.classifier.n_features_in_:
-        raise ValueError(
-            f"{data} has {samples.X.shape[1]} features, but the model needs "
-            f"{trained.classifier.n_features_in_}"
-        )
-    if labelled and samples.y is None:
-        raise ValueError(
-            f"{data} has no column {samples.encoding.target!r} with the true labels, which this "
-            "command needs"
-        )
-    return samples
-
-
-def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
-    """The true labels, as the model's classes; ValueError if one is not among them."""
-    import numpy as np
-
-    assert samples.y is not None
-    classes = trained.classifier.classes_
-    # A column of digits is read as integers, whatever the labels were at training.
-    y: Any = samples.y.astype(str) if classes.dtype.kind == "U" else samples.y
-    unknown = [str(label) for label in np.unique(y) if label not in classes]
-    if unknown:
-        raise ValueError(
-            f"{data} has the label {unknown[0]!r}, which the model does not know; its classes are "
-            f"{', '.join(map(str, classes[:20]))}"
-        )
-    return y
+def require_folder(path: Path, option: str) -> None:
+    """A training should not be lost because its file cannot be written."""
+    if not path.resolve().parent.is_dir():
+        fail(f"{option} {path}: the folder {path.resolve().parent} does not exist; make it first")
+    if path.is_dir():
+        fail(f"{option} {path} is a folder; name a file")
 
 
 def make_folder(out: Path) -> None:

@@ -9,6 +9,7 @@ import typer
 from maxplus import __version__
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
+from maxplus.cli.compare import compare
 from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
@@ -16,6 +17,7 @@ from maxplus.cli.export import export
 from maxplus.cli.predict import predict
 from maxplus.cli.report import report
 from maxplus.cli.reproduce import reproduce
+from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
 app = typer.Typer(
@@ -25,7 +27,8 @@ app = typer.Typer(
 )
 # In the order in which they are used.
 for command in (
-    train, predict, evaluate, explain, certify, report, export, demo, reproduce, bench,
+    train, compare, predict, evaluate, explain, rules, certify, report, export, demo, reproduce,
+    bench,
 ):  # fmt: skip
     app.command()(command)
 

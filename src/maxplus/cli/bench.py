@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maxplus.cli._common import plain_errors
+from maxplus.cli._output import JsonOption, QuietOption, Voice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,51 +21,64 @@ def bench(
     hidden: Annotated[int, typer.Option(min=2)] = 100,
     classes: Annotated[int, typer.Option(min=2)] = 10,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each engine and phase.")] = 2.0,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Time an iteration of each engine on random data.
 
     Example: maxplus bench --samples 10000 --features 784 --hidden 500
     """
     import numpy as np
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
 
+    from maxplus.cli._show import plain_table
     from maxplus.lab.measure import machine_facts
+    from maxplus.training.memory import human_bytes
 
-    with plain_errors():
-        console = Console(highlight=False)
+    voice = Voice(as_json, quiet)
+    with plain_errors(quiet):
         rng = np.random.default_rng(0)
         X = rng.random((samples, features), np.float32)
         y = rng.integers(classes, size=samples)
-        table = Table(box=box.SIMPLE_HEAD)
-        for head in ("engine", "Polyak steps, ms", "constant steps, ms", "memory"):
-            table.add_column(head, justify="left" if head == "engine" else "right")
+        table = plain_table("engine", "Polyak steps, ms", "constant steps, ms", "memory")
+        times: dict[str, Any] = {}
         for name in ENGINES:
-            with console.status(f"{name} (compiles the first time)"):
-                table.add_row(name, *_cells(name, X, y, hidden, seconds))
+            with voice.busy(f"{name} (compiles the first time)"):
+                polyak, constant, needed = _measured(name, X, y, hidden, seconds)
+            table.add_row(name, _cell(polyak), _cell(constant), human_bytes(needed))
+            times[name] = {"polyak_ms": polyak, "constant_ms": constant, "bytes": needed}
         facts = machine_facts()
+        console = voice.console
         console.print(f"{samples:,} samples, {features} features, {hidden} units, float32")
         console.print(f"{facts['cpu']}, {facts['threads']} threads", style="dim", markup=False)
         console.print(table)
+        voice.result({
+            "samples": samples, "features": features, "hidden": hidden, "classes": classes,
+            "engines": times, "machine": facts,
+        })  # fmt: skip
 
 
-def _cells(name: str, X: NDArray, y: NDArray, hidden: int, seconds: float) -> list[str]:
-    """Milliseconds per iteration in both phases, and the memory needed, of one engine."""
+def _measured(
+    name: str, X: NDArray, y: NDArray, hidden: int, seconds: float
+) -> tuple[float | None, float | None, int]:
+    """Milliseconds per iteration in both phases, None without memory, and the bytes needed."""
     from maxplus.lab import measure, paper
     from maxplus.training import polyak
     from maxplus.training.engines import ENGINES as CLASSES
-    from maxplus.training.memory import NotEnoughMemoryError, human_bytes
+    from maxplus.training.memory import NotEnoughMemoryError
 
-    cells = []
+    times: list[float | None] = []
     for steps in (polyak(), paper.constant_steps(y)):
         model, task = paper.start_and_task(X, y, steps, hidden)
-        needed = human_bytes(CLASSES[name].bytes_needed(model, task))
+        needed = CLASSES[name].bytes_needed(model, task)
         try:
             engine = CLASSES[name](model, task)
         except NotEnoughMemoryError:
-            cells.append("–")
+            times.append(None)
             continue
         measure.warm_up(engine)
-        cells.append(f"{1e3 * measure.seconds_per_iteration(engine, seconds=seconds):.3g}")
-    return [*cells, needed]
+        times.append(1e3 * measure.seconds_per_iteration(engine, seconds=seconds))
+    return times[0], times[1], needed
+
+
+def _cell(milliseconds: float | None) -> str:
+    return "–" if milliseconds is None else f"{milliseconds:.3g}"

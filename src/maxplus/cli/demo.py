@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maxplus.cli._common import make_folder
+from maxplus.cli._output import JsonOption, QuietOption, Voice
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +33,8 @@ def demo(
     out: Annotated[
         Path, typer.Option(file_okay=False, writable=True, help="Folder for the figure.")
     ] = Path("demo"),
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Compare an MLP with Linear-Min-Max networks on Iris, as the paper does.
 
@@ -40,26 +43,30 @@ def demo(
     # A folder that cannot be made should not cost anyone a training.
     make_folder(out)
     try:
-        _run(seed, iterations, out)
+        _run(seed, iterations, out, Voice(as_json, quiet))
     except KeyboardInterrupt:
         typer.echo("Interrupted; nothing was saved.", err=True)
         raise typer.Exit(130) from None
 
 
-def _run(seed: int, iterations: int, out: Path) -> None:
-    from rich.console import Console
-
+def _run(seed: int, iterations: int, out: Path, voice: Voice) -> None:
     from maxplus.lab.experiments.iris import compare_on_iris, compile_kernels
     from maxplus.training.progress import ProgressBar
 
-    console = Console(highlight=False)
-    with console.status("Compiling (the first time only)"):
+    console = voice.console
+    with voice.busy("Compiling (the first time only)"):
         compile_kernels()
     console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
-    comparison = compare_on_iris(seed, iterations, lambda name: ProgressBar(name.ljust(10)))
+    comparison = compare_on_iris(
+        seed, iterations, lambda name: ProgressBar(name.ljust(10), voice.aside)
+    )
     console.print(_table(comparison))
     console.print(_certificate(comparison))
-    _draw(comparison, out / FIGURE, console)
+    drawn = _draw(comparison, out / FIGURE, console)
+    voice.result({
+        "seed": seed, "iterations": iterations, "figure": str(out / FIGURE) if drawn else None,
+        "models": {model.name: model.values() for model in comparison.models},
+    })  # fmt: skip
 
 
 def _table(comparison: IrisComparison) -> Table:
@@ -115,8 +122,8 @@ def _certificate(comparison: IrisComparison) -> str:
     )
 
 
-def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
-    """Save the figure, or say what it needs."""
+def _draw(comparison: IrisComparison, path: Path, console: Console) -> bool:
+    """Save the figure, or say what it needs; whether it is there."""
     from maxplus.plots import plot_comparison
 
     try:
@@ -129,6 +136,7 @@ def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
         )
     except ImportError as error:
         console.print(f"No figure: {error}", markup=False, soft_wrap=True)
-        return
+        return False
     figure.savefig(path)
     console.print(f"Figure: {path}", markup=False, soft_wrap=True)
+    return True

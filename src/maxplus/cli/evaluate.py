@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    labels_for,
-    open_model,
-    open_samples,
-    plain_errors,
-)
+from maxplus.cli._common import DataArgument, ModelArgument, plain_errors
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from numpy.typing import NDArray
+
+    from maxplus.metrics import ClassifierFigures
+    from maxplus.tables import Samples
 
 
 def evaluate(
@@ -29,55 +27,84 @@ def evaluate(
             help="Draw how far probabilities can be trusted to this file; none by default."
         ),
     ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Accuracy, losses, calibration and confusion on labelled data.
+    """Accuracy, losses, calibration and confusion on labelled data; R² and errors of a regression.
 
+    Rows count from 1, the first line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
-    import numpy as np
-    from rich.console import Console
-    from sklearn.metrics import confusion_matrix, f1_score
+    voice = Voice(as_json, quiet)
+    with plain_errors(quiet):
+        trained = open_model(model, classifier=False)
+        samples = open_samples(data, trained, labelled=True)
+        y = labels_for(trained, samples, data)
+        document: dict[str, Any] = {"model": str(model), "data": samples.name}
+        voice.say(f"{samples.name}: {len(y):,} rows")
+        if trained.is_classifier:
+            document |= _classes(trained, samples, y, plot, voice)
+        else:
+            document |= _numbers(trained, samples, y, plot, voice)
+        voice.result(document)
 
-    from maxplus.metrics import reliability
+
+def _classes(
+    trained: Trained, samples: Samples, y: NDArray, plot: Path | None, voice: Voice
+) -> dict[str, Any]:
+    import numpy as np
+
+    from maxplus.cli._show import classes_table, confusion_table
+    from maxplus.metrics import judge_classifier, reliability
+
+    classes = trained.estimator.classes_
+    codes = np.searchsorted(classes, y)
+    log_proba = trained.estimator.predict_log_proba(samples.X)
+    P = np.exp(log_proba)
+    figures = judge_classifier(
+        codes, P, classes, predicted=log_proba.argmax(axis=1),
+        losses=-log_proba[np.arange(len(y)), codes],
+    )  # fmt: skip
+    document = figures.to_json()
+    console = voice.console
+    _tell(figures, voice)
+    console.print(classes_table(figures))
+    console.print(confusion_table(figures, console.width))
+    if plot is not None:
+        from maxplus.plots import plot_reliability
+
+        plot_reliability(reliability(codes, P)).savefig(plot)
+        voice.say(f"Figure: {plot}")
+        document["figure"] = str(plot)
+    return document
+
+
+def _tell(figures: ClassifierFigures, voice: Voice) -> None:
+    from maxplus.cli._show import number
     from maxplus.models import LOG2
 
-    with plain_errors():
-        trained = open_model(model)
-        samples = open_samples(data, trained, labelled=True)
-        y, classes = labels_for(trained, samples, data), trained.classifier.classes_
-        predicted = trained.classifier.predict(samples.X)
-        codes = np.searchsorted(classes, y)
-        log_proba = trained.classifier.predict_log_proba(samples.X)
-        losses = -log_proba[np.arange(len(y)), codes]
-        bins = reliability(codes, np.exp(log_proba))
-        console = Console(highlight=False)
-        console.print(f"{samples.name}: {len(y):,} rows")
-        console.print(f"right          {(predicted == y).mean():.2%}")
-        console.print(f"macro F1       {f1_score(y, predicted, average='macro'):.4f}")
-        console.print(f"log loss       {losses.mean():.4f}, the mean")
-        console.print(f"calibration    {bins.error:.4f} expected error")
-        worst = int(losses.argmax())
-        side = "below" if losses[worst] < LOG2 else "not below"
-        console.print(f"maximum loss   {losses[worst]:.4f} (row {worst}), {side} log 2 = 0.693")
-        console.print(_confusion(confusion_matrix(y, predicted, labels=classes), classes))
-        if plot is not None:
-            from maxplus.plots import plot_reliability
-
-            plot_reliability(bins).savefig(plot)
-            console.print(f"Figure: {plot}", markup=False, soft_wrap=True)
-
-
-def _confusion(matrix: Any, classes: Any) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title="rows are true, columns predicted", title_justify="left", box=box.SIMPLE_HEAD
+    error = f"{figures.accuracy_error:.2%}"
+    voice.say(f"right          {figures.accuracy:.2%}, standard error {error}")
+    voice.say(f"balanced       {figures.balanced_accuracy:.2%}, the mean recall")
+    voice.say(f"macro F1       {figures.macro_f1:.4f}")
+    voice.say(f"AUC            {number(figures.auc)}")
+    voice.say(f"log loss       {figures.log_loss:.4f}, the mean")
+    voice.say(f"calibration    {figures.calibration_error:.4f} expected error")
+    side = "below" if figures.max_loss < LOG2 else "not below"
+    voice.say(
+        f"maximum loss   {figures.max_loss:.4f} (row {figures.worst + 1}), {side} log 2 = 0.693"
     )
-    table.add_column("")
-    for label in classes:
-        table.add_column(str(label), justify="right")
-    for label, row in zip(classes, matrix, strict=True):
-        cells = [f"[bold]{n}[/]" if classes[k] == label else str(n) for k, n in enumerate(row)]
-        table.add_row(str(label), *cells)
-    return table
+
+
+def _numbers(
+    trained: Trained, samples: Samples, y: NDArray, plot: Path | None, voice: Voice
+) -> dict[str, Any]:
+    from maxplus.cli._show import regression_table
+    from maxplus.metrics import judge_regression
+
+    if plot is not None:
+        raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
+    lower, upper = trained.estimator.predict_interval(samples.X, 0.9)
+    figures = judge_regression(y, trained.estimator.predict(samples.X), lower, upper)
+    voice.console.print(regression_table(figures))
+    return figures.to_json()

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    Trained,
-    open_model,
-    open_samples,
-    plain_errors,
-)
+from maxplus.cli._columns import names
+from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._trained import Trained, open_model, open_samples
 
 if TYPE_CHECKING:
-    import numpy as np
+    from numpy.typing import NDArray
 
     from maxplus.explain import Explanation
+    from maxplus.tables import Samples
+
+SHOWN = 3
+# Rows of a table that are explained together.
+ROWS_AT_ONCE = 5_000
+FREE = "free"
 
 
 def explain(
@@ -28,7 +31,34 @@ def explain(
     rows: Annotated[
         list[int] | None,
         typer.Option(
-            "--row", "-r", help="A row to explain; repeatable, the first three by default."
+            "--row",
+            "-r",
+            help="A row to explain, from 1, the first line of data; repeatable. The first three by "
+            "default, and all of them for --table.",
+        ),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns that cannot change, where a change is sought that flips the prediction: "
+            "--fixed sex,age or repeated; none by default."
+        ),
+    ] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="COLUMN=LOW:HIGH|free",
+            help="Values that a column may change to, either side of which may be empty; free lets "
+            "all leave the range seen in training, which is the default. Repeatable.",
+        ),
+    ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Also the smallest change of up to so many columns together; exact, and takes "
+            "longer. None by default.",
         ),
     ] = None,
     table: Annotated[
@@ -43,47 +73,168 @@ def explain(
             help="Draw the first row's units and pixels to this file, for images; none by default."
         ),
     ] = None,
+    strict: StrictOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Say what decided each score, and the smallest change that flips the prediction.
 
+    Rows count from 1, the first line of data.
     Example: maxplus explain model.maxplus flowers.csv --row 70
     """
-    with plain_errors():
+    voice = Voice(as_json, quiet)
+    with plain_errors(quiet):
         trained = open_model(model)
-        samples = open_samples(data, trained, labelled=False)
-        chosen = list(rows) if rows else list(range(min(3, len(samples.X))))
-        outside = [row for row in chosen if not 0 <= row < len(samples.X)]
-        if outside:
-            raise ValueError(
-                f"{data} has no row {outside[0]} (--row); its rows are 0 to {len(samples.X) - 1}"
-            )
-        why = trained.classifier.explain(
-            samples.X[chosen], feature_names=trained.feature_names, **trained.feature_range(samples)
-        )
-        for n, row in enumerate(chosen):
-            typer.echo(why.text(n).replace(f"Row {n}:", f"Row {row}:", 1) + "\n")
+        samples = open_samples(data, trained, labelled=False, strict=strict)
+        chosen = _chosen(rows, samples, data)
+        options = {"fixed": names(fixed), **_limits(trained, samples, names(ranges))}
+        shown = chosen if rows else chosen[:SHOWN]
+        why = _explained(trained, samples, shown, options)
+        numbers = (samples.rows[shown] + 1).tolist()
+        texts = [_text(why, n, number) for n, number in enumerate(numbers)]
+        if together is not None:
+            for n, row in enumerate(shown):
+                change = _changed(trained, samples.X[row], together, options)
+                texts[n] += f"\n  of up to {together} columns: {change}"
+        for text in texts:
+            voice.say(text + "\n")
+        document: dict[str, Any] = {"model": str(model), "data": samples.name}
+        if as_json:
+            document["rows"] = _documents(why, numbers, texts)
         if table is not None:
-            _write_table(why, chosen, table)
+            _write_table(trained, samples, chosen, options, table)
+            voice.say(f"Table: {table}")
+            document["table"] = str(table)
         if picture is not None:
             _draw(why, trained, picture)
+            voice.say(f"Picture: {picture}")
+            document["picture"] = str(picture)
+        voice.result(document)
 
 
-def _write_table(why: Explanation, chosen: list[int], path: Path) -> None:
-    import csv
-    import io
+def _chosen(rows: list[int] | None, samples: Samples, data: str) -> NDArray:
+    """Which rows to explain, as positions; all of them unless the user names some."""
+    import numpy as np
 
-    from maxplus._files import write_whole
+    everyone = np.arange(len(samples.X))
+    if not rows:
+        return everyone
+    outside = [row for row in rows if not 1 <= row <= len(everyone)]
+    if outside:
+        raise ValueError(
+            f"{data} has no row {outside[0]} (--row); its rows are 1 to {len(everyone)}"
+        )
+    return np.array(rows) - 1
 
-    records: np.recarray = why.to_records()
-    names = records.dtype.names or ()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for record in records:
-        cells = dict(zip(names, record.tolist(), strict=True))
-        writer.writerow({**cells, "row": chosen[cells["row"]]}.values())
-    write_whole(path, text.getvalue().encode("utf-8"))
-    typer.echo(f"Table: {path}")
+
+def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[str, Any]:
+    """What --range says, or else limits of pixels."""
+    import numpy as np
+
+    if not ranges:
+        return trained.limits(samples)
+    preparation = trained.preparation
+    if preparation is None:
+        raise ValueError("--range needs names of columns, which this model file has not")
+    domain = preparation.domain()
+    low, high = domain.low.astype(float), domain.high.astype(float)
+    for text in ranges:
+        if text == FREE:
+            low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
+            continue
+        column, _, limits = text.rpartition("=")
+        least, colon, largest = limits.partition(":")
+        try:
+            bounds = float(least or "-inf"), float(largest or "inf")
+        except ValueError:
+            colon = ""
+        if not (column and colon):
+            raise ValueError(
+                f"--range must be {FREE}, or a column with its least and largest value such as "
+                f"age=18:90; got {text!r}"
+            )
+        places = preparation.features_of([column])
+        low[places], high[places] = bounds
+    return {"low": low, "high": high}
+
+
+def _explained(
+    trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
+) -> Explanation:
+    if hasattr(trained.estimator, "members_"):
+        return _explained_committee(trained, samples, rows, options)
+    missing = None if samples.missing is None else samples.missing[rows]
+    return trained.estimator.explain(
+        samples.X[rows], feature_names=trained.feature_names, missing=missing,
+        row_numbers=(samples.rows[rows] + 1).tolist(), **options,
+    )  # fmt: skip
+
+
+def _explained_committee(
+    trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
+) -> Any:
+    if options["fixed"]:
+        raise ValueError("--fixed is about changes that flip, which are not sought for committees")
+    return trained.estimator.explain(samples.X[rows], feature_names=trained.feature_names)
+
+
+def _text(why: Explanation, n: int, number: int) -> str:
+    """A row in words, under the number that users know it by."""
+    head, _, rest = why.text(n).partition(":")
+    return f"Row {number}:{rest}" if head.startswith("Row ") else why.text(n)
+
+
+def _changed(trained: Trained, x: NDArray, n_columns: int, options: dict[str, Any]) -> str:
+    if hasattr(trained.estimator, "members_"):
+        raise ValueError(
+            "--together is about changes that flip, which are not sought for committees"
+        )
+    return str(trained.estimator.smallest_change(x, n_columns, **options))
+
+
+def _documents(why: Explanation, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
+    """Each row's text and records, for programs."""
+    from maxplus.metrics import plain
+
+    records = why.to_records()
+    fields = [name for name in records.dtype.names or () if name != "row"]
+    flips = [name for name in fields if name.startswith("flip_")]
+    per_row = len(records) // len(numbers)
+    documents = []
+    for n, number in enumerate(numbers):
+        own = records[n * per_row : (n + 1) * per_row]
+        flip = {name.removeprefix("flip_"): plain(own[name][0]) for name in flips}
+        lines = [{f: plain(one[f]) for f in fields if f not in flips} for one in own]
+        for line, prototype in zip(lines, _counted(own["prototype"]), strict=True):
+            line["prototype"] = prototype
+        documents.append({
+            "row": number,
+            "predicted": str(why.class_names[why.predicted[n]]),
+            "lines": lines,
+            "flip": flip if flip.get("feature") else None,
+            "text": texts[n],
+        })  # fmt: skip
+    return documents
+
+
+def _counted(prototypes: NDArray) -> list[int | None]:
+    """Training rows as people count them; None for a unit that began at none."""
+    return [None if row < 0 else int(row) + 1 for row in prototypes]
+
+
+def _write_table(
+    trained: Trained, samples: Samples, chosen: NDArray, options: dict[str, Any], path: Path
+) -> None:
+    from maxplus.cli._tables_out import csv_file
+
+    with csv_file(path) as sink:
+        for k in range(0, len(chosen), ROWS_AT_ONCE):
+            part = chosen[k : k + ROWS_AT_ONCE]
+            records = _explained(trained, samples, part, options).to_records()
+            columns = {name: records[name] for name in records.dtype.names or ()}
+            columns["row"] = samples.rows[part][columns["row"]] + 1
+            columns["prototype"] = _counted(columns["prototype"])
+            sink.write(columns)
 
 
 def _draw(why: Explanation, trained: Trained, path: Path) -> None:
@@ -95,4 +246,3 @@ def _draw(why: Explanation, trained: Trained, path: Path) -> None:
             "features have no places in a picture"
         )
     plot_explanation(why, 0, trained.image_shape).savefig(path)
-    typer.echo(f"Picture: {path}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,11 +11,14 @@ from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
     RawUnitsOption,
-    labels_for,
-    open_model,
-    open_samples,
     plain_errors,
+    require_folder,
 )
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
+
+if TYPE_CHECKING:
+    from maxplus.tables import Samples
 
 
 def report(
@@ -25,26 +28,65 @@ def report(
         "report.html"
     ),
     raw_units: RawUnitsOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Write a page with figures, the worst samples and an explorer; it needs no network.
+    """Write a page that people can read: how good on new rows, whom it fails, what decides.
 
+    One file that needs no network, with an explorer in which values can be changed.
+    DATA has labels; rows that were used in training are told apart from new ones.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
+    voice = Voice(as_json, quiet)
     with plain_errors():
-        from rich.console import Console
-
         from maxplus._files import write_whole
-        from maxplus.report import render_page, report_content
+        from maxplus.report import render_page
 
-        trained = open_model(model)
+        require_folder(out, "--out")
+        trained = open_model(model, classifier=False)
         samples = open_samples(data, trained, labelled=True)
-        y, (scale, unit) = labels_for(trained, samples, data), trained.measure(raw_units)
-        with Console(stderr=True).status("Certifying and explaining"):
-            content = report_content(
-                trained.classifier, samples.X, y, name=samples.name,
-                feature_names=trained.feature_names, image_shape=trained.image_shape,
-                scale=scale, unit=unit, **trained.feature_range(samples),
-            )  # fmt: skip
+        with voice.busy("Certifying and explaining"):
+            content = _content(trained, samples, data, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
-        typer.echo(f"Report: {out}")
+        voice.say(f"{content['headline']['words']}. {content['headline']['text']}")
+        voice.say(f"Report: {out}")
+        voice.result({
+            "model": str(model), "data": samples.name, "report": str(out),
+            "headline": content["headline"], "sources": content["sources"],
+        })  # fmt: skip
+
+
+def _content(trained: Trained, samples: Samples, data: str, raw_units: bool) -> dict[str, Any]:
+    """All that the page says."""
+    from maxplus.report import regression_content, report_content
+
+    y = labels_for(trained, samples, data)
+    about: dict[str, Any] = {
+        "name": Path(samples.name).name, "feature_names": trained.feature_names,
+        "row_numbers": samples.rows + 1, "ids": _ids(samples),
+    }  # fmt: skip
+    if not trained.is_classifier:
+        return regression_content(trained.estimator, samples.X, y, **about)
+    measure = trained.measure(raw_units)
+    about |= {"scale": measure.scale, "unit": measure.unit, "missing": samples.missing}
+    if trained.image_shape is not None:
+        about |= {"image_shape": trained.image_shape, "missing": None, **trained.limits(samples)}
+    return report_content(trained.estimator, samples.X, y, **about)
+
+
+def _ids(samples: Samples) -> list[str] | None:
+    """The first column that the model does not use and that tells all rows apart."""
+    encoding = samples.encoding
+    used = {encoding.target, *(column.name for column in encoding.columns)}
+    for name, cells in samples.table.columns.items():
+        words = [_word(cell) for cell in cells.tolist()] if name not in used else []
+        if words and "" not in words and len(set(words)) == len(words):
+            return words
+    return None
+
+
+def _word(cell: Any) -> str:
+    if isinstance(cell, float):
+        return "" if cell != cell else f"{cell:.17g}"
+    return str(cell)

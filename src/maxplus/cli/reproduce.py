@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maxplus.cli._common import make_folder
+from maxplus.cli._output import JsonOption, QuietOption, Voice
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from maxplus.lab import Experiment
 
 
@@ -37,25 +37,28 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option(help="Keep parts that are finished for the same settings.")
     ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Measure the paper's experiments again; write tables, figures and a report.
 
     Example: maxplus reproduce iris init --quick --out results
     """
-    from rich.console import Console
-
     from maxplus.datasets import DamagedFileError, DataNotFoundError
     from maxplus.lab import Settings
     from maxplus.lab.parts import Parts
     from maxplus.lab.write import is_finished, write_finding, write_report
 
-    console = Console(highlight=False)
+    voice = Voice(as_json, quiet)
+    console = voice.console
     if not names:
-        _list(console)
+        _list(voice)
         return
     wanted = _wanted(names)
     make_folder(out)
-    settings = Settings(quick=quick, seeds=seeds, track=_track, watch=_watch)
+    settings = Settings(
+        quick=quick, seeds=seeds, track=partial(_track, voice), watch=partial(_watch, voice)
+    )
     try:
         for experiment in wanted:
             experiment.require()
@@ -83,12 +86,21 @@ def reproduce(
         raise typer.Exit(2) from None
     write_report(out)
     console.print(f"Report: {out / 'REPORT.md'} and {out / 'report.html'}")
+    voice.result({
+        "out": str(out), "report": str(out / "report.html"),
+        "records": {one.name: str(out / one.name / f"{one.name}.json") for one in wanted},
+    })  # fmt: skip
 
 
-def _list(console: Console) -> None:
+def _list(voice: Voice) -> None:
     """Names and summaries, the benchmarks under a heading of their own."""
     from maxplus.lab import BENCHMARKS, EXPERIMENTS
 
+    console = voice.console
+    voice.result({
+        what: {one.name: one.summary for one in group.values()}
+        for what, group in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS))
+    })  # fmt: skip
     for heading, group in (("all: the paper's", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
         console.print(heading)
         for experiment in group.values():
@@ -112,13 +124,13 @@ def _wanted(names: list[str]) -> list[Experiment]:
     return [known[name] for name in meant]
 
 
-def _track(items: Iterable[Any], text: str) -> Iterator[Any]:
+def _track(voice: Voice, items: Iterable[Any], text: str) -> Iterator[Any]:
     from rich.progress import track
 
-    yield from track(list(items), text, transient=True)
+    yield from track(list(items), text, transient=True, console=voice.aside)
 
 
-def _watch(name: str) -> AbstractContextManager[Any]:
+def _watch(voice: Voice, name: str) -> AbstractContextManager[Any]:
     from maxplus.training.progress import ProgressBar
 
-    return ProgressBar(name)
+    return ProgressBar(name, voice.aside)

@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxplus.estimators._frames import as_numbers, prepared
 from maxplus.models import Network
 
 FLOATS = (np.float64, np.float32)
@@ -33,7 +34,8 @@ class LabelledData:
     classes : labels in ascending order, shape (C,)
     index : which of the rows that were given are in X
     labels : of all rows that were given
-    columns : what scikit-learn notes of X's columns: n_features_in_ and, perhaps, their names
+    columns : what scikit-learn notes of X's columns, n_features_in_ and, perhaps, their names;
+        and ``preparation_``, if X was a data frame that had to be made into numbers
     """
 
     X: NDArray
@@ -60,6 +62,7 @@ class LabelledData:
         With a model ``like`` which the training goes on from, columns, classes and float type
         are those of the estimator.
         """
+        X, preparation = prepared(estimator, X, y, "classification", goes_on=like is not None)
         # scikit-learn notes the columns on whoever it is given.
         witness = copy(estimator)
         X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None)
@@ -68,6 +71,7 @@ class LabelledData:
             for name, fact in vars(witness).items()
             if name in ("n_features_in_", "feature_names_in_")
         }
+        columns |= preparation
         X = np.ascontiguousarray(as_dense(X), None if like is None else like.dtype)
         check_magnitude(X)
         check_classification_targets(y)
@@ -170,6 +174,13 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
     if not weight.any():
         raise ValueError("sample_weight is zero for every sample: none is left to train on")
     return weight
+
+
+def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> NDArray:
+    """What a fitted estimator is asked about, checked and as its model takes it."""
+    X = as_numbers(estimator, X)
+    X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+    return within_range(as_dense(X), model, slopes)
 
 
 def as_dense(X: Any) -> NDArray:

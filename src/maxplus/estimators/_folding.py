@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import validate_data
 
-from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, within_range
+from maxplus.estimators._data import check_sample_weight, rows_for
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
 
@@ -55,8 +54,7 @@ def fold_affine(
 def _judged(classifier: Any, model: LMM, X: Any, sample_weight: ArrayLike | None) -> dict[str, Any]:
     """What `fit` says about the training samples, for other weights."""
     labels = classifier.training_labels_
-    X = validate_data(classifier, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-    X = within_range(as_dense(X), model, ("W0",))
+    X = rows_for(classifier, X, model, ("W0",))
     if len(X) != len(labels):
         raise ValueError(
             f"X must be the {len(labels)} training samples, before the scaling; it has {len(X)} "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,8 +17,19 @@ from maxplus.estimators._lmm_start import PROTOTYPES, WINS, check_lmm_facts, lmm
 from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import Start, TrainedClassifier
-from maxplus.explain import Explanation, decisive_paths, single_feature_flips, unit_boxes
+from maxplus.explain import (
+    Change,
+    Domain,
+    Explanation,
+    Rules,
+    decisive_paths,
+    single_flips,
+    smallest_change,
+    strongest_rules,
+    unit_boxes,
+)
 from maxplus.explain.explanation import as_table, records
+from maxplus.explain.flip_words import missing_columns
 from maxplus.explain.naming import view_names
 from maxplus.models import LMM
 from maxplus.models._softmax import softmax
@@ -69,7 +81,9 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
     slope_: float
     scale_: NDArray
     unit_wins_: NDArray
+    feature_importances_: NDArray
     prototypes_: NDArray
+    preparation_: Any
     _model_class = LMM
     _slopes = ("W0",)
 
@@ -164,10 +178,14 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         self,
         X: Any,
         *,
-        low: ArrayLike = -np.inf,
-        high: ArrayLike = np.inf,
+        domain: Domain | None = None,
+        fixed: Iterable[str | int] = (),
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
+        missing: ArrayLike | None = None,
+        row_numbers: Sequence[int] | None = None,
     ) -> Explanation:
         """What decided each score of each row, and what would change the prediction.
 
@@ -177,13 +195,23 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        low, high : number or array of shape (n_features,)
-            The values that a feature may take where a change of one is sought that
-            flips the prediction; 0 and 1 for pixels, for example.
+        domain : Domain, optional
+            The values that columns may take where the smallest change of one is sought that
+            flips the prediction, and the units in which changes are counted. That of
+            ``preparation_`` if there is one (words change as a whole, nothing leaves the range
+            seen in training, distances are training deviations); else any number may be taken,
+            and distances are in units of ``scale_``.
+        fixed : names of columns, or indices of features, that cannot change
+        low, high : number or array of shape (n_features,), optional
+            Other limits than the domain's; 0 and 1 for pixels, for example.
         class_names : sequence of str, optional
             Words for ``classes_``, in the same order.
         feature_names : sequence of str, optional
-            Words for the features; ``feature_names_in_`` if there are any.
+            Words for the features; the domain's, or ``feature_names_in_``, if there are any.
+        missing : array of bool, (n_samples, n_columns) or (n_samples, n_features), optional
+            Which values the rows lacked and have filled in: the text says so.
+        row_numbers : sequence of int, optional
+            What the text calls the rows; 1, 2, … by default.
 
         Returns
         -------
@@ -199,21 +227,82 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         >>> clf = LMMClassifier(random_state=0).fit(X, y)
         >>> why = clf.explain(X[:2], class_names=["setosa", "versicolor", "virginica"])
         >>> print(why.text(0).splitlines()[0][:13])
-        Row 0: setosa
+        Row 1: setosa
         """
         X = self._validated(X)
-        names, words = self._class_words(class_names), self._words_of(feature_names)
-        bounds = [self._feature_bound(name, v) for name, v in (("low", low), ("high", high))]
-        if (bounds[0] > bounds[1]).any():
-            raise ValueError(f"low must not exceed high; got {low!r:.40} and {high!r:.40}")
+        names = self._class_words(class_names)
+        domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)
         with threads(self.n_jobs):
             paths = decisive_paths(self.model_, X)
-            flips = single_feature_flips(self.model_, X, *bounds)
+            flips = single_flips(self.model_, X, domain)
         return Explanation(
             X, paths, flips, softmax(paths.score), self.model_.W0, names,
-            words, getattr(self, "prototypes_", None),
+            domain.names, getattr(self, "prototypes_", None),
             unit_boxes(self.model_).centre, self.model_.directions, getattr(self, "scale_", None),
+            domain, missing_columns(missing, len(X), domain), row_numbers,
         )  # fmt: skip
+
+    def smallest_change(
+        self,
+        x: Any,
+        n_columns: int = 2,
+        *,
+        domain: Domain | None = None,
+        fixed: Iterable[str | int] = (),
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+        class_names: Sequence[str] | None = None,
+        seconds: float = 60.0,
+    ) -> Change:
+        """The smallest change of up to ``n_columns`` columns of one row that flips its prediction.
+
+        Exact, by a mixed-integer linear programme: `maxplus.explain.smallest_change` says how, and
+        when it refuses. `explain` does single columns, in a moment.
+
+        Parameters
+        ----------
+        x : array of shape (1, n_features) or (n_features,), one row
+        n_columns : int, default=2
+        domain, fixed, low, high, class_names
+            As in `explain`.
+        seconds : float, default=60.0
+            After which the best so far is taken; its ``at_least`` tells how far off it may be.
+
+        Returns
+        -------
+        Change
+            ``print`` it.
+        """
+        row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
+        if len(row) != 1:
+            raise ValueError(f"x must be one row; got {len(row)}")
+        check_value("n_columns", n_columns, whole(1))
+        domain = self._domain(domain).within(low, high).with_fixed(fixed)
+        names = self._class_words(class_names)
+        with threads(self.n_jobs):
+            return smallest_change(
+                self.model_, row[0], domain, n_columns, class_names=names, seconds=seconds
+            )
+
+    def _domain(
+        self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
+    ) -> Domain:
+        """The domain that is given, or the preparation's, or a free one; perhaps renamed."""
+        P = self.model_.n_features
+        prepared: Any = getattr(self, "preparation_", None)
+        if domain is None and hasattr(prepared, "domain"):
+            domain = Domain.of(prepared.domain())
+        if domain is None:
+            domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
+        if domain.n_features != P:
+            raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
+        if feature_names is None:
+            return domain
+        if len(feature_names) != P:
+            raise ValueError(
+                f"feature_names must name {P} features; got {len(feature_names)} names"
+            )
+        return replace(domain, names=tuple(str(name) for name in feature_names))
 
     def fold(
         self: Self,
@@ -283,6 +372,54 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             "high": boxes.high.ravel(),
         }
 
+    def rules(
+        self,
+        X: Any,
+        y: Any,
+        n: int = 10,
+        *,
+        domain: Domain | None = None,
+        class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> Rules:
+        """The strongest boxes as rules: "age ≥ 54 and oldpeak ≥ 1.6 → disease, 31 of 34 rows".
+
+        A rule is a unit's box, without the walls that keep no row out. It is counted on the
+        rows that are given, as printed: 34 meet its conditions, 31 of them are of the class
+        (`maxplus.explain.strongest_rules`). An estimator does not keep its training rows: give
+        them to count on them.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : true labels of shape (n_samples,)
+        n : int, default=10
+            How many rules at most.
+        domain, class_names, feature_names
+            As in `explain`; words are the domain's.
+
+        Returns
+        -------
+        Rules
+            ``print`` them, or take their ``to_table()``.
+        """
+        X = self._validated(X)
+        check_value("n", n, whole(1))
+        codes = self._codes(y, len(X))
+        domain, names = self._domain(domain, feature_names), self._class_words(class_names)
+        with threads(self.n_jobs):
+            return strongest_rules(self.model_, X, codes, domain, names, n)
+
+    def certificate_scale(self, *, categories: bool = False) -> NDArray:
+        """The usual ``scale`` of certificates: how far features may move for a radius of 1, (P,).
+
+        Numbers move by their deviation in training: those of ``preparation_`` if there is one,
+        else ``scale_``. Categories and two-valued columns, of which fractions mean nothing, are
+        held fixed (0); with ``categories`` their 0/1 features move as well.
+        """
+        check_is_fitted(self, "model_")
+        return self._domain().certificate_scale(categories=categories)
+
     def worst_samples(self, n: int = 10) -> Any:
         """The n training samples with the largest losses, worst first.
 
@@ -323,22 +460,27 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
             )
         return words
 
+    def _codes(self, y: Any, n_rows: int) -> NDArray:
+        """Labels as positions among the classes."""
+        labels = np.asarray(y)
+        if labels.shape != (n_rows,):
+            raise ValueError(
+                f"y must have shape ({n_rows},), a label for each row; got {labels.shape}"
+            )
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise ValueError(
+                f"y has the label {labels[unknown].tolist()[0]!r}, which is not one of the classes "
+                f"{self.classes_.tolist()}"
+            )
+        return np.searchsorted(self.classes_, labels)
+
     def _feature_words(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
+        if hasattr(self, "preparation_"):
+            names = self.preparation_.feature_names
         P = self.model_.n_features
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]
-
-    def _feature_bound(self, name: str, value: ArrayLike) -> NDArray:
-        P = self.model_.n_features
-        try:
-            bound = np.asarray(value, np.float64)
-        except (TypeError, ValueError):
-            bound = np.array(np.nan)
-        if bound.shape not in ((), (P,)) or np.isnan(bound).any():
-            raise ValueError(
-                f"{name} must be a number or {P} numbers, one for each feature; got {value!r:.80}"
-            )
-        return np.broadcast_to(bound, P)
 
     def prune(self, *, only_provable: bool = False) -> Pruned:
         """Drop hidden units that never decide a score.

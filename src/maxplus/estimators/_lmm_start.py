@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._views import SPREAD
+from maxplus.explain import feature_importances
 from maxplus.models import LMM
 from maxplus.training.state import StateError, TrainingState
 
@@ -50,6 +51,7 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
     fitted: dict[str, Any] = {
         "slope_": float(facts[SLOPE][0]), "unit_wins_": wins,
         "scale_": facts.get(SPREAD, np.ones(data.X.shape[1])),
+        "feature_importances_": feature_importances(model, data.X),
     }  # fmt: skip
     if PROTOTYPES in facts:
         fitted["prototypes_"] = facts[PROTOTYPES]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators._data import FLOATS, LabelledData, as_dense, within_range
+from maxplus.estimators._data import LabelledData, rows_for
 from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
 from maxplus.estimators._threads import threads
 from maxplus.models import LOG2, Model, Network
@@ -276,8 +276,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _validated(self, X: Any) -> NDArray:
         """X as the fitted model takes it."""
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        return within_range(as_dense(X), self.model_, self._slopes)
+        return rows_for(self, X, self.model_, self._slopes)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that CSR input is welcome."""

@@ -189,6 +189,8 @@ class LMMClassifier(BaseLMMClassifier):
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
     unit_wins_ : how often each unit decides a class's score on the training samples
+    feature_importances_ : array of shape (P,), how often and how much each feature decides on the
+        training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
     status_ : how training ended
     max_loss_, mean_loss_ : of the final model on the training set

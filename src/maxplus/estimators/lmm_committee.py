@@ -298,8 +298,6 @@ class_weight, scoring
         """
         X = self._validated(X)
         names, words = self._class_words(class_names), self._words_of(feature_names)
-        self._feature_bound("low", low)
-        self._feature_bound("high", high)
         with threads(self.n_jobs):
             return explain_committee(self.model_, X, names, words, self.scale_)
 

@@ -15,7 +15,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, within_range
+from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, rows_for
+from maxplus.estimators._frames import prepared
 from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._lmm import LMMWeights
 from maxplus.estimators._parameters import (
@@ -175,11 +176,13 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         where several samples share a point. A fit that is refused leaves the estimator as it was.
         """
         self._check_parameters()
+        X, preparation = prepared(self, X, y, "regression")
         # scikit-learn notes the columns on whoever it is given.
         witness = copy(self)
         X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
         columns = ("n_features_in_", "feature_names_in_")
         fitted = {name: fact for name, fact in vars(witness).items() if name in columns}
+        fitted |= preparation
         X = np.ascontiguousarray(as_dense(X))
         weight = check_sample_weight(sample_weight, len(y))
         with threads(self.n_jobs):
@@ -259,8 +262,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         return curve, upper
 
     def _curve(self, X: Any, model: LMM) -> NDArray:
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        X = within_range(as_dense(X), model, ("W0",))
+        X = rows_for(self, X, model, ("W0",))
         with threads(self.n_jobs):
             return model.scores(X)[:, 0]
 

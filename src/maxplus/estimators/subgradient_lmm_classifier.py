@@ -93,6 +93,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     prototypes_ : indices into the training set (init="prototypes" only)
     unit_wins_ : how often each unit decides a class's score on the training samples, those of
         every `partial_fit` included
+    feature_importances_ : array of shape (P,), how often and how much each feature decides on the
+        training samples, as shares (`maxplus.explain.feature_importances`)
     history_ : mapping of arrays per iteration: "loss", "sample", "step"
     n_iter_ : iterations
     status_, loss_curve_

@@ -23,6 +23,15 @@ class Units(NamedTuple):
     W2T: np.ndarray  # (C, H)
 
 
+class Room(NamedTuple):
+    """What features may do: their limits, the units of distances, and which of them move."""
+
+    low: np.ndarray  # (P,)
+    high: np.ndarray  # (P,)
+    unit: np.ndarray  # (P,)
+    moves: np.ndarray  # (P,) of bool
+
+
 class Line(NamedTuple):
     """One feature's part in all units, as the feature moves by δ from where it is.
 
@@ -102,8 +111,16 @@ def _overtaken(own, other, slopes):
 
 
 @njit(cache=True)
-def _walk(line, sign, limit, W2T, y, lead):
-    """The least δ in [0, limit] beyond which another class wins by the lead, and which.
+def stretch(x, p, side, room):
+    """How far feature p may rise (side 0) or fall: at least, where x is outside, and at most."""
+    if side == 0:
+        return max(0.0, room.low[p] - x[p]), room.high[p] - x[p]
+    return max(0.0, x[p] - room.high[p]), x[p] - room.low[p]
+
+
+@njit(cache=True)
+def _walk(line, sign, begin, limit, W2T, y, lead):
+    """The least δ in [begin, limit] beyond which another class wins by the lead, and which.
 
     (inf, −1) if none does.
     Up to the nearest end of a unit's line every score is the highest of three lines, one
@@ -114,7 +131,7 @@ def _walk(line, sign, limit, W2T, y, lead):
     speed = max(slopes) - min(slopes)
     own, other = np.empty(N_SLOPES), np.empty(N_SLOPES)
     winner = np.empty(N_SLOPES, np.int64)
-    delta = 0.0
+    delta = begin
     while delta <= limit and delta < np.inf and speed > 0.0:
         own[:], other[:] = -np.inf, -np.inf
         end = np.inf
@@ -148,50 +165,58 @@ def _line(x, p, units, lowest, second, feature, A, B, rest):
 
 
 @njit(cache=True)
-def all_flips(x, y, units, low, high, only_nearest, lead, change, becomes):
+def all_flips(x, y, units, room, only_nearest, lead, change, becomes):
     """Fill change and becomes (P, 2): how far each feature must rise, or fall, to flip x's class.
 
     Infinite where it cannot; another class has to win by the lead. With ``only_nearest``, what
-    is farther than the nearest found so far is not looked for. O(P·H·C) and as many steps.
+    is farther than the nearest found so far, in units, is not looked for. O(P·H·C) and as many
+    steps.
     """
     H = units.offsets.shape[0]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
     _two_lowest_features(x, units, lowest, second, feature)
     A, B, rest = np.empty(H), np.empty(H), np.empty(H)
     nearest = np.inf
+    change[:], becomes[:] = np.inf, -1
     for p in range(x.size):
+        if not room.moves[p]:
+            continue
         line = _line(x, p, units, lowest, second, feature, A, B, rest)
         for side in range(2):
-            room = high[p] - x[p] if side == 0 else x[p] - low[p]
-            limit = min(room, nearest) if only_nearest else room
+            begin, end = stretch(x, p, side, room)
+            limit = min(end, nearest * room.unit[p]) if only_nearest else end
             sign = 1.0 if side == 0 else -1.0
-            delta, d = _walk(line, sign, limit, units.W2T, y, lead)
-            if delta > room:
-                delta, d = np.inf, -1
-            change[p, side], becomes[p, side] = delta, d
-            nearest = min(nearest, delta)
+            delta, d = _walk(line, sign, begin, limit, units.W2T, y, lead)
+            if delta <= end:
+                change[p, side], becomes[p, side] = delta, d
+                nearest = min(nearest, delta / room.unit[p])
 
 
 @njit(cache=True)
-def _nearest(deltas, classes):
-    """The feature, signed change and class of the least of all changes (P, 2)."""
-    feature, change, becomes = -1, np.inf, -1
+def nearest_change(deltas, classes, unit):
+    """The feature, signed change and class of the least of all changes (P, 2), in units."""
+    feature, change, becomes, least = -1, np.inf, -1, np.inf
     for p in range(deltas.shape[0]):
         for side in range(2):
-            if deltas[p, side] < abs(change):
+            if deltas[p, side] / unit[p] < least:
+                least = deltas[p, side] / unit[p]
                 feature, becomes = p, classes[p, side]
                 change = deltas[p, side] if side == 0 else -deltas[p, side]
     return feature, change, becomes
 
 
 @njit(cache=True, parallel=True)
-def nearest_flips(X, y, units, low, high, feature, change, becomes):
-    """Fill, for every row, the feature, signed change and class of the nearest flip, or −1."""
+def nearest_flips(X, y, units, low, high, unit, moves, feature, change, becomes):
+    """Fill, for every row, the feature, signed change and class of the nearest flip, or −1.
+
+    Of row n the features moves[n] move.
+    """
     for n in prange(X.shape[0]):
         P = X.shape[1]
         deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
-        all_flips(X[n], y[n], units, low, high, True, 0.0, deltas, classes)
-        feature[n], change[n], becomes[n] = _nearest(deltas, classes)
+        room = Room(low, high, unit, moves[n])
+        all_flips(X[n], y[n], units, room, True, 0.0, deltas, classes)
+        feature[n], change[n], becomes[n] = nearest_change(deltas, classes, unit)
 
 
 @njit(cache=True)
@@ -216,7 +241,7 @@ def _lines_along(p, at, units, directions, values, slopes):
 
 
 @njit(cache=True)
-def _lowest_line(values, slopes, delta):
+def lowest_line(values, slopes, delta):
     """`_piece` for any number of lines, values[k] + slopes[k]·δ; O(K)."""
     k, lowest = 0, values[0] + slopes[0] * delta
     for j in range(1, slopes.size):
@@ -237,7 +262,7 @@ def _lowest_line(values, slopes, delta):
 
 
 @njit(cache=True)
-def _walk_views(values, slopes, limit, own_height, other_height, other_class, lead):
+def _walk_views(values, slopes, begin, limit, own_height, other_height, other_class, lead):
     """`_walk` where unit h is min_k (values[h, k] + slopes[k]·δ).
 
     A unit is concave: it is never above the line that it is on. So, as long as the highest
@@ -249,12 +274,12 @@ def _walk_views(values, slopes, limit, own_height, other_height, other_class, le
     own, other = np.empty(K), np.empty(K)
     own_end, other_end = np.empty(K), np.empty(K)
     winner = np.empty(K, np.int64)
-    delta = 0.0
+    delta = begin
     while delta <= limit and delta < np.inf and speed > 0.0:
         own[:], other[:] = -np.inf, -np.inf
         own_end[:], other_end[:] = np.inf, np.inf
         for h in range(values.shape[0]):
-            k, value, unit_end = _lowest_line(values[h], slopes, delta)
+            k, value, unit_end = lowest_line(values[h], slopes, delta)
             v = value + own_height[h]
             if v > own[k]:
                 own[k], own_end[k] = v, unit_end
@@ -273,7 +298,7 @@ def _walk_views(values, slopes, limit, own_height, other_height, other_class, le
 
 
 @njit(cache=True)
-def all_view_flips(x, v, y, units, directions, low, high, only_nearest, lead, change, becomes):
+def all_view_flips(x, v, y, units, directions, room, only_nearest, lead, change, becomes):
     """`all_flips` of a row x whose views are v; O(P·H·M) and O(H·K) per step."""
     H, M = units.offsets.shape[0], v.size
     at = np.empty((H, 2 * M))
@@ -286,26 +311,31 @@ def all_view_flips(x, v, y, units, directions, low, high, only_nearest, lead, ch
                 other_height[h], other_class[h] = units.W2T[d, h], d
     values, slopes = np.empty((H, 2 * M + 1)), np.empty(2 * M + 1)
     nearest = np.inf
+    change[:], becomes[:] = np.inf, -1
     for p in range(x.size):
+        if not room.moves[p]:
+            continue
         K = _lines_along(p, at, units, directions, values, slopes)
         for side in range(2):
-            room = high[p] - x[p] if side == 0 else x[p] - low[p]
-            limit = min(room, nearest) if only_nearest else room
+            begin, end = stretch(x, p, side, room)
+            limit = min(end, nearest * room.unit[p]) if only_nearest else end
             signed = slopes[:K] if side == 0 else -slopes[:K]
             delta, d = _walk_views(
-                values[:, :K], signed, limit, units.W2T[y], other_height, other_class, lead
+                values[:, :K], signed, begin, limit, units.W2T[y], other_height, other_class, lead
             )
-            if delta > room:
-                delta, d = np.inf, -1
-            change[p, side], becomes[p, side] = delta, d
-            nearest = min(nearest, delta)
+            if delta <= end:
+                change[p, side], becomes[p, side] = delta, d
+                nearest = min(nearest, delta / room.unit[p])
 
 
 @njit(cache=True, parallel=True)
-def nearest_view_flips(X, V, y, units, directions, low, high, feature, change, becomes):
+def nearest_view_flips(
+    X, V, y, units, directions, low, high, unit, moves, feature, change, becomes
+):
     """`nearest_flips` of rows X with views V."""
     for n in prange(X.shape[0]):
         P = X.shape[1]
         deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
-        all_view_flips(X[n], V[n], y[n], units, directions, low, high, True, 0.0, deltas, classes)
-        feature[n], change[n], becomes[n] = _nearest(deltas, classes)
+        room = Room(low, high, unit, moves[n])
+        all_view_flips(X[n], V[n], y[n], units, directions, room, True, 0.0, deltas, classes)
+        feature[n], change[n], becomes[n] = nearest_change(deltas, classes, unit)

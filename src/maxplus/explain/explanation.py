@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain.domain import Domain
+from maxplus.explain.flip_words import FlipWords
 from maxplus.explain.flips import Flips
 from maxplus.explain.naming import view_names
 from maxplus.explain.paths import Paths
@@ -33,6 +35,15 @@ class Explanation:
     directions : array of shape (M, P), the model's; None where it looks at features alone
     scale : array of shape (P,), how much each feature varies, or None: a sum's largest terms
         are the largest after it
+    domain : Domain that the flips were sought in; anything goes by default
+    missing : array of shape (N, columns of the domain) of bool, or None
+        Values that the rows lacked, and that were filled in.
+    row_numbers : N whole numbers, what the text calls the rows; 1 to N by default
+
+    Notes
+    -----
+    Text is for people, who count rows from 1, those of a file and those of the training;
+    arrays and tables have Python's indices, from 0.
     """
 
     X: NDArray
@@ -46,6 +57,9 @@ class Explanation:
     centres: NDArray
     directions: NDArray | None = None
     scale: NDArray | None = None
+    domain: Domain | None = None
+    missing: NDArray | None = None
+    row_numbers: Sequence[int] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
@@ -75,14 +89,15 @@ class Explanation:
     def to_records(self) -> np.recarray:
         """One record per row and class, rows first.
 
-        ``feature`` names the deciding view, and ``value`` is its value.
+        ``feature`` names the deciding view, and ``value`` is its value. ``flip_feature`` is the
+        column whose change flips the prediction, from ``flip_from`` to ``flip_to`` as they
+        are printed, by ``flip_distance`` units; ``flip_value`` is the exact number, and 1 or 0
+        for a category: a word, or none of them.
         """
         N, C = self.paths.unit.shape
         row, d = (axis.ravel() for axis in np.indices((N, C)))
         view = self.paths.view.ravel()
-        names = np.array([str(name) for name in self.feature_names])
         classes = np.array([str(name) for name in self.class_names])
-        flips = self.flips
         columns = {
             "row": row,
             "class": classes[d],
@@ -96,9 +111,7 @@ class Explanation:
             "slope": self.slopes[self.paths.row.ravel()],
             "runner_up": self.paths.runner_up.ravel(),
             "margin": self.paths.margin.ravel(),
-            "flip_feature": np.where(flips.feature >= 0, names[flips.feature], "")[row],
-            "flip_value": flips.value[row],
-            "flip_class": np.where(flips.becomes >= 0, classes[flips.becomes], "")[row],
+            **{f"flip_{name}": column[row] for name, column in self.words.columns().items()},
         }
         return records(columns)
 
@@ -111,19 +124,23 @@ class Explanation:
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Row n in words, the predicted class first."""
+        """Row n in words, the predicted class first; people count rows from 1."""
         order = np.argsort(-self.paths.score[n], kind="stable")
         winner = order[0]
+        number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         lines = [
-            f"Row {n}: {self.class_names[winner]} (probability {self.probability[n, winner]:.3f})"
+            f"Row {number}: {self.class_names[winner]} "
+            f"(probability {self.probability[n, winner]:.3f})"
         ]
         lines += ["  " + self._sentence(n, int(d)) for d in order]
-        return "\n".join([*lines, "  " + self._flip_sentence(n)])
+        return "\n".join(lines + ["  " + sentence for sentence in self.words.sentences(n)])
 
     def _sentence(self, n: int, d: int) -> str:
         path = self.paths
         unit, view = int(path.unit[n, d]), int(path.view[n, d])
-        like = "" if self.prototypes is None else f", like training sample {self.prototypes[unit]}"
+        like = ""
+        if self.prototypes is not None:
+            like = f", like training row {self.prototypes[unit] + 1}"
         text = (
             f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; "
             f"decided by {self.view_names[view]} = {self.views[n, view]:.4g} "
@@ -133,14 +150,13 @@ class Explanation:
             text += f"; ahead of unit {path.runner_up[n, d]} by {path.margin[n, d]:.3g}"
         return text
 
-    def _flip_sentence(self, n: int) -> str:
-        feature, value, becomes = (field[n] for field in self.flips)
-        if feature < 0:
-            return "no change of a single feature flips it"
-        return (
-            f"flips to {self.class_names[becomes]} if {self.feature_names[feature]} goes from "
-            f"{self.X[n, feature]:.4g} to {value:.4g}: no other single feature needs less"
-        )
+    @cached_property
+    def words(self) -> FlipWords:
+        """The flips in words."""
+        domain = self.domain
+        if domain is None:
+            domain = Domain.free(self.X.shape[1], names=self.feature_names)
+        return FlipWords(self.X, self.flips, domain, self.class_names, self.missing)
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:

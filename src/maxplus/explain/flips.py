@@ -1,167 +1,290 @@
-"""The smallest change of a single feature that flips a prediction."""
+"""The smallest change of a single column that flips a prediction."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain import _flip_kernels
-from maxplus.explain._flip_kernels import Units
+from maxplus.explain._flip_kernels import Room
+from maxplus.explain.committee_crossings import CommitteeCrossings
+from maxplus.explain.crossings import ROUNDINGS, Crossings, LMMCrossings
+from maxplus.explain.digits import fewest_digits
+from maxplus.explain.domain import Domain
 from maxplus.models import LMM
-from maxplus.models._checks import as_rows, feature_values
+from maxplus.models._checks import as_rows
 
-# Rounding of a forward pass, in units of the scores' last place, that a flip must get over.
-ROUNDINGS = 16
-# Leads, in the same units, that another class is given where rounding hides that it wins: the
-# largest shows for certain.
+# Leads, in units of the scores' last place, that another class is given where rounding hides
+# that it wins: the largest shows for certain.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
+# Listed changes that are looked at first, nearest first; then four times as many, and so on.
+AT_FIRST = 16
+# A printed number may be this part of a unit farther than it need be, for fewer digits.
+FARTHER = 0.1
 
 
 class Flips(NamedTuple):
-    """For each row: which feature (−1: none can), to which value, and the class it becomes."""
+    """For each row: the smallest change of one column that flips its class.
+
+    ``feature`` (−1: none can) takes ``value``, as `Domain.changed` does it: a word's feature
+    takes 1, with the category's other words at 0, and 0 stands for none of the words. Then
+    the class is ``becomes``, and the change is ``distance`` units. ``shown`` is the value for
+    people: the number of few digits, no nearer than the value, with which the model
+    predicts ``becomes``.
+    """
 
     feature: NDArray
     value: NDArray
     becomes: NDArray
+    distance: NDArray
+    shown: NDArray
 
 
-def single_feature_flips(
-    model: LMM, X: NDArray, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
-) -> Flips:
-    """The feature that has to change least for another class to win, all others fixed.
+class Flip(NamedTuple):
+    """One row's; the least of several is the nearest, with the lowest feature among equals."""
 
-    Along one feature every score is piecewise linear, and the nearest crossing with the
-    predicted class is found piece by piece, in float64; then the value is moved
-    on, by as little as shows in the model's own float type, until the model really
-    predicts another class. Costs O(P·H·C) for each of a few steps per feature, 2H at
-    most: some hundredths of a second for an image of MNIST with 500 units. Directions keep
-    that so: every view is linear along a feature, v_m + D_mp·δ.
+    distance: float
+    feature: int
+    value: float
+    becomes: int
+
+
+NONE = Flip(np.inf, -1, np.nan, -1)
+
+
+def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flips:
+    """The change of one column that is smallest, in units, for another class to win.
+
+    Exact: no smaller change that the domain allows flips the class, but for rounding.
+
+    *Free numbers.* Along one feature every score is piecewise linear, and the nearest crossing
+    with the predicted class is found piece by piece, in float64; then the value is moved on, by
+    as little as shows in the model's own float type, until the model really predicts
+    another class. O(P·H·C) for each of a few steps per feature, 2H at most: some hundredths of
+    a second for an image of MNIST with 500 units. Directions keep that so: every view is
+    linear along a feature, v_m + D_mp·δ.
+
+    *Words and listed values* are tried, nearest first: a forward pass for each.
+
+    *Whole numbers* of a long column are tried from crossing to crossing: where no class comes
+    near the predicted one, no whole number needs a look. A forward pass and a walk of O(P·H·C)
+    for each one that does.
+
+    A row that is outside its domain may move into it, and where it is now is no change.
 
     Parameters
     ----------
-    model : LMM
+    model : LMM, or a committee of them: ``scores`` are the mean of those of its ``members``
     X : array of shape (N, P)
-    low, high : number or array of shape (P,)
-        The values that features may take.
+    domain : Domain, optional
+        What values features can take; anything by default, and distances in raw units.
     """
     X = as_rows(X, model.n_features, np.float64)
-    N, P = len(X), model.n_features
-    low, high = feature_values("low", low, P), feature_values("high", high, P)
-    if (low > high).any():
-        p = int((low > high).argmax())
-        raise ValueError(
-            f"low must not exceed high; got {low[p]:g} and {high[p]:g} for feature {p}"
-        )
-    exact = model.astype(np.float64)
+    P = model.n_features
+    domain = Domain.free(P) if domain is None else domain
+    if domain.n_features != P:
+        raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
     y = model.scores(X).argmax(axis=1)
-    feature, change, becomes = _nearest(exact, X, y, low, high)
-    value = np.full(N, np.nan)
-    for n in np.flatnonzero(feature >= 0):
-        shown = _show(model, X[n], y[n], feature[n], change[n], low, high)
-        if shown is None:
-            # Rounding hides the nearest one: take the nearest that shows.
-            shown = _nearest_that_shows(model, exact, X[n], y[n], low, high)
-        feature[n], value[n], becomes[n] = (-1, np.nan, -1) if shown is None else shown
-    return Flips(feature, value, becomes)
+    members = getattr(model, "members", None)
+    lines = LMMCrossings(model) if members is None else CommitteeCrossings(members)
+    moves = np.repeat(domain.is_free[None], len(X), axis=0)
+    for p, indicator in domain.indicators.items():
+        moves[:, p] &= X[:, indicator] == 0.0
+    found = lines.nearest(X, y, _room(domain, domain.is_free), moves)
+    flips, shown = [], []
+    for n, x in enumerate(X):
+        row = _Row(model, lines, domain, x, int(y[n]))
+        flip = NONE
+        if found.feature[n] >= 0:
+            flip = row.free(int(found.feature[n]), float(found.change[n]), moves[n])
+        for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
+            flip = min(flip, row.filled_in(p))
+        flip = min(flip, row.listed(flip.distance))
+        flips.append(min(flip, row.whole(flip.distance)))
+        shown.append(row.shown(flips[-1]))
+    return Flips(
+        np.array([flip.feature for flip in flips], int),
+        np.array([flip.value for flip in flips], float),
+        np.array([flip.becomes for flip in flips], int),
+        np.array([flip.distance for flip in flips], float),
+        np.array(shown, float),
+    )
 
 
-def _units(exact: LMM) -> Units:
-    return Units(exact.slopes, exact.offsets, exact.weights.W2T)
+def single_feature_flips(
+    model: LMM, X: ArrayLike, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
+) -> Flips:
+    """`single_flips` in raw units, where all features are free numbers between two limits."""
+    return single_flips(model, X, Domain.free(model.n_features).within(low, high))
 
 
-def _nearest(
-    exact: LMM, X: NDArray, y: NDArray, low: NDArray, high: NDArray
-) -> tuple[NDArray, NDArray, NDArray]:
-    """The feature, the signed change and the class of each row's nearest crossing, or −1."""
-    N = len(X)
-    found = np.empty(N, int), np.empty(N), np.empty(N, int)
-    if exact.directions is None:
-        _flip_kernels.nearest_flips(X, y, _units(exact), low, high, *found)
-    else:
-        _flip_kernels.nearest_view_flips(
-            X, exact.views(X), y, _units(exact), exact.directions, low, high, *found
+class _Row:
+    """One row x of class y, and the changes that flip it."""
+
+    def __init__(self, model: Any, lines: Crossings, domain: Domain, x: NDArray, y: int) -> None:
+        self.model, self.lines, self.domain = model, lines, domain
+        self.x, self.y = x, y
+
+    def _winners(self, p: int, values: ArrayLike) -> NDArray:
+        """The classes that the model predicts where feature p takes these values."""
+        tried = np.atleast_1d(np.asarray(values, np.float64))
+        rows = self.domain.changed(self.x, np.full(tried.size, p), tried)
+        return self.model.scores(rows).argmax(axis=1)
+
+    def _flip(self, p: int, value: float, becomes: int) -> Flip:
+        return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
+
+    def free(self, p: int, change: float, moves: NDArray) -> Flip:
+        """The crossing at a change of feature p, or the nearest that shows if rounding hides it."""
+        shown = self._show(p, change)
+        return self._nearest_that_shows(self.x, moves) if shown is NONE else shown
+
+    def filled_in(self, p: int) -> Flip:
+        """The nearest flip of a free number that was missing: its indicator goes off as well."""
+        base = self.domain.changed(self.x, p, self.x[p])[0]
+        now = int(self._winners(p, self.x[p])[0])
+        if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
+            return self._flip(p, float(self.x[p]), now)
+        return self._nearest_that_shows(base, np.arange(base.size) == p)
+
+    def listed(self, reach: float) -> Flip:
+        """The nearest flip among the domain's candidates, within reach."""
+        feature, value = self.domain.candidates
+        if not feature.size:
+            return NONE
+        rows = self.domain.changed(self.x, feature, value)
+        distance = self.domain.distances(self.x, rows)
+        order = np.argsort(distance, kind="stable")
+        order = order[(distance[order] <= reach) & (rows[order] != self.x).any(axis=1)]
+        done, size = 0, AT_FIRST
+        while done < order.size:
+            some = order[done : done + size]
+            winners = self.model.scores(rows[some]).argmax(axis=1)
+            flipped = np.flatnonzero(winners != self.y)
+            if flipped.size:
+                k, first = some[flipped[0]], int(winners[flipped[0]])
+                return Flip(float(distance[k]), int(feature[k]), float(value[k]), first)
+            done, size = done + size, 4 * size
+        return NONE
+
+    def whole(self, reach: float) -> Flip:
+        """The nearest flip to one of many whole numbers, within reach."""
+        domain, x, best = self.domain, self.x, NONE
+        if not domain.is_long.any():
+            return best
+        ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
+        ends[1:, ~domain.is_long] = 0.0
+        # Where no class is this close, none wins, rounded as it may be.
+        slack = ROUNDINGS * self.lines.rounding(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
+        lacking = [p for p, i in domain.indicators.items() if domain.is_long[p] and x[i] != 0.0]
+        moves = domain.is_long.copy()
+        moves[lacking] = False
+        first = self.lines.along(x, self.y, _room(domain, moves), -slack)
+        for k in np.argsort(first / domain.unit[:, None], axis=None, kind="stable").tolist():
+            p, side = divmod(k, 2)
+            nearest = min(reach, best.distance)
+            if not first[p, side] / domain.unit[p] <= nearest:
+                break
+            best = min(best, self._whole_along(x, p, side, float(first[p, side]), slack, nearest))
+        for p in lacking:
+            base = domain.changed(x, p, x[p])[0]
+            for side in range(2):
+                nearest = min(reach, best.distance)
+                best = min(best, self._whole_along(base, p, side, 0.0, slack, nearest))
+        return best
+
+    def _whole_along(
+        self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
+    ) -> Flip:
+        """The first whole number that flips as feature p rises (side 0) or falls from a change on.
+
+        From the row ``base``, where p is known; a number that was missing may stay what it is.
+        """
+        if change == np.inf:
+            return NONE
+        at, sign = float(base[p]), 1.0 - 2.0 * side
+        low, high = float(np.ceil(self.domain.low[p])), float(np.floor(self.domain.high[p]))
+        k = sign * np.ceil(sign * at + change)
+        k = max(k, low) if side == 0 else min(k, high)
+        if k == at and base is self.x:
+            k += sign
+        while low <= k <= high and self._flip(p, k, -1).distance <= reach:
+            winner = int(self._winners(p, k)[0])
+            if winner != self.y:
+                return self._flip(p, k, winner)
+            ahead = (k, high) if side == 0 else (low, k)
+            change = float(self.lines.along(base, self.y, self._only(p, *ahead), -slack)[p, side])
+            if change == np.inf:
+                break
+            k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
+        return NONE
+
+    def shown(self, flip: Flip) -> float:
+        """The flip's value with few digits, rounded away from where the feature is."""
+        p, value = flip.feature, flip.value
+        if p < 0 or not self.domain.is_free[p]:
+            return value
+        at, most = float(self.x[p]), FARTHER * float(self.domain.unit[p])
+        change = abs(value - at)
+        return fewest_digits(
+            value,
+            at,
+            min(most, change) if change > 0.0 else most,
+            lambda tried: (
+                (self._winners(p, tried) == flip.becomes)
+                & (tried >= self.domain.low[p])
+                & (tried <= self.domain.high[p])
+            ),
         )
-    return found
 
+    def _only(self, p: int, low: float, high: float) -> Room:
+        """Room for feature p alone, between two limits."""
+        lows, highs = self.domain.low.copy(), self.domain.high.copy()
+        lows[p], highs[p] = low, high
+        return Room(lows, highs, self.domain.unit, np.arange(lows.size) == p)
 
-def _crossings(
-    exact: LMM, x: NDArray, y: int, low: NDArray, high: NDArray, lead: float, nearest: bool
-) -> list[tuple[float, int]]:
-    """The first crossing along each feature, up and down, by distance, or only the nearest.
+    def _nearest_that_shows(self, base: NDArray, moves: NDArray) -> Flip:
+        """The nearest crossing that the model's own float type shows.
 
-    Each is a signed change and a feature; another class is to win by the lead.
-    """
-    change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
-    if exact.directions is None:
-        _flip_kernels.all_flips(x, y, _units(exact), low, high, nearest, lead, change, becomes)
-    else:
-        v = exact.views(x[None])[0]
-        _flip_kernels.all_view_flips(
-            x, v, y, _units(exact), exact.directions, low, high, nearest, lead, change, becomes
+        Along a feature the first crossing may be hidden and a later one not. So those with a
+        lead are looked for as well, as far as the nearest with the largest lead.
+        """
+        unit, last = self.domain.unit, self.lines.rounding(base)
+        room = _room(self.domain, moves)
+        certain = self.lines.along(base, self.y, room, LEADS[-1] * last, only_nearest=True)
+        reach = (certain / unit[:, None]).min(initial=np.inf) * unit
+        if np.isfinite(reach).all():
+            near = np.maximum(room.low, base - reach), np.minimum(room.high, base + reach)
+            possible = (near[0] <= near[1]) & moves
+            room = Room(*near, unit, possible)
+        tries = [self.lines.along(base, self.y, room, lead * last) for lead in (0.0, *LEADS)]
+        changes = np.stack([certain, *tries]) * np.array([1.0, -1.0])
+        distance = np.abs(changes) / unit[:, None]
+        for k in np.argsort(distance, axis=None, kind="stable"):
+            if not np.isfinite(distance.flat[k]):
+                break
+            p = int(k) // 2 % unit.size
+            shown = self._show(p, float(changes.flat[k]))
+            if shown is not NONE:
+                return shown
+        return NONE
+
+    def _show(self, p: int, change: float) -> Flip:
+        """The flip at or just past a crossing of feature p, as the model predicts; NONE if none."""
+        last, at = self.lines.rounding(self.x), float(self.x[p])
+        eps = float(np.finfo(self.model.dtype).eps)
+        least = max(last / self.lines.steepest(p), eps * abs(at + change)) / ROUNDINGS
+        past = np.concatenate([[0.0], least * 2.0 ** np.arange(10)])
+        tried = np.clip(
+            at + change + np.copysign(past, change), self.domain.low[p], self.domain.high[p]
         )
-    change[:, 1] *= -1.0
-    order = np.argsort(np.abs(change), axis=None, kind="stable")
-    order = order[np.isfinite(change.ravel()[order])]
-    found = [(float(change.flat[k]), int(k) // 2) for k in order]
-    return found[:1] if nearest else found
+        winners = self._winners(p, tried)
+        flipped = np.flatnonzero(winners != self.y)
+        if not flipped.size:
+            return NONE
+        return self._flip(p, float(tried[flipped[0]]), int(winners[flipped[0]]))
 
 
-def _nearest_that_shows(
-    model: LMM, exact: LMM, x: NDArray, y: int, low: NDArray, high: NDArray
-) -> tuple[int, float, int] | None:
-    """The nearest crossing that the model's own float type shows.
-
-    Along a feature the first crossing may be hidden and a later one not. So those with a lead
-    are looked for as well, as far as the nearest with the largest lead.
-    """
-    unit = float(np.finfo(model.dtype).eps) * _size(model, x)
-    tries = _crossings(exact, x, y, low, high, LEADS[-1] * unit, True)
-    reach = abs(tries[0][0]) if tries else np.inf
-    near = np.maximum(low, x - reach), np.minimum(high, x + reach)
-    for lead in (0, *LEADS):
-        tries += _crossings(exact, x, y, *near, lead * unit, False)
-    for change, p in sorted(tries, key=lambda crossing: abs(crossing[0])):
-        shown = _show(model, x, y, p, change, low, high)
-        if shown is not None:
-            return shown
-    return None
-
-
-def _size(model: LMM, x: NDArray) -> float:
-    """How large the numbers are that a score of x is the sum of, and rounded with."""
-    offsets = float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
-    if model.directions is None:
-        return float(np.abs(model.W0).max()) * float(np.abs(x).max()) + offsets
-    steep = np.abs(model.slopes.astype(np.float64)).max(axis=1)
-    views = np.abs(model.directions.astype(np.float64)) @ np.abs(x)
-    # A view is a sum of P numbers, each of which may be rounded.
-    return float((steep * views).max()) * (1.0 + model.n_features / ROUNDINGS) + offsets
-
-
-def _slope(model: LMM, p: int) -> float:
-    """The steepest that a score can be along feature p, at least the least number."""
-    slopes = np.abs(model.slopes.astype(np.float64))
-    if model.directions is None:
-        steepest = slopes[p].max()
-    else:
-        steepest = (slopes.max(axis=1) * np.abs(model.directions[:, p])).max()
-    return max(float(steepest), np.finfo(float).tiny)
-
-
-def _show(
-    model: LMM, x: NDArray, y: int, p: int, change: float, low: NDArray, high: NDArray
-) -> tuple[int, float, int] | None:
-    """The feature, the value at or just past the crossing, and the class predicted there."""
-    eps = float(np.finfo(model.dtype).eps)
-    least = eps * max(_size(model, x) / _slope(model, p), abs(x[p] + change)) / ROUNDINGS
-    past = np.concatenate([[0.0], least * 2.0 ** np.arange(10)])
-    tried = np.repeat(x[None], past.size, axis=0)
-    tried[:, p] = np.clip(tried[:, p] + change + np.copysign(past, change), low[p], high[p])
-    winners = model.scores(tried).argmax(axis=1)
-    flipped = np.flatnonzero(winners != y)
-    if not flipped.size:
-        return None
-    first = flipped[0]
-    return p, float(tried[first, p]), int(winners[first])
+def _room(domain: Domain, moves: NDArray) -> Room:
+    return Room(domain.low, domain.high, domain.unit, moves)

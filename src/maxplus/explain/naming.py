@@ -40,11 +40,27 @@ def view_features(directions: NDArray | None, n_features: int) -> NDArray:
     return np.where(is_feature, directions.argmax(axis=1), -1)
 
 
-def _sum(weights: NDArray, sizes: NDArray, words: list[str]) -> str:
+def view_terms(
+    directions: NDArray | None, n_features: int, scale: NDArray | None = None
+) -> list[list[int]]:
+    """The features that each view's name speaks of: itself, or a sum's largest terms."""
+    if directions is None:
+        return [[p] for p in range(n_features)]
+    sizes = np.abs(directions) if scale is None else np.abs(directions) * scale
+    return [
+        _by_size(row, size)[:N_TERMS].tolist() for row, size in zip(directions, sizes, strict=True)
+    ]
+
+
+def _by_size(weights: NDArray, sizes: NDArray) -> NDArray:
     terms = np.flatnonzero(weights)
+    return terms[np.argsort(-sizes[terms], kind="stable")]
+
+
+def _sum(weights: NDArray, sizes: NDArray, words: list[str]) -> str:
+    terms = _by_size(weights, sizes)
     if not terms.size:
         return "0"
-    terms = terms[np.argsort(-sizes[terms], kind="stable")]
     text = ""
     for p in terms[:N_TERMS]:
         sign = "−" if weights[p] < 0 else "+"

@@ -30,6 +30,7 @@ from maxplus.io.labels import (
     parameters_from_json,
     parameters_to_json,
 )
+from maxplus.io.validations import check_validation
 from maxplus.models import Model, Network
 from maxplus.tables import Preparation
 from maxplus.training import History
@@ -50,7 +51,9 @@ FACTS: dict[str, Callable[[Any], bool]] = {
     "interpolates_": lambda v: isinstance(v, bool),
 }
 # Arrays of whole numbers beside the weights, with their axis if they have one of the model's.
-INTEGERS: dict[str, str | None] = {"prototypes": "H", "suspects": None, "unit_wins": "H"}
+INTEGERS: dict[str, str | None] = {
+    "prototypes": "H", "suspects": None, "unit_wins": "H", "training_rows": None,
+}  # fmt: skip
 # How the stages of a training went.
 COURSES = ("warmup_losses", "validation_scores", "polish_losses", "curve_losses", "residuals")
 
@@ -66,8 +69,11 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
 
     Notes
     -----
-    How tables become features (``preparation_``, a `maxplus.tables.Preparation`) is kept with
-    an estimator that has it, and `load` gives it back.
+    How tables become features (``preparation_``, a `maxplus.tables.Preparation`), how the model
+    did on rows that it had not seen (``validation_``, what `maxplus.evaluation.Validation.to_json`
+    gives) and which rows it was trained on (``training_rows_``, from
+    `maxplus.tables.row_fingerprints`) are kept with an estimator that has them, and `load` gives
+    them back.
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
@@ -130,11 +136,15 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.float64)
     if hasattr(estimator, "scale_"):
         arrays["scale"] = np.asarray(estimator.scale_, np.float64)
+    if hasattr(estimator, "feature_importances_"):
+        arrays["importances"] = np.asarray(estimator.feature_importances_, np.float64)
     if hasattr(estimator, "search_"):
         arrays |= facts_of(estimator.search_)
     preparation = getattr(estimator, "preparation_", None)
     if preparation is not None:
         document["preparation"] = preparation.to_json()
+    if getattr(estimator, "validation_", None) is not None:
+        document["validation"] = estimator.validation_
     if hasattr(estimator, "classes_"):
         document["classes"] = labels_to_json(estimator.classes_)
         codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
@@ -178,6 +188,11 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.scale_ = _array(arrays, "scale", np.float64, (model.n_features,))
         if not (np.isfinite(estimator.scale_).all() and (estimator.scale_ > 0).all()):
             raise FileError("the array 'scale' is not all positive and finite")
+    if "importances" in arrays:
+        shares = _array(arrays, "importances", np.float64, (model.n_features,))
+        if not ((shares >= 0).all() and shares.sum() <= 1.0 + 1e-9):
+            raise FileError("the array 'importances' does not hold shares that sum to 1")
+        estimator.feature_importances_ = shares
     try:
         check_search(arrays)
     except StateError as error:
@@ -191,6 +206,9 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         _rebuild_classifier(estimator, document, arrays)
     if isinstance(estimator, LMMCommittee):
         check_members(estimator)
+    if document.get("validation") is not None:
+        labels = [str(c) for c in estimator.classes_] if is_classifier(estimator) else None
+        estimator.validation_ = check_validation(document["validation"], labels)
     return estimator
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.datasets import DataNotFoundError
-from maxplus.tables import Encoding, TableError, read_table
+from maxplus.tables import EVERYTHING, ColumnChoices, TableError, decide, read_table
 
 FOLDER, DATA = "MAXPLUS_TABLES", "MAXPLUS_DATA"
 ENDINGS = (".csv", ".csv.gz")
@@ -53,7 +53,8 @@ def _read(path: Path) -> LabelledTable:
     *features, target = table.columns
     words = [name for name in features if table.columns[name].dtype == object]
     try:
-        encoding = Encoding.of(table, target, words)
+        everything = ColumnChoices(target, "classification", categorical=words, keep=[EVERYTHING])
+        encoding, _ = decide(table, everything)
         X, labels = encoding.features(table), encoding.labels(table)
     except TableError as error:
         raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error

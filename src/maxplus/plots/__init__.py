@@ -6,7 +6,10 @@ from maxplus.plots.confusion import plot_confusion
 from maxplus.plots.convergence import plot_convergence
 from maxplus.plots.explanation import plot_explanation
 from maxplus.plots.histogram import plot_probabilities
+from maxplus.plots.importances import plot_importances
+from maxplus.plots.predictions import plot_predictions
 from maxplus.plots.reliability import plot_reliability
+from maxplus.plots.search import plot_search
 from maxplus.plots.stages import plot_stages
 
 __all__ = [
@@ -15,7 +18,10 @@ __all__ = [
     "plot_confusion",
     "plot_convergence",
     "plot_explanation",
+    "plot_importances",
+    "plot_predictions",
     "plot_probabilities",
     "plot_reliability",
+    "plot_search",
     "plot_stages",
 ]

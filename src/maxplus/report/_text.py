@@ -13,6 +13,16 @@ def fixed(value: float | None) -> str:
     return (f"{value:,.3f}" if plain else f"{value:.2e}").replace("-", "−")
 
 
+def short(value: float | None) -> str:
+    """As short as four digits allow: for prose and for inputs, which are often round."""
+    if value is None:
+        return UNKNOWN
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+        return fixed(value)
+    text = f"{value:.0f}" if abs(value) >= 1000 else repr(float(f"{value:.4g}"))
+    return text.removesuffix(".0").replace("-", "−")
+
+
 def probability(value: float | None) -> str:
     """Three decimals that never claim certainty where there is none."""
     if value is not None and 0 < value < 1e-3:

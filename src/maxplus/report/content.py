@@ -1,37 +1,27 @@
-"""What a report says about a fitted model, as plain data."""
+"""What a report says about a fitted classifier, as plain data."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import confusion_matrix
 
-import maxplus
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.explain import CommitteeExplanation, Explanation
-from maxplus.explain.naming import view_features
-from maxplus.metrics import Reliability, reliability
-from maxplus.models import LOG2
-from maxplus.plots import (
-    plot_certified_accuracy,
-    plot_convergence,
-    plot_probabilities,
-    plot_reliability,
-    plot_stages,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from maxplus.explain import single_flips, unit_boxes
+from maxplus.explain.flip_words import FlipWords, missing_columns
+from maxplus.models import LMM, LOG2
+from maxplus.report import about, certificates, figures, unseen
+from maxplus.report._text import plural
+from maxplus.report.asked import Asked
+from maxplus.report.deciding import Decisions
+from maxplus.report.editing import editable_columns
+from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 
 # The explorer holds this many rows at most: half of them the worst, the others spread evenly.
 MAX_ROWS = 200
-N_WORST = 25
-CURVE_POINTS = 101
+N_RULES = 8
 
 
 def report_content(
@@ -40,10 +30,13 @@ def report_content(
     y: NDArray,
     *,
     name: str,
+    row_numbers: Sequence[int] | None = None,
+    ids: Sequence[str] | None = None,
+    missing: NDArray | None = None,
     feature_names: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
-    low: ArrayLike = -np.inf,
-    high: ArrayLike = np.inf,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
     scale: ArrayLike | None = None,
     unit: str = "the features' own units",
 ) -> dict[str, Any]:
@@ -54,59 +47,47 @@ def report_content(
     clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
     X, y : rows and their true labels
     name : what the data are called
+    row_numbers, ids : what people call the rows: 1, 2, … by default, and no further name
+    missing : which columns each row lacked, (N, columns) of bool
     feature_names : words for the features
     image_shape : (height, width) if a row is an image
     low, high : what features can be, as in `LMMClassifier.explain`
     scale : how far each feature moves for a radius of 1, as in `LMMClassifier.certified_radius`
     unit : what that is called
     """
-    codes = np.searchsorted(clf.classes_, y)
-    log_proba = clf.predict_log_proba(X)
-    losses = -log_proba[np.arange(len(y)), codes]
-    bins = reliability(codes, np.exp(log_proba))
-    predicted = clf.predict(X)
-    radius = clf.certified_radius(X, scale)
-    worst = np.argsort(-losses, kind="stable")
-    shown = _choose(worst, len(y))
-    why = clf.explain(X[shown], feature_names=feature_names, low=low, high=high)
-    eps = np.linspace(0.0, _reach(radius), CURVE_POINTS)
-    certified = [float((radius[predicted == y] >= e).sum() / len(y)) for e in eps]
+    asked = Asked(X, np.asarray(y), name, row_numbers, ids, missing)
+    words = clf._words_of(feature_names)
     labels = [str(label) for label in clf.classes_]
+    log_proba = clf.predict_log_proba(X)
+    losses = -log_proba[np.arange(len(y)), np.searchsorted(clf.classes_, y)]
+    right = clf.predict(X) == y
+    radius = clf.certified_radius(X, scale)
+    is_new = unseen.unseen_rows(clf, X)
+    factors = np.ones(len(words)) if scale is None else np.asarray(scale, float)
+    shown = _choose(np.argsort(-losses, kind="stable"), len(y))
+    decisions = Decisions(clf.model_, X[shown], words, getattr(clf, "scale_", None))
     return {
-        "title": f"LMM classifier on {name}",
-        "made_by": f"maxplus {maxplus.__version__}",
-        "made_at": datetime.now(timezone.utc).isoformat(timespec="minutes"),
-        "model": _model(clf, labels),
-        "certificate": _certificate(clf),
+        **about.about_page(clf, name),
+        "task": "classification",
+        "model": about.about_model(clf),
         "data": {"name": name, "n_rows": len(y), "n_shown": len(shown)},
-        "scores": {
-            "accuracy": float((predicted == y).mean()),
-            "mean_loss": float(losses.mean()),
-            "max_loss": float(losses.max()),
-            "median_radius": float(np.median(radius)),
-            "calibration_error": bins.error,
-        },
-        "radius_unit": unit,
-        "figures": [
-            *_figures(clf, losses, radius, predicted == y, unit),
-            _calibration_figure(bins),
-        ],
-        "confusion": {
-            "labels": labels,
-            "counts": confusion_matrix(y, predicted, labels=clf.classes_).tolist(),
-        },
-        "certified": {"eps": eps.tolist(), "accuracy": certified},
-        "worst": [
-            {
-                "row": int(n), "label": str(y[n]), "predicted": str(predicted[n]),
-                "loss": float(losses[n]), "probability": float(np.exp(-losses[n])),
-            }
-            for n in worst[:N_WORST]
-        ],
-        "features": list(why.feature_names),
+        **_performance(clf, asked, log_proba, is_new),
+        "fit": _fit(clf, asked, right),
+        "importances": about.importances(clf, X, words) if image_shape is None else None,
+        "rules": _rules(clf, asked, words) if image_shape is None else None,
+        "search": about.search(clf),
+        "certified": certificates.certified(
+            asked, right, radius, is_new, factors, unit, about.columns_of(clf, words)
+        ),
+        "training": figures.training_figures(clf),
+        "certificate": certificates.training_certificate(clf),
+        "features": words,
+        "labels": labels,
         "image_shape": None if image_shape is None else list(image_shape),
-        "rows": [_row(why, k, int(n), str(y[n]), float(radius[n])) for k, n in enumerate(shown)],
-        "units": _units(why) if image_shape is not None and why.directions is None else {},
+        "radius_unit": unit,
+        "rows": _rows(clf, asked, shown, decisions, radius, words, low, high),
+        "units": _units(clf, X, decisions) if image_shape is not None else {},
+        **_what_if(clf, words, factors, image_shape),
     }  # fmt: skip
 
 
@@ -118,159 +99,127 @@ def _choose(worst: NDArray, n: int) -> NDArray:
     return np.unique(np.concatenate([worst[: MAX_ROWS // 2], spread]))
 
 
-def _reach(radius: NDArray) -> float:
-    finite = radius[np.isfinite(radius)]
-    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
-
-
-def _model(clf: BaseLMMClassifier, labels: list[str]) -> dict[str, Any]:
-    parameters = {
-        name: str(value)
-        for name, value in clf.get_params(deep=False).items()
-        if name not in ("callbacks", "verbose", "n_jobs", "warm_start")
-    }
-    return {
-        "kind": type(clf).__name__,
-        "n_hidden": clf.n_hidden_,
-        "n_members": len(getattr(clf, "members_", [])),
-        "n_features": clf.n_features_in_,
-        "classes": labels,
-        "parameters": parameters,
-        "training": {
-            "samples": f"{len(clf.training_losses_):,}",
-            "iterations": f"{clf.n_iter_:,}",
-            "ended": clf.status_,
-            "maximum loss": f"{clf.max_loss_:.6g}",
-            "mean loss": f"{clf.mean_loss_:.6g}",
-        },
-    }
-
-
-def _certificate(clf: BaseLMMClassifier) -> dict[str, Any]:
-    n = int(np.isfinite(clf.training_losses_).sum())
-    if clf.certified_:
-        text = f"Every one of the {n:,} training samples is classified right: this is a proof."
-    else:
-        right = int((clf.training_losses_ < LOG2).sum())
-        text = f"{right:,} of the {n:,} training samples are below log 2 and right for certain."
-    return {"max_loss": clf.max_loss_, "threshold": LOG2, "holds": clf.certified_, "text": text}
-
-
-def _figures(
-    clf: BaseLMMClassifier, losses: NDArray, radius: NDArray, correct: NDArray, unit: str
-) -> list[dict[str, str]]:
-    curve = clf.history_["loss"] if hasattr(clf, "history_") else np.empty(0)
-    warmup = getattr(clf, "warmup_losses_", np.empty(0))
-    polish = getattr(clf, "polish_losses_", np.empty(0))
-    level = getattr(clf, "polish", None) or LOG2
-    figures = []
-    if warmup.size:
-        figures.append((
-            "stages", "How training went",
-            f"The mean soft loss over {warmup.size:,} epochs of the warm-up"
-            + (", and the largest loss over the rounds of the polish." if polish.size else "."),
-            plot_stages(warmup, polish, LOG2 if isinstance(level, str) else level),
-        ))  # fmt: skip
-    if curve.size and np.isfinite(curve).all():
-        figures.append((
-            "convergence", "How training went",
-            f"The training loss over {curve.size:,} iterations; its lowest value is "
-            f"{curve.min():.3g}.",
-            plot_convergence(curve, len(clf.classes_)),
-        ))  # fmt: skip
-    below = float((losses > LOG2).mean())
-    figures.append((
-        "confidence", "How sure the model is",
-        f"Histogram of the probability given to the true label; {below:.1%} of the rows are "
-        "below one half.",
-        plot_probabilities({"this data": losses}, "row"),
-    ))  # fmt: skip
-    figures.append((
-        "robustness", "What small changes cannot do",
-        f"Certified accuracy against the size of the change in {unit}; it begins at "
-        f"{correct.mean():.1%}.",
-        plot_certified_accuracy(radius, correct, unit=unit),
-    ))  # fmt: skip
-    return [
-        {"id": key, "title": title, "alt": alt, "svg": _svg(figure)}
-        for key, title, alt, figure in figures
-    ]
-
-
-def _calibration_figure(bins: Reliability) -> dict[str, str]:
-    return {
-        "id": "reliability",
-        "title": "How far probabilities can be trusted",
-        "alt": "How often the predicted class is right against its probability, in "
-        f"{len(bins.count)} bins; the expected calibration error is {bins.error:.3f}.",
-        "svg": _svg(plot_reliability(bins)),
-    }
-
-
-def _svg(figure: Figure) -> str:
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
-
-
-def _row(
-    why: Explanation | CommitteeExplanation, k: int, n: int, label: str, radius: float
+def _performance(
+    clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray, is_new: NDArray | None
 ) -> dict[str, Any]:
-    order = np.argsort(-why.paths.score[k], kind="stable")
-    row = {
-        "row": n,
-        "label": label,
-        "predicted": why.class_names[order[0]],
-        "radius": radius,
-        "values": [float(f"{v:.6g}") for v in why.X[k]],
-        "classes": [_path(why, k, int(d)) for d in order],
+    """How well it does on new rows by all that is known, and by what counts most rows."""
+    validation = unseen.of_validation(clf, asked)
+    sources = [] if validation is None else [validation]
+    where = unseen.which_are_new(asked, is_new)
+    if is_new is not None and is_new.any():
+        new = np.flatnonzero(is_new)
+        sources.append(unseen.of_rows(clf, asked, log_proba, new, where))
+    main = max(sources, key=lambda source: source["figures"]["n_rows"], default=None)
+    judged = main or {
+        **unseen.of_rows(clf, asked, log_proba, np.arange(len(asked.y)), where), "is_new": False,
+    }  # fmt: skip
+    bins = judged["bins"]
+    return {
+        "headline": unseen.headline(main, where),
+        "where": where,
+        "sources": sources,
+        "judged": {"is_new": True, **judged},
+        # Rows that can be looked at here tell more than those that cannot.
+        "named": sources[-1] if sources else judged,
+        "reliability": None if bins is None else figures.reliability_figure(bins),
     }
-    # Nobody has looked for a committee's, which is not the same as that there is none.
-    return row if isinstance(why, CommitteeExplanation) else row | {"flip": _flip(why, k)}
 
 
-def _flip(why: Explanation, k: int) -> dict[str, Any] | None:
-    feature, value, becomes = (field[k] for field in why.flips)
-    if feature < 0:
+def _fit(clf: BaseLMMClassifier, asked: Asked, right: NDArray) -> dict[str, Any]:
+    """How many training rows are right: counted where they are here, else at least so many."""
+    n = int(np.isfinite(clf.training_losses_).sum())
+    if unseen.training_order(clf, asked.X):
+        return {"right": int(right.sum()), "rows": len(right), "exact": True}
+    # Of two classes the one with more than half is the predicted one, and the other is wrong.
+    certain = int((clf.training_losses_ < LOG2).sum())
+    return {"right": certain, "rows": n, "exact": len(clf.classes_) == 2}
+
+
+def _rules(clf: BaseLMMClassifier, asked: Asked, words: Sequence[str]) -> dict[str, Any] | None:
+    """The strongest boxes as rules, counted on the page's rows; None for a committee."""
+    if not isinstance(clf.model_, LMM):
         return None
+    found = clf.rules(asked.X, asked.y, N_RULES)
     return {
-        "feature": why.feature_names[feature],
-        "value": float(why.X[k, feature]),
-        "new_value": float(value),
-        "becomes": why.class_names[becomes],
-    }
+        "n_rows": found.n_rows,
+        "rules": [
+            {"conditions": [condition.text for condition in rule.conditions], "class": rule.label,
+             "rows": rule.rows, "right": rule.right, "unit": rule.unit}
+            for rule in found
+        ],
+        "sums": found.definitions,
+    }  # fmt: skip
 
 
-def _path(why: Explanation | CommitteeExplanation, k: int, d: int) -> dict[str, Any]:
-    """What decided a class's score; in a committee, in the member that is most for the class."""
-    path = why.paths
-    own = why.members[why.leader[k, d]] if isinstance(why, CommitteeExplanation) else why
-    view, unit = int(path.view[k, d]), int(path.unit[k, d])
-    feature = int(view_features(own.directions, why.X.shape[1])[view])
-    runner_up = int(path.runner_up[k, d])
-    prototypes = getattr(why, "prototypes", None)
-    return {
-        "class": why.class_names[d],
-        "score": float(path.score[k, d]),
-        "probability": float(why.probability[k, d]),
-        "unit": unit,
-        "prototype": None if prototypes is None else int(prototypes[unit]),
-        "feature": own.view_names[view],
-        # Where the page lists its value; a direction is none of the features.
-        "feature_index": None if feature < 0 else feature,
-        "value": float(own.views[k, view]),
-        "slope": float(own.slopes[path.row[k, d]]),
-        "runner_up": None if runner_up < 0 else runner_up,
-        "margin": None if runner_up < 0 else float(path.margin[k, d]),
-    }
+def _rows(
+    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, decisions: Decisions, radius: NDArray,
+    words: Sequence[str], low: ArrayLike | None, high: ArrayLike | None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The explorer's rows."""
+    labels = [str(label) for label in clf.classes_]
+    flips = _flips(clf, asked, shown, words, low, high)
+    rows = []
+    for k, n in enumerate(shown.tolist()):
+        classes = decisions.classes(k, labels)
+        rows.append({
+            **asked.name_of(n), "label": str(asked.y[n]), "predicted": classes[0]["class"],
+            "radius": float(radius[n]), "values": asked.X[n].astype(float).tolist(),
+            "missing": asked.lacks(n), "classes": classes, "flip": flips[k],
+        })  # fmt: skip
+    return rows
 
 
-def _units(why: Explanation | CommitteeExplanation) -> dict[str, list[float]]:
+def _flips(
+    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, words: Sequence[str],
+    low: ArrayLike | None, high: ArrayLike | None,
+) -> list[dict[str, Any] | None]:  # fmt: skip
+    """The smallest change of one column that flips each row, None where none does."""
+    X, domain = asked.X[shown], clf._domain(None, words).within(low, high)
+    lacked = None if asked.missing is None else asked.missing[shown]
+    found = FlipWords(
+        X, single_flips(clf.model_, X, domain), domain, [str(label) for label in clf.classes_],
+        missing_columns(lacked, len(X), domain),
+    )  # fmt: skip
+    return [
+        {"column": found.column(k), "from": found.before(k), "to": found.after(k),
+         "becomes": found.becomes(k)}
+        if found.column(k) else None
+        for k in range(len(X))
+    ]  # fmt: skip
+
+
+def _units(clf: BaseLMMClassifier, X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
     """The centres of the units that the rows shown need, to be drawn as pictures."""
-    low, high = float(why.X.min()), float(why.X.max())
-    needed = np.unique(why.paths.unit)
-    pictures = np.clip(np.nan_to_num(why.centres[needed], nan=low), low, high)
+    low, high = float(X.min()), float(X.max())
+    found = {}
+    for member in decisions.members:
+        centre = unit_boxes(member.model).centre
+        if centre.shape[1] != X.shape[1]:
+            continue  # directions are no pixels
+        for unit in np.unique(member.paths.unit):
+            picture = np.clip(np.nan_to_num(centre[unit], nan=low), low, high)
+            found[str(member.first_unit + unit)] = [float(f"{v:.3g}") for v in picture]
+    return found
+
+
+def _what_if(
+    clf: BaseLMMClassifier, words: Sequence[str], scale: NDArray,
+    image_shape: tuple[int, int] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The model itself and the columns to edit, or why there is nothing to edit."""
+    weights = n_weights(clf.model_)
+    why_not = None
+    if image_shape is not None:
+        why_not = "Values are pixels here, which cannot be edited one by one."
+    elif weights > MOST_WEIGHTS:
+        why_not = (
+            f"The model has {weights:,} weights, too many for this page to compute with: values "
+            "cannot be edited here. In Python, change a row and ask explain and certified_radius."
+        )
+    if why_not is not None:
+        return {"network": None, "columns": [], "why_not": why_not}
     return {
-        str(unit): [float(f"{v:.3g}") for v in picture]
-        for unit, picture in zip(needed, pictures, strict=True)
+        "network": model_data(clf.model_, scale, words, getattr(clf, "scale_", None)),
+        "columns": editable_columns(getattr(clf, "preparation_", None), words),
+        "why_not": None,
     }

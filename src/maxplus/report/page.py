@@ -11,29 +11,43 @@ from maxplus.report.templates import render
 def render_page(report: dict[str, Any]) -> str:
     """The whole page, with styles, scripts, pictures and data inside.
 
-    ``report`` holds plain JSON types. Numbers that are None, NaN or infinite
-    are shown as unknown; ``made_at``, ``image_shape``, ``radius_unit`` and
-    ``units`` may be missing, and any list may be empty.
+    ``report`` holds plain JSON types, as `report_content` and `regression_content` give them.
+    Numbers that are None, NaN or infinite are shown as unknown; any list may be empty.
     """
     report = _plain(report)
-    report["worst"].sort(key=_worst_first)
+    if report["task"] == "regression":
+        return render("regression.html", title=report["title"], report=report)
     return render("page.html", title=report["title"], report=report, data=_data(report))
-
-
-def _worst_first(sample: dict[str, Any]) -> float:
-    """Sorts by falling loss; an unknown one comes last."""
-    return math.inf if sample["loss"] is None else -sample["loss"]
 
 
 def _data(report: dict[str, Any]) -> dict[str, Any]:
     """What the explorer needs."""
+    editable = report["network"] is not None
+    listed = (report["importances"] or {}).get("columns", [])
+    rank = {one["name"]: k for k, one in enumerate(listed)}
+    ends = [column["first"] for column in report["columns"][1:]] + [len(report["features"])]
     return {
         "features": report["features"],
-        "image_shape": report.get("image_shape"),
-        "radius_unit": report.get("radius_unit"),
-        "rows": [{**row, "values": _short(row["values"])} for row in report["rows"]],
-        "units": {name: _short(unit) for name, unit in report.get("units", {}).items()},
+        "labels": report["labels"],
+        "image_shape": report["image_shape"],
+        "radius_unit": report["radius_unit"],
+        "network": report["network"],
+        "columns": [
+            {
+                **column,
+                "size": end - column["first"],
+                "rank": rank.get(column["name"], len(rank) + k),
+            }
+            for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
+        ],
+        # What is edited is computed with, so that every digit counts.
+        "rows": report["rows"] if editable else [_shorter(row) for row in report["rows"]],
+        "units": {name: _short(unit) for name, unit in report["units"].items()},
     }
+
+
+def _shorter(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "values": _short(row["values"])}
 
 
 def _short(numbers: list[float | None]) -> list[float | None]:

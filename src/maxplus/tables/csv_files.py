@@ -1,210 +1,278 @@
-"""CSV files in batches: pyarrow splits, unquotes and unpacks; columns become numbers or words."""
+"""CSV files in batches: pyarrow splits, unquotes and converts; columns become numbers or words."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, product
-from pathlib import Path
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.table import TableError, check_different
+from maxplus.tables.bytes_of import Source, Utf8
+from maxplus.tables.csv_dialect import Dialect, sniff
+from maxplus.tables.table import Cells, TableError, row_in_words
+from maxplus.tables.words import MISSING, Words
 
 # pyarrow is imported where it is used, so that importing this stays quick.
 if TYPE_CHECKING:
     import pyarrow
 
-# What people write where a value is missing, in lower case.
-MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")
-# The same with capitals: pyarrow knows no case.
-SPELLINGS = sorted(
-    {"".join(s) for word in MISSING for s in product(*zip(word, word.upper(), strict=True))}
-)
-DELIMITERS = ",;\t|"
-CSV = (".csv", ".tsv", ".txt")
-# Behind a CSV file's ending; pyarrow unpacks them while it reads.
-PACKED = (".gz", ".bz2", ".zst", ".lz4")
-READABLE = ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .parquet and .npz"
-# How much of a CSV file is text in memory at a time, and so the longest row.
-BLOCK_BYTES = 1 << 24
+# The names of missing values as they are mostly written: others are found more slowly.
+SPELLINGS = sorted({s for word in MISSING for s in (word, word.upper(), word.title())} | {"NaN"})
+READABLE = ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet and .npz"
+# How much of a CSV file is text in memory at a time, and so the longest row: for so many columns,
+# and more for more of them, up to a limit.
+BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
 # Longer cells are taken for a quote that was never closed.
 LONGEST_CELL = 1 << 17
 
+Batch = dict[str, Cells]
+# Columns that hold words (True), that must hold numbers (False), and that are as they look (None).
+ReadAs = Mapping[str, bool | None]
 
-def csv_batches(
-    path: Path, words: set[str], only: Sequence[str] | None
-) -> Iterator[dict[str, NDArray]]:
-    """The columns of one block after the other, all or ``only`` some.
 
-    Those in ``words``, and from their first word on others too, which are added there, are
-    strings. All cells are read as text: a type that pyarrow guessed could not change later.
+class OtherKindsError(ValueError):
+    """A column that was taken for numbers holds something else."""
+
+
+def typed_batches(
+    source: Source, read_as: ReadAs, only: Sequence[str] | None = None
+) -> Iterator[Batch]:
+    """The columns of one block after the other, all or ``only`` some, converted while reading.
+
+    ``read_as`` tells which are words; others are as they are in the first block.
+
+    Raises
+    ------
+    OtherKindsError
+        Where a cell is no number, nor plainly missing: `text_batches` looks closer.
     """
     import pyarrow
-    from pyarrow import csv as arrow_csv
 
-    ragged: list[Any] = []
+    with _csv_errors(source) as ragged, source.text() as text:
+        dialect = sniff(text, source.name)
+        source.decimal = dialect.decimal
+        wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
+        kinds = {name: is_words for name, is_words in read_as.items() if is_words is not None}
+        if not set(wanted) <= set(kinds):
+            kinds = _first_kinds(source, wanted) | kinds
+        words = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+        types = {name: words if kinds[name] else pyarrow.float64() for name in wanted}
+        for batch in _read(text, dialect, types, ragged):
+            yield {
+                name: _words(source.name, name, cells) if kinds[name] else _floats(cells)
+                for name, cells in zip(wanted, batch.columns, strict=True)
+            }
+
+
+def text_batches(
+    source: Source,
+    words: set[str],
+    only: Sequence[str] | None = None,
+    numbers: Container[str] = (),
+) -> Iterator[Batch]:
+    """The same, with all cells read as text first.
+
+    Columns in ``words``, and from their first word on others too, which are added there,
+    are words: a type that pyarrow guessed could not change later. In ``numbers``, a word is an
+    error that names its line.
+    """
+    import pyarrow
+
+    with _csv_errors(source) as ragged, source.text() as text:
+        dialect = sniff(text, source.name)
+        source.decimal = dialect.decimal
+        wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
+        types = dict.fromkeys(wanted, pyarrow.string())
+        n_rows = 0
+        for batch in _read(text, dialect, types, ragged):
+            columns: Batch = {}
+            for name, cells in zip(wanted, batch.columns, strict=True):
+                found = _numbers_or_words(source.name, name, cells, words, dialect.decimal)
+                if name in numbers and isinstance(found, Words):
+                    row = _first_word(cells, dialect.decimal)
+                    raise TableError(
+                        f"{source.name}, {line_of(source, n_rows + row)}: {name!r} holds "
+                        f"{found[row]!r:.60}, where numbers are expected; correct it, or leave it "
+                        "empty"
+                    )
+                columns[name] = found
+            yield columns
+            n_rows += batch.num_rows
+
+
+def line_of(source: Source, row: int) -> str:
+    """The line where a row of data begins, as editors count; lines are counted when needed."""
+    rows = ((line, cells) for line, cells in _lines(source) if cells)
+    # The names are a row as well.
+    found = next(islice(rows, row + 1, None), None)
+    return row_in_words(row) if found is None else f"line {found[0]:,}"
+
+
+def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
+    """All rows with the lines where they begin, as far as they can be read again."""
+    if not source.again:
+        return
+    with source.text() as text, suppress(csv.Error):
+        delimiter = sniff(text, source.name).delimiter
+        lines = io.TextIOWrapper(io.BufferedReader(text), "utf-8-sig", newline="")
+        reader = csv.reader(lines, delimiter=delimiter)
+        line = 1
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+
+
+def _read(
+    text: Utf8, dialect: Dialect, types: dict[str, Any], ragged: list[Any]
+) -> Iterator[pyarrow.RecordBatch]:
+    from pyarrow import csv as arrow_csv
 
     def note(row: Any) -> str:
         ragged.append(row)
         return "error"
 
-    with _csv_errors(path, ragged):
-        names, delimiter, blank_lines = _header(path)
-        # By number, so that no name can be mistaken; the header is skipped as a row, which may
-        # take several lines.
-        ids = {name: str(k) for k, name in enumerate(names)}
-        wanted = names if only is None else only
-        with _unpacked(path) as stream:
-            reader = arrow_csv.open_csv(
-                stream,
-                arrow_csv.ReadOptions(
-                    column_names=list(ids.values()), skip_rows=blank_lines, skip_rows_after_names=1,
-                    block_size=BLOCK_BYTES,
-                ),
-                arrow_csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
-                ),
-                arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(ids.values(), pyarrow.string()),
-                    null_values=SPELLINGS, strings_can_be_null=True,
-                    include_columns=[ids[name] for name in wanted],
-                ),
-            )  # fmt: skip
-            for batch in reader:
-                if batch.num_rows:
-                    yield {
-                        name: _numbers_or_words(path, name, cells, words)
-                        for name, cells in zip(wanted, batch.columns, strict=True)
-                    }
+    # By number, so that no name can be mistaken; the line of names is skipped as a row, which
+    # may take several lines.
+    ids = {name: str(k) for k, name in enumerate(dialect.names)}
+    reader = arrow_csv.open_csv(
+        text,
+        arrow_csv.ReadOptions(
+            column_names=list(ids.values()), skip_rows=dialect.blank_lines,
+            skip_rows_after_names=1,
+            block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MOST_BLOCKS),
+        ),
+        arrow_csv.ParseOptions(
+            delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+        ),
+        arrow_csv.ConvertOptions(
+            column_types={ids[name]: kind for name, kind in types.items()},
+            null_values=SPELLINGS, strings_can_be_null=True,
+            include_columns=[ids[name] for name in types], decimal_point=dialect.decimal,
+        ),
+    )  # fmt: skip
+    for batch in reader:
+        if batch.num_rows:
+            yield batch
 
 
-def _header(path: Path) -> tuple[list[str], str, int]:
-    """The columns' names, what separates them and how many blank lines come before."""
-    with _unpacked(path) as stream:
-        text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
-        blank_lines, first_line = next(
-            ((k, line) for k, line in enumerate(text) if line.strip()), (0, "")
-        )
-        delimiter = max(DELIMITERS, key=first_line.count)
-        # A quoted name may go on over several lines.
-        reader = csv.reader(chain([first_line], text), delimiter=delimiter)
-        names = [name.strip() for name in next(reader, [])]
-    if len(names) < 2:
-        raise TableError(
-            f"{path} has one column only ({', '.join(names) or 'none'}); columns must be separated "
-            "by commas, semicolons, tabs or bars"
-        )
-    if _numbers(_trimmed(names)) is not None:
-        raise TableError(
-            f"{path} has no header: its first line holds numbers only; put the columns' names there"
-        )
-    check_different(path, names)
-    if "" in names:
-        raise TableError(f"{path}: column {names.index('') + 1} has no name; give it one")
-    return names, delimiter, blank_lines
+def _first_kinds(source: Source, wanted: Sequence[str]) -> dict[str, bool]:
+    """Which columns hold words in the first block, looked at as text."""
+    if not source.again:
+        raise OtherKindsError
+    words: set[str] = set()
+    next(text_batches(source, words, wanted), None)
+    return {name: name in words for name in wanted}
 
 
-def _numbers_or_words(path: Path, name: str, cells: pyarrow.Array, words: set[str]) -> NDArray:
+def _floats(cells: pyarrow.Array) -> NDArray:
+    return cells.to_numpy(zero_copy_only=False)
+
+
+def _numbers_or_words(
+    file: str, name: str, cells: pyarrow.Array, words: set[str], decimal: str
+) -> Cells:
     """One column of a batch."""
-    from pyarrow import compute
-
-    numbers = None if name in words else _numbers(cells)
-    if numbers is not None:
-        return numbers
-    trimmed = _trimmed(cells)
-    numbers = None if name in words else _numbers(trimmed)
-    if numbers is not None:
-        return numbers
-    words.add(name)
-    longest = compute.max(compute.utf8_length(trimmed)).as_py()
-    if longest is not None and longest > LONGEST_CELL:
-        raise TableError(
-            f"{path}: {name!r} has a cell of {longest:,} characters, and at most "
-            f"{LONGEST_CELL:,} are read; is a quote not closed?"
-        )
-    return _words(trimmed)
+    if name not in words:
+        numbers = _numbers(cells, decimal)
+        if numbers is None:
+            numbers = _numbers(_trimmed(cells), decimal)
+        if numbers is not None:
+            return numbers
+        words.add(name)
+    return _words(file, name, cells.dictionary_encode())
 
 
-def _trimmed(cells: pyarrow.Array | list[str]) -> pyarrow.Array:
+def _first_word(cells: pyarrow.Array, decimal: str) -> int:
+    """The first row of a column that holds no number."""
+    different = _trimmed(cells).dictionary_encode()
+    bad = [
+        k for k in range(len(different.dictionary))
+        if _numbers(different.dictionary.slice(k, 1), decimal) is None
+    ]  # fmt: skip
+    return int(np.isin(different.indices.fill_null(-1).to_numpy(), bad).argmax())
+
+
+def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
     """Cells without the spaces around them, null where a value is missing."""
     import pyarrow
     from pyarrow import compute
 
-    cells = compute.utf8_trim_whitespace(pyarrow.array(cells, pyarrow.string()))
-    missing = compute.is_in(compute.utf8_lower(cells), pyarrow.array(MISSING))
+    cells = compute.utf8_trim_whitespace(cells)
+    missing = compute.is_in(compute.utf8_lower(cells), pyarrow.array(sorted(MISSING)))
     return compute.if_else(missing, pyarrow.scalar(None, pyarrow.string()), cells)
 
 
-def _numbers(cells: pyarrow.Array) -> NDArray | None:
+def _numbers(cells: pyarrow.Array, decimal: str) -> NDArray | None:
     """Cells as float64, NaN where one is missing; None if one is a word."""
     import pyarrow
+    from pyarrow import compute
 
+    if decimal == ",":
+        if compute.any(compute.match_substring(cells, ".")).as_py():
+            return None
+        cells = compute.replace_substring(cells, ",", ".")
     try:
-        return cells.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+        return _floats(cells.cast(pyarrow.float64()))
     except pyarrow.ArrowInvalid:
         return None
 
 
-def _words(cells: pyarrow.Array) -> NDArray:
-    """Cells as strings, "" where one is missing; equal ones are one object."""
-    different = cells.fill_null("").dictionary_encode()
-    return different.dictionary.to_numpy(zero_copy_only=False)[different.indices.to_numpy()]
+def _words(file: str, name: str, cells: pyarrow.DictionaryArray) -> Words:
+    values = cells.dictionary.to_pylist()
+    longest = max(map(len, values), default=0)
+    if longest > LONGEST_CELL:
+        raise TableError(
+            f"{file}: {name!r} has a cell of {longest:,} characters, and at most "
+            f"{LONGEST_CELL:,} are read; is a quote not closed?"
+        )
+    codes = cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return Words.tidy(codes.astype(np.int32, copy=False), values)
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[Any]:
-    """The file's bytes; Python opens it, because its errors name the file and say why."""
+def _csv_errors(source: Source) -> Iterator[list[Any]]:
+    """What is wrong with a CSV file, in words for the person who made it.
+
+    Gives a list for ragged rows to be noted in.
+    """
     import pyarrow
 
-    packed = path.suffix.lower() in PACKED
-    codec = pyarrow.Codec.detect(path.name.lower()).name if packed else None
-    with open(path, "rb") as file, pyarrow.input_stream(file, compression=codec) as stream:
-        yield stream
-
-
-@contextmanager
-def _csv_errors(path: Path, ragged: list[Any]) -> Iterator[None]:
-    """What is wrong with a CSV file, in words for the person who made it."""
-    import pyarrow
-
+    name = source.name
+    ragged: list[Any] = []
     try:
-        yield
-    except UnicodeDecodeError as error:
-        raise TableError(f"{path} is not UTF-8 text ({error.reason}); save it as such") from None
+        yield ragged
     except csv.Error as error:
-        raise TableError(f"{path} is not a readable CSV file: {error}") from None
+        raise TableError(f"{name} is not a readable CSV file: {error}") from None
     except pyarrow.ArrowInvalid as error:
         if ragged:
-            raise TableError(_ragged(path, ragged[0])) from None
-        if "UTF8" in str(error):
-            raise TableError(f"{path} is not UTF-8 text; save it as such") from None
+            raise TableError(_ragged(source, ragged[0])) from None
+        if "conversion error" in str(error):
+            raise OtherKindsError(str(error)) from None
         if "straddling" in str(error):
             raise TableError(
-                f"{path} has a row of more than {BLOCK_BYTES:,} bytes; is a quote not closed?"
+                f"{name} has a row of more than {BLOCK_BYTES:,} bytes; is a quote not closed?"
             ) from None
-        raise TableError(f"{path} is not a readable CSV file: {error}") from None
+        raise TableError(f"{name} is not a readable CSV file: {error}") from None
     except OSError as error:
         # Those of the file itself have a number; those of what is packed in it have none.
         if error.errno is not None:
             raise
         raise TableError(
-            f"{path} cannot be unpacked as its ending says: {error}; data is read from {READABLE}"
+            f"{name} cannot be unpacked as its ending says: {error}; data is read from {READABLE}"
         ) from None
 
 
-def _ragged(path: Path, row: Any) -> str:
+def _ragged(source: Source, row: Any) -> str:
     """Where the row is: pyarrow does not tell in a stream, so lines are counted now."""
-    n, line = row.actual_columns, ""
-    _, delimiter, _ = _header(path)
-    with _unpacked(path) as stream, suppress(csv.Error, UnicodeDecodeError):
-        reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), delimiter=delimiter)
-        if any(len(cells) == n for cells in reader):
-            line = f" in line {reader.line_num:,}"
+    n = row.actual_columns
+    first = next((line for line, cells in _lines(source) if len(cells) == n), None)
+    line = "" if first is None else f" in line {first:,}"
     return (
-        f"{path}: a row{line} has {n} value{'s' if n != 1 else ''}, but there are "
+        f"{source.name}: a row{line} has {n} value{'s' if n != 1 else ''}, but there are "
         f"{row.expected_columns} columns; it begins with {row.text!r:.60}"
     )

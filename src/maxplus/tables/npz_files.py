@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maxplus.tables.table import TableError
+from maxplus.tables.table import Cells, TableError
+from maxplus.tables.words import Words
 
 
-def npz_batches(path: Path) -> Iterator[dict[str, NDArray]]:
+def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
     """All rows at once: NumPy reads whole arrays."""
     columns = _read_npz(path)
     if columns and len(next(iter(columns.values()))):
         yield columns
 
 
-def _read_npz(path: Path) -> dict[str, NDArray]:
+def _read_npz(path: Path) -> dict[str, Cells]:
     with open(path, "rb") as file:
         try:
             content = np.load(file, allow_pickle=False)
@@ -40,7 +40,7 @@ def _read_npz(path: Path) -> dict[str, NDArray]:
         words = [str(name) for name in names] if names.ndim == 1 else []
     if len(words) != X.shape[1] or len(set(words)) != len(words):
         raise TableError(f"{path}: feature_names must be {X.shape[1]} different names")
-    columns = {word: X[:, p].astype(np.float64) for p, word in enumerate(words)}
+    columns: dict[str, Cells] = {word: X[:, p].astype(np.float64) for p, word in enumerate(words)}
     y = arrays.get("y")
     if y is not None:
         if y.shape != (len(X),):
@@ -48,5 +48,5 @@ def _read_npz(path: Path) -> dict[str, NDArray]:
         if "y" in columns:
             raise TableError(f"{path}: a feature is named 'y', as the labels are; rename it")
         numbers = y.dtype.kind in "biuf"
-        columns["y"] = y.astype(np.float64) if numbers else np.array([str(v) for v in y], object)
+        columns["y"] = y.astype(np.float64) if numbers else Words.of(map(str, y))
     return columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,77 +9,109 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.columns import Encoding
-from maxplus.tables.sources import Samples, samples_of
-from maxplus.tables.table import RawTable, TableError
+from maxplus.tables.choices import AUTOMATIC, ColumnChoices
+from maxplus.tables.deciding import decide
+from maxplus.tables.domain import FeatureValues, feature_values
+from maxplus.tables.encoding import Encoding
+from maxplus.tables.ranges import Ranges, numbers_from_json
+from maxplus.tables.samples import Samples, samples_of
+from maxplus.tables.strangers import Strangers
+from maxplus.tables.table import RawTable
 
-# Rows whose deviations are summed together: images are not held in float64 as a whole.
-ROWS_AT_ONCE = 4096
-FIELDS = ("encoding", "centre", "spread", "deviations", "image_shape", "directions", "data")
+FIELDS = ("encoding", "ranges", "centre", "spread", "image_shape", "directions", "data",
+          "decisions")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Columns and categories, scaling, and what a change of 1 means: P features.
+    """Columns and categories, missing values, scaling, and what a change of 1 means: P features.
 
     Parameters
     ----------
     encoding : which column is what
-    deviations : array of shape (P,)
-        The unit of certificates: each feature's standard deviation in the training data. A
-        feature that was constant there has none; its unit is 1 as it is, so that a radius
-        never counts it as held fixed.
+    ranges : what values features took in training, and their deviations
     centre, spread : arrays of shape (P,), or both None
-        Training saw (x − centre) / spread.
+        Training saw (x − centre) / spread: the paper's recipe, which does not scale by itself.
     image_shape : (height, width) if the features are an image's pixels
     directions : None; room for linear combinations of features
     data : the training table's name
+    decisions : a line for each decision about the columns that a user may overrule
     """
 
     encoding: Encoding
-    deviations: NDArray
+    ranges: Ranges
     centre: NDArray | None = None
     spread: NDArray | None = None
     image_shape: tuple[int, int] | None = None
     directions: None = None
     data: str = ""
+    decisions: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
         training: RawTable | Samples,
-        target: str | None = None,
-        categorical: Sequence[str] = (),
+        choices: ColumnChoices = AUTOMATIC,
         *,
         scale: bool | None = None,
+        labels_apart: bool = False,
     ) -> Preparation:
         """Decide by training data.
 
         Parameters
         ----------
         training : a table, or samples of one, which have their columns decided
-        target, categorical : as in `Encoding.of`, for a table
+        choices : what the user overrules, for a table
         scale : whether to bring features to mean 0 and deviation 1; all but images by default
+        labels_apart : whether the labels are no column of the table
         """
         if isinstance(training, RawTable):
-            encoding = Encoding.of(training, target, categorical)
-            training = samples_of(training, encoding)
-        deviations = _deviations(training)
+            encoding, decisions = decide(training, choices, labels_apart=labels_apart)
+            training = samples_of(
+                training, encoding, decisions=decisions, strangers=Strangers()
+            )  # fmt: skip
+        names = training.encoding.feature_names
+        ranges = Ranges.of(training.X, training.name, names)
         if scale is None:
             scale = training.image_shape is None
         return cls(
             training.encoding,
-            deviations,
+            ranges,
             training.X.mean(axis=0, dtype=np.float64) if scale else None,
-            deviations if scale else None,
+            ranges.deviations if scale else None,
             training.image_shape,
             data=training.name,
+            decisions=training.decisions,
         )
+
+    @property
+    def task(self) -> str:
+        """What the target is for: "classification" or "regression"."""
+        return self.encoding.task
 
     @property
     def feature_names(self) -> list[str]:
         """Words for the features."""
         return self.encoding.feature_names
+
+    @property
+    def deviations(self) -> NDArray:
+        """The unit of certificates: each feature's standard deviation in training, shape (P,)."""
+        return self.ranges.deviations
+
+    def scale(self, categories_fixed: bool = True) -> NDArray:
+        """How far each feature moves in a certificate for ε = 1, shape (P,).
+
+        Deviations; 0 for features that stand for words or missing values, which a small
+        change of the world does not change, unless they are to move too.
+        """
+        if not categories_fixed:
+            return self.deviations
+        return np.where(self.encoding.from_words, 0.0, self.deviations)
+
+    def domain(self) -> FeatureValues:
+        """What values features can take: those of training."""
+        return feature_values(self.encoding, self.ranges)
 
     def feature_range(self, X: NDArray) -> tuple[Any, Any]:
         """The least and largest value of each feature: pixels stay within those of X."""
@@ -88,9 +119,34 @@ class Preparation:
             return float(X.min()), float(X.max())
         return self.encoding.feature_range
 
-    def features(self, table: RawTable) -> NDArray:
-        """X of shape (N, P), as they come: a model file's weights have the scaling in them."""
-        return self.encoding.features(table)
+    def features_of(self, columns: Sequence[str]) -> list[int]:
+        """The features that columns, or features themselves, are made into; by name."""
+        names = self.feature_names
+        places = {c.name: p for c, p in zip(self.encoding.columns, self.encoding.places,
+                                            strict=True)}  # fmt: skip
+        found: list[int] = []
+        for name in columns:
+            if name in places:
+                found += range(places[name].start, places[name].stop)
+            elif name in names:
+                found.append(names.index(name))
+            else:
+                raise ValueError(
+                    f"the model has no column {name!r}; it has {', '.join(list(places)[:20])}"
+                )
+        return found
+
+    def features(self, table: RawTable, strict: bool = False) -> NDArray:
+        """X of shape (N, P), as they come: a model file's weights have the scaling in them.
+
+        Words that training never saw are none of the known ones, and missing values are
+        filled in: one warning counts them. With ``strict``, a new word is an error.
+        """
+        return self.encoding.features(table, strict)
+
+    def missing(self, table: RawTable) -> NDArray:
+        """Which values were missing and filled in, shape (N, columns of the encoding)."""
+        return self.encoding.encode(table).missing
 
     def samples(self, table: RawTable) -> Samples:
         """`features` with the labels, if the table has them."""
@@ -104,12 +160,13 @@ class Preparation:
         """Plain data for a model file."""
         return {
             "encoding": self.encoding.to_json(),
+            "ranges": self.ranges.to_json(),
             "centre": None if self.centre is None else self.centre.tolist(),
             "spread": None if self.spread is None else self.spread.tolist(),
-            "deviations": self.deviations.tolist(),
             "image_shape": None if self.image_shape is None else list(self.image_shape),
             "directions": self.directions,
             "data": self.data,
+            "decisions": list(self.decisions),
         }
 
     @classmethod
@@ -124,53 +181,23 @@ class Preparation:
             raise ValueError("the preparation has directions, which a later maxplus can read")
         if not isinstance(record["data"], str):
             raise ValueError(f"the preparation's data cannot be {record['data']!r:.60}")
+        lines = record["decisions"]
+        if not (isinstance(lines, list) and all(type(line) is str for line in lines)):
+            raise ValueError(f"the preparation's decisions cannot be {lines!r:.60}")
         encoding = Encoding.from_json(record["encoding"])
-        n = len(encoding.feature_names)
+        n = encoding.n_features
         if (record["centre"] is None) != (record["spread"] is None):
             raise ValueError("the preparation has only one of centre and spread")
         scaled = record["centre"] is not None
         return cls(
             encoding,
-            _numbers(record, "deviations", n, positive=True),
-            _numbers(record, "centre", n) if scaled else None,
-            _numbers(record, "spread", n, positive=True) if scaled else None,
+            Ranges.from_json(record["ranges"], n),
+            numbers_from_json(record, "centre", n) if scaled else None,
+            numbers_from_json(record, "spread", n, positive=True) if scaled else None,
             _image_shape(record["image_shape"], n),
             data=record["data"],
+            decisions=tuple(lines),
         )
-
-
-def _deviations(training: Samples) -> NDArray:
-    """The standard deviation of each feature, 1 where it is constant; O(N·P)."""
-    X = training.X
-    constant = X.min(axis=0) == X.max(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if X.dtype == np.float64:
-            deviations = X.std(axis=0)
-        else:
-            mean = X.mean(axis=0, dtype=np.float64)
-            parts = (X[k : k + ROWS_AT_ONCE] - mean for k in range(0, len(X), ROWS_AT_ONCE))
-            deviations = np.sqrt(sum(np.square(part).sum(axis=0) for part in parts) / len(X))
-    if not np.isfinite(deviations).all():
-        p = int(np.flatnonzero(~np.isfinite(deviations))[0])
-        raise TableError(
-            f"{training.name}: {training.encoding.feature_names[p]!r} reaches "
-            f"{np.abs(X[:, p]).max():g}, too large to square; divide it by a power of ten"
-        )
-    # The rounded mean of equal numbers may differ from them, and their deviation from 0.
-    return np.where(constant | (deviations == 0.0), 1.0, deviations)
-
-
-def _numbers(record: dict[str, Any], name: str, n: int, positive: bool = False) -> NDArray:
-    values = record[name]
-    if not isinstance(values, list) or len(values) != n:
-        raise ValueError(f"the preparation's {name} must be {n} numbers, not {values!r:.60}")
-    for value in values:
-        # Whole numbers of JSON may be larger than any float.
-        good = type(value) is float or (type(value) is int and abs(value) <= 2**53)
-        if not good or not math.isfinite(value) or (positive and value <= 0):
-            what = "positive finite" if positive else "finite"
-            raise ValueError(f"the preparation's {name} must be {what}, not {value!r:.60}")
-    return np.array(values, np.float64)
 
 
 def _image_shape(shape: Any, n: int) -> tuple[int, int] | None:

@@ -1,76 +1,122 @@
-"""What a command is given as DATA: a file, or a built-in data set's name."""
+"""What a command is given as DATA: a file, standard input, or a built-in data set's name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxplus import datasets
-from maxplus.tables.columns import Column, Encoding
-from maxplus.tables.reading import read_table
-from maxplus.tables.table import RawTable, TableError
+from maxplus.tables.bytes_of import STDIN
+from maxplus.tables.choices import AUTOMATIC, EVERYTHING, ColumnChoices
+from maxplus.tables.deciding import decide
+from maxplus.tables.encoding import Encoding
+from maxplus.tables.kinds import Number
+from maxplus.tables.reading import read_batches, read_table
+from maxplus.tables.samples import Samples, samples_of
+from maxplus.tables.strangers import Strangers
+from maxplus.tables.table import Cells, RawTable, TableError
+
+if TYPE_CHECKING:
+    from maxplus.tables.preparation import Preparation
 
 SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
 SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Features, labels if there are any, and what is known about both."""
-
-    name: str
-    X: NDArray
-    y: NDArray | None
-    encoding: Encoding
-    image_shape: tuple[int, int] | None = None
+# Rows that a stream gives at a time.
+ROWS_AT_ONCE = 1 << 16
 
 
 def open_source(
     data: str,
+    choices: ColumnChoices = AUTOMATIC,
     *,
-    encoding: Encoding | None = None,
-    target: str | None = None,
-    categorical: Sequence[str] = (),
+    preparation: Preparation | None = None,
+    labelled: bool | None = None,
+    strict: bool = False,
 ) -> Samples:
-    """Read DATA; with a model's encoding for prediction, without one for training.
+    """Read DATA; with a model's preparation for prediction, without one for training.
 
     A built-in name is iris, digits, wine, breast_cancer, mnist or fashion_mnist; the last two
     mean the training images, and mnist:test and fashion_mnist:test the others. A file of
-    such a name has to be written with its folder: ./iris.
+    such a name has to be written with its folder: ./iris. A dash is standard input.
+
+    Parameters
+    ----------
+    choices : what the user overrules about the columns, for training
+    preparation : a model's
+    labelled : whether rows without a label are of no use; in training they are not
+    strict : whether words that training never saw are refused
     """
     name, _, part = data.partition(":")
     if name in IMAGES and part in ("", "train", "test"):
         return _images(name, part or "train")
+    shape = SHAPES.get(data) if data in SMALL else None
     if data in SMALL:
-        table, shape = _built_in(data), SHAPES.get(data)
-    elif Path(data).exists() or Path(data).suffix:
-        table, shape = read_table(data), None
+        table = _built_in(data)
+        choices = choices._replace(keep=[EVERYTHING])
     else:
+        _check_file(data)
+        table = read_table(data, None if preparation is None else preparation.encoding.read_as)
+    if preparation is not None:
+        strangers = Strangers(strict=strict)
+        found = samples_of(
+            table, preparation.encoding, shape, labelled=bool(labelled), strangers=strangers
+        )
+        strangers.warn(table.name)
+        return found
+    encoding, decisions = decide(table, choices)
+    return samples_of(
+        table, encoding, shape, labelled=labelled in (None, True), decisions=decisions,
+        strangers=Strangers(),
+    )  # fmt: skip
+
+
+def stream_source(
+    data: str,
+    preparation: Preparation,
+    rows_at_once: int = ROWS_AT_ONCE,
+    *,
+    labelled: bool = False,
+    strict: bool = False,
+    also: Sequence[str] = (),
+) -> Iterator[Samples]:
+    """DATA for a model in parts, one after the other: memory does not grow with the table.
+
+    Only columns that the model needs, its target and those named in ``also`` are read. Values
+    that training never saw are counted over all parts, and told in one warning at the end.
+    """
+    if data in SMALL or data.partition(":")[0] in IMAGES:
+        yield open_source(data, preparation=preparation, labelled=labelled)
+        return
+    _check_file(data)
+    encoding = preparation.encoding
+    strangers = Strangers(strict=strict)
+    first_row, name = 0, data
+    for table in read_batches(data, encoding.read_as, also=also):
+        for k in range(0, table.n_rows, rows_at_once):
+            part = table.part(k, k + rows_at_once)
+            yield samples_of(
+                part, encoding, preparation.image_shape, labelled=labelled, strangers=strangers,
+                first_row=first_row + k,
+            )  # fmt: skip
+        first_row, name = first_row + table.n_rows, table.name
+    strangers.warn(name)
+
+
+def _check_file(data: str) -> None:
+    if not (data == STDIN or Path(data).exists() or Path(data).suffix):
         raise TableError(
             f"{data!r} is neither a file nor a built-in data set; there are "
             f"{', '.join(SMALL + IMAGES)}"
         )
-    if encoding is None:
-        encoding = Encoding.of(table, target, categorical)
-    return samples_of(table, encoding, shape)
-
-
-def samples_of(
-    table: RawTable, encoding: Encoding, image_shape: tuple[int, int] | None = None
-) -> Samples:
-    """A table's features, and its labels if it has them."""
-    y = encoding.labels(table) if encoding.has_labels(table) else None
-    return Samples(table.name, encoding.features(table), y, encoding, image_shape)
 
 
 def _built_in(name: str) -> RawTable:
     data = getattr(datasets, f"load_{name}")()
-    columns: dict[str, NDArray] = dict(zip(data.feature_names, data.X.T, strict=True))
+    columns: dict[str, Cells] = dict(zip(data.feature_names, data.X.T, strict=True))
     words = [str(word) for word in data.class_names]
     if all(word.isdigit() for word in words):
         columns["class"] = data.y.astype(np.float64)
@@ -85,5 +131,5 @@ def _images(name: str, part: str) -> Samples:
     X, y = (data.X_train, data.y_train) if part == "train" else (data.X_test, data.y_test)
     height, width = SHAPES[name]
     names = [f"pixel {r},{c}" for r in range(height) for c in range(width)]
-    encoding = Encoding("class", tuple(Column(pixel) for pixel in names))
+    encoding = Encoding("class", tuple(Number(pixel) for pixel in names))
     return Samples(f"{name}:{part}", X, y, encoding, (height, width))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from contextlib import ExitStack
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from maxplus.models import LOG2
+from maxplus.training.compiling import MESSAGE, when_compiling
 from maxplus.training.conductor import Progress
 from maxplus.training.stages import Iterations, Polish
 
@@ -17,8 +20,9 @@ from maxplus.training.stages import Iterations, Polish
 class ProgressBar:
     """Shows iteration, best loss, current loss and time left on standard error.
 
-    With ``certificate``, for losses that are maxima, also how far the best one is from log 2,
-    below which every training sample is provably right.
+    Until the first report there is nothing to count, and the bar says so, or that kernels are
+    being compiled. With ``certificate``, for losses that are maxima, also how far the best one is
+    from log 2, below which every training sample is provably right.
 
     Use it as a context manager and as a callback::
 
@@ -33,24 +37,25 @@ class ProgressBar:
         self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(
-                "best {task.fields[best]:.4f}  now {task.fields[now]:.4f}{task.fields[gap]}"
-            ),
+            TextColumn("{task.fields[done]}"),
+            TextColumn("{task.fields[losses]}"),
+            TextColumn("{task.fields[remark]}", style="yellow"),
             TimeRemainingColumn(),
             console=console or Console(file=sys.stderr),
         )
         self._title = title
-        self._stage: str | None = None
+        self._last: Progress | None = None
+        self._compiling = ExitStack()
         self._add(title)
 
     def _add(self, title: str) -> None:
-        """A bar below those of the stages before."""
-        self._task = self._bar.add_task(title, best=float("nan"), now=float("nan"), gap="")
+        """A bar below those of the stages before; without a total it only moves."""
+        self._task = self._bar.add_task(title, total=None, done="", losses="", remark="")
 
     def __enter__(self) -> ProgressBar:
         """Start drawing."""
         self._bar.start()
+        self._compiling.enter_context(when_compiling(self._remark))
         return self
 
     def __exit__(
@@ -60,24 +65,43 @@ class ProgressBar:
         trace: TracebackType | None,
     ) -> None:
         """Stop drawing; what was drawn last stays."""
+        self._compiling.close()
+        self._close()
         self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Draw the state after a block; a new stage gets a bar of its own."""
-        if progress.stage != self._stage:
-            if self._stage is not None:
-                self._add(progress.stage)
-            elif progress.stage != Iterations.name:
+        if self._last is None:
+            if progress.stage != Iterations.name:
                 self._bar.update(self._task, description=f"{self._title}: {progress.stage}")
-            self._stage = progress.stage
+        elif progress.stage != self._last.stage:
+            self._close(is_complete=True)
+            self._add(progress.stage)
+        self._last = progress
+        gap = self._gap(progress.best_loss) if self._shows_gap(progress.stage) else ""
         self._bar.update(
             self._task,
             completed=progress.iteration,
             total=progress.max_iter,
-            best=progress.best_loss,
-            now=progress.loss,
-            gap=self._gap(progress.best_loss) if self._shows_gap(progress.stage) else "",
+            done=f"{progress.iteration}/{progress.max_iter}",
+            losses=f"best {_number(progress.best_loss)}  now {_number(progress.loss)}{gap}",
         )
+
+    def _close(self, is_complete: bool = False) -> None:
+        """The stage is over: one that had nothing to do leaves no bar.
+
+        A stage that others follow is complete, however much it had planned; and so is a polish,
+        whose rounds are a limit, no plan.
+        """
+        last = self._last
+        if last is None or last.iteration == 0:
+            self._bar.update(self._task, visible=False)
+        elif is_complete or last.stage == Polish.name:
+            done = f"{last.iteration}/{last.iteration}"
+            self._bar.update(self._task, total=last.iteration, done=done)
+
+    def _remark(self, compiling: bool) -> None:
+        self._bar.update(self._task, remark=MESSAGE if compiling else "")
 
     def _shows_gap(self, stage: str) -> bool:
         # Only a maximum certifies anything; what the polish shows is one.
@@ -87,3 +111,7 @@ class ProgressBar:
     def _gap(best: float) -> str:
         gap = best - LOG2
         return f" ({gap:.3f} to log 2)" if gap >= 0 else " (certified)"
+
+
+def _number(loss: float) -> str:
+    return f"{loss:.4f}" if math.isfinite(loss) else "–"

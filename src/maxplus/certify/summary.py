@@ -1,0 +1,64 @@
+"""What certified radii say about some rows, in numbers and in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+# Names of what is held that a sentence lists.
+N_NAMES = 3
+
+
+class CertifiedRows(NamedTuple):
+    """How many rows there are and are right; of the right ones, the median and least radius.
+
+    Both are NaN where no row is right. Rows that are wrong have no say: what keeps a wrong
+    prediction as it is certifies nothing.
+    """
+
+    rows: int
+    right: int
+    median: float
+    least: float
+
+    @classmethod
+    def of(cls, radius: ArrayLike, right: ArrayLike) -> CertifiedRows:
+        """From the radius of each row, and whether its prediction is right."""
+        radii, is_right = np.asarray(radius, np.float64), np.asarray(right, bool)
+        if radii.ndim != 1 or radii.shape != is_right.shape:
+            raise ValueError(
+                f"radius and right must be one number and one truth value for each row; got shapes "
+                f"{radii.shape} and {is_right.shape}"
+            )
+        own = radii[is_right]
+        if not own.size:
+            return cls(len(radii), 0, np.nan, np.nan)
+        # Half of the rows reach at least the lower median: no mean of two, which no row has.
+        return cls(len(radii), own.size, float(np.sort(own)[(own.size - 1) // 2]), float(own.min()))
+
+    def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
+        """For whom the certificate holds, and for how far.
+
+        Parameters
+        ----------
+        unit : what radii are counted in
+        held : names of columns that were held fixed
+        """
+        if not self.right:
+            return f"None of the {self.rows} rows is right, so nothing is certified."
+        fixed = f" ({_listed(held)} held fixed)" if held else ""
+        return (
+            f"{self.right} of {self.rows} rows are right. At least half of those {self.right} "
+            f"provably stay right while every number moves by up to {self.median:.3g} {unit}"
+            f"{fixed}; all of them up to {self.least:.3g}. Nothing is said about the "
+            f"{self.rows - self.right} rows that are wrong, nor about rows that are not here."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:N_NAMES])
+    more = len(names) - N_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,170 @@
+"""Figures as tables for people."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from maxplus.evaluation import Validation
+    from maxplus.metrics import ClassifierFigures, RegressionFigures
+
+# Where a matrix is too wide, the classes that each is most often taken for.
+MOST_CONFUSED = 3
+LONGEST_LABEL = 24
+CORNER = "true \\ predicted"
+# Of more classes, only those with the lowest recall are shown beside a training.
+MOST_RECALLS = 12
+
+
+def percent(share: float | None) -> str:
+    """With one decimal; a dash where there is nothing to tell."""
+    return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Rounded; a dash where there is nothing to tell."""
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def plain_table(*heads: str, title: str | None = None) -> Table:
+    """Words at the left, numbers at the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    return table
+
+
+def validation_table(validation: Validation) -> Table:
+    """The model beside a guess that looks at no feature."""
+    from rich.markup import escape
+
+    from maxplus.metrics import ClassifierFigures
+
+    figures, guess = validation.figures, validation.guess
+    if not isinstance(figures, ClassifierFigures):
+        return _curve_table(validation)
+    assert isinstance(guess, ClassifierFigures)
+    table = plain_table(
+        "on rows it has not seen", "this model", f"always {escape(shorten(validation.guessed))}"
+    )
+    error = f"{100 * figures.accuracy_error:.1f}"
+    table.add_row("accuracy", f"{percent(figures.accuracy)} ± {error}", percent(guess.accuracy))
+    table.add_row(
+        "balanced accuracy", percent(figures.balanced_accuracy), percent(guess.balanced_accuracy)
+    )
+    table.add_row("log loss", number(figures.log_loss), number(guess.log_loss))
+    table.add_row("AUC", number(figures.auc), number(guess.auc))
+    for d in _worst_recalled(figures):
+        own, theirs = figures.classes[d], guess.classes[d]
+        name = f"recall of {escape(shorten(own.label))}, {own.n_rows:,} rows"
+        table.add_row(name, percent(own.recall), percent(theirs.recall))
+    hidden = len(figures.classes) - MOST_RECALLS
+    if hidden > 0:
+        table.add_row(f"{hidden} other classes have a higher recall", "", "")
+    return table
+
+
+def _worst_recalled(figures: ClassifierFigures) -> list[int]:
+    """All classes in their order, or of many those with the lowest recall."""
+    order = range(len(figures.classes))
+    if len(order) <= MOST_RECALLS:
+        return list(order)
+    # A class without held-out rows has no recall; NaN would not sort.
+    recall = [2.0 if math.isnan(one.recall) else one.recall for one in figures.classes]
+    return sorted(order, key=lambda d: recall[d])[:MOST_RECALLS]
+
+
+def _curve_table(validation: Validation) -> Table:
+    figures: Any = validation.figures
+    guess: Any = validation.guess
+    table = plain_table("on rows it has not seen", "this model", "always the mean")
+    table.add_row("R²", number(figures.r2), number(guess.r2))
+    table.add_row(
+        "mean absolute error", f"{figures.mae:.4g} ± {figures.mae_error:.2g}", f"{guess.mae:.4g}"
+    )
+    table.add_row("root mean square error", f"{figures.rmse:.4g}", f"{guess.rmse:.4g}")
+    if not math.isnan(figures.covered):
+        table.add_row("inside their 90 % interval", percent(figures.covered), "–")
+    return table
+
+
+def regression_table(figures: RegressionFigures) -> Table:
+    """R², errors and intervals."""
+    table = plain_table("", "")
+    table.add_row("R²", number(figures.r2))
+    table.add_row("mean absolute error", f"{figures.mae:.4g} ± {figures.mae_error:.2g}")
+    table.add_row("root mean square error", f"{figures.rmse:.4g}")
+    if not math.isnan(figures.covered):
+        table.add_row("inside their 90 % interval", percent(figures.covered))
+        table.add_row("width of the interval", f"{figures.width:.4g}")
+    return table
+
+
+def classes_table(figures: ClassifierFigures) -> Table:
+    """Precision, recall, F1 and AUC of each class."""
+    from rich.markup import escape
+
+    table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
+    for one in figures.classes:
+        table.add_row(
+            escape(shorten(one.label)), f"{one.n_rows:,}", f"{one.n_predicted:,}",
+            percent(one.precision), percent(one.recall), number(one.f1), number(one.auc),
+        )  # fmt: skip
+    return table
+
+
+def confusion_table(figures: ClassifierFigures, width: int) -> Table:
+    """The whole matrix where it fits into so many columns of text, else the largest confusions.
+
+    What is right stands in brackets, so that it is seen without colours.
+    """
+    labels = [shorten(one.label) for one in figures.classes]
+    cells = [[_cell(int(n), d == k) for k, n in enumerate(row)]
+             for d, row in enumerate(figures.confusion)]  # fmt: skip
+    widest = [max(len(label), *map(len, column))
+              for label, column in zip(labels, zip(*cells, strict=True), strict=True)]  # fmt: skip
+    gaps = 2 * len(labels) + 2
+    if max(map(len, [CORNER, *labels])) + sum(widest) + gaps > width:
+        return _largest_confusions(figures)
+    return _matrix(labels, cells)
+
+
+def _matrix(labels: list[str], cells: list[list[str]]) -> Table:
+    from rich.markup import escape
+
+    table = plain_table(CORNER, *map(escape, labels), title="confusion")
+    for label, row in zip(labels, cells, strict=True):
+        table.add_row(escape(label), *map(escape, row))
+    return table
+
+
+def _largest_confusions(figures: ClassifierFigures) -> Table:
+    from rich.markup import escape
+
+    table = plain_table("true", "rows", "right", title="confusion")
+    table.add_column("most often taken for", justify="left")
+    for d, one in enumerate(figures.classes):
+        row = figures.confusion[d]
+        others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
+        words = [f"{shorten(figures.classes[k].label)} {row[k]:,}" for k in others]
+        shown = ", ".join(words[:MOST_CONFUSED]) + (", …" if len(words) > MOST_CONFUSED else "")
+        right = escape(f"[{row[d]:,}]")
+        table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")
+    return table
+
+
+def _cell(count: int, is_right: bool) -> str:
+    return f"[{count:,}]" if is_right else f"{count:,}" if count else "·"
+
+
+def shorten(label: str) -> str:
+    """A label that does not push the figures off the screen."""
+    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"

@@ -1,0 +1,112 @@
+"""Columns as CSV or JSON, whole or part by part."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import pyarrow as pa
+from pyarrow.csv import WriteOptions
+from pyarrow.csv import write_csv as write_arrow
+
+from maxplus._files import whole_file
+from maxplus.metrics import plain
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+class Sink(Protocol):
+    """Takes the rows of one table in parts with the same columns."""
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows."""
+
+
+class CsvSink:
+    """Rows as lines of CSV, below one with the names; Arrow writes millions in seconds."""
+
+    def __init__(self, write: Callable[[bytes], Any]) -> None:
+        self._write = write
+        self._is_new = True
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows; NaN and None are empty."""
+        if self._is_new:
+            head = io.StringIO()
+            csv.writer(head, lineterminator="\n").writerow(columns)
+            self._write(head.getvalue().encode("utf-8"))
+            self._is_new = False
+        arrays = [pa.array(column, from_pandas=True) for column in columns.values()]
+        table = pa.Table.from_arrays(arrays, [str(k) for k in range(len(arrays))])
+        self._write(_lines(table))
+
+
+def _lines(table: pa.Table) -> bytes:
+    """Words are quoted only where one of them has to be."""
+    for style in ("none", "needed"):
+        lines = io.BytesIO()
+        try:
+            write_arrow(table, lines, WriteOptions(include_header=False, quoting_style=style))
+        except pa.ArrowInvalid:
+            if style == "needed":
+                raise
+        else:
+            return lines.getvalue()
+    raise AssertionError
+
+
+class JsonSink:
+    """Rows as objects of a JSON list, one in each line."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._is_new = True
+
+    def write(self, columns: Columns) -> None:
+        """Write some rows; NaN is null."""
+        values = [plain(list(column)) for column in columns.values()]
+        for row in zip(*values, strict=True):
+            text = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+            self._file.write(("\n" if self._is_new else ",\n") + text)
+            self._is_new = False
+
+
+@contextmanager
+def csv_file(path: Path) -> Iterator[CsvSink]:
+    """A CSV file that is there when all rows are."""
+    with whole_file(path) as file:
+        yield CsvSink(file.write)
+
+
+@contextmanager
+def json_list(file: TextIO, head: Mapping[str, Any], name: str) -> Iterator[JsonSink]:
+    """A JSON object with a head and, under a name, a list of rows."""
+    start = json.dumps(plain(dict(head)), ensure_ascii=False)
+    file.write(f"{start[:-1]}{', ' if head else ''}{json.dumps(name)}: [")
+    yield JsonSink(file)
+    file.write("\n]}\n")
+
+
+def write_csv(path: Path, columns: Columns) -> None:
+    """All rows at once."""
+    with csv_file(path) as sink:
+        sink.write(columns)
+
+
+def as_written(cells: Any) -> list[Any]:
+    """A table's column as people write it: whole numbers without a point, nothing for a hole."""
+    return [_written(cell) for cell in cells.tolist()]
+
+
+def _written(cell: Any) -> Any:
+    if not isinstance(cell, float):
+        return cell
+    if not math.isfinite(cell):
+        return None
+    return int(cell) if cell.is_integer() else cell

@@ -1,0 +1,169 @@
+"""A model from a file, and data for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from maxplus.tables import Preparation, Samples
+
+DEVIATIONS = "standard deviations of the training data"
+RAW_UNITS = "the features' own units"
+
+
+class Measure(NamedTuple):
+    """How far each feature moves for a change of 1, all by 1 if None, and what that is called.
+
+    ``held`` are columns that do not move: words and two-valued numbers.
+    """
+
+    scale: NDArray | None
+    unit: str
+    held: tuple[str, ...] = ()
+
+
+def held_words(measure: Measure) -> str:
+    """Which columns do not move, as the end of a sentence."""
+    if not measure.held:
+        return ""
+    shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
+    return f"; categories and two-valued columns ({shown}) are held fixed"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A fitted estimator, and how a table becomes its features, if the file knows."""
+
+    estimator: Any
+    preparation: Preparation | None
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether it predicts classes, not numbers."""
+        return hasattr(self.estimator, "classes_")
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width, if the features are pixels."""
+        return None if self.preparation is None else self.preparation.image_shape
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Words for the features, if the file has them."""
+        return None if self.preparation is None else self.preparation.feature_names
+
+    def limits(self, samples: Samples) -> dict[str, Any]:
+        """Limits of flips other than the preparation's: pixels stay within those of the data."""
+        if self.image_shape is None:
+            return {}
+        return {"low": float(samples.X.min()), "high": float(samples.X.max())}
+
+    def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
+        """What a change of 1 means in certificates, and what stays as it is."""
+        if self.preparation is None:
+            why = "the model file has no deviations of its training data"
+            return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({why})")
+        if self.image_shape is not None:
+            scale = self.preparation.deviations
+        else:
+            scale = self.estimator.certificate_scale(categories=move_categories)
+        columns, places = self.preparation.encoding.columns, self.preparation.encoding.places
+        held = tuple(
+            column.name
+            for column, place in zip(columns, places, strict=True)
+            if not scale[place].any()
+        )
+        if not raw_units:
+            return Measure(scale, DEVIATIONS, held)
+        return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)
+
+
+def open_model(path: Path, *, classifier: bool = True) -> Trained:
+    """Read a model file; ValueError where it is none, or not what a command needs.
+
+    Without ``classifier``, a regressor is welcome too.
+    """
+    from maxplus.io import load
+
+    estimator = load(path)
+    wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
+    fits = hasattr(estimator, "certify") or (not classifier and hasattr(estimator, "residuals_"))
+    if not fits:
+        raise ValueError(
+            f"{path} holds a {type(estimator).__name__}; this command needs an "
+            f"{' or '.join(wanted)}"
+        )
+    return Trained(estimator, getattr(estimator, "preparation_", None))
+
+
+def open_samples(data: str, trained: Trained, *, labelled: bool, strict: bool = False) -> Samples:
+    """DATA for a model; with ``labelled``, its labels must be there."""
+    from maxplus.tables import EVERYTHING, ColumnChoices, open_source
+
+    # A model that knows no columns takes all of them.
+    samples = open_source(
+        data, ColumnChoices(keep=[EVERYTHING]), preparation=trained.preparation,
+        labelled=labelled, strict=strict,
+    )  # fmt: skip
+    return _checked(samples, data, trained, labelled)
+
+
+def sample_blocks(
+    data: str,
+    trained: Trained,
+    *,
+    labelled: bool = False,
+    strict: bool = False,
+    also: tuple[str, ...] = (),
+) -> Iterator[Samples]:
+    """`open_samples` in parts, so that memory does not grow with the table.
+
+    ``also`` names columns to be read beside those that the model needs.
+    """
+    from maxplus.tables import stream_source
+
+    if trained.preparation is None:
+        yield open_samples(data, trained, labelled=labelled)
+        return
+    for samples in stream_source(
+        data, trained.preparation, labelled=labelled, strict=strict, also=also
+    ):
+        yield _checked(samples, data, trained, labelled)
+
+
+def _checked(samples: Samples, data: str, trained: Trained, labelled: bool) -> Samples:
+    if samples.X.shape[1] != trained.estimator.n_features_in_:
+        raise ValueError(
+            f"{data} has {samples.X.shape[1]} features, but the model needs "
+            f"{trained.estimator.n_features_in_}"
+        )
+    if labelled and samples.y is None:
+        raise ValueError(
+            f"{data} has no column {samples.encoding.target!r} with the true labels, which this "
+            "command needs"
+        )
+    return samples
+
+
+def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
+    """The true labels, as the model's classes; ValueError if one is not among them."""
+    import numpy as np
+
+    assert samples.y is not None
+    if not trained.is_classifier:
+        return samples.y
+    classes = trained.estimator.classes_
+    # A column of digits is read as integers, whatever the labels were at training.
+    y: Any = samples.y.astype(str) if classes.dtype.kind == "U" else samples.y
+    unknown = [str(label) for label in np.unique(y) if label not in classes]
+    if unknown:
+        raise ValueError(
+            f"{data} has the label {unknown[0]!r}, which the model does not know; its classes are "
+            f"{', '.join(map(str, classes[:20]))}"
+        )
+    return y

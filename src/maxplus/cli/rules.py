@@ -1,0 +1,43 @@
+"""``maxplus rules``: what a model has learned, as rules."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from maxplus.cli._common import DataArgument, ModelArgument, plain_errors
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._trained import labels_for, open_model, open_samples
+
+
+def rules(
+    model: ModelArgument,
+    data: DataArgument,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rules at most.")] = 10,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Print a model's strongest boxes as rules, counted on the rows of DATA.
+
+    They sum up; what decides a single row is told by maxplus explain.
+    Example: maxplus rules model.maxplus train.csv
+    """
+    voice = Voice(as_json, quiet)
+    with plain_errors(quiet):
+        trained = open_model(model)
+        samples = open_samples(data, trained, labelled=True)
+        y = labels_for(trained, samples, data)
+        found = trained.estimator.rules(samples.X, y, n)
+        voice.say(str(found))
+        voice.result({
+            "model": str(model),
+            "data": samples.name,
+            "rows": found.n_rows,
+            "rules": [
+                {"rule": rule.premise, "class": rule.label, "rows": rule.rows,
+                 "right": rule.right, "unit": rule.unit, "decides": rule.decides}
+                for rule in found
+            ],
+            "definitions": found.definitions,
+        })  # fmt: skip

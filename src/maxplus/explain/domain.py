@@ -1,0 +1,333 @@
+"""What values features may take, and in which units their changes are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus.explain.digits import number_text
+from maxplus.models._checks import as_rows, feature_values
+
+# A column of at most so many values, in so many times as many rows, takes no others; and in how
+# many rows more can be seen at a glance.
+FEW_VALUES, GLANCE = 10, 1000
+# Whole numbers between the limits of a column that are simply listed.
+FEW = 32
+# What a category is called whose features are all 0.
+NONE_OF_THEM = "none of the known words"
+
+
+class Category(NamedTuple):
+    """A column of words as 0/1 features, at most one of which is 1.
+
+    ``none`` tells whether none of the words is a value, too: all features 0.
+    """
+
+    name: str
+    features: tuple[int, ...]
+    words: tuple[str, ...]
+    none: bool = False
+
+
+class Candidates(NamedTuple):
+    """Changes that are simply listed: feature[k] takes value[k], as `Domain.changed` does it."""
+
+    feature: NDArray
+    value: NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The values that P features may take, as columns that people know.
+
+    A column is a number or, with all of its words' features, a category; it changes as a whole.
+    The distance of a change is the largest move of a feature in it, in units: so a two-valued
+    number and its two words are equally far, and nothing flips within a certified radius of the
+    same scale.
+
+    Attributes
+    ----------
+    unit : array of shape (P,), > 0
+        What distances are counted in: for example deviations of the training rows.
+    low, high : arrays of shape (P,)
+        The least and largest value that a number may take, or ±inf.
+    whole : array of shape (P,) of bool
+        Numbers that are whole.
+    values : mapping from a feature to the only values that it takes, in ascending order
+    categories : tuple of Category
+    fixed : array of shape (P,) of bool
+        What nothing can change; a category is fixed if one of its features is.
+    names : P words, one for each feature
+    indicators : mapping from a feature to the one that is 1 where it was missing
+        A value that is filled in turns its indicator off. Indicators themselves should be fixed.
+    ranks : mapping from a feature of whole numbers 0, 1, … to the words that these stand for
+    """
+
+    unit: NDArray
+    low: NDArray
+    high: NDArray
+    whole: NDArray
+    fixed: NDArray
+    names: tuple[str, ...]
+    values: Mapping[int, NDArray] = field(default_factory=dict)
+    categories: tuple[Category, ...] = ()
+    indicators: Mapping[int, int] = field(default_factory=dict)
+    ranks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        P = self.n_features
+        if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
+            raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
+        for name in ("low", "high", "whole", "fixed", "names"):
+            if len(getattr(self, name)) != P:
+                raise ValueError(
+                    f"{name} must have {P} entries, one for each feature, as unit has; "
+                    f"got {len(getattr(self, name))}"
+                )
+        check_range(self.low, self.high)
+        for category in self.categories:
+            if len(category.features) != len(category.words) or not category.words:
+                raise ValueError(
+                    f"categories: {category.name!r} must have a feature for each of its words; got "
+                    f"{len(category.features)} features and {len(category.words)} words"
+                )
+        grouped = [p for category in self.categories for p in category.features]
+        named = [*grouped, *self.values, *self.indicators, *self.indicators.values()]
+        outside = [p for p in named if not 0 <= p < P]
+        if outside:
+            raise ValueError(f"there is no feature {outside[0]}; features are 0 to {P - 1}")
+        if len(set(grouped)) < len(grouped):
+            raise ValueError("categories must not share features")
+
+    @classmethod
+    def free(
+        cls, n_features: int, unit: ArrayLike = 1.0, names: Sequence[str] | None = None
+    ) -> Domain:
+        """Every number is possible for every feature."""
+        P = n_features
+        no = np.zeros(P, bool)
+        words = [f"feature {p}" for p in range(P)] if names is None else names
+        return cls(
+            feature_values("unit", unit, P), np.full(P, -np.inf), np.full(P, np.inf), no, no,
+            tuple(str(word) for word in words),
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, described: Any) -> Domain:
+        """From anything that has the fields of a domain, with its categories field by field."""
+        if isinstance(described, cls):
+            return described
+        known = {
+            f.name: getattr(described, f.name) for f in fields(cls) if hasattr(described, f.name)
+        }
+        categories = (
+            Category(group.name, tuple(group.features), tuple(group.words), bool(group.none))
+            for group in known.get("categories", ())
+        )
+        return cls(**known | {"categories": tuple(categories)})
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+        categories: Iterable[Category] = (),
+        fixed: Iterable[str | int] = (),
+        indicators: Mapping[int, int] | None = None,
+    ) -> Domain:
+        """What is seen in training rows; O(N·P).
+
+        Units are standard deviations (1 for a constant), limits the least and largest value. A
+        number with two values takes no others, nor does one with ten at most in ten times as
+        many rows; one whose values are all whole stays so.
+        """
+        rows = np.asarray(X)
+        if rows.ndim != 2 or not len(rows):
+            raise ValueError(f"X must have shape (N, P) and at least one row; got {rows.shape}")
+        rows = as_rows(rows, rows.shape[1], np.float64)
+        columns = tuple(categories)
+        grouped = {p for category in columns for p in category.features}
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        deviation = np.where(low == high, 0.0, rows.std(axis=0))
+        numbers = [p for p in range(rows.shape[1]) if p not in grouped]
+        values = {p: seen for p in numbers if (seen := _few_values(rows[:, p])) is not None}
+        domain = replace(
+            cls.free(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
+            low=low, high=high, whole=(rows == np.round(rows)).all(axis=0),
+            values=values, categories=columns, indicators=dict(indicators or {}),
+        )  # fmt: skip
+        return domain.with_fixed(fixed)
+
+    @property
+    def n_features(self) -> int:
+        """P."""
+        return len(self.unit)
+
+    def with_fixed(self, columns: Iterable[str | int]) -> Domain:
+        """The same, but for columns that nothing changes.
+
+        Parameters
+        ----------
+        columns : names of columns or features, or indices of features
+        """
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        if not columns:
+            return self
+        known = {name: [p] for p, name in enumerate(self.names)}
+        known |= {category.name: list(category.features) for category in self.categories}
+        fixed = self.fixed.copy()
+        for column in columns:
+            is_index = isinstance(column, Integral) and 0 <= int(column) < self.n_features
+            if not is_index and column not in known:
+                listed = ", ".join(map(repr, self.columns[:20]))
+                raise ValueError(f"fixed names {column!r}, which is no column; there are {listed}")
+            fixed[int(column) if is_index else known[str(column)]] = True
+        for category in self.categories:
+            fixed[list(category.features)] |= fixed[list(category.features)].any()
+        return replace(self, fixed=fixed)
+
+    def within(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Domain:
+        """The same with other limits: a number for all features, or one for each."""
+        P = self.n_features
+        return replace(
+            self,
+            low=self.low if low is None else feature_values("low", low, P),
+            high=self.high if high is None else feature_values("high", high, P),
+        )
+
+    @cached_property
+    def category_of(self) -> NDArray:
+        """Which category each feature belongs to, −1 for numbers."""
+        out = np.full(self.n_features, -1)
+        for k, category in enumerate(self.categories):
+            out[list(category.features)] = k
+        return out
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
+        """The column that each feature belongs to; an indicator to that of its number."""
+        names = list(self.names)
+        for category in self.categories:
+            for p in category.features:
+                names[p] = category.name
+        for p, indicator in self.indicators.items():
+            names[indicator] = names[p]
+        return tuple(names)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, each once, in the order of their features."""
+        return tuple(dict.fromkeys(self.column_names))
+
+    @cached_property
+    def is_free(self) -> NDArray:
+        """Numbers that may take any value between their limits, (P,)."""
+        listed = np.isin(np.arange(self.n_features), list(self.values))
+        return ~self.fixed & ~self.whole & ~listed & (self.category_of < 0)
+
+    @cached_property
+    def is_long(self) -> NDArray:
+        """Whole numbers too many to be listed, (P,)."""
+        listed = np.isin(np.arange(self.n_features), [*self.values, *self.candidates.feature])
+        return ~self.fixed & self.whole & ~listed & (self.category_of < 0)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """All changes of columns that take few values, by column."""
+        pairs: list[tuple[int, float]] = []
+        for p in np.flatnonzero(~self.fixed).tolist():
+            category = self.categories[self.category_of[p]] if self.category_of[p] >= 0 else None
+            if category is not None:
+                pairs.append((p, 1.0))
+                if category.none and p == category.features[-1]:
+                    pairs.append((p, 0.0))
+                continue
+            low, high = self.low[p], self.high[p]
+            if p in self.values:
+                pairs += [(p, float(v)) for v in self.values[p] if low <= v <= high]
+            elif self.whole[p] and np.floor(high) - np.ceil(low) < FEW:
+                pairs += [(p, v) for v in np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
+        feature, value = zip(*pairs, strict=True) if pairs else ((), ())
+        return Candidates(np.array(feature, int), np.array(value, float))
+
+    def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
+        """Row x once for each change, (K, P): ``feature[k]``'s column so that it has ``value[k]``.
+
+        A category's other words go to 0: the value 1 is the word, 0 is none of them. The
+        indicator of a number that was missing goes to 0.
+        """
+        which, to = np.atleast_1d(feature), np.atleast_1d(np.asarray(value, np.float64))
+        out = np.repeat(np.asarray(x, np.float64)[None], len(which), axis=0)
+        for k, category in enumerate(self.categories):
+            out[np.ix_(self.category_of[which] == k, category.features)] = 0.0
+        for p, indicator in self.indicators.items():
+            out[which == p, indicator] = 0.0
+        out[np.arange(len(which)), which] = to
+        return out
+
+    def distances(self, x: NDArray, rows: NDArray) -> NDArray:
+        """How far each of some rows is from x: the largest move of a feature, in units."""
+        moves = np.abs(rows - np.asarray(x, np.float64)) / self.unit
+        moves[:, list(self.indicators.values())] = 0.0
+        return moves.max(axis=1, initial=0.0)
+
+    def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
+        """What feature p's column is in row x, for people: a number, or a word in quotes.
+
+        Numbers have six digits, or all that they have.
+        """
+        if self.category_of[p] < 0:
+            return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
+        category = self.categories[self.category_of[p]]
+        on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
+        return repr(str(on[0])) if len(on) == 1 else NONE_OF_THEM
+
+    def number(self, p: int, value: float) -> str:
+        """A value of number p for people: it reads back as itself, or is the word of its rank."""
+        words = self.ranks.get(p, ())
+        is_rank = value == round(value) and 0 <= value < len(words)
+        return repr(str(words[int(value)])) if is_rank else number_text(value)
+
+    def certificate_scale(self, *, categories: bool = False) -> NDArray:
+        """How far features may move for a certified radius of 1, (P,).
+
+        A number moves by its unit. What is fixed, categories and two-valued numbers, of which
+        fractions mean nothing, are held (0); with ``categories`` those move as well.
+        """
+        held = self.fixed.copy()
+        if not categories:
+            held |= self.category_of >= 0
+            held[[p for p, values in self.values.items() if len(values) <= 2]] = True
+        return np.where(held, 0.0, self.unit)
+
+    def held(self, scale: NDArray) -> list[str]:
+        """The columns that a scale of certificates holds fixed: those with a 0 everywhere."""
+        moving = {name for name, s in zip(self.column_names, scale, strict=True) if s > 0.0}
+        return [name for name in self.columns if name not in moving]
+
+
+def check_range(low: NDArray, high: NDArray) -> None:
+    """Refuse limits that nothing lies between."""
+    wrong = np.flatnonzero(~(low <= high))
+    if wrong.size:
+        p = int(wrong[0])
+        raise ValueError(
+            f"low must not exceed high; got {low[p]:g} and {high[p]:g} for feature {p}"
+        )
+
+
+def _few_values(column: NDArray) -> NDArray | None:
+    """The values of a column that takes a few again and again; None for any other."""
+    if np.unique(column[:GLANCE]).size > FEW_VALUES:
+        return None
+    seen = np.unique(column)
+    many_rows = seen.size <= FEW_VALUES and column.size >= FEW_VALUES * seen.size
+    return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None

@@ -1,0 +1,58 @@
+"""What matters overall: how much the lead of predictions hangs on each feature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus.models import LMM
+from maxplus.models._checks import as_rows, feature_values
+
+# Rows that importances are the mean of, evenly taken from more.
+ENOUGH = 2_000
+
+
+def feature_importances(model: Any, X: ArrayLike, scale: ArrayLike | None = None) -> NDArray:
+    """How often each feature decides, and by how much: shares that sum to 1, shape (P,).
+
+    A score comes down to one view of one unit, z_d = W0[i]·v[i // 2] + …, so the lead of the
+    predicted class over the second has the slopes of two rows i and nothing else:
+
+        ∂(z₁ − z₂) / ∂x_p = W0[i₁]·D[i₁ // 2, p] − W0[i₂]·D[i₂ // 2, p].
+
+    A feature's importance is the mean size of that over the rows, times how much the feature
+    varies: how often it has a say in a decision, times how much a typical change of it does
+    there. Where both scores hang on it alike, it decides nothing. All zeros if nothing does.
+    O(N·P·H), of 2,000 rows at most.
+
+    Parameters
+    ----------
+    model : LMM, or a committee of them: the mean of the members' scores
+    X : array of shape (N, P), for example the training rows
+    scale : array of shape (P,), optional
+        How much each feature varies; the deviations of X by default.
+    """
+    rows = as_rows(X, model.n_features, model.dtype)
+    rows = rows[:: max(1, -(-len(rows) // ENOUGH))]
+    if not len(rows):
+        raise ValueError("X must have at least one row; got none")
+    if scale is None:
+        scale = np.std(rows, axis=0, dtype=np.float64)
+    varies = feature_values("scale", scale, model.n_features)
+    order = np.argsort(-model.scores(rows), axis=1, kind="stable")[:, :2]
+    members = getattr(model, "members", (model,))
+    gradient = sum(_gradient(member, rows, order) for member in members)
+    sizes = varies * np.abs(gradient).mean(axis=0)
+    total = float(sizes.sum())
+    return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
+
+
+def _gradient(model: LMM, rows: NDArray, order: NDArray) -> NDArray:
+    """Of the lead of each row's first class over its second, if there is one; shape (N, P)."""
+    D = np.eye(model.n_features) if model.directions is None else model.directions
+    rates = model.W0.astype(np.float64)[:, None] * np.repeat(D.astype(np.float64), 2, axis=0)
+    decided = np.take_along_axis(model.active_path(rows).row, order, axis=1)
+    first = rates[decided[:, 0]]
+    return first - rates[decided[:, 1]] if order.shape[1] > 1 else first

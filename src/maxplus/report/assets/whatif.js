@@ -1,0 +1,123 @@
+// What if a value were another: a form for the picked row, and the features that it stands for.
+
+const MOST_COLUMNS = 24;
+const MISSING = "missing";
+
+/** The features of a column in a row. */
+function partOf(column, row) {
+  return row.values.slice(column.first, column.first + column.size);
+}
+
+const equal = (a, b) => a.length === b.length && a.every((value, i) => value === b[i]);
+
+/** A list of words, "missing" among them where that may be; choosing tells the new features. */
+function choiceField(column, id, own, isMissing, changed) {
+  const choices = column.choices.map(({ text, values }) => ({ text, values }));
+  if (column.missing) choices.push({ text: MISSING, values: column.missing });
+  let chosen = isMissing ? choices.length - 1
+    : choices.findIndex(({ text, values }) => text !== MISSING && equal(values, own));
+  if (chosen < 0) chosen = choices.push({ text: "none of the known values", values: own }) - 1;
+  const select = element("select", { id },
+    ...choices.map(({ text }) => element("option", {}, text)));
+  select.selectedIndex = chosen;
+  select.addEventListener("change", () => changed(choices[select.selectedIndex].values));
+  return [select];
+}
+
+/** Says what is wrong with a number; null if nothing is. */
+function problemOf(input, column) {
+  const { validity } = input;
+  if (input.value.trim() === "" || validity.badInput) return "a number, please";
+  if (validity.stepMismatch) return "a whole number, please";
+  if (validity.rangeUnderflow || validity.rangeOverflow) {
+    return `from ${short(column.low)} to ${short(column.high)}, as in training`;
+  }
+  return null;
+}
+
+/** A number within the range of training, with a box to tick where it may be missing. */
+function numberField(column, id, own, isMissing, changed) {
+  const limits = column.low === null ? {}
+    : { min: Math.min(column.low, own[0]), max: Math.max(column.high, own[0]) };
+  const step = column.whole && Number.isInteger(own[0]) ? 1 : "any";
+  const input = element("input", { id, type: "number", ...limits, step, value: own[0],
+    "aria-describedby": `${id}-problem` });
+  const problem = element("span", { class: "problem", id: `${id}-problem`, role: "status" });
+  const tell = () => {
+    const words = problemOf(input, column);
+    problem.textContent = words ?? "";
+    input.ariaInvalid = String(words !== null);
+    changed(words === null ? [Number(input.value), ...column.rest] : null);
+  };
+  input.addEventListener("input", tell);
+  if (!column.missing) return [input, problem];
+  const box = element("input", { type: "checkbox", id: `${id}-missing` });
+  box.addEventListener("change", () => {
+    input.disabled = box.checked;
+    if (!box.checked) tell();
+    else changed(column.missing);
+  });
+  [box.checked, input.disabled] = [isMissing, isMissing];
+  return [input, element("label", { class: "missing" }, box, " missing"), problem];
+}
+
+/** One line of the form; `changed` is told the column's new features, null if they make no sense. */
+function fieldOf(column, k, row, changed) {
+  const [id, own, isMissing] = [`column-${k}`, partOf(column, row), row.missing.includes(k)];
+  const make = column.choices ? choiceField : numberField;
+  const line = element("div", { class: "field", "data-column": k },
+    element("label", { for: id }, column.name),
+    element("div", { class: "value" }, ...make(column, id, own, isMissing, changed)));
+  line.hidden = column.rank >= MOST_COLUMNS;
+  return line;
+}
+
+/** The row with some columns' features replaced. */
+function editedValues(columns, row, edits) {
+  const values = [...row.values];
+  for (const [k, own] of edits) own.forEach((value, i) => { values[columns[k].first + i] = value; });
+  return values;
+}
+
+/** What the model says about features, in the form that a row of the explorer has. */
+function answer(network, labels, row, values) {
+  const classes = decide(network, values).map((entry, d) => ({ ...entry, class: labels[d] }));
+  const scores = classes.map((entry) => entry.score);
+  const best = scores.indexOf(largest(scores));
+  const radius = certifiedRadius(network, values, best);
+  return { ...row, values, classes, predicted: labels[best],
+    radius: Number.isFinite(radius) ? radius : null };
+}
+
+/** The form for a row; `show` is called with what the model says after each edit. */
+function whatIfForm(network, columns, labels, row, show) {
+  const edits = new Map();
+  const lines = columns.map((column, k) => fieldOf(column, k, row, (own) => {
+    if (own === null) return;
+    if (equal(own, partOf(column, row))) edits.delete(k);
+    else edits.set(k, own);
+    lines[k].classList.toggle("edited", edits.has(k));
+    show(edits.size ? answer(network, labels, row, editedValues(columns, row, edits)) : row,
+      [...edits.keys()].map((index) => columns[index].name));
+  }));
+  const more = element("button", { type: "button", class: "more" },
+    `Show all ${columns.length} columns`);
+  more.hidden = columns.length <= MOST_COLUMNS;
+  more.addEventListener("click", () => {
+    for (const line of lines) line.hidden = false;
+    more.hidden = true;
+  });
+  return element("form", { id: "what-if", autocomplete: "off" },
+    element("div", { class: "fields" }, ...lines), more);
+}
+
+/** Marks the columns that decide a class's score, of a sum its largest, and shows them all. */
+function markDeciding(form, columns, classes) {
+  const deciding = new Set(classes.flatMap((entry) => entry.terms)
+    .map((i) => columns.findIndex(({ first, size }) => first <= i && i < first + size)));
+  for (const line of form.querySelectorAll(".field")) {
+    const decides = deciding.has(Number(line.dataset.column));
+    line.classList.toggle("deciding", decides);
+    if (decides) line.hidden = false;
+  }
+}

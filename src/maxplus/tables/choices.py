@@ -1,0 +1,85 @@
+"""What a user may overrule about the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from maxplus.tables.table import RawTable, TableError
+
+TASKS = ("auto", "classification", "regression")
+IMPUTE, REFUSE = "impute", "error"
+# Stands for all columns in ``keep``.
+EVERYTHING = "*"
+
+
+class ColumnChoices(NamedTuple):
+    """Columns by name, where the table itself is not to decide.
+
+    Parameters
+    ----------
+    target : the column with the labels; by default one named so, or else the last
+    task : "classification" or "regression"; "auto" looks at the target
+    categorical : columns whose every value is a 0/1 feature, also numbers
+    numeric : columns of words that stand for the number in them ("12 mg", "grade 2", "5-10")
+    drop : columns to leave out
+    keep : columns to use that would be left out (ids, dates, constants, …); "*" is all
+    missing : "impute", or "error" to refuse missing values
+    """
+
+    target: str | None = None
+    task: str = "auto"
+    categorical: Sequence[str] = ()
+    numeric: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    missing: str = IMPUTE
+
+    def keeps(self, name: str) -> bool:
+        """Whether a column stays, whatever it looks like."""
+        return name in self.keep or EVERYTHING in self.keep
+
+    def check(self, table: RawTable, target: str | None) -> None:
+        """TableError where a name is not there, or two choices exclude each other."""
+        for option, value, known in (
+            ("--task", self.task, TASKS),
+            ("--missing", self.missing, (IMPUTE, REFUSE)),
+        ):
+            if value not in known:
+                raise TableError(
+                    f"{table.name}: {option} must be one of {', '.join(known)}; got {value!r:.60}"
+                )
+        options = {name: getattr(self, name) for name in ("categorical", "numeric", "drop", "keep")}
+        chosen: dict[str, str] = {}
+        for option, names in options.items():
+            for name in names:
+                if name == EVERYTHING and option == "keep":
+                    continue
+                require(table, name, f"--{option}")
+                if name == target:
+                    raise TableError(
+                        f"{table.name}: the target {name!r} is no feature, so it cannot be in "
+                        f"--{option} as well"
+                    )
+                # To keep a column and to say what it is go together.
+                if option != "keep" and name in chosen:
+                    raise TableError(
+                        f"{table.name}: {name!r} is in --{chosen[name]} and in --{option}; choose "
+                        "one"
+                    )
+                if option == "keep" and name in self.drop:
+                    raise TableError(f"{table.name}: {name!r} is in --drop and in --keep; choose")
+                chosen.setdefault(name, option)
+
+
+# Nothing is overruled.
+AUTOMATIC = ColumnChoices()
+
+
+def require(table: RawTable, name: str, option: str) -> None:
+    """TableError if there is no such column."""
+    if name not in table.columns:
+        raise TableError(
+            f"{table.name} has no column {name!r} ({option}); it has "
+            f"{', '.join(map(repr, list(table.columns)[:20]))}"
+        )

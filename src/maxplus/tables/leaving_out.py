@@ -1,0 +1,101 @@
+"""Columns that say nothing about rows to come: ids, dates, texts, constants."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.tables.encoding import is_missing
+from maxplus.tables.scales import in_order, is_date
+from maxplus.tables.table import RawTable
+from maxplus.tables.words import Words
+
+ID_NAME = re.compile(
+    r"(^|.*[\s_.-])(id|idx|index|uuid|guid|key|row|rownum|nr|no)([\s_.-]?(no|nr|number))?"
+    r"|id[\s_.-].*|unnamed: ?0", re.DOTALL | re.IGNORECASE
+)  # fmt: skip
+CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
+# Fewer whole numbers in a row than this are not taken for the numbers of rows.
+LEAST_IDS = 20
+# A feature that tells of fewer missing values would be learned by heart.
+LEAST_FLAGGED = 5
+# So many different words are all features; of more, those that are frequent.
+FEW_WORDS, MANY_WORDS = 10, 30
+LEAST_FREQUENT, SHARE_FREQUENT, MOST_FREQUENT = 5, 0.01, 20
+# Words in a cell, on average, that make a text.
+TEXT_WORDS = 4
+NO_VALUES = "no values"
+
+
+def why_left_out(table: RawTable, name: str) -> str | None:
+    """Why a column says nothing about the rows to come; None if it may say something."""
+    cells = table.columns[name]
+    missing = is_missing(table, name)
+    if missing.all():
+        return NO_VALUES
+    tells_by_holes = bool(np.count_nonzero(missing) >= LEAST_FLAGGED)
+    if isinstance(cells, Words):
+        return _why_no_words(name, cells, tells_by_holes)
+    present = cells[~missing]
+    if present.size > 1 and present.min() == present.max() and not tells_by_holes:
+        return f"the same value in all rows ({present[0]:g})"
+    return _why_no_numbers(name, present)
+
+
+def _why_no_numbers(name: str, present: NDArray) -> str | None:
+    """A measurement may differ in all rows; ids are whole numbers, in a row or named so."""
+    n = present.size
+    if n < LEAST_IDS or not (present == np.round(present)).all():
+        return None
+    if present.max() - present.min() == n - 1 and np.unique(present).size == n:
+        return (
+            f"the whole numbers {present.min():.0f} to {present.max():.0f}, once each, as ids are"
+        )
+    if _is_called_id(name):
+        k = np.unique(present).size
+        if 2 * k > n:
+            return f"an id by its name, with {k:,} different values in {n:,} rows"
+    return None
+
+
+def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
+    counts = cells.counts
+    used = np.flatnonzero(counts)
+    n, k = int(counts.sum()), used.size
+    if k == 1:
+        if n < 2 or tells_by_holes:
+            return None
+        return f"the same value in all rows ({cells.values[used[0]]!r:.40})"
+    some = [cells.values[i] for i in used[:1000]]
+    if all(map(is_date, some)):
+        return f"dates or times (for example {some[0]!r:.40})"
+    if cells.ordered or in_order(some) is not None:
+        return None
+    if k > FEW_WORDS and np.mean([len(word.split()) for word in some]) >= TEXT_WORDS:
+        return f"free text (for example {some[0]!r:.40})"
+    if k == n and k > 2:
+        return f"{k:,} different values in {n:,} rows"
+    if is_wide(k, n) and not frequent_words(cells).size:
+        return f"{k:,} different values in {n:,} rows, none of them frequent"
+    if _is_called_id(name) and 2 * k > n and k > FEW_WORDS:
+        return f"an id by its name, with {k:,} different values in {n:,} rows"
+    return None
+
+
+def is_wide(k: int, n: int) -> bool:
+    """Whether k different words in n rows are too many to be a feature each."""
+    return k > MANY_WORDS or (k > FEW_WORDS and 2 * k > n)
+
+
+def frequent_words(cells: Words) -> NDArray:
+    """The most frequent words, by their places, most frequent first."""
+    counts = cells.counts
+    least = max(LEAST_FREQUENT, SHARE_FREQUENT * counts.sum())
+    order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
+    return order[counts[order] >= least]
+
+
+def _is_called_id(name: str) -> bool:
+    return bool(ID_NAME.fullmatch(name) or CAMEL_ID.fullmatch(name))

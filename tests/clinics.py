@@ -1,0 +1,52 @@
+"""A small table of patients with words, ranks, holes and ids, and models of it."""
+
+import numpy as np
+
+from maxplus import LMMClassifier, LMMCommittee
+from maxplus.tables import ColumnChoices, Preparation, RawTable, row_fingerprints, samples_of
+
+CHOICES = ColumnChoices(target="outcome")
+
+
+def patients(n=90, seed=0):
+    """A table in which every kind of column has a say."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(30, 80, n).astype(float)
+    dose = np.round(rng.gamma(2.0, 1.5, n), 2)
+    smoker = rng.integers(0, 2, n).astype(float)
+    ward = rng.choice(["north", "south", "west wing"], n)
+    pain = rng.choice(["low", "medium", "high"], n)
+    risk = (age - 55) / 15 + 0.4 * dose + smoker + (pain == "high") - (ward == "north")
+    outcome = np.where(risk + rng.normal(0, 0.8, n) > 1.5, "ill", "well")
+    age[rng.random(n) < 0.1] = np.nan
+    ward = np.where(rng.random(n) < 0.1, "", ward)
+    return RawTable("patients.csv", {
+        "patient": np.array([f"P{100 + k}" for k in range(n)], object),
+        "age": age, "dose": dose, "smoker": smoker,
+        "ward": ward.astype(object), "pain": pain.astype(object),
+        "outcome": outcome.astype(object),
+    })  # fmt: skip
+
+
+def prepared(table):
+    """How the table becomes features, and its samples."""
+    preparation = Preparation.of(table, CHOICES, scale=False)
+    return preparation, samples_of(table, preparation.encoding)
+
+
+def trained(table, *, members=None, dtype=np.float64, sums=0, knows_rows=True, **options):
+    """A model of the table, as the command line leaves one; it may look at sums of features."""
+    preparation, samples = prepared(table)
+    options = {"slope": 2.0, "warmup_epochs": 4, "random_state": 0, "directions": None} | options
+    if sums:
+        weights = np.random.default_rng(2).normal(size=(sums, samples.X.shape[1]))
+        options["directions"] = weights / samples.X.std(axis=0)
+    if members is None:
+        clf = LMMClassifier(8, **options)
+    else:
+        clf = LMMCommittee(members, n_hidden=6, **options)
+    clf.fit(samples.X.astype(dtype), samples.y)
+    clf.preparation_ = preparation
+    if knows_rows:
+        clf.training_rows_ = row_fingerprints(samples.X)
+    return clf

@@ -1,0 +1,50 @@
+"""Commands run in this process, and what they print."""
+
+import csv
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from maxplus.cli.app import app
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+ORCHARD = str(EXAMPLES / "orchard.csv")
+IRIS = str(EXAMPLES / "iris.csv")
+# A training that takes no time, and nothing besides.
+BRIEF = ("-H", 9, "--slope", 5, "--epochs", 3, "--validate", "none")
+
+
+def run(*arguments, width=200, **options):
+    """The command's outcome; wide enough that nothing is broken into lines."""
+    runner = CliRunner(env={"COLUMNS": str(width)})
+    return runner.invoke(app, [str(a) for a in arguments], **options)
+
+
+def good(*arguments, **options):
+    """What a command prints that succeeds."""
+    result = run(*arguments, **options)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def bad(*arguments, code=2):
+    """What a refused command says; never a traceback."""
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return " ".join(result.output.split())
+
+
+def document(*arguments):
+    """The one JSON document that a command prints, and nothing besides."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def read_csv(path):
+    """The rows of a CSV file."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,149 @@
+"""``maxplus certify`` and ``report``: units, what is held fixed, and for whom it holds."""
+
+import html
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maxplus
+from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
+from maxplus.tables import ColumnChoices, open_source
+
+pytestmark = pytest.mark.slow
+
+
+def test_certificates_count_in_deviations_of_the_training_data(orchard_model, tmp_path):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    deviations = samples.X.std(axis=0)
+    assert np.array_equal(model.preparation_.deviations, deviations)
+    out, unit = tmp_path / "p.csv", "standard deviations of the training data"
+    everything = ("--radius", "--move-categories", "-o", out)
+    good("predict", orchard_model, ORCHARD, *everything)
+    radius = [float(row[f"certified radius in {unit}"]) for row in read_csv(out)]
+    assert np.allclose(radius, model.certified_radius(samples.X, deviations), rtol=1e-5)
+    # One row of the same table: its own deviations are 0, and must not matter.
+    lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
+    for row in (0, 7):
+        one = tmp_path / "one.csv"
+        one.write_text("\n".join([lines[0], lines[1 + row]]) + "\n", encoding="utf-8")
+        printed = good("certify", orchard_model, one, "--eps", 0, "--eps", 1000,
+                       "--move-categories")  # fmt: skip
+        assert f"ε and radii are in {unit}." in printed
+        assert f"median certified radius {radius[row]:.4g}, least {radius[row]:.4g}" in printed
+        assert re.search(r"1000 +0\.00%", printed)
+        good("predict", orchard_model, one, *everything)
+        assert float(read_csv(out)[0][f"certified radius in {unit}"]) == radius[row]
+
+
+@pytest.fixture(scope="module")
+def constant(tmp_path_factory):
+    """A model of a table with a column that is always 0.1, which is left out, and the table."""
+    folder = tmp_path_factory.mktemp("constant")
+    rows = ["a,b,same,label"] + [f"{k / 2},{k % 3},0.1,{'u' if k < 20 else 'v'}" for k in range(40)]
+    (folder / "t.csv").write_text("\n".join(rows) + "\n")
+    good("train", folder / "t.csv", "-o", folder / "m", *BRIEF)
+    return folder / "m", folder / "t.csv"
+
+
+def test_a_constant_column_certifies_nothing_for_ever(constant, tmp_path):
+    path, table = constant
+    model = maxplus.load(path)
+    assert model.preparation_.feature_names == ["a", "b"]
+    printed = good("certify", path, table, "--eps", 1e9)
+    assert "0.00%" in printed
+    assert "inf" not in printed
+    samples = open_source(str(table))
+    # A column that is constant in the evaluated file only is not held fixed either.
+    still = tmp_path / "still.csv"
+    still.write_text("a,b,same,label\n5,1,0.1,u\n5,2,0.1,u\n")
+    printed = good("certify", path, still)
+    expected = model.certified_radius(
+        np.array([[5.0, 1.0], [5.0, 2.0]]), model.preparation_.deviations
+    )
+    assert np.isfinite(expected).all()
+    assert np.allclose(model.preparation_.deviations, samples.X.std(axis=0))
+    assert f"least {expected.min():.4g}" in printed
+
+
+def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path):
+    printed = good("certify", orchard_model, ORCHARD, "--raw-units", "--move-categories")
+    assert "ε and radii are in the features' own units." in printed
+    samples = open_source(IRIS)
+    clf = maxplus.SubgradientLMMClassifier(8, max_iter=20, random_state=0).fit(samples.X, samples.y)
+    clf.save(tmp_path / "m")
+    printed = good("certify", tmp_path / "m", IRIS, "--eps", 0.1)
+    assert "own units (the model file has no deviations of its training data)" in printed
+    assert f"{clf.certify(samples.X, samples.y, 0.1):.2%}" in printed
+    out = tmp_path / "p.csv"
+    said = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
+    assert "no deviations of its training data" in said
+    radius = [float(row["certified radius"]) for row in read_csv(out)]
+    assert np.allclose(radius, clf.certified_radius(samples.X), rtol=1e-5)
+
+
+def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "r.html"
+    for options, unit in (
+        ((), "standard deviations of the training data"),
+        (("--raw-units",), "the features' own units"),
+    ):
+        good("report", orchard_model, ORCHARD, "-o", page, *options)
+        text = html.unescape(page.read_text(encoding="utf-8"))
+        assert f"while all features move by less, in {unit}" in text
+        assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
+
+
+def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
+    pytest.importorskip("matplotlib")
+    for model, data in ((orchard_model, ORCHARD), (digits_model, "digits")):
+        good("report", model, data, "-o", tmp_path / "r.html")
+        page = (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert "<!doctype html>" in page.lower()
+        assert not re.search(r'(src|href)="https?:', page)
+        for word in ("Certificate", "Confusion", "Worst samples", "Explorer"):
+            assert word in page
+        assert "How far probabilities can be trusted" in page
+        assert "Calibration error" in page
+
+
+def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    words = np.array([name.startswith("variety") for name in model.preparation_.feature_names])
+    held = np.where(words, 0.0, samples.X.std(axis=0))
+    right = model.predict(samples.X) == samples.y
+    radius = model.certified_radius(samples.X, held)[right]
+    said = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
+    assert said["held_fixed"] == ["variety"]
+    assert (
+        said["certified_accuracy"] == model.certify(samples.X, samples.y, [0.1, 0.4], held).tolist()
+    )
+    # Of rows that are right; half of them reach at least the median.
+    assert said["right"] == right.sum()
+    assert (radius >= said["median_radius_of_right_rows"]).mean() >= 0.5
+    assert said["least_radius_of_right_rows"] == radius.min()
+    moving = model.certified_radius(samples.X, samples.X.std(axis=0))[right]
+    assert (radius >= moving * (1 - 1e-6)).all()
+    assert (radius > 1.1 * moving).any()
+    printed = good("certify", orchard_model, ORCHARD)
+    assert "(variety) are held fixed." in printed
+    assert f"{right.sum()} of 240 rows are right." in printed
+    assert "nor about rows that are not here" in printed
+    raw = document("certify", orchard_model, ORCHARD, "--eps", 2, "--raw-units")
+    scale = np.where(words, 0.0, 1.0)
+    assert raw["certified_accuracy"] == [model.certify(samples.X, samples.y, 2.0, scale)]
+
+
+def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "variety,weight g,sugar %,bruise mm,goes to\n"
+        "Gala,157,12.1,1.3,shop\nGala,,12.1,1.3,shop\nElstar,135,,,juice\n"
+    )
+    printed = good("certify", orchard_model, table)
+    assert "2 of the rows have missing values" in printed
+    assert document("certify", orchard_model, table)["rows_with_missing_values"] == 2

@@ -1,0 +1,72 @@
+"""``maxplus compare``: models side by side, against scikit-learn's own cross-validation."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, r2_score
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+
+from commands import IRIS, bad, document, good, read_csv
+from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
+from maxplus.tables import open_source
+
+pytestmark = pytest.mark.slow
+
+
+def test_peers_are_judged_as_by_scikit_learn(tmp_path):
+    out = tmp_path / "c.csv"
+    said = document("compare", IRIS, "--models", "logistic,KNN", "--validate", 3, "--csv", out)
+    samples = open_source(IRIS)
+    y = np.unique(samples.y, return_inverse=True)[1]
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    rows = {row["model"]: row for row in read_csv(out)}
+    assert list(said["models"]) == list(rows) == ["logistic", "kNN"]
+    for name, found in said["models"].items():
+        P = cross_val_predict(PEERS[name](0), samples.X, y, cv=folds, method="predict_proba")
+        accuracy = (P.argmax(axis=1) == y).mean()
+        assert found["figures"]["accuracy"] == pytest.approx(accuracy)
+        assert float(rows[name]["accuracy"]) == pytest.approx(accuracy)
+        error = np.sqrt(accuracy * (1 - accuracy) / 150)
+        assert float(rows[name]["standard error"]) == pytest.approx(error)
+        assert float(rows[name]["log loss"]) == pytest.approx(
+            log_loss(y, np.clip(P, 1e-15, 1)), rel=1e-6
+        )
+        assert rows[name]["certified"] == ""
+
+
+def test_our_models_come_with_proofs_and_explanations():
+    printed = good("compare", IRIS, "--models", "lmm,forest", "--validate", 2, width=80)
+    assert max(map(len, printed.splitlines())) <= 100
+    assert re.search(r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly",
+                     printed)  # fmt: skip
+    assert re.search(r"forest +9\d.* – +no", printed)
+    assert "By 2-fold cross-validation, the same for all. Always guessing setosa: 33.3 %" in printed
+
+
+def test_numbers_are_compared_too(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 2))
+    y = x[:, 0] + rng.normal(size=50)
+    table = tmp_path / "t.csv"
+    with open(table, "w", newline="") as file:
+        csv.writer(file).writerows([("a", "b", "y"), *np.c_[x, y].tolist()])
+    said = document("compare", table, "--models", "ridge,kNN")
+    for name, found in said["models"].items():
+        predicted = cross_val_predict(
+            REGRESSION_PEERS[name](0), x, y, cv=KFold(5, shuffle=True, random_state=0)
+        )
+        assert found["figures"]["r2"] == pytest.approx(r2_score(y, predicted))
+    printed = good("compare", table, "--models", "ridge", width=80)
+    assert "Always guessing the mean: R² 0.000" in printed.replace("-0.000", "0.000")
+
+
+def test_mistakes_are_named(tmp_path):
+    assert "--models: there is no 'oracle'; choose from LMM, committee" in bad(
+        "compare", IRIS, "--models", "oracle"
+    )
+    assert "--validate none leaves nothing to compare by" in bad(
+        "compare", IRIS, "--validate", "none"
+    )
+    assert "does not exist; make it first" in bad("compare", IRIS, "--csv", tmp_path / "no" / "c")

@@ -1,0 +1,111 @@
+"""``maxplus evaluate``: figures of labelled rows, against scikit-learn."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    classification_report,
+    confusion_matrix,
+    f1_score,
+    log_loss,
+    roc_auc_score,
+)
+
+import maxplus
+from commands import ORCHARD, bad, document, good
+from maxplus.cli._show import confusion_table
+from maxplus.metrics import judge_classifier
+from maxplus.tables import ColumnChoices, open_source
+
+pytestmark = pytest.mark.slow
+
+
+def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    codes = np.searchsorted(model.classes_, samples.y)
+    P = model.predict_proba(samples.X)
+    error = maxplus.metrics.expected_calibration_error(codes, P)
+    picture = tmp_path / "reliability.svg"
+    printed = good("evaluate", orchard_model, ORCHARD, "--plot", picture)
+    assert f"calibration    {error:.4f}" in printed
+    assert f"log loss       {maxplus.metrics.log_losses(codes, P).mean():.4f}" in printed
+    assert "<svg" in picture.read_text(encoding="utf-8")
+    assert "'tiger' is not supported" in bad(
+        "evaluate", orchard_model, ORCHARD, "--plot", tmp_path / "a.tiger"
+    )
+    assert "no-such" in bad(
+        "evaluate", orchard_model, ORCHARD, "--plot", tmp_path / "no-such" / "a.png"
+    )
+
+
+def test_figures_are_scikit_learns(orchard_model):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    y, P, predicted = samples.y, model.predict_proba(samples.X), model.predict(samples.X)
+    said = document("evaluate", orchard_model, ORCHARD)
+    assert said["accuracy"] == pytest.approx(accuracy_score(y, predicted))
+    assert said["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
+    assert said["log_loss"] == pytest.approx(log_loss(y, P))
+    assert said["auc"] == pytest.approx(roc_auc_score(y, P, multi_class="ovr"))
+    assert said["macro_f1"] == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert said["confusion"] == confusion_matrix(y, predicted).tolist()
+    report = classification_report(y, predicted, output_dict=True)
+    for one in said["classes"]:
+        for ours, theirs in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
+            assert one[ours] == pytest.approx(report[one["label"]][theirs])
+        assert one["auc"] == pytest.approx(
+            roc_auc_score(y == one["label"], P[:, list(model.classes_).index(one["label"])])
+        )
+    codes = np.searchsorted(model.classes_, y)
+    worst = int(np.argmin(P[np.arange(len(y)), codes]))
+    assert said["worst"] == worst + 1
+    assert f"(row {worst + 1})" in good("evaluate", orchard_model, ORCHARD)
+
+
+def matrix_of(n_classes, n=400, width=80):
+    """A printed matrix of so many classes, with its figures."""
+    rng = np.random.default_rng(n_classes)
+    y = rng.integers(n_classes, size=n)
+    P = rng.dirichlet(np.full(n_classes, 0.3), n)
+    P[np.arange(n), y] += 0.3
+    P /= P.sum(axis=1, keepdims=True)
+    figures = judge_classifier(y, P, [f"class {d}" for d in range(n_classes)])
+    screen = io.StringIO()
+    Console(file=screen, width=width).print(confusion_table(figures, width))
+    return figures, screen.getvalue()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 26, 150])
+def test_the_diagonal_is_seen_at_any_number_of_classes(n_classes):
+    figures, text = matrix_of(n_classes)
+    assert "…" not in text.replace(", …", "")
+    assert max(map(len, text.splitlines())) <= 80
+    right = [int(word.replace(",", "")) for word in re.findall(r"\[([\d,]+)\]", text)]
+    assert right == np.diag(figures.confusion).tolist()
+
+
+def test_a_matrix_that_fits_is_shown_whole():
+    figures, text = matrix_of(4)
+    for row in figures.confusion:
+        assert any(
+            re.findall(r"[\d·]+", line.partition("class ")[2])[1:]
+            == [str(n) if n else "·" for n in row.tolist()]
+            for line in text.splitlines()
+        )
+
+
+def test_a_wide_matrix_tells_the_largest_confusions():
+    figures, text = matrix_of(26)
+    counts = figures.confusion.copy()
+    np.fill_diagonal(counts, 0)
+    lines = re.findall(r"^ *class (\d+) +(.*)$", text, re.MULTILINE)
+    assert [int(d) for d, _ in lines] == list(range(26))
+    for d, (_, line) in enumerate(lines):
+        most = int(counts[d].argmax())
+        assert (f"class {most} {counts[d, most]}" in line) == bool(counts[d, most])

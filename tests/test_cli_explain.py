@@ -1,0 +1,134 @@
+"""``maxplus explain`` and ``rules``: what decided, and what would change it."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+
+import maxplus
+from commands import ORCHARD, bad, document, good, read_csv
+from maxplus.cli import explain as explain_module
+from maxplus.tables import ColumnChoices, open_source
+
+pytestmark = pytest.mark.slow
+
+
+def test_evaluation_explanation_and_certificates_agree_with_python(orchard_model):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    accuracy = model.score(samples.X, samples.y)
+    assert f"right          {accuracy:.2%}" in good("evaluate", orchard_model, ORCHARD)
+    why = good("explain", orchard_model, ORCHARD, "--row", 5, "--row", 1)
+    assert why.index("Row 5:") < why.index("Row 1:")
+    assert "decided by" in why
+    assert "like training row" in why
+    everything = ("--eps", 0.1, "--move-categories")
+    printed = good("certify", orchard_model, ORCHARD, *everything, "--raw-units")
+    assert f"{model.certify(samples.X, samples.y, 0.1):.2%}" in printed
+    scale = samples.X.std(axis=0)
+    printed = good("certify", orchard_model, ORCHARD, *everything)
+    assert f"{model.certify(samples.X, samples.y, 0.1, scale):.2%}" in printed
+
+
+def test_a_category_is_never_changed_beyond_yes_and_no(orchard_model, tmp_path):
+    numbers = range(1, 41)
+    rows = [word for n in numbers for word in ("--row", n)]
+    good("explain", orchard_model, ORCHARD, "--table", tmp_path / "t.csv", *rows)
+    rows = read_csv(tmp_path / "t.csv")
+    assert len(rows) == 40 * 3
+    assert {row["row"] for row in rows} == {str(n) for n in numbers}
+    values = [float(r["flip_value"]) for r in rows if r["flip_feature"].startswith("variety")]
+    assert all(0 <= value <= 1 for value in values)
+
+
+def test_images_get_a_picture_and_tables_do_not(digits_model, orchard_model, tmp_path):
+    pytest.importorskip("matplotlib")
+    good("explain", digits_model, "digits", "--picture", tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "--picture is for models of images" in bad(
+        "explain", orchard_model, ORCHARD, "--picture", tmp_path / "q.png"
+    )
+
+
+def test_a_table_has_every_row_unless_told_otherwise(orchard_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(explain_module, "ROWS_AT_ONCE", 100)
+    printed = good("explain", orchard_model, ORCHARD, "--table", tmp_path / "t.csv")
+    assert [n for n in range(1, 20) if f"Row {n}:" in printed] == [1, 2, 3]
+    rows = read_csv(tmp_path / "t.csv")
+    assert [int(row["row"]) for row in rows] == [n for n in range(1, 241) for _ in range(3)]
+    model = maxplus.load(orchard_model)
+    X = open_source(ORCHARD, ColumnChoices("goes to")).X
+    table = model.explain(X).to_records()
+    assert np.allclose([float(row["score"]) for row in rows], table["score"])
+    assert [int(row["prototype"]) - 1 for row in rows] == table["prototype"].tolist()
+
+
+def test_explanations_are_data_too(orchard_model):
+    said = document("explain", orchard_model, ORCHARD, "--row", 240, "--row", 2)
+    assert [row["row"] for row in said["rows"]] == [240, 2]
+    model = maxplus.load(orchard_model)
+    X = open_source(ORCHARD, ColumnChoices("goes to")).X[[239, 1]]
+    P = model.predict_proba(X)
+    for n, row in enumerate(said["rows"]):
+        assert row["predicted"] == model.predict(X)[n]
+        assert [line["probability"] for line in row["lines"]] == pytest.approx(P[n].tolist())
+        assert row["text"].startswith(f"Row {row['row']}: {row['predicted']}")
+
+
+def test_printed_flips_flip_and_fixed_columns_stay(orchard_model, tmp_path):
+    names = ["variety", "weight g", "sugar %", "bruise mm"]
+    lines = read_csv(ORCHARD)[:25]
+    rows = [word for n in range(1, 26) for word in ("--row", n)]
+    changed = set()
+    for fixed in ((), ("--fixed", "bruise mm,variety")):
+        said = document("explain", orchard_model, ORCHARD, *rows, *fixed)["rows"]
+        flips = [(n, row["flip"]) for n, row in enumerate(said) if row["flip"]]
+        assert flips
+        table = tmp_path / "changed.csv"
+        with open(table, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(lines[n] | {flip["feature"]: flip["to"]} for n, flip in flips)
+        good("predict", orchard_model, table, "-o", tmp_path / "p.csv")
+        now = [row["predicted"] for row in read_csv(tmp_path / "p.csv")]
+        assert now == [flip["class"] for _, flip in flips]
+        changed = {flip["feature"] for _, flip in flips}
+    assert changed <= {"weight g", "sugar %"}
+    assert "fixed names 'colour', which is no column" in bad(
+        "explain", orchard_model, ORCHARD, "--fixed", "colour"
+    )
+
+
+def test_ranges_of_flips_are_the_users(orchard_model):
+    options = ("--row", 2, "--fixed", "variety,weight g,sugar %")
+    free = document("explain", orchard_model, ORCHARD, *options)["rows"][0]["flip"]
+    assert free["feature"] == "bruise mm"
+    middle = (11.9 + free["value"]) / 2  # between what row 2 has and what it would need
+    limits = f"{middle}:12.5" if free["value"] < 11.9 else f"11:{middle}"
+    narrow = document(
+        "explain", orchard_model, ORCHARD, *options, "--range", f"bruise mm={limits}"
+    )["rows"][0]["flip"]
+    assert narrow is None
+    anything = ("--row", 2, "--range", "free", "--range", "bruise mm=:")
+    assert "flips to" in good("explain", orchard_model, ORCHARD, *anything)
+    for text in ("bruise mm", "bruise mm=3", "=1:2", "bruise mm=a:b"):
+        assert "--range must be free, or a column" in bad(
+            "explain", orchard_model, ORCHARD, "--range", text
+        )
+    assert "no column 'colour'" in bad("explain", orchard_model, ORCHARD, "--range", "colour=1:2")
+
+
+def test_several_columns_may_change_together(orchard_model):
+    said = good("explain", orchard_model, ORCHARD, "--row", 2, "--together", 2)
+    assert re.search(r"of up to 2 columns: flips to \w+ if", said)
+
+
+def test_rules_are_those_of_the_model(orchard_model):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    expected = model.rules(samples.X, samples.y, 3)
+    assert good("rules", orchard_model, ORCHARD, "-n", 3).strip() == str(expected)
+    said = document("rules", orchard_model, ORCHARD, "--number", 3)
+    assert [rule["right"] for rule in said["rules"]] == [rule.right for rule in expected]
+    assert said["rows"] == 240

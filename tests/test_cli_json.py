@@ -1,0 +1,59 @@
+"""Results for programs: one JSON document on standard output, or nothing at all."""
+
+import json
+
+import pytest
+
+from commands import BRIEF, IRIS, ORCHARD, run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def commands(orchard_model, tmp_path):
+    """Every command, short."""
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("onnx")
+    return {
+        "train": (IRIS, *BRIEF, "-o", tmp_path / "m"),
+        "compare": (IRIS, "--models", "kNN", "--validate", 2),
+        "predict": (orchard_model, ORCHARD),
+        "evaluate": (orchard_model, ORCHARD, "--plot", tmp_path / "e.svg"),
+        "explain": (orchard_model, ORCHARD),
+        "rules": (orchard_model, ORCHARD),
+        "certify": (orchard_model, ORCHARD, "--eps", 0.1, "--plot", tmp_path / "c.svg"),
+        "report": (orchard_model, ORCHARD, "-o", tmp_path / "r.html"),
+        "export": (orchard_model, tmp_path / "m.onnx"),
+        "demo": ("--iterations", 5, "--out", tmp_path),
+        "reproduce": (),
+    }
+
+
+def test_every_command_speaks_json_and_can_be_quiet(commands):
+    for name, arguments in commands.items():
+        result = run(name, *arguments, "--json", "--quiet")
+        assert result.exit_code == 0, (name, result.output)
+        document = json.loads(result.stdout, parse_constant=pytest.fail)
+        assert isinstance(document, dict), name
+        assert result.stderr == "", name
+
+
+def test_quiet_commands_say_nothing(commands):
+    # What predict prints, without a file to write to, is the result itself.
+    for name in set(commands) - {"predict"}:
+        result = run(name, *commands[name], "--quiet")
+        assert (result.exit_code, result.output) == (0, ""), name
+
+
+def test_the_benchmark_speaks_json():
+    result = run("bench", "--samples", 30, "--features", 2, "--hidden", 4, "--seconds", 0.1,
+                 "--json", "-q")  # fmt: skip
+    document = json.loads(result.stdout)
+    assert set(document["engines"]) == {"dense", "tree", "sparse"}
+    assert all(times["polyak_ms"] > 0 for times in document["engines"].values())
+
+
+def test_errors_leave_standard_output_empty(tmp_path):
+    result = run("train", tmp_path / "nothing.csv", "--json", "--quiet")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nothing.csv: No such file" in result.stderr

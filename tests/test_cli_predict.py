@@ -1,0 +1,110 @@
+"""``maxplus predict``: labels and numbers for the rows of a table."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import maxplus
+from commands import ORCHARD, bad, document, good, read_csv, run
+from maxplus.cli import predict as predict_module
+from maxplus.tables import ColumnChoices, open_source
+
+pytestmark = pytest.mark.slow
+
+
+def test_predictions_are_the_models_own(orchard_model, tmp_path):
+    out = tmp_path / "p.csv"
+    good("predict", orchard_model, ORCHARD, "--probabilities", "--radius", "--raw-units",
+         "--move-categories", "-o", out)  # fmt: skip
+    rows = read_csv(out)
+    model = maxplus.load(orchard_model)
+    X = open_source(ORCHARD, ColumnChoices("goes to")).X
+    assert [row["row"] for row in rows] == [str(n) for n in range(1, 241)]
+    assert [row["predicted"] for row in rows] == model.predict(X).tolist()
+    p = np.array([[float(row[f"probability of {c}"]) for c in model.classes_] for row in rows])
+    assert np.allclose(p, model.predict_proba(X), atol=1e-6)
+    radius = np.array([float(row["certified radius"]) for row in rows])
+    assert np.allclose(radius, model.certified_radius(X), rtol=1e-5)
+
+
+def test_prediction_needs_no_labels_and_any_order_of_columns(orchard_model, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("note,bruise mm,sugar %,weight g,variety\nhi,20,12,150,Gala\n")
+    assert good("predict", orchard_model, path).splitlines() == ["row,predicted", "1,compost"]
+
+
+def test_radii_are_never_rounded_up():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        radius = np.r_[rng.lognormal(0, 8, 500), 0.0, np.inf, 0.3, 1e-300, 123456.7, 1.0, 1e7 / 3]
+        shown = predict_module._six_digits_down(radius)
+        assert (shown <= radius).all()
+        finite = np.isfinite(radius)
+        np.testing.assert_allclose(shown[finite], radius[finite], rtol=2e-5)
+        assert [float(f"{r:.6g}") for r in shown] == pytest.approx(shown.tolist(), rel=1e-15)
+        assert np.isinf(shown[501])
+
+
+def test_columns_are_carried_through(orchard_model, tmp_path):
+    table, out = tmp_path / "t.csv", tmp_path / "p.csv"
+    table.write_text(
+        'id,"note, long",variety,weight g,sugar %,bruise mm\n'
+        '07,"sweet, soft",Gala,157,12.1,1.3\n'
+        "x9,,Elstar,135,12.6,11.9\n"
+    )
+    good("predict", orchard_model, table, "--keep-columns", 'id,"note, long"', "-o", out,
+         "--keep-columns", "weight g")  # fmt: skip
+    first, second = read_csv(out)
+    assert list(first) == ["row", "id", "note, long", "weight g", "predicted"]
+    assert (first["id"], first["note, long"], first["weight g"]) == ("07", "sweet, soft", "157")
+    assert (second["row"], second["id"], second["note, long"]) == ("2", "x9", "")
+    said = document("predict", orchard_model, table, "--keep-columns", "id")
+    assert [row["id"] for row in said["predictions"]] == ["07", "x9"]
+    assert "has no column 'name' (--keep-columns)" in bad(
+        "predict", orchard_model, table, "--keep-columns", "name"
+    )
+
+
+def test_a_table_in_parts_is_predicted_as_a_whole(orchard_model, tmp_path, monkeypatch):
+    options = ("--probabilities", "--radius", "--keep-columns", "variety")
+    whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
+    good("predict", orchard_model, ORCHARD, *options, "-o", whole)
+    certified = document("certify", orchard_model, ORCHARD)
+    stream = maxplus.tables.stream_source
+    monkeypatch.setattr(maxplus.tables, "stream_source", partial(stream, rows_at_once=7))
+    good("predict", orchard_model, ORCHARD, *options, "-o", parts)
+    assert parts.read_bytes() == whole.read_bytes()
+    assert document("certify", orchard_model, ORCHARD) == certified
+    said = document("predict", orchard_model, ORCHARD, *options)
+    assert [str(row["row"]) for row in said["predictions"]] == [r["row"] for r in read_csv(whole)]
+
+
+def test_unseen_words_are_counted_or_refused(orchard_model, tmp_path):
+    table = tmp_path / "t.csv"
+    head = "variety,weight g,sugar %,bruise mm\n"
+    table.write_text(head + "Gala,157,12.1,1.3\n" + "Fuji,157,12.1,1.3\n" * 2)
+    result = run("predict", orchard_model, table)
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 4
+    (warning,) = result.stderr.splitlines()
+    assert warning.startswith("Warning: ")
+    assert "2 in 'variety' ('Fuji')" in warning
+    assert run("predict", orchard_model, table, "--quiet").stderr == ""
+    refused = bad("predict", orchard_model, table, "--strict")
+    assert "line 3" in refused
+    assert "'Fuji', which the model has never seen" in refused
+
+
+def test_nothing_is_written_if_a_part_fails(orchard_model, tmp_path):
+    table, out = tmp_path / "t.csv", tmp_path / "p.csv"
+    head = "variety,weight g,sugar %,bruise mm\n"
+    table.write_text(head + "Gala,157,12.1,1.3\nFuji,157,12.1,1.3\n")
+    out.write_text("before\n")
+    bad("predict", orchard_model, table, "--strict", "-o", out)
+    assert out.read_text() == "before\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "t.csv"]
+
+
+def test_options_for_other_models_are_refused(orchard_model):
+    assert "--intervals is for regressions" in bad("predict", orchard_model, ORCHARD, "--intervals")

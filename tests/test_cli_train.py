@@ -1,0 +1,461 @@
+"""``maxplus train``: options, what is told about unseen rows, Ctrl-C and kill -9."""
+
+import io
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    recall_score,
+    roc_auc_score,
+)
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+
+import maxplus
+from commands import BRIEF, IRIS, ORCHARD, bad, document, good, read_csv
+from maxplus.io.models import load_with_notes
+from maxplus.tables import ColumnChoices, open_source
+from maxplus.training import Progress
+from maxplus.training.progress import ProgressBar
+
+pytestmark = pytest.mark.slow
+
+
+def test_training_says_what_it_reached_and_scales_inside_the_model(orchard_model):
+    model = maxplus.load(orchard_model)
+    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    codes = np.searchsorted(model.classes_, samples.y)
+    losses = -model.predict_log_proba(samples.X)[np.arange(len(codes)), codes]
+    assert model.max_loss_ == pytest.approx(losses.max(), rel=1e-12)
+    assert np.allclose(model.training_losses_, losses, rtol=1e-12)
+    # Training saw scaled features: folding the scaling in changes no more than rounding.
+    assert model.loss_curve_.min() == pytest.approx(model.max_loss_, rel=1e-9)
+
+
+def test_training_without_scaling_is_the_estimator_itself(tmp_path):
+    samples = open_source(IRIS)
+    for recipe, options in (
+        (
+            maxplus.LMMClassifier(9, slope=5.0, warmup_epochs=3, scale=False, random_state=0),
+            ("-H", 9, "--slope", 5, "--epochs", 3),
+        ),
+        (
+            maxplus.SubgradientLMMClassifier(20, max_iter=300, random_state=0),
+            ("--paper", "-H", 20, "-n", 300),
+        ),
+    ):
+        printed = good(
+            "train", IRIS, "--no-scale", *options, "--validate", "none", "-o", tmp_path / "m"
+        )
+        model = maxplus.load(tmp_path / "m")
+        again = recipe.fit(samples.X, samples.y)
+        assert np.array_equal(model.W1_, again.W1_)
+        assert f"{again.max_loss_:.4f}" in printed
+    assert "150 rows, 4 features, target 'species' with 3 classes" in printed
+
+
+def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    both = (
+        "--validate",
+        "none",
+        "--hidden",
+        7,
+        "--seed",
+        5,
+        "--slope",
+        3,
+        "--confidence",
+        2,
+        "--jobs",
+        1,
+    )
+    good(
+        "train", IRIS, "-o", tmp_path / "m", *both, "--max-suspects", 0.1, "--epochs", 3,
+        "--robust-eps", 0.01, "--early-stopping", "--polish", 0.6, "--directions", "none",
+        "--class-weight", "balanced", "--calibrate",
+    )  # fmt: skip
+    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
+        7, random_state=5, slope=3.0, confidence=2.0, max_suspects=0.1, warmup_epochs=3,
+        robust_eps=0.01, early_stopping=True, polish=0.6, n_jobs=1, directions=None,
+        class_weight="balanced", calibrate=True,
+    ).get_params()  # fmt: skip
+    good(
+        "train", IRIS, "-o", tmp_path / "m", *both, "--paper", "--iterations", 11, "--top-k", 5,
+        "--init", "uniform", "--objective", "max", "--step", "polyak", "--polyak-target", 0.1,
+        "--polyak-fraction", 0.3, "--learning-rate", 0.2, "--linear-every", 4, "--engine", "dense",
+        "--iterate", "last",
+    )  # fmt: skip
+    assert maxplus.load(tmp_path / "m").get_params() == maxplus.SubgradientLMMClassifier(
+        7, max_iter=11, random_state=5, slope=3.0, confidence=2.0, init="uniform", top_k=5,
+        objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
+        learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
+    ).get_params()  # fmt: skip
+    good("train", IRIS, "-o", tmp_path / "m", "--paper", "-n", 5, "--validate", "none")
+    recipe = maxplus.SubgradientLMMClassifier(max_iter=5, random_state=0)
+    assert maxplus.load(tmp_path / "m").get_params() == recipe.get_params()
+    good("train", IRIS, "-o", tmp_path / "m", *BRIEF, "--no-polish", "--no-calibrate",
+         "--class-weight", "none", "--directions", "auto")  # fmt: skip
+    assert (
+        maxplus.load(tmp_path / "m").get_params()
+        == maxplus.LMMClassifier(
+            9, slope=5.0, warmup_epochs=3, polish=None, calibrate=False, random_state=0
+        ).get_params()
+    )
+    good("train", IRIS, "-o", tmp_path / "m", *BRIEF, "--polish", "log2")
+    assert maxplus.load(tmp_path / "m").polish == "log2"
+    for option in ("--epochs", "--robust-eps", "--polish", "--max-suspects"):
+        assert f"{option} is not the paper's; leave it out" in bad(
+            "train", IRIS, "--paper", option, 1
+        )
+    for option in ("--iterations", "--top-k", "--polyak-target", "--learning-rate"):
+        assert f"{option} is for --paper; add --paper" in bad("train", IRIS, option, 1)
+    assert "--polish 0.5 and --no-polish exclude each other" in bad(
+        "train", IRIS, "--polish", 0.5, "--no-polish"
+    )
+    assert "--bagging is for committees; add --members" in bad("train", IRIS, "--bagging")
+    assert "--loss is for a regression" in bad("train", IRIS, "--loss", "squared")
+    assert "polish must be" in bad("train", IRIS, "--polish", "shoes")
+
+
+def test_a_committee_is_trained_and_used(tmp_path):
+    path = tmp_path / "m"
+    said = document(
+        "train", IRIS, "-o", path, "--members", 2, "--bagging", "-H", 6, "--epochs", 2,
+        "--validate", "none",
+    )  # fmt: skip
+    assert (said["estimator"], said["validation"]) == ("LMMCommittee", None)
+    model = maxplus.load(path)
+    assert (model.n_members, model.bagging, len(model.members_)) == (2, True, 2)
+    X = open_source(IRIS).X
+    good("predict", path, IRIS, "-o", tmp_path / "p.csv")
+    assert [row["predicted"] for row in read_csv(tmp_path / "p.csv")] == model.predict(X).tolist()
+    assert "Row 150:" in good("explain", path, IRIS, "--row", 150)
+    assert "not sought for committees" in bad("explain", path, IRIS, "--fixed", "sepal width")
+
+
+# -- rows that a model has not seen ----------------------------------------------------------------
+
+
+def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
+    """The whole preparation is made anew in every fold: here by hand, with scikit-learn."""
+    rng = np.random.default_rng(4)
+    n = 90
+    town = rng.choice(["Ulm", "Bonn", "Kiel"], n)
+    size = rng.normal(size=n)
+    y = np.where(size + (town == "Ulm") + rng.normal(0, 0.7, n) > 0.4, "yes", "no")
+    holes = rng.random(n) < 0.15
+    lines = [f"{'' if hole else s},{t},{c}"
+             for hole, s, t, c in zip(holes, size, town, y, strict=True)]  # fmt: skip
+    table = tmp_path / "t.csv"
+    table.write_text("size,town,ill\n" + "\n".join(lines) + "\n")
+    said = document(
+        "train", table, "-o", tmp_path / "m", "-H", 8, "--slope", 4, "--epochs", 3, "--seed", 3,
+        "--validate", 4,
+    )  # fmt: skip
+    P = np.zeros((n, 2))
+    for training, test in StratifiedKFold(4, shuffle=True, random_state=3).split(y, y):
+        known = size[training][~holes[training]]
+        median = np.sort(known)[(known.size - 1) // 2]
+        values = np.where(holes, median, size)
+        towns = np.unique(town[training])
+        X = np.column_stack([values, holes, town[:, None] == towns])
+        clf = maxplus.LMMClassifier(8, slope=4.0, warmup_epochs=3, random_state=3)
+        P[test] = clf.fit(X[training], y[training]).predict_proba(X[test])
+    predicted = np.array(["no", "yes"])[P.argmax(axis=1)]
+    figures = said["validation"]["figures"]
+    assert figures["accuracy"] == pytest.approx(accuracy_score(y, predicted))
+    assert figures["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
+    assert figures["log_loss"] == pytest.approx(log_loss(y, P), rel=1e-6)
+    assert figures["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
+    recalls = recall_score(y, predicted, average=None, labels=["no", "yes"])
+    assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
+    assert said["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
+    # The model itself has all rows, and its file remembers how good it is.
+    model, notes = load_with_notes(tmp_path / "m")
+    assert len(model.training_labels_) == n
+    assert notes["validation"] == said["validation"]
+
+
+def test_the_words_about_unseen_rows(tmp_path):
+    printed = good("train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 3)
+    unseen, fit = printed.index("on rows it has not seen"), printed.index("fits ")
+    assert unseen < fit
+    assert re.search(r"accuracy +\d\d\.\d % ± \d\.\d +33\.3 %", printed)
+    for words in ("balanced accuracy", "log loss", "AUC", "recall of setosa, 50 rows",
+                  "always setosa", "By 3-fold cross-validation", "trained on all rows",
+                  "this says nothing about new rows"):  # fmt: skip
+        assert words in printed
+    assert "proof" not in printed
+    assert "prov" not in printed
+    assert "not seen" not in good("train", IRIS, *BRIEF, "-o", tmp_path / "m")
+    assert "By 30% of the rows held out" in good(
+        "train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 0.3
+    )
+
+
+def test_a_model_that_memorises_ids_looks_bad(tmp_path):
+    rng = np.random.default_rng(0)
+    numbers, labels = rng.permutation(10_000)[:80], rng.choice(["a", "b"], 80)
+    table = tmp_path / "t.csv"
+    rows = [f"{n},{label}" for n, label in zip(numbers, labels, strict=True)]
+    table.write_text("id,label\n" + "\n".join(rows) + "\n")
+    assert "left out 'id'" in bad("train", table)
+    said = document("train", table, "--keep", "id", "-o", tmp_path / "m", "--polish", "log2",
+                    "-H", 80, "--slope", 20)  # fmt: skip
+    assert said["training_fit"]["right"] > 70
+    validation = said["validation"]
+    assert validation["figures"]["accuracy"] < validation["guess"]["accuracy"] + 0.1
+    assert validation["figures"]["log_loss"] > validation["guess"]["log_loss"]
+
+
+def test_what_cannot_be_validated_is_trained_all_the_same(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
+    printed = good("train", table, "-H", 3, "--slope", 1, "--epochs", 1, "-o", tmp_path / "m")
+    assert "Not validated: every class has one row only" in printed
+    assert maxplus.load(tmp_path / "m").classes_.tolist() == ["x", "y", "z"]
+    for value in ("half", "1", "0", "1.5", "-3"):
+        assert "--validate must be auto, cv, a number of folds" in bad(
+            "train", IRIS, f"--validate={value}"
+        )
+
+
+def test_suspects_are_rows_as_people_count_them(tmp_path):
+    lines = Path(IRIS).read_text(encoding="utf-8").splitlines()
+    for row in (7, 60):  # wrong labels, in lines 8 and 61 of the file
+        lines[row] = lines[row].rpartition(",")[0] + ",virginica"
+    # A row without a label is left out, and counts all the same.
+    lines[3] = lines[3].rpartition(",")[0] + ","
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = tmp_path / "s.csv"
+    good("train", table, "-o", tmp_path / "m", *BRIEF, "--max-suspects", 5, "--suspects", out)
+    rows = read_csv(out)
+    assert {"7", "60"} <= {row["row"] for row in rows}
+    model = maxplus.load(tmp_path / "m")
+    assert len(rows) == len(model.suspects_)
+    losses = [float(row["loss"]) for row in rows]
+    assert losses == sorted(losses, reverse=True)
+    for row in rows:
+        assert row["label"] == lines[int(row["row"])].rpartition(",")[2]
+        k = int(row["row"]) - 1 - (int(row["row"]) > 3)
+        assert float(row["loss"]) == pytest.approx(model.training_losses_[k], abs=1e-6)
+
+
+def test_numbers_are_learned_at_the_command_line(tmp_path):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(60, 2))
+    y = x[:, 0] - np.abs(x[:, 1]) + rng.normal(0, 0.1, 60)
+    table = tmp_path / "t.csv"
+    np.savetxt(table, np.c_[x, y], delimiter=",", header="u,v,height", comments="")
+    brief = ("-H", 4, "--slope", 1, "--epochs", 30)
+    said = document("train", table, "-o", tmp_path / "m", *brief, "--validate", 3)
+    assert (said["task"], said["estimator"]) == ("regression", "LMMRegressor")
+    assert any("--task classification" in line for line in said["decisions"])
+    predicted = cross_val_predict(
+        maxplus.LMMRegressor(4, slope=1.0, epochs=30, random_state=0), x, y,
+        cv=KFold(3, shuffle=True, random_state=0),
+    )  # fmt: skip
+    figures = said["validation"]["figures"]
+    assert figures["r2"] == pytest.approx(r2_score(y, predicted))
+    assert figures["mae"] == pytest.approx(mean_absolute_error(y, predicted))
+    assert 0 < figures["covered"] <= 1
+    # The file's numbers are those of the data, so that its model is the estimator's.
+    model = maxplus.load(tmp_path / "m")
+    again = maxplus.LMMRegressor(4, slope=1.0, epochs=30, random_state=0).fit(x, y)
+    np.testing.assert_allclose(model.predict(x), again.predict(x))
+    intervals = tmp_path / "p.csv"
+    good("predict", tmp_path / "m", table, "--intervals", "-o", intervals)
+    found = np.array([[float(row[name]) for name in ("predicted", "lower", "upper")]
+                      for row in read_csv(intervals)])  # fmt: skip
+    np.testing.assert_allclose(found.T, [model.predict(x), *model.predict_interval(x, 0.9)])
+    printed = good("evaluate", tmp_path / "m", table)
+    assert f"{r2_score(y, model.predict(x)):.4f}" in printed
+    assert "--probabilities is for classes" in bad(
+        "predict", tmp_path / "m", table, "--probabilities"
+    )
+    assert "this command needs an LMMClassifier" in bad("certify", tmp_path / "m", table)
+    assert "--polish is for classes, but the target is a number" in bad(
+        "train", table, "--polish", "log2"
+    )
+    assert "--paper trains classifiers" in bad("train", table, "--paper", "--task", "regression")
+    assert "a regression always scales" in bad("train", table, "--no-scale")
+
+
+def test_choices_of_columns_reach_the_table(tmp_path):
+    table = tmp_path / "t.csv"
+    rows = [f"{k},{k % 3},w{k % 4},{k % 5 + 0.5},{'ab'[k % 2]}" for k in range(40)]
+    table.write_text('id,code,word,"x, y",label\n' + "\n".join(rows) + "\n")
+
+    def features(*options):
+        good("train", table, "-o", tmp_path / "m", *BRIEF, *options)
+        return maxplus.load(tmp_path / "m").preparation_.feature_names
+
+    plain = features()
+    assert plain == ["code", "word = w0", "word = w1", "word = w2", "word = w3", "x, y"]
+    assert features("--drop", 'word,"x, y"') == ["code"]
+    assert features("--drop", "word", "--keep", "id")[0] == "id"
+    assert features("--categorical", "code", "--drop", "word")[:3] == [
+        "code = 0", "code = 1", "code = 2"
+    ]  # fmt: skip
+    assert features("--numeric", "word")[1] == "word"
+    table.write_text("a,b,label\n1.5,2,x\n,1,y\n3,5,x\n4,4,y\n")
+    assert "missing values: 1 in 'a'" in bad("train", table, "--missing", "error")
+    assert "--task must be one of" in bad("train", IRIS, "--task", "guessing")
+
+
+def test_resuming_validates_with_the_columns_that_were_chosen(tmp_path):
+    checkpoint = tmp_path / "c"
+    brief = (*BRIEF[:-2], "--drop", "sepal length")
+    whole = document("train", IRIS, *brief, "--validate", 2, "--checkpoint", checkpoint,
+                     "-o", tmp_path / "m")  # fmt: skip
+    again = document("train", IRIS, "--resume", checkpoint, "--validate", 2, "-o", tmp_path / "n")
+    assert again["features"] == 3
+    assert again["validation"]["figures"] == whole["validation"]["figures"]
+
+
+# -- interruptions and progress --------------------------------------------------------------------
+
+
+def wait_for(path, seconds=120):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} was not written"
+        time.sleep(0.02)
+
+
+LONG = {
+    "warm-up and polish": ("-H", 20, "--epochs", 400),
+    "paper": ("-H", 20, "--paper", "-n", 30_000, "--linear-every", 7),
+}
+
+
+@pytest.fixture(scope="module", params=LONG)
+def uninterrupted(request, tmp_path_factory):
+    """Options of a long training, and what it gives: the first epoch or block is interrupted."""
+    path, options = tmp_path_factory.mktemp("whole") / "m", LONG[request.param]
+    good("train", IRIS, *options, "--validate", "none", "-o", path)
+    return options, maxplus.load(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how):
+    model, checkpoint = tmp_path / "m", tmp_path / "c"
+    # A checkpoint after every block, instead of every minute.
+    code = (
+        "from maxplus.cli import train\ntrain.EVERY_MINUTE = 0.0\n"
+        "from maxplus.cli import main; main()"
+    )
+    options, whole = uninterrupted
+    arguments = ["train", IRIS, *options, "-o", model, "--checkpoint", checkpoint,
+                 "--validate", "none"]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(checkpoint)
+    process.send_signal(how)
+    _, said = process.communicate()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "--resume" in said
+        assert maxplus.load(model).n_iter_ < 30_000
+        assert "Traceback" not in said
+    else:
+        assert process.returncode == -signal.SIGKILL
+        assert not model.exists()
+    good("train", IRIS, "--resume", checkpoint, "-o", model, "--validate", "none")
+    again = maxplus.load(model)
+    assert again.n_iter_ == whole.n_iter_
+    courses = () if "--paper" in options else ("warmup_losses_", "polish_losses_")
+    for name in ("W0_", "W1_", "W2_", "loss_curve_", *courses):
+        assert np.array_equal(getattr(again, name), getattr(whole, name))
+    assert again.max_loss_ == whole.max_loss_
+
+
+def test_resuming_on_other_data_is_refused(tmp_path):
+    checkpoint = tmp_path / "c"
+    good("train", IRIS, *BRIEF, "--checkpoint", checkpoint, "-o", tmp_path / "m")
+    other = tmp_path / "other.csv"
+    other.write_text(Path(IRIS).read_text().replace("5.1,3.5", "5.2,3.5", 1))
+    assert "on other data" in bad("train", other, "--resume", checkpoint, "-o", tmp_path / "m")
+
+
+def report(stage, iteration, max_iter, loss=0.5):
+    return Progress(stage, iteration, max_iter, loss, loss, 0.0, None, False, None)
+
+
+def drawn(bar_of):
+    """What is on the screen in the end."""
+    screen = io.StringIO()
+    console = Console(file=screen, width=120, force_terminal=False)
+    with ProgressBar("training", console) as bar:
+        bar_of(bar)
+    return screen.getvalue()
+
+
+def test_the_progress_bar_tells_the_way_to_the_certificate():
+    assert ProgressBar._gap(math.log(2) + 0.25) == " (0.250 to log 2)"
+    assert ProgressBar._gap(0.5) == " (certified)"
+
+
+def test_the_progress_bar_ends_with_what_was_done():
+    def course(bar):
+        bar(report("choice", 3, 17))
+        bar(report("warm-up", 10, 10, loss=math.nan))
+        bar(report("polish", 0, 30))
+        bar(report("polish", 2, 30))
+
+    lines = drawn(course).splitlines()
+    assert [line.split()[0] for line in lines] == ["training:", "warm-up", "polish"]
+    # A search that needed less than it had planned is over; rounds of a polish are a limit.
+    assert " 3/3 " in lines[0]
+    assert " 10/10 " in lines[1]
+    assert " 2/2 " in lines[2]
+    assert "nan" not in "".join(lines)
+
+
+def test_a_stage_without_work_leaves_no_bar():
+    def nothing_to_polish(bar):
+        bar(report("warm-up", 10, 10))
+        bar(report("polish", 0, 30))
+
+    assert "polish" not in drawn(nothing_to_polish)
+    assert not drawn(lambda bar: None).strip()
+
+
+def test_the_progress_bar_says_when_kernels_are_compiled():
+    said = []
+
+    def compiles(bar):
+        @numba.njit
+        def twice(x):
+            return 2 * x
+
+        update = bar._bar.update
+        bar._bar.update = lambda task, **fields: (said.append(fields), update(task, **fields))
+        twice(1)
+        twice(2)  # is compiled already
+
+    drawn(compiles)
+    remarks = [fields["remark"] for fields in said if "remark" in fields]
+    assert remarks == ["compiling, once: about 20 s", ""]
+    said.clear()
+    drawn(lambda bar: None)
+    assert not said

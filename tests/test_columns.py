@@ -1,0 +1,457 @@
+"""Columns as features and labels: what is decided, kept with a model, and refused."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+
+from maxplus.tables import (
+    Category,
+    ColumnChoices,
+    Encoding,
+    Number,
+    Preparation,
+    RawTable,
+    Samples,
+    TableError,
+    decide,
+    open_source,
+    read_table,
+)
+from table_helpers import encoding_of, refused
+
+BUILT_IN = {
+    "iris": load_iris,
+    "digits": load_digits,
+    "wine": load_wine,
+    "breast_cancer": load_breast_cancer,
+}
+
+
+# -- which column is what ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "target"),
+    [
+        ("a,b,c", "c"),
+        ("target,b,c", "target"),
+        ("a,label,c", "label"),
+        ("a,class,c", "class"),
+        ("y,b,c", "y"),
+        ("y,label,c", "c"),
+        ("a,b,target", "target"),
+    ],
+)
+def test_the_target_is_named_so_or_last(table, names, target):
+    encoding = encoding_of(table(f"{names}\n1,2,3\n"))
+    assert encoding.target == target
+    others = [name for name in names.split(",") if name != target]
+    assert all(isinstance(column, Number) for column in encoding.columns)
+    assert encoding.feature_names == others
+
+
+def test_the_target_can_be_chosen(table):
+    read = table("a,y,c\n1,2,3\n4,5,6\n")
+    encoding = encoding_of(read, target="a")
+    assert encoding.feature_names == ["y", "c"]
+    assert encoding.labels(read).tolist() == [1, 4]
+    assert encoding.features(read).tolist() == [[2.0, 3.0], [5.0, 6.0]]
+    assert encoding.features(read).dtype == np.float64
+
+
+WORDS = "colour,size,n,the shape,y\nred,2,0.5,round,u\nblue,10,1.5,flat,v\nred,1,2.5,flat,u\n"
+
+
+def test_categories_become_columns_of_zeros_and_ones(table):
+    read = table(WORDS)
+    encoding = encoding_of(read, categorical=["the shape", "colour"])
+    assert encoding.feature_names == [
+        *("colour = blue", "colour = red", "size", "n"),
+        *("the shape = flat", "the shape = round"),
+    ]
+    assert encoding.features(read).tolist() == [
+        [0.0, 1.0, 2.0, 0.5, 0.0, 1.0],
+        [1.0, 0.0, 10.0, 1.5, 1.0, 0.0],
+        [0.0, 1.0, 1.0, 2.5, 1.0, 0.0],
+    ]
+    assert encoding.labels(read).tolist() == ["u", "v", "u"]
+
+
+def test_numbers_can_be_categories(table):
+    read = table("size,half,y\n2,0.5,1\n10,1,2\n2,0.5,1\n")
+    encoding = encoding_of(read, categorical=["size", "half"])
+    assert set(encoding.feature_names) == {"size = 2", "size = 10", "half = 0.5", "half = 1"}
+    where = [encoding.feature_names.index(name) for name in ("size = 2", "half = 1")]
+    assert encoding.features(read)[:, where].tolist() == [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    assert encoding.features(read).sum(axis=1).tolist() == [2.0, 2.0, 2.0]
+    later = table("size,half\n10.0,0.50\n", "later.csv")
+    assert encoding.features(later).sum() == 2.0
+
+
+def test_missing_values_are_counted_per_column(write):
+    path = write("a,b,kind,c,y\n1,,x,1,0\n?,,NA,2,1\n2,3,x,3,1\n")
+    with pytest.raises(TableError) as caught:
+        encoding_of(read_table(path), missing="error")
+    counts = ["1 in 'a' (first in line 3)", "2 in 'b' (first in line 2)", "1 in 'kind'"]
+    for words in (str(path), "missing", *counts):
+        assert words in str(caught.value)
+    assert "'c'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a,b,y\n1,inf,0\n2,3,1\n", "a,b,y\n1,-inf,0\n2,inf,1\n"])
+def test_infinite_values_are_refused(write, text):
+    path = write(text)
+    with refused(path, "'b'", "infinite", "line 2"):
+        encoding_of(read_table(path))
+    with refused(path, "'b'", "infinite"):
+        Encoding("y", (Number("a"), Number("b"))).features(read_table(path))
+
+
+@pytest.mark.parametrize("option", ["target", "categorical"])
+def test_unknown_names_are_refused(write, option):
+    path = write("a,b,c\n1,2,3\n")
+    choice = {"target": "colour"} if option == "target" else {"categorical": ["a", "colour"]}
+    with refused(path, "'colour'", f"--{option}", "'a'", "'b'", "'c'"):
+        encoding_of(read_table(path), **choice)
+
+
+def test_a_target_is_no_feature(write):
+    path = write("a,b\n1,2\n")
+    with refused(path, "'b'"):
+        encoding_of(read_table(path), categorical=["b"])
+    with refused("lonely", "'y'"):
+        encoding_of(RawTable("lonely", {"y": np.arange(3.0)}))
+
+
+# -- features and labels ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def encoding(table):
+    return encoding_of(table(WORDS, "training.csv"), categorical=["colour", "the shape"])
+
+
+def test_columns_come_in_any_order_and_others_do_not_matter(table, encoding):
+    text = "n,extra,the shape,size,y,colour,empty\n5,word,round,7,v,blue,\n6,,flat,8,u,red,\n"
+    read = table(text)
+    expected = [[1.0, 0.0, 7.0, 5.0, 0.0, 1.0], [0.0, 1.0, 8.0, 6.0, 1.0, 0.0]]
+    assert encoding.features(read).tolist() == expected
+    assert encoding.labels(read).tolist() == ["v", "u"]
+
+
+def test_a_single_row_with_one_of_the_categories_is_enough(table, encoding):
+    read = table("colour,size,n,the shape\nred,1,2,flat\n")
+    assert encoding.features(read).tolist() == [[0.0, 1.0, 1.0, 2.0, 1.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("size,n,the shape\n1,2,flat\n", ["'colour'"]),
+        ("size,y\n1,u\n", ["'colour'", "'n'", "'the shape'"]),
+        ("colour,size,n,the shape\ngreen,1,2,flat\n", ["'colour'", "'green'", "line 2"]),
+        ("colour,size,n,the shape\nRed,1,2,flat\n", ["'colour'", "'Red'"]),
+        ("colour,size,n,the shape\n3,1,2,flat\n", ["'colour'", "'3'"]),
+        ("colour,size,n,the shape\nred,big,2,flat\n", ["'size'", "'big'", "numbers"]),
+        ("colour,size,n,the shape\nred,1,inf,flat\n", ["'n'", "infinite"]),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(write, encoding, text, words):
+    path = write(text)
+    with refused(path, *words):
+        encoding.features(read_table(path), strict=True)
+
+
+def test_categories_lie_between_zero_and_one(encoding):
+    low, high = encoding.feature_range
+    inf = np.inf
+    assert low.tolist() == [0.0, 0.0, -inf, -inf, 0.0, 0.0]
+    assert high.tolist() == [1.0, 1.0, inf, inf, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (["0", "2", "1"], [0, 2, 1]),
+        (["-7", "3.0", "1e3"], [-7, 3, 1000]),
+        (["a", "b", "3"], ["a", "b", "3"]),
+        (["1.50", "x", "007"], ["1.50", "x", "007"]),
+        (["True", "False", "True"], ["True", "False", "True"]),
+    ],
+)
+def test_labels_are_integers_or_strings(table, cells, labels):
+    read = table("a,y\n" + "".join(f"{k},{cell}\n" for k, cell in enumerate(cells)))
+    encoding = encoding_of(read)
+    found = encoding.labels(read)
+    assert found.tolist() == labels
+    assert found.dtype.kind == ("i" if isinstance(labels[0], int) else "U")
+    assert encoding.has_labels(read)
+
+
+@pytest.mark.parametrize("cells", [["0.5", "1", "2"], ["1.25", "2.5", "3.75"]])
+def test_measurements_are_a_regression(table, cells):
+    read = table("a,y\n" + "".join(f"{k},{cell}\n" for k, cell in enumerate(cells)))
+    encoding, decisions = decide(read)
+    assert encoding.task == "regression"
+    assert encoding.labels(read).tolist() == [float(cell) for cell in cells]
+    assert "'y'" in decisions[0]
+    assert "--task classification" in decisions[0]
+    classes = encoding_of(read, task="classification")
+    assert classes.labels(read).tolist() == cells
+
+
+def test_labels_beyond_integers_are_not_mixed_up(write):
+    path = write("a,y\n1,1e300\n2,2e300\n")
+    read = read_table(path)
+    with refused(path, "'y'"):
+        encoding_of(read).labels(read)
+
+
+def test_labels_may_be_absent(write, encoding):
+    path = write("colour,size\nred,1\n")
+    assert not encoding.has_labels(read_table(path))
+    with refused(path, "'y'"):
+        encoding.labels(read_table(path))
+
+
+def test_missing_labels_are_refused(write, encoding):
+    path = write("colour,y\nred,u\nred,\n")
+    with refused(path, "1 in 'y' (first in line 3)"):
+        encoding.labels(read_table(path))
+
+
+# -- kept with a model ------------------------------------------------------------------------
+
+
+def test_encodings_survive_json(table, encoding):
+    record = json.loads(json.dumps(encoding.to_json()))
+    again = Encoding.from_json(record)
+    assert again == encoding
+    assert again.feature_names == encoding.feature_names
+    assert np.array_equal(again.features(table(WORDS)), encoding.features(table(WORDS)))
+    plain = Encoding("Übergröße", (Number('a "b"'), Category("c", words=("x", "ß"))))
+    assert Encoding.from_json(json.loads(json.dumps(plain.to_json()))) == plain
+
+
+GARBAGE = {
+    "nothing": lambda record: None,
+    "number": lambda record: 3,
+    "word": lambda record: "columns",
+    "list": lambda record: [record],
+    "empty": lambda record: {},
+    "no target": lambda record: {"columns": record["columns"]},
+    "no columns": lambda record: {"target": record["target"]},
+    "columns are a number": lambda record: record | {"columns": 3},
+    "columns are a word": lambda record: record | {"columns": "ab"},
+    "columns are numbers": lambda record: record | {"columns": [1, 2]},
+    "columns are lists": lambda record: record | {"columns": [["a", None]]},
+    "columns are a mapping": lambda record: record | {"columns": {}},
+    "column without name": lambda record: record | {"columns": [{"values": None}]},
+    "name is a number": lambda record: record | {"columns": [{"name": 1, "values": None}]},
+    "values are a number": lambda record: record | {"columns": [{"name": "a", "values": 7}]},
+    "values are a word": lambda record: record | {"columns": [{"name": "a", "values": "xy"}]},
+    "target is nothing": lambda record: record | {"target": None},
+    "target is a list": lambda record: record | {"target": ["y"]},
+}
+
+
+@pytest.mark.parametrize("change", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_is_no_encoding(encoding, change):
+    with pytest.raises(ValueError, match="columns"):
+        Encoding.from_json(change(encoding.to_json()))
+
+
+# -- data by name -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_data_is_scikit_learn_s(name):
+    data = BUILT_IN[name]()
+    found = open_source(name)
+    assert found.name == name
+    assert np.array_equal(found.X, data.data)
+    assert found.y.astype(str).tolist() == data.target_names[data.target].astype(str).tolist()
+    assert found.encoding.feature_names == list(data.feature_names)
+    assert found.image_shape == ((8, 8) if name == "digits" else None)
+    again = open_source(name, preparation=Preparation.of(found))
+    assert np.array_equal(again.X, found.X)
+    assert np.array_equal(again.y, found.y)
+
+
+@pytest.mark.parametrize(("name", "n"), [("mnist", 60_000), ("mnist:test", 10_000)])
+def test_mnist_is_read_as_images(name, n):
+    if "MAXPLUS_DATA" not in os.environ:
+        pytest.skip("MAXPLUS_DATA is not set")
+    found = open_source(name)
+    assert found.X.shape == (n, 784)
+    assert found.X.dtype == np.float32
+    assert (found.X.min(), found.X.max()) == (0.0, 1.0)
+    assert found.y.shape == (n,)
+    assert np.unique(found.y).tolist() == list(range(10))
+    assert found.y[:5].tolist() == ([7, 2, 1, 0, 4] if n == 10_000 else [5, 0, 4, 1, 9])
+    assert found.image_shape == (28, 28)
+    assert len(set(found.encoding.feature_names)) == 784
+
+
+@pytest.mark.parametrize("name", ["irises", "iris:test", "mnist:tests", "folder/data"])
+def test_unknown_data_is_refused(name):
+    with refused(name, "iris", "digits", "wine", "breast_cancer", "mnist", "fashion_mnist"):
+        open_source(name)
+
+
+def test_missing_files_are_not_taken_for_names(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"iris\.csv"):
+        open_source(str(tmp_path / "iris.csv"))
+
+
+def test_a_file_called_like_built_in_data_needs_its_folder(write, monkeypatch):
+    monkeypatch.chdir(write("a,b\n1,2\n", "iris").parent)
+    assert open_source("iris").X.shape == (150, 4)
+    with refused("iris", ".csv"):
+        open_source("./iris")
+
+
+def test_a_file_for_training_brings_its_encoding(write):
+    path = write(WORDS)
+    choices = ColumnChoices("size", categorical=["colour", "the shape", "y"])
+    found = open_source(str(path), choices)
+    assert found.name == str(path)
+    assert found.y.tolist() == [2, 10, 1]
+    assert found.encoding.target == "size"
+    assert found.encoding.feature_names[-2:] == ["y = u", "y = v"]
+    assert found.X.shape == (3, len(found.encoding.feature_names))
+    assert found.image_shape is None
+
+
+def test_a_file_for_prediction_needs_no_labels(write, preparation):
+    text = "size,colour,the shape,n\n1,blue,flat,2\n"
+    found = open_source(str(write(text)), preparation=preparation)
+    assert found.y is None
+    assert found.X.tolist() == [[1.0, 0.0, 1.0, 2.0, 1.0, 0.0]]
+    assert found.encoding == preparation.encoding
+    with_labels = text.replace("\n", ",y\n", 1).replace(",2\n", ",2,w\n")
+    assert open_source(str(write(with_labels)), preparation=preparation).y.tolist() == ["w"]
+    path = write("size,colour\n1,blue\n")
+    with refused(path, "'n'", "'the shape'"):
+        open_source(str(path), preparation=preparation)
+
+
+# -- preparation ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def training(table):
+    return table(WORDS, "training.csv")
+
+
+@pytest.fixture
+def preparation(training):
+    return Preparation.of(training)
+
+
+def test_a_preparation_scales_by_the_training_data(training, preparation):
+    X = preparation.features(training)
+    Z = preparation.scaled(X)
+    assert preparation.feature_names == preparation.encoding.feature_names
+    assert preparation.data == training.name
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-15)
+    np.testing.assert_allclose(Z.std(axis=0), 1)
+    np.testing.assert_allclose(preparation.deviations, X.std(axis=0))
+    samples = preparation.samples(training)
+    assert np.array_equal(samples.X, X)
+    assert samples.y.tolist() == ["u", "v", "u"]
+    raw = Preparation.of(training, scale=False)
+    assert raw.centre is raw.spread is None
+    assert np.array_equal(raw.scaled(X), X)
+    assert np.array_equal(raw.deviations, preparation.deviations)
+
+
+def test_images_are_not_scaled_and_know_their_deviations():
+    samples = open_source("digits")
+    found = Preparation.of(samples)
+    assert (found.centre, found.image_shape) == (None, (8, 8))
+    assert Preparation.of(samples, scale=True).centre is not None
+    assert found.feature_range(samples.X[:3]) == (samples.X[:3].min(), samples.X[:3].max())
+    X = samples.X.astype(np.float32)
+    single = Preparation.of(Samples("digits", X, samples.y, samples.encoding, (8, 8)))
+    np.testing.assert_allclose(single.deviations, found.deviations, rtol=1e-12)
+    assert single.deviations.dtype == np.float64
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, 0.1, 1e9 + 0.3])
+def test_a_constant_column_has_the_unit_one(value):
+    # The rounded mean of ten times 0.1 is not 0.1.
+    columns = {"a": np.full(10, value), "b": np.arange(10.0), "y": np.arange(10.0) % 2}
+    found = Preparation.of(RawTable("t", columns), ColumnChoices(keep=["a"]))
+    assert found.deviations.tolist() == [1.0, columns["b"].std()]
+    assert found.spread.tolist() == found.deviations.tolist()
+
+
+def test_numbers_too_large_for_a_deviation_are_refused():
+    with refused("t", "'a'", "1e+200"):
+        Preparation.of(
+            RawTable("t", {"a": np.array([0.0, 1e200]), "b": np.zeros(2), "y": np.arange(2.0)})
+        )
+
+
+def test_preparations_survive_json(training, preparation):
+    for found in (preparation, Preparation.of(open_source("digits"))):
+        record = json.loads(json.dumps(found.to_json()))
+        again = Preparation.from_json(record)
+        assert again.to_json() == record
+        for name in ("centre", "spread", "deviations"):
+            assert np.array_equal(getattr(again, name), getattr(found, name))
+        assert again.image_shape == found.image_shape
+        assert again.encoding == found.encoding
+
+
+WRONG_RANGES = {
+    "deviations": [None, [], [0.0] * 6, [1.0] * 5, [1.0] * 5 + [None], [1.0] * 5 + [-1e-300]],
+    "low": [None, [0.0] * 5, [float("nan")] * 6, [1e300] * 6],
+    "high": [None, ["1"] * 6, [-1e300] * 6],
+    "whole": [None, [1] * 6, [True] * 5, "yes"],
+    "two_valued": [None, [0.0] * 6, [None] * 6],
+}
+WRONG_FIELDS = {
+    "centre": [None, 3, "abc", [1.0], [1.0] * 7, [float("nan")] * 6, ["1"] * 6, [[1.0]] * 6],
+    "spread": [None, [0.0] * 6, [-1.0] * 6, [float("inf")] * 6, [10**400] * 6, [True] * 6, {}],
+    "ranges": [None, [], {}, {"low": [1.0] * 6}],
+    "decisions": [None, "left out", [1], [["a"]]],
+    "image_shape": [6, [6], [2, 2], [0, 6], [-2, -3], [2.0, 3.0], "23", [2, 3, 1], [True, 6]],
+    "directions": [[[1.0] * 6], []],
+    "data": [None, 3, ["a"]],
+    "encoding": [None, {}, {"target": "y", "columns": []}, "x" * 10_000],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG_FIELDS.items() for value in values]
+)
+def test_garbage_is_no_preparation(preparation, name, value):
+    with pytest.raises(ValueError, match=r"preparation|columns") as caught:
+        Preparation.from_json(preparation.to_json() | {name: value})
+    assert name in str(caught.value) or name == "encoding"
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG_RANGES.items() for value in values]
+)
+def test_garbage_is_no_range(preparation, name, value):
+    record = preparation.to_json()
+    with pytest.raises(ValueError, match=rf"preparation.*({name}|low)"):
+        Preparation.from_json(record | {"ranges": record["ranges"] | {name: value}})
+
+
+def test_a_preparation_has_all_its_fields(preparation):
+    for record in (None, 3, [], "preparation", {}):
+        with pytest.raises(ValueError, match="preparation"):
+            Preparation.from_json(record)
+    for name in preparation.to_json():
+        record = preparation.to_json()
+        del record[name]
+        with pytest.raises(ValueError, match=f"lacks {name}"):
+            Preparation.from_json(record)

@@ -1,0 +1,204 @@
+"""What is told about rows that a model has not seen, against scikit-learn and slow loops."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss, r2_score, recall_score, roc_auc_score
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+import maxplus
+from maxplus.evaluation import ArrayRows, compare, plan_for, usual_models, validate
+from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
+from maxplus.lab import rivals
+from strategies import SEEDS, quick
+
+
+@given(SEEDS)
+@quick(60)
+def test_every_row_is_judged_once_by_a_training_that_has_its_class(seed):
+    rng = np.random.default_rng(seed)
+    y = rng.choice(list("abcde"), size=int(rng.integers(6, 60)), p=[0.5, 0.3, 0.1, 0.07, 0.03])
+    counts = {label: int((y == label).sum()) for label in np.unique(y)}
+    alone = [label for label, n in counts.items() if n == 1]
+    plan = plan_for(y, int(rng.integers(2, 6)), seed=seed)
+    judged = np.concatenate([test for _, test in plan.splits])
+    assert sorted(judged) == [n for n in range(len(y)) if y[n] not in alone]
+    assert plan.unjudged == len(alone)
+    for training, test in plan.splits:
+        assert not set(training) & set(test)
+        assert len(training) + len(test) == len(y)
+        assert set(y[test]) <= set(y[training])
+
+
+def test_the_plan_follows_the_number_of_rows():
+    y = np.arange(20_000) % 2
+    for n, trainings, words in (
+        (100, 5, "5-fold cross-validation"),
+        (2_000, 5, "5-fold cross-validation"),
+        (2_001, 3, "3-fold cross-validation"),
+        (10_001, 1, "20% of the rows held out"),
+    ):
+        plan = plan_for(y[:n])
+        assert (len(plan.splits), plan.words) == (trainings, words)
+    held = plan_for(y[:1000], 0.3).splits[0][1]
+    assert len(held) == 300
+    assert y[held].mean() == 0.5
+    assert len(plan_for(y[:30], 7).splits) == 7
+    assert len(plan_for(y[:20_000], "cv").splits) == 3
+
+
+@pytest.mark.parametrize("how", ["half", 1, 0, 1.5, -0.2, True, 0.0])
+def test_a_plan_that_cannot_be_is_named(how):
+    with pytest.raises(ValueError, match="how must be 'auto', 'cv', a number of folds"):
+        plan_for(np.arange(10) % 2, how)
+
+
+def test_too_few_rows_are_no_validation():
+    with pytest.raises(ValueError, match="every class has one row only"):
+        plan_for(np.array(["a", "b", "c"]))
+    with pytest.raises(ValueError, match="6 rows cannot be validated with 10% of the rows"):
+        plan_for(np.array(list("abcabc")), 0.1)
+
+
+def test_figures_are_those_of_scikit_learns_own_cross_validation(iris):
+    model = GaussianNB()
+    found = validate(model, ArrayRows(*iris), how="cv", random_state=3)
+    folds = StratifiedKFold(5, shuffle=True, random_state=3)
+    P = cross_val_predict(model, *iris, cv=folds, method="predict_proba")
+    predicted = P.argmax(axis=1)
+    figures = found.figures
+    assert figures.accuracy == (predicted == iris.y).mean()
+    assert figures.log_loss == pytest.approx(log_loss(iris.y, P))
+    assert figures.auc == pytest.approx(roc_auc_score(iris.y, P, multi_class="ovr"))
+    recalls = recall_score(iris.y, predicted, average=None)
+    assert [one.recall for one in figures.classes] == pytest.approx(recalls.tolist())
+    assert figures.balanced_accuracy == pytest.approx(recalls.mean())
+    assert found.guess.accuracy == pytest.approx(1 / 3)
+    assert found.guess.log_loss == pytest.approx(np.log(3))
+    assert found.guess.auc == 0.5
+    assert found.certified is None
+    document = found.to_json()
+    # The worst row is named as the user counts, whatever fold it was in.
+    worst = int(np.argmin(P[np.arange(150), iris.y]))
+    assert document["figures"]["worst"] == worst + 1
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_numbers_are_validated_too():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X @ [1.0, 2.0, 0.0] + rng.normal(size=60)
+    found = validate(LinearRegression(), X, y, random_state=1)
+    predicted = cross_val_predict(
+        LinearRegression(), X, y, cv=KFold(5, shuffle=True, random_state=1)
+    )
+    assert found.figures.r2 == pytest.approx(r2_score(y, predicted))
+    assert found.guess.r2 == pytest.approx(0.0, abs=1e-12)
+    assert found.guess.mae == pytest.approx(np.abs(y - y.mean()).mean())
+    assert np.isnan(found.figures.covered)
+    ours = validate(maxplus.LMMRegressor(4, slope=1.0, epochs=5, random_state=0), X, y, how=2)
+    assert 0.5 < ours.figures.covered <= 1
+    assert ours.to_json()["coverage_promised"] == 0.9
+
+
+def test_a_model_that_memorises_looks_bad():
+    rng = np.random.default_rng(5)
+    ids = rng.permutation(80).astype(float)[:, None]
+    y = rng.integers(2, size=80)
+    model = KNeighborsClassifier(1)
+    assert model.fit(ids, y).score(ids, y) == 1.0
+    found = validate(model, ids, y)
+    assert found.figures.accuracy < 0.65
+    assert found.figures.accuracy < found.guess.accuracy + 0.1
+    assert found.figures.log_loss > found.guess.log_loss
+
+
+class Witness(ClassifierMixin, BaseEstimator):
+    """Remembers what it was shown, in a list that clones share."""
+
+    shown: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.shown.append(("fit", X))
+        return self
+
+    def predict_proba(self, X):
+        self.shown.append(("predict", X))
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+def test_a_training_never_sees_what_it_is_judged_by():
+    Witness.shown.clear()
+    X = np.arange(40.0)[:, None]
+    y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
+    told = []
+    found = validate(Witness(), X, y, how=4, watch=told.append)
+    assert told == [0, 1, 2, 3, 4]
+    assert found.unjudged == 1
+    held = []
+    for (_, fitted), (_, judged) in zip(Witness.shown[::2], Witness.shown[1::2], strict=True):
+        assert not set(fitted.ravel()) & set(judged.ravel())
+        assert 39.0 in fitted
+        held += judged.ravel().tolist()
+    assert sorted(held) == list(range(39))
+
+
+def test_certified_accuracy_is_counted_on_held_out_rows(iris):
+    model = maxplus.SubgradientLMMClassifier(9, max_iter=60, random_state=0)
+    found = validate(model, *iris, how=2)
+    kept = 0
+    for training, test in plan_for(iris.y, 2, seed=0).splits:
+        X = iris.X[training]
+        fitted = maxplus.SubgradientLMMClassifier(9, max_iter=60, random_state=0)
+        fitted.fit(X, iris.y[training])
+        right = fitted.predict(iris.X[test]) == iris.y[test]
+        kept += (right & (fitted.certified_radius(iris.X[test], X.std(axis=0)) >= 0.1)).sum()
+    assert found.certified == pytest.approx(kept / 150, abs=1e-12)
+    assert found.to_json()["certified"] == {"eps": 0.1, "accuracy": found.certified}
+
+
+def test_ctrl_c_ends_a_validation(iris):
+    def press(progress):
+        import signal
+
+        signal.raise_signal(signal.SIGINT)
+
+    model = maxplus.SubgradientLMMClassifier(5, max_iter=10_000, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        validate(model, *iris, how=2, callbacks=[press])
+
+
+def test_models_are_compared_on_the_same_rows(iris):
+    models = {"near": KNeighborsClassifier(), "far": KNeighborsClassifier(60)}
+    told = []
+    rows = ArrayRows(*iris)
+    found = compare(
+        rows, models=models, how=3, random_state=2, watch=lambda *now: told.append(now)
+    ).validations
+    assert told == [(name, k) for name in models for k in range(4)]
+    assert np.array_equal(found["near"].held_out.rows, found["far"].held_out.rows)
+    for name, model in models.items():
+        again = validate(model, rows, how=3, random_state=2)
+        assert found[name].figures.accuracy == again.figures.accuracy
+    assert found["near"].figures.log_loss < found["far"].figures.log_loss
+
+
+def test_the_usual_models_are_all_there():
+    assert list(usual_models()) == [
+        "LMM", "committee", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
+    ]  # fmt: skip
+    assert list(usual_models(regression=True)) == ["LMM", *REGRESSION_PEERS]
+    assert rivals.PEERS is PEERS
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0
+    y = 1e4 + 1e3 * (X[:, 0] + X[:, 1] / 1000.0)
+    for name in ("ridge", "MLP", "SVR"):
+        # Targets of any size are learned.
+        assert REGRESSION_PEERS[name](0).fit(X, y).score(X, y) > 0.8, name
