@@ -190,7 +190,7 @@ def test_evaluation_explanation_and_certificates_agree_with_python(orchard):
     why = good("explain", orchard, ORCHARD, "--row", 5, "--row", 0)
     assert why.index("Row 5:") < why.index("Row 0:")
     assert "decided by" in why
-    assert "like training sample" in why
+    assert "like training row" in why
     printed = good("certify", orchard, ORCHARD, "--eps", 0.1, "--raw-units")
     assert f"{model.certify(samples.X, samples.y, 0.1):.2%}" in printed
     scale = samples.X.std(axis=0)
