@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -77,7 +78,7 @@ def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
         return f"free text (for example {some[0]!r:.40})"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
-    if is_wide(k, n) and not frequent_words(cells).size:
+    if is_wide(k, n) and not frequent_words(cells):
         return f"{k:,} different values in {n:,} rows, none of them frequent"
     if _is_called_id(name) and 2 * k > n and k > FEW_WORDS:
         return f"an id by its name, with {k:,} different values in {n:,} rows"
@@ -89,12 +90,13 @@ def is_wide(k: int, n: int) -> bool:
     return k > MANY_WORDS or (k > FEW_WORDS and 2 * k > n)
 
 
-def frequent_words(cells: Words) -> NDArray:
-    """The most frequent words, by their places, most frequent first."""
+def frequent_words(cells: Words, least: int = LEAST_FREQUENT) -> list[str]:
+    """The most frequent words, most frequent first; not very many."""
     counts = cells.counts
-    least = max(LEAST_FREQUENT, SHARE_FREQUENT * counts.sum())
+    if least > 1:
+        least = max(least, math.ceil(SHARE_FREQUENT * counts.sum()))
     order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
-    return order[counts[order] >= least]
+    return [cells.values[k] for k in order if counts[k] >= least]
 
 
 def _is_called_id(name: str) -> bool:
