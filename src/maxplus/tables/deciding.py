@@ -135,7 +135,9 @@ def _is_chosen(name: str, choices: ColumnChoices) -> bool:
 def _check_words(table: RawTable, name: str, cells: Words) -> None:
     """Refuse a few words among many numbers: mistakes, which would make words of all numbers."""
     counts = cells.counts
-    numbers = np.array([_is_number(word, table.decimal) for word in cells.values])
+    # A point among decimal commas is as wrong as a comma among points.
+    marks = str.maketrans(",.", ".,") if name in table.commas else {}
+    numbers = np.array([_is_number(word.translate(marks)) for word in cells.values])
     n = int(counts.sum())
     if numbers.all() or counts[numbers].sum() < max(SHARE_NUMBERS * n, FEW_WORDS):
         return
@@ -149,9 +151,9 @@ def _check_words(table: RawTable, name: str, cells: Words) -> None:
         )
 
 
-def _is_number(word: str, decimal: str) -> bool:
+def _is_number(word: str) -> bool:
     try:
-        float(word if decimal == "." else word.replace(decimal, "."))
+        float(word)
     except ValueError:
         return False
     return True

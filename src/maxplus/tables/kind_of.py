@@ -10,7 +10,7 @@ import numpy as np
 from maxplus.tables.choices import ColumnChoices
 from maxplus.tables.encoding import is_missing
 from maxplus.tables.kinds import OTHER, Category, Column, Number, Ranks, as_words
-from maxplus.tables.leaving_out import LEAST_FLAGGED, frequent_words, is_wide
+from maxplus.tables.leaving_out import frequent_words, is_telling, is_wide
 from maxplus.tables.scales import in_order, number_in
 from maxplus.tables.table import RawTable
 from maxplus.tables.words import Words
@@ -19,8 +19,7 @@ from maxplus.tables.words import Words
 def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[str]) -> Column:
     """Look at a column of a training table; what is decided about it is added to ``lines``."""
     cells = table.columns[name]
-    n_missing = int(np.count_nonzero(is_missing(table, name)))
-    flagged = n_missing >= LEAST_FLAGGED
+    missing = is_missing(table, name)
     is_words = isinstance(cells, Words) or name in choices.categorical
     column: Column
     if not is_words or name in choices.numeric:
@@ -32,8 +31,9 @@ def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[st
         told = f"{column.fill!r:.40}, the " + (
             "middle one" if isinstance(column, Ranks) else "most frequent"
         )
-    if not n_missing:
+    if not missing.any():
         return column
+    flagged = is_telling(missing, words=isinstance(column, Category))
     flag = f"{name + ' is missing'!r}"
     if not flagged:
         what = f"become {told}"
@@ -42,7 +42,7 @@ def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[st
     else:
         what = f"become {told}, and {flag} is a feature"
     lines.append(
-        f"{name!r}: {n_missing:,} of {table.n_rows:,} values are missing and {what} "
+        f"{name!r}: {np.count_nonzero(missing):,} of {table.n_rows:,} values are missing and {what} "
         "(--missing error to refuse them)"
     )
     return replace(column, flagged=flagged, holes=True)
