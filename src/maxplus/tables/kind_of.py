@@ -42,8 +42,8 @@ def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[st
     else:
         what = f"become {told}, and {flag} is a feature"
     lines.append(
-        f"{name!r}: {np.count_nonzero(missing):,} of {table.n_rows:,} values are missing and {what} "
-        "(--missing error to refuse them)"
+        f"{name!r}: {np.count_nonzero(missing):,} of {table.n_rows:,} values are missing and "
+        f"{what} (--missing error to refuse them)"
     )
     return replace(column, flagged=flagged, holes=True)
 
