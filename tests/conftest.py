@@ -1,8 +1,10 @@
 """Data that several test modules train on."""
 
+import io
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,3 +170,13 @@ def digits_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "digits.maxplus"
     good("train", "digits", "--paper", "-H", 30, "-n", 300, "--validate", "none", "-o", path)
     return path
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Give bytes to standard input."""
+
+    def give(content):
+        monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO(content)}))
+
+    return give

@@ -5,8 +5,6 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from maxplus.tables import (
@@ -15,16 +13,13 @@ from maxplus.tables import (
     Encoding,
     Number,
     Preparation,
-    Ranks,
     RawTable,
     Samples,
     TableError,
-    Words,
     decide,
     open_source,
     read_table,
 )
-from strategies import quick
 from table_helpers import encoding_of, refused
 
 BUILT_IN = {

@@ -46,7 +46,9 @@ class ColumnChoices(NamedTuple):
             ("--missing", self.missing, (IMPUTE, REFUSE)),
         ):
             if value not in known:
-                raise TableError(f"{option} must be one of {', '.join(known)}; got {value!r:.60}")
+                raise TableError(
+                    f"{table.name}: {option} must be one of {', '.join(known)}; got {value!r:.60}"
+                )
         options = {name: getattr(self, name) for name in ("categorical", "numeric", "drop", "keep")}
         chosen: dict[str, str] = {}
         for option, names in options.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from maxplus.tables.bytes_of import BYTES_AT_ONCE, Utf8
@@ -46,7 +46,7 @@ def sniff(text: Utf8, name: str) -> Dialect:
     """
     head = text.read(BYTES_AT_ONCE)
     # A wide table's names may be long.
-    while head and b"\n" not in head.lstrip(b"\r\n") and (more := text.read(BYTES_AT_ONCE)):
+    while not re.search(rb"[^\r\n][\r\n]", head) and (more := text.read(BYTES_AT_ONCE)):
         head += more
     text.unread(head)
     lines = io.StringIO(head.decode("utf-8-sig", "replace"), newline="")
@@ -78,13 +78,19 @@ def _check_names(name: str, names: list[str]) -> None:
         raise TableError(
             f"{name} has no header: its first line holds numbers only; put the columns' names there"
         )
-    # Columns may be called 0, 1, 2, …: data frames without names are written so.
-    counted = numbers in ([str(k + first) for k in range(len(numbers))] for first in (0, 1))
-    if 2 * len(numbers) >= len(names) and not counted:
+    if 2 * len(numbers) >= len(names) and not _are_names(numbers):
         raise TableError(
             f"{name} has no header, it seems: its first line ({','.join(names)[:40]}…) looks like "
             "data; put a line with the columns' names before it"
         )
+
+
+def _are_names(numbers: list[str]) -> bool:
+    """Columns may be called 0, 1, 2, …, as data frames without names are, or be years."""
+    if not all(cell.isdecimal() for cell in numbers):
+        return False
+    steps = {int(b) - int(a) for a, b in pairwise(numbers)}
+    return steps == {1} or (len(numbers) > 2 and len(steps) == 1 and steps != {0})
 
 
 def _decimal(reader: Any) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxplus.tables.choices import AUTOMATIC, ColumnChoices, require
+from maxplus.tables.choices import AUTOMATIC, REFUSE, TASKS, ColumnChoices, require
 from maxplus.tables.encoding import (
     CLASSIFICATION,
     REGRESSION,
@@ -15,7 +16,7 @@ from maxplus.tables.encoding import (
     check_missing,
     is_missing,
 )
-from maxplus.tables.kinds import Category, Column, Number, Ranks, as_words
+from maxplus.tables.kinds import OTHER, Category, Column, Number, Ranks, as_words
 from maxplus.tables.leaving_out import (
     FEW_WORDS,
     LEAST_FLAGGED,
@@ -57,10 +58,8 @@ def decide(
     """
     lines = list(table.notes)
     if labels_apart:
-        target, task = (
-            label_name(None, table) if choices.target is None else choices.target,
-            choices.task,
-        )
+        target = label_name(None, table) if choices.target is None else choices.target
+        task = CLASSIFICATION if choices.task == TASKS[0] else choices.task
         if target in table.columns:
             lines.append(f"left out {target!r}: it is the target")
     else:
@@ -70,7 +69,7 @@ def decide(
     names = [name for name in table.columns if name != target]
     if not names:
         raise TableError(f"{table.name} has no column besides the target {target!r}")
-    if choices.missing != "impute":
+    if choices.missing == REFUSE:
         check_missing(table, [name for name in names if name not in choices.drop])
     columns: list[Column] = []
     categories: list[str] = []
@@ -129,8 +128,8 @@ def _choose_task(
     table: RawTable, target: str, choices: ColumnChoices, lines: list[str]
 ) -> str:  # fmt: skip
     cells = table.columns[target]
-    if choices.task != "auto" or isinstance(cells, Words):
-        return CLASSIFICATION if choices.task == "auto" else choices.task
+    if choices.task != TASKS[0] or isinstance(cells, Words):
+        return CLASSIFICATION if choices.task == TASKS[0] else choices.task
     present = cells[~np.isnan(cells)]
     n = np.unique(present).size
     whole = bool((present == np.round(present)).all())
@@ -156,30 +155,31 @@ def _column(table: RawTable, name: str, choices: ColumnChoices, lines: list[str]
     is_words = isinstance(cells, Words) or name in choices.categorical
     column: Column
     if not is_words or name in choices.numeric:
-        column = _number(table, name, flagged, lines)
+        column = _number(table, name, lines)
         told = f"{column.fill:g}, the median"
     else:
         words = as_words(cells)
-        column = _worded(name, words, flagged, name in choices.categorical, lines)
+        column = _worded(name, words, name in choices.categorical, lines)
         told = f"{column.fill!r:.40}, the " + (
             "middle one" if isinstance(column, Ranks) else "most frequent"
         )
-    if n_missing:
-        own = f"{name + ' is missing'!r} is a feature"
-        if not flagged:
-            what = f"become {told}"
-        elif isinstance(column, Category):
-            what = f"are a category of their own, {name + ' is missing'!r}"
-        else:
-            what = f"become {told}, and {own}"
-        lines.append(
-            f"{name!r}: {n_missing:,} of {table.n_rows:,} values are missing and {what} "
-            "(--missing error to refuse them)"
-        )
-    return column
+    if not n_missing:
+        return column
+    flag = f"{name + ' is missing'!r}"
+    if not flagged:
+        what = f"become {told}"
+    elif isinstance(column, Category):
+        what = f"are a category of their own, {flag}"
+    else:
+        what = f"become {told}, and {flag} is a feature"
+    lines.append(
+        f"{name!r}: {n_missing:,} of {table.n_rows:,} values are missing and {what} "
+        "(--missing error to refuse them)"
+    )
+    return replace(column, flagged=flagged, holes=True)
 
 
-def _number(table: RawTable, name: str, flagged: bool, lines: list[str]) -> Number:
+def _number(table: RawTable, name: str, lines: list[str]) -> Number:
     cells = table.columns[name]
     in_words = isinstance(cells, Words)
     numbers = Number(name, in_words=in_words).numbers(table)
@@ -190,12 +190,10 @@ def _number(table: RawTable, name: str, flagged: bool, lines: list[str]) -> Numb
     # A value that occurs, so that whole numbers stay whole.
     middle = (present.size - 1) // 2
     median = float(np.partition(present, middle)[middle])
-    return Number(name, median, flagged, in_words)
+    return Number(name, median, in_words=in_words)
 
 
-def _worded(
-    name: str, cells: Words, flagged: bool, all_of_them: bool, lines: list[str]
-) -> Category | Ranks:
+def _worded(name: str, cells: Words, all_of_them: bool, lines: list[str]) -> Category | Ranks:
     counts = cells.counts
     used = np.flatnonzero(counts)
     known = [cells.values[k] for k in used]
@@ -209,11 +207,11 @@ def _worded(
                 f"{name!r} is in order: {listed} become 0, 1, … "
                 f"(--categorical {_shell(name)} for a feature each)"
             )
-            return Ranks(name, _middle(order, cells), flagged, order)
+            return Ranks(name, _middle(order, cells), words=order)
         if is_wide(len(known), int(counts.sum())):
             frequent = frequent_words(cells)
             if frequent.size:
-                chosen = tuple(sorted(cells.values[k] for k in frequent))
+                chosen = tuple(sorted({cells.values[k] for k in frequent} - {OTHER}))
                 which = (
                     "most frequent is" if len(chosen) == 1 else f"{len(chosen)} most frequent are"
                 )
@@ -221,8 +219,8 @@ def _worded(
                     f"{name!r}: of {len(known):,} different values the {which} told apart, all "
                     f"others are 'other' (--categorical {_shell(name)} for a feature each)"
                 )
-                return Category(name, cells.values[common], flagged, chosen, True)
-    return Category(name, cells.values[common], flagged, tuple(sorted(known)))
+                return Category(name, cells.values[common], words=chosen, other=True)
+    return Category(name, cells.values[common], words=tuple(sorted(known)))
 
 
 def _middle(order: tuple[str, ...], cells: Words) -> str:

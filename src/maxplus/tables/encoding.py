@@ -17,6 +17,8 @@ from maxplus.tables.words import Words
 CLASSIFICATION, REGRESSION = TASKS[1:]
 # Floats hold all whole numbers up to here, and not all beyond.
 LARGEST_LABEL = 2**53
+# Rows that are encoded together.
+ROWS_AT_ONCE = 1 << 15
 
 
 class Encoded(NamedTuple):
@@ -115,8 +117,13 @@ class Encoding:
             check_missing(table, names)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns)), bool)
-        for k, (column, place) in enumerate(zip(self.columns, self.places, strict=True)):
-            missing[:, k] = column.encode(table, X[:, place], strangers)
+        places = list(enumerate(zip(self.columns, self.places, strict=True)))
+        # Some rows after the other: a column is written across rows, which should stay in cache.
+        for start in range(0, table.n_rows, ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            part = table.part(rows.start, rows.stop)
+            for k, (column, place) in places:
+                missing[rows, k] = column.encode(part, X[rows, place], strangers)
         return Encoded(X, missing)
 
     def labels(self, table: RawTable) -> NDArray:
@@ -129,7 +136,7 @@ class Encoding:
             Number(self.target).encode(table, X, Strangers())
             return X[:, 0]
         if isinstance(cells, Words) or self.labels_in_words or not _are_whole(cells):
-            return np.array(as_words(cells), str)
+            return as_words(cells).strings()
         if np.abs(cells).max(initial=0.0) > LARGEST_LABEL:
             raise TableError(
                 f"{table.name}: the target {self.target!r} holds numbers beyond 2^53, too "

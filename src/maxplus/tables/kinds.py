@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -27,11 +28,13 @@ class Column(ABC):
     name : the column's
     fill : what a missing value is replaced by; None: missing values are refused
     flagged : whether a 0/1 feature of its own says that the value was missing
+    holes : whether values were missing in training, if only a few
     """
 
     name: str
     fill: Any = None
     flagged: bool = False
+    holes: bool = False
 
     kind: ClassVar[str]
 
@@ -70,7 +73,7 @@ class Column(ABC):
                 )
             if self.flagged:
                 out[missing, -1] = 1.0
-            else:
+            if not self.holes:
                 strangers.note_missing(self.name, missing)
         return missing
 
@@ -203,11 +206,12 @@ def column_from_json(record: Any) -> Column:
     words = facts.get("words", [])
     if not (isinstance(words, list) and all(type(word) is str for word in words)):
         raise ValueError(f"{words!r:.60} are no words")
-    if len(set(words)) != len(words) or ("words" in facts and not words):
+    values = [*words, OTHER] if facts.get("other") is True else words
+    if len(set(values)) != len(values) or ("words" in facts and not words):
         raise ValueError(f"{words!r:.60} are not different words")
     if "words" in facts:
         facts["words"] = tuple(words)
-    flags = [facts[name] for name in ("flagged", "in_words", "other") if name in facts]
+    flags = [facts[name] for name in ("flagged", "holes", "in_words", "other") if name in facts]
     column = kind(**facts)
     if type(column.name) is not str or not all(type(flag) is bool for flag in flags):
         raise ValueError(f"{record!r:.60} is no column")
@@ -224,9 +228,11 @@ def as_words(cells: Cells) -> Words:
 def _can_fill(column: Column) -> bool:
     fill, known = column.fill, column.values
     if fill is None:
-        return not column.flagged
+        # A new word has no place among ranks, and needs something to be taken for.
+        return not (column.flagged or isinstance(column, Ranks))
     if known is None:
-        return type(fill) in (int, float) and bool(np.isfinite(float(fill)))
+        # Whole numbers of JSON may be larger than any float.
+        return type(fill) in (int, float) and abs(fill) <= sys.float_info.max
     return type(fill) is str and fill in known
 
 

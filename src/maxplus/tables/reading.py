@@ -78,6 +78,19 @@ def read_batches(
     also : further columns that must be there
     """
     ending = _ending(path)
+    n_parts = 0
+    for part in _parts(path, ending, read_as, also):
+        for name in also:
+            require(part, name, "--keep-columns")
+        yield part
+        n_parts += 1
+    if not n_parts:
+        raise TableError(f"{path} holds no rows of data")
+
+
+def _parts(
+    path: str | Path, ending: str, read_as: ReadAs | None, also: Sequence[str]
+) -> Iterator[RawTable]:
     if ending in EXCEL:
         yield read_excel(Path(path))
         return
@@ -93,19 +106,15 @@ def read_batches(
         if ending in CSV
         else _other_batches(Path(path), ending, only)
     )
-    first_row = n_parts = 0
+    first_row = 0
     for columns in batches:
         part = (
             _csv_table(source, columns, first_row)
             if ending in CSV
             else RawTable(source.name, columns, partial(_later_row, first_row))
         )
-        for name in also:
-            require(part, name, "--keep-columns")
         yield part
-        n_parts, first_row = n_parts + 1, first_row + part.n_rows
-    if not n_parts:
-        raise TableError(f"{source.name} holds no rows of data")
+        first_row += part.n_rows
 
 
 def _csv_batches(source: Source, kinds: ReadAs, only: Sequence[str] | None) -> Iterator[Batch]:

@@ -47,7 +47,7 @@ class Strangers:
         self._examples.setdefault(column, cells.values[k])
 
     def note_missing(self, column: str, missing: NDArray) -> None:
-        """Count holes that no feature tells of."""
+        """Count holes in a column that had none."""
         self.missing[column] += int(np.count_nonzero(missing))
 
     def warn(self, name: str, stacklevel: int = 2) -> None:
@@ -60,9 +60,7 @@ class Strangers:
             )
         if self.missing:
             listed = [f"{n:,} in {column!r}" for column, n in self.missing.items()]
-            parts.append(
-                f"missing values where training had none or few, filled in: {_some(listed)}"
-            )
+            parts.append(f"missing values where training had none, filled in: {_some(listed)}")
         if parts:
             warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=stacklevel + 1)
 

@@ -103,6 +103,10 @@ class Words:
     def __iter__(self) -> Iterator[str]:
         return iter(self.tolist())
 
+    def strings(self) -> NDArray:
+        """All words as an array of strings."""
+        return np.array([*self.values, ""])[self.codes]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         return np.array([*self.values, ""], object)[self.codes].astype(dtype or object)
 

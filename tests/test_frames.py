@@ -1,0 +1,202 @@
+"""Data frames with words, dates and holes go through the same Preparation as files."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pyarrow
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict
+
+import maxplus
+from maxplus import LMMClassifier, LMMRegressor, SubgradientLMMClassifier
+from maxplus.tables import ColumnChoices, Preparation, TableError, is_frame, read_table, table_of
+from messy import HEADER, expected, is_missing, messy_rows, written
+
+QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
+LIBRARIES = ("pandas", "polars", "pyarrow")
+
+
+def columns_of(rows, names=HEADER[:-1]):
+    """The columns of messy rows, typed as a data frame has them."""
+    columns = {name: [None if is_missing(r[name]) else r[name] for r in rows] for name in names}
+    for name in {"age", "weight", "nr"} & set(names):
+        columns[name] = [None if cell is None else float(cell) for cell in columns[name]]
+    if "visit" in names:
+        columns["visit"] = [datetime.date.fromisoformat(cell) for cell in columns["visit"]]
+    return columns
+
+
+def frame_of(columns, library):
+    """A data frame of a library; the test is skipped where that is not installed."""
+    if library == "pyarrow":
+        return pyarrow.table(columns)
+    return pytest.importorskip(library).DataFrame(columns)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return messy_rows(120)
+
+
+@pytest.fixture(scope="module")
+def y(rows):
+    return np.array([row["class"] for row in rows])
+
+
+@pytest.fixture(scope="module")
+def fitted(rows, y):
+    return LMMClassifier(8, **QUICK).fit(frame_of(columns_of(rows), "pyarrow"), y)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_any_data_frame_is_prepared_as_the_file_would_be(write, rows, y, fitted, library):
+    frame = frame_of(columns_of(rows), library)
+    assert is_frame(frame)
+    names, X = expected(rows)
+    found = Preparation.of(table_of(frame), ColumnChoices("y", "classification"), labels_apart=True)
+    assert found.feature_names == names
+    assert found.encoding.encode(table_of(frame)).X.tolist() == X
+    assert (
+        found.encoding.columns == Preparation.of(read_table(write(written(rows)))).encoding.columns
+    )
+    again = LMMClassifier(8, **QUICK).fit(frame, y)
+    assert again.preparation_.feature_names == names
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    assert np.array_equal(again.predict_proba(frame), fitted.predict_proba(X))
+
+
+def test_every_method_takes_the_raw_frame(rows, y, fitted):
+    shuffled = columns_of(rows, ["town", *reversed(HEADER[2:8])])
+    frame = frame_of(shuffled, "pandas")
+    X = fitted.preparation_.features(table_of(frame))
+    assert fitted.n_features_in_ == X.shape[1]
+    assert not hasattr(fitted, "feature_names_in_")
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function",
+                   "certified_radius"):  # fmt: skip
+        assert np.array_equal(getattr(fitted, method)(frame), getattr(fitted, method)(X))
+    assert fitted.score(frame, y) == fitted.score(X, y) > 0.7
+    scale = fitted.preparation_.scale()
+    assert fitted.certify(frame, y, 0.1, scale) == fitted.certify(X, y, 0.1, scale)
+    why = fitted.explain(frame.iloc[:2])
+    assert why.text(0) == fitted.explain(X[:2]).text(0)
+    assert set(np.array(fitted.units()["feature"])) >= {"age", "colour = rot"}
+
+
+@pytest.mark.parametrize("estimator", [
+    LMMClassifier(4, **QUICK),
+    SubgradientLMMClassifier(4, max_iter=20, random_state=0),
+    LMMRegressor(4, slope=1.0, epochs=1, random_state=0),
+], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
+def test_every_estimator_keeps_its_preparation_in_its_file(tmp_path, rows, y, estimator):
+    frame = frame_of(columns_of(rows), "pandas")
+    target = np.array([row["age"] == "30" for row in rows], float) + np.arange(len(rows)) / 7
+    labels = target if isinstance(estimator, LMMRegressor) else y
+    found = clone(estimator).fit(frame, labels)
+    found.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert again.preparation_.to_json() == found.preparation_.to_json()
+    assert again.preparation_.task == (
+        "regression" if isinstance(estimator, LMMRegressor) else "classification"
+    )
+    assert np.array_equal(again.predict(frame), found.predict(frame))
+
+
+def test_labels_have_the_name_of_their_series(rows, y):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(columns_of(rows))
+    series = pandas.Series(y, name="class")
+    found = LMMClassifier(4, **QUICK).fit(frame, series).preparation_
+    assert found.encoding.target == "class"
+    # The labels among the features would be no learning.
+    with_labels = LMMClassifier(4, **QUICK).fit(frame.assign(**{"class": y}), series).preparation_
+    assert with_labels.feature_names == found.feature_names
+    assert any("'class': it is the target" in line for line in with_labels.decisions)
+    clash = LMMClassifier(4, **QUICK).fit(frame.rename(columns={"age": "y"}), y).preparation_
+    assert clash.encoding.target == "class"
+    assert "y" in clash.feature_names
+
+
+def test_a_frame_of_plain_numbers_goes_as_it_is(rows, y):
+    pandas = pytest.importorskip("pandas")
+    plain = pandas.DataFrame({"nr": range(len(rows)), "b": [len(r["town"]) for r in rows]})
+    found = LMMClassifier(4, **QUICK).fit(plain, y)
+    assert found.feature_names_in_.tolist() == ["nr", "b"]
+    assert not hasattr(found, "preparation_")
+    # A fit with an array after one with words forgets the words.
+    found.fit(pandas.DataFrame(columns_of(rows)), y)
+    assert hasattr(found, "preparation_")
+    found.fit(plain.to_numpy(float), y)
+    assert not hasattr(found, "preparation_")
+
+
+def test_a_training_goes_on_with_the_same_columns(rows, y):
+    frame = frame_of(columns_of(rows), "pandas")
+    found = SubgradientLMMClassifier(4, max_iter=10, random_state=0)
+    found.partial_fit(frame.iloc[:60], y[:60], classes=np.unique(y))
+    decided = found.preparation_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found.partial_fit(frame.iloc[60:], y[60:])
+    assert found.preparation_ is decided
+
+
+def test_cross_validation_takes_frames(rows, y):
+    columns = columns_of(rows, ["age", "sex", "colour"])
+    frame = frame_of(columns, "pandas")
+    frame.index = np.arange(len(rows))[::-1] * 3
+    predicted = cross_val_predict(LMMClassifier(4, **QUICK), frame, y, cv=2)
+    assert (predicted == y).mean() > 0.6
+
+
+def test_frames_that_do_not_fit_are_refused_by_column(rows, fitted):
+    frame = frame_of(columns_of(rows), "pandas")
+    with pytest.raises(TableError, match="the data frame lacks column 'age'"):
+        fitted.predict(frame.drop(columns="age"))
+    with pytest.raises(TableError, match="row 1: 'age' holds 'old'"):
+        fitted.predict(frame.assign(age="old"))
+    with pytest.raises(TableError, match=r"row 4: 'age' holds infinite"):
+        fitted.predict(frame.assign(age=[*[1.0] * 3, np.inf, *[1.0] * 116]))
+    with pytest.warns(UserWarning, match="120 in 'sex'"):
+        fitted.predict(frame.assign(sex="x"))
+
+
+def test_columns_of_any_objects_are_words(y, rows):
+    pandas = pytest.importorskip("pandas")
+    cells = [("a", 1, 2.5, None, True)[k % 5] for k in range(120)]
+    categories = pandas.Categorical(["lo", "hi"] * 60, ["lo", "hi"], ordered=True)
+    frame = pandas.DataFrame({"any": pandas.Series(cells, dtype=object), "level": categories})
+    found = LMMClassifier(4, **QUICK).fit(frame, y).preparation_
+    words = ["any = 1", "any = 2.5", "any = True", "any = a", "any is missing"]
+    assert found.feature_names == [*words, "level"]
+    assert found.encoding.columns[1].words == ("lo", "hi")
+
+
+def test_excel_sheets_are_tables(tmp_path, rows):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    columns = columns_of(rows) | {"class": [row["class"] for row in rows]}
+    book.active.append([])
+    book.active.append(list(columns))
+    for cells in zip(*columns.values(), strict=True):
+        book.active.append(cells)
+    book.create_sheet("more")
+    path = tmp_path / "data.xlsx"
+    book.save(path)
+    table = read_table(path)
+    found = Preparation.of(table)
+    assert found.feature_names == expected(rows)[0]
+    assert found.encoding.encode(table).X.tolist() == expected(rows)[1]
+    assert "2 sheets" in found.decisions[0]
+    with pytest.raises(TableError, match=r"\(first in row 6 of the sheet\)"):
+        Preparation.of(table, ColumnChoices(missing="error", drop=["age", "colour", "grade"]))
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(TableError, match="not a readable Excel workbook"):
+        read_table(path)
+
+
+def test_excel_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"maxplus\[excel\]"):
+        read_table(tmp_path / "data.xlsx")

@@ -1,0 +1,516 @@
+"""Tables as people have them: read, decided on and encoded as by a slow and obvious computation."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxplus.tables import (
+    Category,
+    ColumnChoices,
+    Encoding,
+    Number,
+    Preparation,
+    Ranks,
+    RawTable,
+    TableError,
+    Words,
+    csv_files,
+    decide,
+    open_source,
+    read_table,
+    scales,
+    stream_source,
+)
+from messy import DIALECTS, HEADER, LEFT_OUT, MISSING, expected, is_missing, messy_rows, written
+from strategies import quick
+from table_helpers import encoding_of, refused
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return messy_rows()
+
+
+@pytest.fixture
+def path(write, rows):
+    return write(written(rows))
+
+
+@pytest.fixture
+def preparation(path):
+    return Preparation.of(read_table(path))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("block", [1 << 20, 3000])
+def test_any_dialect_gives_the_features_of_a_slow_computation(
+    write, rows, monkeypatch, dialect, block
+):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
+    path = write(written(rows, **dialect), "data.csv" + ".gz" * dialect.get("packed", False))
+    found = open_source(str(path))
+    names, X = expected(rows)
+    assert found.encoding.feature_names == names
+    assert found.X.tolist() == X
+    assert found.y.tolist() == [row["class"] for row in rows]
+    used = [column.name for column in found.encoding.columns]
+    missing = [[is_missing(row[name]) for name in used] for row in rows]
+    assert found.missing.tolist() == missing
+    assert any("Latin-1" in line for line in found.decisions) == (
+        dialect.get("encoding") in ("latin-1", "cp1252")
+    )
+
+
+def test_every_decision_is_a_line_that_names_its_option(path):
+    _, decisions = decide(read_table(path))
+    about = {name: [line for line in decisions if f"{name!r}" in line] for name in HEADER}
+    for name in LEFT_OUT:
+        assert len(about[name]) == 1
+        assert about[name][0].startswith(f"left out {name!r}: ")
+        assert about[name][0].endswith(f"(--keep {name} to use it)")
+    assert "150 different values in 150 rows" in about["patient"][0]
+    assert "'age is missing'" in about["age"][0]
+    assert "a category of their own" in about["colour"][0]
+    assert "low < medium < high" in about["grade"][0]
+    assert "<5 < 5-9 < 10-19 < 20+" in about["span"][0]
+    assert "--categorical town" in about["town"][0]
+    assert all("\n" not in line for line in decisions)
+
+
+def test_every_decision_can_be_overruled(path):
+    table = read_table(path)
+    features = encoding_of(table, keep=LEFT_OUT, categorical=["grade", "town"], drop=["sex"],
+                           numeric=["span"]).columns  # fmt: skip
+    kinds = {column.name: column for column in features}
+    assert "sex" not in kinds
+    assert isinstance(kinds["nr"], Number)
+    assert isinstance(kinds["span"], Number)
+    assert isinstance(kinds["grade"], Category)
+    assert len(kinds["town"].values) == len(set(table.columns["town"].values))
+    assert {"patient", "visit", "same", "note"} <= set(kinds)
+    spans = {"<5": 5.0, "5-9": 7.0, "10-19": 14.5, "20+": 20.0}
+    found = encoding_of(table, numeric=["span"], keep=["*"])
+    X = found.encode(table).X[:, found.feature_names.index("span")]
+    assert X.tolist() == [spans[word] for word in table.columns["span"]]
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"drop": ["age"], "keep": ["age"]}, ["'age'", "--drop", "--keep"]),
+        ({"categorical": ["age"], "numeric": ["age"]}, ["'age'", "--categorical", "--numeric"]),
+        ({"drop": ["class"]}, ["'class'", "target", "--drop"]),
+        ({"numeric": ["size"]}, ["'size'", "--numeric", "'age'"]),
+        ({"numeric": ["sex"]}, ["'sex'", "line 2", "numbers"]),
+        ({"task": "guess"}, ["--task", "guess", "regression"]),
+        ({"missing": "drop"}, ["--missing", "drop", "impute"]),
+        ({"task": "regression"}, ["'class'", "line 2", "numbers"]),
+        ({"drop": [name for name in HEADER[:-1] if name not in LEFT_OUT]}, ["--keep", "'class'"]),
+    ],
+    ids=lambda value: ", ".join(map(str, value))[:40],
+)
+def test_choices_that_cannot_be_are_refused(path, choices, words):
+    with refused(path, *words):
+        open_source(str(path), ColumnChoices(**choices))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_other_rows_are_encoded_by_what_training_decided(write, rows, preparation, seed):
+    others = messy_rows(40, seed, holes=0.3)
+    table = read_table(write(written(others), "others.csv"), preparation.encoding.read_as)
+    X = preparation.features(table)
+    assert X.tolist() == expected(others, rows)[1]
+    assert preparation.missing(table)[:, 1].sum() == 1
+
+
+def test_one_warning_counts_what_training_never_saw(write, rows, preparation):
+    others = [dict(row) for row in rows]
+    for row in others:
+        row["weight"] = "70.0"
+    others[4]["colour"] = others[9]["colour"] = "lila"
+    others[2]["grade"] = "highest"
+    others[5]["town"] = "Nirgendwo"
+    others[1]["sex"] = "?"
+    path = write(written(others), "others.csv")
+    with pytest.warns(UserWarning, match="never saw.*missing values") as caught:
+        X = preparation.features(read_table(path))
+    assert len(caught) == 1
+    for words in (path, "2 in 'colour' ('lila')", "1 in 'grade' ('highest')", "1 in 'sex'"):
+        assert str(words) in str(caught[0].message)
+    named = dict(zip(preparation.feature_names, X.T, strict=True))
+    assert all(named[f"colour = {word}"][4] == 0.0 for word in ("rot", "grün", "weiß"))
+    assert named["colour is missing"][4] == 0.0
+    grades = [row["grade"] for row in rows if not is_missing(row["grade"])]
+    ranks = sorted(["low", "medium", "high"].index(grade) for grade in grades)
+    assert named["grade"][2] == ranks[(len(ranks) - 1) // 2]
+    assert named["town = other"][5] == 1.0
+    sexes = [row["sex"] for row in rows]
+    assert named[f"sex = {max(('m', 'w'), key=sexes.count)}"][1] == 1.0
+    with refused(path, "line 6", "'colour'", "'lila'", "--strict"):
+        preparation.features(read_table(path), strict=True)
+
+
+def test_missing_values_can_be_refused(write, rows, path):
+    with refused(path, "1 in 'weight' (first in line 5)", "fill them in"):
+        Preparation.of(read_table(path), ColumnChoices(missing="error"))
+    whole = [row for row in rows if not any(is_missing(cell) for cell in row.values())]
+    strict = Preparation.of(
+        read_table(write(written(whole), "whole.csv")), ColumnChoices(missing="error")
+    )
+    again = Preparation.from_json(json.loads(json.dumps(strict.to_json())))
+    for found in (strict, again):
+        with refused(path, "1 in 'weight' (first in line 5)"):
+            found.features(read_table(path, found.encoding.read_as))
+
+
+def test_rows_without_a_label_are_left_out_and_counted(write, rows):
+    others = [dict(row) for row in rows]
+    others[0]["class"] = others[7]["class"] = "?"
+    path = write(written(others))
+    found = open_source(str(path))
+    assert found.rows.tolist() == [k for k in range(len(rows)) if k not in (0, 7)]
+    assert found.X.tolist() == [x for k, x in enumerate(expected(others)[1]) if k not in (0, 7)]
+    assert any("left out 2 rows without" in line and "line 2" in line for line in found.decisions)
+    known = Preparation.of(found)
+    all_of_them = open_source(str(path), preparation=known)
+    assert all_of_them.y is None
+    assert len(all_of_them.X) == len(rows)
+
+
+# -- mistakes in files ------------------------------------------------------------------------
+
+
+def test_a_bad_cell_is_named_with_its_line(write, rows, preparation):
+    others = [dict(row) for row in rows]
+    others[90]["note"] = "two\nlines"
+    others[100]["age"] = "fourty"
+    for dialect in DIALECTS.values():
+        path = write(written(others, **dialect), "data.csv" + ".gz" * dialect.get("packed", False))
+        readings = [
+            lambda p=path: Preparation.of(read_table(p)),
+            lambda p=path: open_source(str(p), preparation=preparation),
+            lambda p=path: list(stream_source(str(p), preparation)),
+        ]
+        for reading in readings:
+            with refused(path, "line 103", "'age'", "'fourty'"):
+                reading()
+
+
+@pytest.mark.parametrize("block", [400, 1 << 20])
+def test_blank_lines_and_long_rows_are_counted(write, monkeypatch, block):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
+    lines = ["", "", "a,b,y", *(f"{k}.5,{k % 3},{k % 2}" for k in range(60))]
+    lines[20] = '"7.5",1,"0"\n'
+    lines[50] = "9.5,x1,0"
+    path = write("\n".join(lines))
+    for read in (lambda: Preparation.of(read_table(path)), lambda: read_table(path, {"b": False})):
+        with refused(path, "line 52", "'b'", "'x1'"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("header", "is_data"),
+    [
+        ("5.1,3.5,1.4,0.2,setosa", True),
+        ("5.1;3,5;1.4;0.2;x", True),
+        ("63,1,yes,145", True),
+        ("0,1,2,3,class", False),
+        ("1,2,3,class", False),
+        ("2019,2020,2021,class", False),
+        ("country,1990,2000,2010,class", False),
+        ("age 1,2nd,class", False),
+    ],
+)
+def test_a_header_that_looks_like_data_is_noticed(write, header, is_data):
+    path = write(header + "\n" + header.replace("class", "z").replace("x", "w") + "\n")
+    if is_data:
+        with refused(path, "no header", "names", "looks like data"):
+            read_table(path)
+    else:
+        assert list(read_table(path).columns) == header.split(",")
+
+
+def test_rows_numbers_without_a_name_are_left_out(table):
+    text = ",x,y\n" + "".join(f"{k},{k % 7}.5,{k % 2}\n" for k in range(30))
+    encoding, decisions = decide(table(text))
+    assert encoding.feature_names == ["x"]
+    assert "'Unnamed: 0'" in decisions[0]
+
+
+# -- which columns are what -------------------------------------------------------------------
+
+
+def column_of(cells, name="a", **choices):
+    """The column that cells become, and what is said about them; None if left out."""
+    n = len(cells)
+    if not isinstance(cells, Words):
+        cells = np.array(cells, float if isinstance(cells[0], float) else object)
+    columns = {name: cells, "rest": np.arange(n) * 0.37 % 1, "y": np.arange(n) % 2}
+    encoding, decisions = decide(RawTable("t", columns), ColumnChoices("y", **choices))
+    found = [column for column in encoding.columns if column.name == name]
+    return found[0] if found else None, " ".join(decisions)
+
+
+RNG = np.random.default_rng(0)
+SHUFFLED = RNG.permutation(50).astype(float)
+LEFT = {
+    "rows in order": (np.arange(50.0) + 7, "a"),
+    "rows in any order": (SHUFFLED, "a"),
+    "ids by name": (SHUFFLED**2, "patient_id"),
+    "ids by camel": (SHUFFLED**2, "patientId"),
+    "constant": (np.full(50, 2.5), "a"),
+    "days": ([f"{k % 28 + 1}.{k % 12 + 1}.2020" for k in range(50)], "a"),
+    "times": ([f"2020-01-{k % 28 + 1:02d}T10:{k:02d}:00Z" for k in range(50)], "a"),
+    "American days": ([f"Mar {k % 28 + 1}, 2020" for k in range(50)], "a"),
+    "names": ([f"Person {k}" for k in range(50)], "a"),
+    "nearly all different": ([f"Person {k % 45}" for k in range(50)], "a"),
+    "texts": ([f"a text of many words, number {k % 20}" for k in range(50)], "a"),
+}
+KEPT = {
+    "measurements": (RNG.normal(size=50), "a"),
+    "measurements named id": (RNG.normal(size=50), "id"),
+    "whole numbers, all different": (SHUFFLED**2, "income"),
+    "sorted numbers": (np.cumsum(np.arange(50.0)), "time"),
+    "numbers": (np.arange(50.0) % 7, "id"),
+    "few rows": (np.arange(10.0), "a"),
+    "words": (["x", "y"] * 25, "a"),
+    "many words": ([f"w{k % 12}" for k in range(50)], "a"),
+    "constant but for holes": (["x"] * 40 + [""] * 10, "a"),
+}
+
+
+@pytest.mark.parametrize(("cells", "name"), LEFT.values(), ids=LEFT)
+def test_columns_that_say_nothing_are_left_out(cells, name):
+    column, said = column_of(list(cells), name)
+    assert column is None
+    assert f"left out {name!r}" in said
+    kept, _ = column_of(list(cells), name, keep=[name])
+    assert kept is not None
+
+
+@pytest.mark.parametrize(("cells", "name"), KEPT.values(), ids=KEPT)
+def test_columns_that_may_say_something_stay(cells, name):
+    column, said = column_of(list(cells), name)
+    assert column is not None
+    assert "left out" not in said
+
+
+ORDERED = [
+    ["low", "medium", "high"],
+    ["small", "large"],
+    ["XS", "S", "M", "L", "XL"],
+    ["Mild", "Moderate", "Severe"],
+    ["never", "rarely", "sometimes", "often", "always"],
+    ["strongly disagree", "disagree", "neutral", "agree", "strongly agree"],
+    ["I", "II", "III", "IV"],
+    ["<5", "5-10", "11-20", ">20"],
+    ["under 18", "18 to 64", "65 and over"],
+    ["0", "1", "2", "3+"],
+    ["0-2", "3-5", "6-8", "12-14"],
+    ["<= 1,000", "1,001-5,000", "> 5,000"],
+    ["-10--5", "-5-0", "0-5"],
+]
+NOT_ORDERED = [
+    ["m", "s"],
+    ["low", "blue"],
+    ["medium", "moderate"],
+    ["1-5", "3-8"],
+    ["a-b", "c-d"],
+    ["yes", "no"],
+    ["10 mg", "20 mg"],
+    ["5-1", "9-6"],
+]
+
+
+@pytest.mark.parametrize("words", ORDERED, ids=" ".join)
+def test_words_with_an_order_become_ranks(words):
+    cells = [words[k * 7 % len(words)] for k in range(70)] + words
+    random_order = [cells[k] for k in np.random.default_rng(0).permutation(len(cells))]
+    column, said = column_of(random_order)
+    assert isinstance(column, Ranks)
+    assert column.words == tuple(words)
+    assert "--categorical a" in said
+    assert isinstance(column_of(random_order, categorical=["a"])[0], Category)
+
+
+@pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
+def test_other_words_stay_words(words):
+    assert scales.in_order(words) is None
+    assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
+
+
+def test_a_word_called_other_is_one_of_the_others():
+    cells = ["other"] * 40 + ["x"] * 30 + [f"w{k}" for k in range(40)]
+    column, _ = column_of(cells)
+    assert column.features == ["a = x", "a = other"]
+    assert Encoding.from_json(Encoding("y", (column,)).to_json()).columns == (column,)
+
+
+def test_ordered_categories_of_a_data_frame_keep_their_order():
+    codes = np.arange(60) % 3
+    column, _ = column_of(Words(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
+    assert column.words == ("gold", "silver", "bronze")
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [("12 mg", 12.0), ("grade 2", 2.0), ("T3", 3.0), ("5-10", 7.5), ("<5", 5.0), ("1,250", 1250.0),
+     ("60+", 60.0), ("-3.5", -3.5), ("none", np.nan), ("2 of 3", np.nan)],
+)  # fmt: skip
+def test_the_number_in_a_word(word, number):
+    assert scales.number_in(word) == number or np.isnan([scales.number_in(word), number]).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "task"),
+    [
+        (np.arange(60.0) % 3, "classification"),
+        (np.arange(60.0) % 10, "classification"),
+        (np.arange(60.0), "regression"),
+        (np.arange(60.0) % 20, "regression"),
+        (np.arange(900.0) % 26, "classification"),
+        (np.arange(900.0) % 50, "regression"),
+        (np.arange(60.0) % 3 + 0.5, "regression"),
+    ],
+    ids=str,
+)
+def test_a_target_with_many_numbers_is_a_regression(cells, task):
+    table = RawTable("t", {"x": np.sin(np.arange(len(cells))), "y": cells})
+    assert encoding_of(table).task == task
+    for chosen in ("classification", "regression"):
+        assert encoding_of(table, task=chosen).task == chosen
+    assert encoding_of(table, task="regression").labels(table).dtype == np.float64
+
+
+# -- kept with a model ------------------------------------------------------------------------
+
+
+@given(
+    st.integers(0, 10**6),
+    st.floats(0, 0.5),
+    st.lists(st.sampled_from(HEADER[:-1]), unique=True, max_size=4),
+    st.lists(st.sampled_from(["age", "town", "grade", "sex"]), unique=True, max_size=2),
+)
+@settings(quick(25), derandomize=True)
+def test_preparations_survive_json(seed, holes, keep, categorical):
+    rows = messy_rows(60, seed, holes)
+    columns = {name: np.array([row[name] for row in rows], object) for name in HEADER}
+    table = RawTable("t", columns)
+    found = Preparation.of(table, ColumnChoices("class", keep=keep, categorical=categorical))
+    record = json.loads(json.dumps(found.to_json()))
+    again = Preparation.from_json(record)
+    assert again.to_json() == record
+    assert again.encoding == found.encoding
+    assert again.decisions == found.decisions
+    assert np.array_equal(again.features(table), found.features(table))
+    for ours, theirs in zip(again.domain(), found.domain(), strict=True):
+        assert str(ours) == str(theirs)
+
+
+NUMBER, RANKS, CATEGORY = (
+    column.to_json()
+    for column in (
+        Number("a", 0.0),
+        Ranks("a", "x", words=("x", "y")),
+        Category("a", "x", words=("x", "y"), other=True),
+    )
+)
+WRONG_COLUMNS = {
+    "no kind": {name: fact for name, fact in NUMBER.items() if name != "kind"},
+    "unknown kind": NUMBER | {"kind": "date"},
+    "kind is a list": NUMBER | {"kind": []},
+    "name is a number": NUMBER | {"name": 1},
+    "fill is a word": NUMBER | {"fill": "1"},
+    "fill is not finite": NUMBER | {"fill": float("inf")},
+    "fill is too large": NUMBER | {"fill": 10**400},
+    "flag without fill": NUMBER | {"fill": None, "flagged": True},
+    "flag is a number": NUMBER | {"flagged": 1},
+    "holes are a number": NUMBER | {"holes": 3},
+    "in_words is a word": NUMBER | {"in_words": "no"},
+    "other is nothing": CATEGORY | {"other": None},
+    "a word twice": CATEGORY | {"words": ["x", "x"]},
+    "other is a word": CATEGORY | {"words": ["x", "other"]},
+    "ranks without fill": RANKS | {"fill": None},
+    "a word is a number": CATEGORY | {"words": ["x", 1]},
+    "no words": RANKS | {"words": []},
+    "words are a word": RANKS | {"words": "x"},
+    "fill is no known word": RANKS | {"fill": "z"},
+    "one fact too many": NUMBER | {"words": []},
+}
+
+
+def test_columns_survive_json(preparation):
+    record = preparation.to_json()
+    for column in (NUMBER, RANKS, CATEGORY):
+        found = Encoding.from_json(record["encoding"] | {"columns": [column]})
+        assert found.columns[0].to_json() == column
+
+
+@pytest.mark.parametrize("column", WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
+def test_garbage_is_no_column(preparation, column):
+    record = preparation.to_json()
+    with pytest.raises(ValueError, match="columns cannot be read"):
+        Preparation.from_json(record | {"encoding": record["encoding"] | {"columns": [column]}})
+
+
+def test_the_domain_is_what_training_saw(preparation, path):
+    found = preparation.domain()
+    X, names = preparation.encoding.encode(read_table(path)).X, list(found.names)
+    assert np.array_equal(found.low, X.min(axis=0))
+    assert np.array_equal(found.high, X.max(axis=0))
+    assert np.array_equal(found.unit, X.std(axis=0))
+    assert found.whole[names.index("age")]
+    assert not found.whole[names.index("weight")]
+    flags = [name for name, fixed in zip(names, found.fixed, strict=True) if fixed]
+    assert flags == ["age is missing", "colour is missing", "grade is missing"]
+    words = {group.name: group.words for group in found.categories}
+    assert words["colour"] == ("grün", "rot", "weiß")
+    for group in found.categories:
+        assert [names[p] for p in group.features] == [f"{group.name} = {w}" for w in group.words]
+    for feature, flag in found.indicators.items():
+        assert names[flag] == f"{names[feature].split(' = ')[0]} is missing"
+    scale = preparation.scale()
+    assert [names[p] for p in np.flatnonzero(scale)] == ["age", "weight"]
+    assert np.array_equal(preparation.scale(categories_fixed=False), preparation.deviations)
+    assert preparation.features_of(["colour", "weight"]) == [
+        *(names.index(n) for n in names if n.startswith("colour")), names.index("weight"),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="no column 'size'"):
+        preparation.features_of(["size"])
+
+
+def test_two_valued_numbers_have_two_values():
+    table = RawTable("t", {"sex": np.arange(40.0) % 2, "size": np.arange(40.0) % 2 * 1.5 + 2,
+                           "y": np.arange(40) % 3})  # fmt: skip
+    values = Preparation.of(table).domain().values
+    assert {p: v.tolist() for p, v in values.items()} == {0: [0.0, 1.0], 1: [2.0, 3.5]}
+
+
+def test_words_are_an_array_of_words():
+    words = Words.of(["b", None, "a", float("nan"), "b ", 3.0, "?"])
+    assert words.tolist() == ["b", "", "a", "", "b", "3", ""]
+    assert words.values == ("b", "a", "3")
+    assert words.counts.tolist() == [2, 1, 1]
+    assert words[[0, 1, 5]].tolist() == ["b", "", "3"]
+    assert (words[2], words[1], len(words)) == ("a", "", 7)
+    joined = Words.joined([words, Words.of(["c", "a"])])
+    assert joined.tolist() == [*words, "c", "a"]
+    assert np.array(words).tolist() == words.strings().tolist() == words.tolist()
+
+
+@pytest.mark.parametrize("name", [*MISSING, "Nan", "nOnE", ".", "#N/A", "missing", "NaT"])
+def test_names_of_missing_values(table, name):
+    found = table(f"n,w,y\n1,x,0\n{name},{name},1\n2.5,x,1\n")
+    assert found.columns["n"].tolist()[::2] == [1.0, 2.5]
+    assert np.isnan(found.columns["n"][1])
+    assert found.columns["w"].tolist() == ["x", "", "x"]
+
+
+def test_table_errors_are_one_line(write, rows):
+    path = write(written(rows).replace(b"rot", b"rot;", 1) + b",,,,,,,,,,,,,,,,,\n")
+    with pytest.raises(TableError) as caught:
+        read_table(path)
+    assert "\n" not in str(caught.value)
