@@ -120,6 +120,7 @@ def small_chunks(monkeypatch):
 def seer(iris):
     """A classifier of the iris flowers that looks at the four features and at two sums of them."""
     from maxplus import SubgradientLMMClassifier
+    from maxplus.explain import feature_importances
 
     centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
     sums = np.array([[0.5, 0.25, -1.0, -1.5], [1.0, 0.0, 0.0, -2.0]])
@@ -128,6 +129,7 @@ def seer(iris):
     clf = SubgradientLMMClassifier(8, max_iter=300, random_state=0).fit(V, iris.y)
     clf.model_ = clf.model_.through(D, centre)
     clf.n_features_in_, clf.scale_ = 4, spread
+    clf.feature_importances_ = feature_importances(clf.model_, iris.X)
     return clf
 
 
@@ -180,3 +182,11 @@ def stdin(monkeypatch):
         monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO(content)}))
 
     return give
+
+
+@pytest.fixture(scope="session")
+def fitted(iris):
+    """A classifier of the iris flowers with few units, one for a training sample each."""
+    from maxplus import SubgradientLMMClassifier
+
+    return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)

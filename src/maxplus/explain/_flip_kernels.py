@@ -111,7 +111,7 @@ def _overtaken(own, other, slopes):
 
 
 @njit(cache=True)
-def _stretch(x, p, side, room):
+def stretch(x, p, side, room):
     """How far feature p may rise (side 0) or fall: at least, where x is outside, and at most."""
     if side == 0:
         return max(0.0, room.low[p] - x[p]), room.high[p] - x[p]
@@ -183,7 +183,7 @@ def all_flips(x, y, units, room, only_nearest, lead, change, becomes):
             continue
         line = _line(x, p, units, lowest, second, feature, A, B, rest)
         for side in range(2):
-            begin, end = _stretch(x, p, side, room)
+            begin, end = stretch(x, p, side, room)
             limit = min(end, nearest * room.unit[p]) if only_nearest else end
             sign = 1.0 if side == 0 else -1.0
             delta, d = _walk(line, sign, begin, limit, units.W2T, y, lead)
@@ -193,7 +193,7 @@ def all_flips(x, y, units, room, only_nearest, lead, change, becomes):
 
 
 @njit(cache=True)
-def _nearest(deltas, classes, unit):
+def nearest_change(deltas, classes, unit):
     """The feature, signed change and class of the least of all changes (P, 2), in units."""
     feature, change, becomes, least = -1, np.inf, -1, np.inf
     for p in range(deltas.shape[0]):
@@ -216,7 +216,7 @@ def nearest_flips(X, y, units, low, high, unit, moves, feature, change, becomes)
         deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
         room = Room(low, high, unit, moves[n])
         all_flips(X[n], y[n], units, room, True, 0.0, deltas, classes)
-        feature[n], change[n], becomes[n] = _nearest(deltas, classes, unit)
+        feature[n], change[n], becomes[n] = nearest_change(deltas, classes, unit)
 
 
 @njit(cache=True)
@@ -241,7 +241,7 @@ def _lines_along(p, at, units, directions, values, slopes):
 
 
 @njit(cache=True)
-def _lowest_line(values, slopes, delta):
+def lowest_line(values, slopes, delta):
     """`_piece` for any number of lines, values[k] + slopes[k]·δ; O(K)."""
     k, lowest = 0, values[0] + slopes[0] * delta
     for j in range(1, slopes.size):
@@ -279,7 +279,7 @@ def _walk_views(values, slopes, begin, limit, own_height, other_height, other_cl
         own[:], other[:] = -np.inf, -np.inf
         own_end[:], other_end[:] = np.inf, np.inf
         for h in range(values.shape[0]):
-            k, value, unit_end = _lowest_line(values[h], slopes, delta)
+            k, value, unit_end = lowest_line(values[h], slopes, delta)
             v = value + own_height[h]
             if v > own[k]:
                 own[k], own_end[k] = v, unit_end
@@ -317,7 +317,7 @@ def all_view_flips(x, v, y, units, directions, room, only_nearest, lead, change,
             continue
         K = _lines_along(p, at, units, directions, values, slopes)
         for side in range(2):
-            begin, end = _stretch(x, p, side, room)
+            begin, end = stretch(x, p, side, room)
             limit = min(end, nearest * room.unit[p]) if only_nearest else end
             signed = slopes[:K] if side == 0 else -slopes[:K]
             delta, d = _walk_views(
@@ -338,4 +338,4 @@ def nearest_view_flips(
         deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
         room = Room(low, high, unit, moves[n])
         all_view_flips(X[n], V[n], y[n], units, directions, room, True, 0.0, deltas, classes)
-        feature[n], change[n], becomes[n] = _nearest(deltas, classes, unit)
+        feature[n], change[n], becomes[n] = nearest_change(deltas, classes, unit)

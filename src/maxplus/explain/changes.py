@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain.crossings import ROUNDINGS, crossings_of
+from maxplus.explain.crossings import ROUNDINGS, LMMCrossings
 from maxplus.explain.digits import rounded_away
 from maxplus.explain.domain import Domain
 from maxplus.explain.flips import single_flips
@@ -82,6 +82,11 @@ def smallest_change(
     class_names : C words, for the text; the classes' numbers by default
     seconds : float
     """
+    if not isinstance(model, LMM):
+        raise TypeError(
+            f"changes of several columns are known for one LMM; got a {type(model).__name__}; "
+            "single_flips takes it"
+        )
     row = as_row(x, model.n_features, np.float64)
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1; got {n_columns}")
@@ -97,7 +102,7 @@ def smallest_change(
         return best
     reach = best.distance if best.feature.size else n_columns * _farthest(row, domain)
     search = _Search(model.astype(np.float64), row, y, domain)
-    slack = ROUNDINGS * crossings_of(model).rounding(np.abs(row) + reach * domain.unit)
+    slack = ROUNDINGS * LMMCrossings(model).rounding(np.abs(row) + reach * domain.unit)
     if not search.build(n_columns, reach, slack):
         return best
     optimum = search.programme.solve(seconds)

@@ -130,7 +130,7 @@ def _text(view: Shown, low: float, high: float, domain: Domain) -> str:
     p = view.feature
     if p >= 0 and domain.category_of[p] >= 0:
         category = domain.categories[domain.category_of[p]]
-        word = category.words[category.features.index(p)]
+        word = str(category.words[category.features.index(p)])
         return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
     possible = [v for v in domain.values.get(p, ()) if low <= v <= high]
     if len(possible) == 1:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +42,6 @@ class Crossings(Protocol):
 
     def steepest(self, p: int) -> float:
         """The most that a score changes with feature p, at least the least number."""
-
-
-@singledispatch
-def crossings_of(model: Any) -> Crossings:
-    """The crossings of a model's scores."""
-    raise TypeError(f"flips are known for LMMs, not for {type(model).__name__}")
 
 
 class LMMCrossings:
@@ -103,8 +96,3 @@ class LMMCrossings:
         slopes, D = np.abs(self.exact.slopes), self.exact.directions
         steepest = slopes[p].max() if D is None else (slopes.max(axis=1) * np.abs(D[:, p])).max()
         return max(float(steepest), np.finfo(float).tiny)
-
-
-@crossings_of.register
-def _(model: LMM) -> Crossings:
-    return LMMCrossings(model)

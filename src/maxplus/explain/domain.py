@@ -288,13 +288,13 @@ class Domain:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
         category = self.categories[self.category_of[p]]
         on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
-        return repr(on[0]) if len(on) == 1 else NONE_OF_THEM
+        return repr(str(on[0])) if len(on) == 1 else NONE_OF_THEM
 
     def number(self, p: int, value: float) -> str:
         """A value of number p for people: it reads back as itself, or is the word of its rank."""
         words = self.ranks.get(p, ())
         is_rank = value == round(value) and 0 <= value < len(words)
-        return repr(words[int(value)]) if is_rank else number_text(value)
+        return repr(str(words[int(value)])) if is_rank else number_text(value)
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """How far features may move for a certified radius of 1, (P,).

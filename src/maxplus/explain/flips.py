@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._flip_kernels import Room
-from maxplus.explain.crossings import ROUNDINGS, Crossings, crossings_of
+from maxplus.explain.committee_crossings import CommitteeCrossings
+from maxplus.explain.crossings import ROUNDINGS, Crossings, LMMCrossings
 from maxplus.explain.digits import fewest_digits
 from maxplus.explain.domain import Domain
 from maxplus.models import LMM
@@ -52,7 +53,7 @@ class Flip(NamedTuple):
 NONE = Flip(np.inf, -1, np.nan, -1)
 
 
-def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flips:
+def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flips:
     """The change of one column that is smallest, in units, for another class to win.
 
     Exact: no smaller change that the domain allows flips the class, but for rounding.
@@ -74,7 +75,7 @@ def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flip
 
     Parameters
     ----------
-    model : LMM
+    model : LMM, or a committee of them: ``scores`` are the mean of those of its ``members``
     X : array of shape (N, P)
     domain : Domain, optional
         What values features can take; anything by default, and distances in raw units.
@@ -85,7 +86,8 @@ def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flip
     if domain.n_features != P:
         raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
     y = model.scores(X).argmax(axis=1)
-    lines = crossings_of(model)
+    members = getattr(model, "members", None)
+    lines = LMMCrossings(model) if members is None else CommitteeCrossings(members)
     moves = np.repeat(domain.is_free[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
@@ -99,10 +101,8 @@ def single_flips(model: LMM, X: ArrayLike, domain: Domain | None = None) -> Flip
         for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
             flip = min(flip, row.filled_in(p))
         flip = min(flip, row.listed(flip.distance))
-        for p in np.flatnonzero(domain.is_long).tolist():
-            flip = min(flip, row.whole(p, flip.distance))
-        flips.append(flip)
-        shown.append(row.shown(flip))
+        flips.append(min(flip, row.whole(flip.distance)))
+        shown.append(row.shown(flips[-1]))
     return Flips(
         np.array([flip.feature for flip in flips], int),
         np.array([flip.value for flip in flips], float),
@@ -122,7 +122,7 @@ def single_feature_flips(
 class _Row:
     """One row x of class y, and the changes that flip it."""
 
-    def __init__(self, model: LMM, lines: Crossings, domain: Domain, x: NDArray, y: int) -> None:
+    def __init__(self, model: Any, lines: Crossings, domain: Domain, x: NDArray, y: int) -> None:
         self.model, self.lines, self.domain = model, lines, domain
         self.x, self.y = x, y
 
@@ -168,34 +168,57 @@ class _Row:
             done, size = done + size, 4 * size
         return NONE
 
-    def whole(self, p: int, reach: float) -> Flip:
-        """The nearest whole number of feature p that flips, within reach."""
-        at, domain = float(self.x[p]), self.domain
-        base = domain.changed(self.x, p, at)[0]
-        is_change = bool((base != self.x).any())
-        low, high = float(np.ceil(domain.low[p])), float(np.floor(domain.high[p]))
-        ends = np.array([v for v in (at, low, high) if np.isfinite(v)])
-        far = base.copy()
-        far[p] = np.abs(ends).max()
+    def whole(self, reach: float) -> Flip:
+        """The nearest flip to one of many whole numbers, within reach."""
+        domain, x, best = self.domain, self.x, NONE
+        if not domain.is_long.any():
+            return best
+        ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
+        ends[1:, ~domain.is_long] = 0.0
         # Where no class is this close, none wins, rounded as it may be.
-        slack = ROUNDINGS * self.lines.rounding(far)
-        best = NONE
-        for side, sign in enumerate((1.0, -1.0)):
-            k = sign * np.ceil(sign * at)
-            if k == at and not is_change:
-                k += sign
-            k = max(k, low) if side == 0 else min(k, high)
-            while low <= k <= high and self._flip(p, k, -1).distance <= min(reach, best.distance):
-                winner = int(self._winners(p, k)[0])
-                if winner != self.y:
-                    best = min(best, self._flip(p, k, winner))
-                    break
-                ahead = (k, high) if side == 0 else (low, k)
-                change = self.lines.along(base, self.y, self._only(p, *ahead), -slack)[p, side]
-                if change == np.inf:
-                    break
-                k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
+        slack = ROUNDINGS * self.lines.rounding(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
+        lacking = [p for p, i in domain.indicators.items() if domain.is_long[p] and x[i] != 0.0]
+        moves = domain.is_long.copy()
+        moves[lacking] = False
+        first = self.lines.along(x, self.y, _room(domain, moves), -slack)
+        for k in np.argsort(first / domain.unit[:, None], axis=None, kind="stable").tolist():
+            p, side = divmod(k, 2)
+            nearest = min(reach, best.distance)
+            if not first[p, side] / domain.unit[p] <= nearest:
+                break
+            best = min(best, self._whole_along(x, p, side, float(first[p, side]), slack, nearest))
+        for p in lacking:
+            base = domain.changed(x, p, x[p])[0]
+            for side in range(2):
+                nearest = min(reach, best.distance)
+                best = min(best, self._whole_along(base, p, side, 0.0, slack, nearest))
         return best
+
+    def _whole_along(
+        self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
+    ) -> Flip:
+        """The first whole number that flips as feature p rises (side 0) or falls from a change on.
+
+        From the row ``base``, where p is known; a number that was missing may stay what it is.
+        """
+        if change == np.inf:
+            return NONE
+        at, sign = float(base[p]), 1.0 - 2.0 * side
+        low, high = float(np.ceil(self.domain.low[p])), float(np.floor(self.domain.high[p]))
+        k = sign * np.ceil(sign * at + change)
+        k = max(k, low) if side == 0 else min(k, high)
+        if k == at and base is self.x:
+            k += sign
+        while low <= k <= high and self._flip(p, k, -1).distance <= reach:
+            winner = int(self._winners(p, k)[0])
+            if winner != self.y:
+                return self._flip(p, k, winner)
+            ahead = (k, high) if side == 0 else (low, k)
+            change = float(self.lines.along(base, self.y, self._only(p, *ahead), -slack)[p, side])
+            if change == np.inf:
+                break
+            k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
+        return NONE
 
     def shown(self, flip: Flip) -> float:
         """The flip's value with few digits, rounded away from where the feature is."""

@@ -1,0 +1,224 @@
+"""The smallest change of several columns, against trying all of them."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explained import fixed
+from maxplus import LMMClassifier
+from maxplus.certify import certified_radius
+from maxplus.explain import Category, Domain, changes, single_flips, smallest_change
+from maxplus.explain.programme import Programme
+from maxplus.models import LMM
+from strategies import SEEDS
+
+pytestmark = pytest.mark.slow
+
+CLOSE = 1e-4
+
+
+def random_model(rng, P, H=4, C=2, M=None):
+    M = M or P
+    slopes = rng.uniform(0.5, 2.0, 2 * M) * np.tile([1.0, -1.0], M)
+    D = None if M == P else rng.normal(size=(M, P))
+    return LMM(slopes, 2.0 * rng.normal(size=(2 * M, H)) + 2.0, rng.normal(size=(H, C)), D)
+
+
+def options_of(domain, x):
+    """Per column: all rows that it can make of x, itself first, and their distances."""
+    columns = []
+    for name in domain.columns:
+        mine = [p for p in range(domain.n_features) if domain.column_names[p] == name]
+        out = [(x[mine], 0.0)]
+        if not domain.fixed[mine].any():
+            feature, value = domain.candidates
+            for p, v in zip(feature, value, strict=True):
+                if p in mine:
+                    row = domain.changed(x, p, v)[0]
+                    out.append((row[mine], domain.distances(x, row[None])[0]))
+        columns.append((mine, out))
+    return columns
+
+
+def nearest_of_all(model, domain, x, n_columns):
+    """The least sum of distances of all combinations of at most so many columns."""
+    y, best = model.scores(x[None]).argmax(), np.inf
+    columns = options_of(domain, x)
+    for some in itertools.combinations(columns, n_columns):
+        rows, sums = [], []
+        for choice in itertools.product(*(out for _, out in some)):
+            row = x.copy()
+            for (mine, _), (values, _) in zip(some, choice, strict=True):
+                row[mine] = values
+            rows.append(row)
+            sums.append(sum(distance for _, distance in choice))
+        flipped = model.scores(np.array(rows)).argmax(axis=1) != y
+        best = min(best, np.array(sums)[flipped].min(initial=np.inf))
+    return best
+
+
+@st.composite
+def listed_problems(draw):
+    rng = np.random.default_rng(draw(SEEDS))
+    P = 7
+    domain = replace(
+        Domain.free(P, rng.uniform(0.5, 2.0, P)).within(-2.0, 3.0),
+        whole=np.isin(np.arange(P), [0, 1, 6]), values={2: np.array([-1.5, 0.25, 2.0])},
+        categories=(Category("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
+    )  # fmt: skip
+    model = random_model(rng, P, C=draw(st.integers(2, 3)), M=draw(st.sampled_from([P, 3])))
+    x = np.concatenate([rng.integers(-2, 4, 2), [0.25], np.eye(3)[rng.integers(3)], [1.0]])
+    return model, x, domain.with_fixed([6] if draw(st.booleans()) else [])
+
+
+@given(listed_problems(), st.integers(1, 3))
+@fixed(30)
+def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
+    model, x, domain = drawn
+    change = smallest_change(model, x, domain, n_columns)
+    expected = nearest_of_all(model, domain, x, n_columns)
+    if expected == np.inf:
+        assert (change.becomes, change.distance, change.feature.size) == (-1, np.inf, 0)
+        return
+    assert change.distance == pytest.approx(expected, rel=CLOSE)
+    assert change.at_least == pytest.approx(change.distance, rel=CLOSE)
+    assert change.feature.size <= n_columns
+    assert model.scores(change.row[None]).argmax() == change.becomes
+    assert change.becomes != model.scores(x[None]).argmax()
+
+
+@given(SEEDS, st.booleans())
+@fixed(10)
+def test_changes_of_two_free_numbers_are_the_smallest(seed, has_directions):
+    """No point of a fine grid flips that is nearer, and the change itself does flip."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, 3, M=4 if has_directions else None)
+    x, unit = rng.normal(size=3), rng.uniform(0.5, 2.0, 3)
+    domain = Domain.free(3, unit).within(-4.0, 4.0)
+    y = model.scores(x[None]).argmax()
+    change = smallest_change(model, x, domain, 2)
+    single = single_flips(model, x[None], domain)
+    assert change.distance <= single.distance[0] * (1 + 1e-9)
+    steps = np.linspace(-4.0, 4.0, 81)
+    nearest = np.inf
+    for p, q in itertools.combinations(range(3), 2):
+        rows = np.repeat(x[None], steps.size**2, axis=0)
+        rows[:, p], rows[:, q] = (axis.ravel() for axis in np.meshgrid(steps, steps))
+        flipped = model.scores(rows).argmax(axis=1) != y
+        sums = (np.abs(rows - x) / unit).sum(axis=1)
+        nearest = min(nearest, sums[flipped].min(initial=np.inf))
+    assert change.distance <= nearest * (1 + CLOSE)
+    if change.becomes < 0:
+        assert nearest == np.inf
+        return
+    # A point of the grid lies within a step of the change, in both directions.
+    moved = x.copy()
+    moved[change.feature] = change.value
+    assert (np.abs(moved - x) / unit).sum() == pytest.approx(change.distance)
+    assert model.scores(moved[None]).argmax() == change.becomes != y
+    assert model.scores(change.row[None]).argmax() == change.becomes
+    assert (np.abs(change.row - x) >= np.abs(moved - x) - 1e-12).all()
+
+
+@given(SEEDS)
+@fixed(8)
+def test_all_columns_together_are_no_nearer_than_the_certificate(seed):
+    rng = np.random.default_rng(seed)
+    model, x = random_model(rng, 3), rng.normal(size=3)
+    change = smallest_change(model, x, Domain.free(3).within(-9.0, 9.0), 3)
+    assert change.distance >= certified_radius(model, x[None])[0] * (1 - CLOSE)
+
+
+@given(SEEDS)
+@fixed(15)
+def test_one_column_is_a_single_flip(seed):
+    rng = np.random.default_rng(seed)
+    model, x = random_model(rng, 3), rng.normal(size=3)
+    domain = Domain.free(3).within(-9.0, 9.0)
+    single, change = single_flips(model, x[None], domain), smallest_change(model, x, domain, 1)
+    assert change.distance == single.distance[0]
+    assert change.feature.tolist() == single.feature[single.feature >= 0].tolist()
+
+
+def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
+    rng = np.random.default_rng(5)
+    P = 4
+    domain = replace(
+        Domain.free(P, names=["a", "b", "c", "no c"]).within(-50.0, 50.0),
+        whole=np.array([True, False, False, False]), indicators={2: 3},
+    ).with_fixed([3])  # fmt: skip
+    found = 0
+    for _ in range(12):
+        model, x = random_model(rng, P), np.append(rng.normal(size=3), 1.0)
+        change = smallest_change(model, x, domain, 3, class_names=["no", "yes"])
+        moved = change.row != x
+        assert not moved[0] or change.row[0] == round(change.row[0])
+        assert change.row[3] == (0.0 if 2 in change.feature else 1.0)
+        found += change.feature.size > 1
+        for p in change.feature:
+            assert f"{domain.names[p]} goes from " in str(change)
+    assert found > 2
+
+
+def test_a_classifier_s_change_is_printed(iris):
+    clf = LMMClassifier(9, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
+    x = iris.X[70]
+    low, high = iris.X.min(axis=0), iris.X.max(axis=0)
+    change = clf.smallest_change(x, 2, low=low, high=high, class_names=list("abc"))
+    assert str(change).startswith(f"flips to {'abc'[change.becomes]} if feature ")
+    assert clf.predict(change.row[None]) == [change.becomes]
+    single = clf.explain(x[None], low=low, high=high).flips
+    assert change.distance <= single.distance[0]
+    held = clf.smallest_change(x[None], 2, low=low, high=high, fixed=change.feature[:1])
+    assert change.feature[0] not in held.feature
+    assert held.distance >= change.distance * (1 - CLOSE)
+    with pytest.raises(ValueError, match=r"^x must be one row; got 2"):
+        clf.smallest_change(iris.X[:2])
+    with pytest.raises(ValueError, match=r"^n_columns must be .*got 0"):
+        clf.smallest_change(x, 0)
+
+
+def test_what_is_too_large_is_refused(monkeypatch):
+    rng = np.random.default_rng(0)
+    model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
+    X = rng.normal(size=(9, 3))
+    monkeypatch.setattr(changes, "MOST_SWITCHES", 1)
+    far = X[single_flips(model, X, domain).distance.argmax()]
+    with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
+        smallest_change(model, far, domain, 2)
+
+
+def test_without_limits_and_without_a_single_flip_there_is_no_search():
+    # Class 1 wins where both numbers are above 5.
+    W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
+    model = LMM(
+        np.array([1.0, 0, 1, 0]), np.array(W1), np.array([[0.0, -100.0], [-100.0, 0.0]])
+    )  # fmt: skip
+    x = np.zeros(2)
+    with pytest.raises(ValueError, match=r"^domain must have limits .*'feature 0' has none"):
+        smallest_change(model, x, Domain.free(2), 2)
+    change = smallest_change(model, x, Domain.free(2).within(-9.0, 9.0), 2)
+    assert change.feature.tolist() == [0, 1]
+    assert change.distance == pytest.approx(10.0, rel=CLOSE)
+    assert change.row.tolist() == [5.1, 5.1]
+    assert smallest_change(model, x, Domain.free(2).within(-9.0, 4.0), 2).becomes == -1
+
+
+def test_programmes_are_solved():
+    programme = Programme()
+    a, b = programme.variable(0.0, 9.0, cost=1.0), programme.switch(cost=2.75)
+    programme.at_most({a: -1.0, b: -3.0}, -2.5)  # a + 3·b ≥ 2.5
+    found = programme.solve(10.0)
+    np.testing.assert_allclose(found.values, [2.5, 0.0], atol=1e-9)
+    assert found.at_least == pytest.approx(2.5)
+    programme.at_most({a: 1.0}, 2.0)
+    assert programme.solve(10.0).values.tolist() == [0.0, 1.0]
+    programme.one_of([b])
+    programme.at_most({b: 1.0}, 0.0)
+    impossible = programme.solve(10.0)
+    assert impossible.values is None
+    assert impossible.at_least == np.inf

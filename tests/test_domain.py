@@ -1,0 +1,532 @@
+"""What values columns can take, and flips among them, against trying every one."""
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explained import FAR, FEW_CLASSES, SMALL, fixed, lmm
+from maxplus import LMMClassifier
+from maxplus.certify import certified_radius
+from maxplus.explain import Category, Domain, single_feature_flips, single_flips
+from maxplus.explain import domain as domain_module
+from maxplus.models import LMM
+from strategies import DTYPES, SEEDS, grid_array
+
+pytestmark = pytest.mark.slow
+
+# Two numbers, a word of three, a rank and a number that may be missing, with its indicator.
+NAMES = (
+    "age",
+    "pressure",
+    "pain = none",
+    "pain = some",
+    "pain = much",
+    "stage",
+    "sugar",
+    "no sugar",
+)
+PAIN = Category("pain", (2, 3, 4), ("none", "some", "much"))
+
+
+def columns(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    pain = np.eye(3)[rng.integers(0, 3, n)]
+    missing = rng.random(n) < 0.3
+    return np.column_stack([
+        rng.integers(20, 80, n), rng.normal(120.0, 10.0, n).round(1), pain, rng.integers(0, 4, n),
+        np.where(missing, 5.5, rng.normal(5.0, 1.0, n).round(2)), missing,
+    ])  # fmt: skip
+
+
+def clinic(**changes):
+    X = columns()
+    domain = Domain.of_rows(
+        X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=["no sugar"]
+    )
+    return replace(domain, ranks={5: ("I", "II", "III", "IV")}, **changes)
+
+
+def random_model(rng, P, H=5, C=3, M=None, dtype=np.float64):
+    M = M or P
+    slopes = rng.uniform(0.3, 2.0, 2 * M) * np.tile([1.0, -1.0], M)
+    D = None if M == P else rng.normal(size=(M, P))
+    weights = slopes, 2.0 * rng.normal(size=(2 * M, H)) + 3.0, rng.normal(size=(H, C))
+    return LMM(*(np.asarray(W, dtype) for W in weights), D)
+
+
+# -- the domain itself ------------------------------------------------------------------------
+
+
+def test_rows_tell_units_limits_and_kinds():
+    X = columns()
+    domain = clinic()
+    np.testing.assert_allclose(domain.unit, X.std(axis=0))
+    assert np.array_equal(domain.low, X.min(axis=0))
+    assert np.array_equal(domain.high, X.max(axis=0))
+    assert domain.columns == ("age", "pressure", "pain", "stage", "sugar")
+    assert np.flatnonzero(domain.is_free).tolist() == [1, 6]
+    assert np.flatnonzero(domain.is_long).tolist() == [0]
+    listed = set(zip(*(part.tolist() for part in domain.candidates), strict=True))
+    assert listed == {(2, 1), (3, 1), (4, 1), (5, 0), (5, 1), (5, 2), (5, 3)}
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "whole"),
+    [
+        (np.tile([3.0, 6.0, 7.0], 20), [3.0, 6.0, 7.0], True),
+        (np.tile([0.5, 0.25, 1.0], 20), [0.25, 0.5, 1.0], False),
+        # Three values in as many rows may take any other.
+        (np.array([0.5, 0.25, 1.0]), None, False),
+        (np.arange(60.0), None, True),
+        (np.array([1.5, 4.0]), [1.5, 4.0], False),
+        (np.full(60, 2.0), None, True),
+        (np.append(np.tile([1.0, 2.0], 600), np.arange(20.0)), None, True),
+    ],
+    ids=str,
+)
+def test_columns_of_few_values_take_no_others(column, values, whole):
+    domain = Domain.of_rows(column[:, None])
+    assert domain.whole.tolist() == [whole]
+    found = domain.values.get(0)
+    assert (None if found is None else found.tolist()) == values
+
+
+def test_a_constant_has_the_unit_1_and_nowhere_to_go():
+    domain = Domain.of_rows(np.full((5, 1), 0.1))
+    assert domain.unit.tolist() == [1.0]
+    assert domain.low.tolist() == domain.high.tolist() == [0.1]
+
+
+def test_changes_are_of_whole_columns():
+    domain, x = clinic(), columns()[0]
+    x[2:5], x[6:8] = [0, 1, 0], [5.5, 1]
+    rows = domain.changed(x, [0, 4, 4, 6], [33, 1, 0, 7.5])
+    expected = np.repeat(x[None], 4, axis=0)
+    expected[0, 0] = 33
+    expected[1, 2:5] = [0, 0, 1]
+    expected[2, 2:5] = 0
+    expected[3, 6:8] = [7.5, 0]
+    assert np.array_equal(rows, expected)
+    moved = abs(33 - x[0]), 1.0, 1.0, 2.0
+    units = domain.unit[0], domain.unit[[3, 4]].min(), domain.unit[3], domain.unit[6]
+    np.testing.assert_allclose(domain.distances(x, rows), np.divide(moved, units))
+
+
+def test_fixed_columns_are_named_or_numbered():
+    domain = clinic()
+    assert np.flatnonzero(domain.with_fixed(["pain", 0]).fixed).tolist() == [0, 2, 3, 4, 7]
+    # A word stands for its column.
+    assert np.flatnonzero(domain.with_fixed("pain = some").fixed).tolist() == [2, 3, 4, 7]
+    assert domain.with_fixed([]) is domain
+    for wrong in ("pains", 8, -1):
+        with pytest.raises(ValueError, match=rf"^fixed names {wrong!r}, .*'pain', 'stage'"):
+            domain.with_fixed([wrong])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unit": np.zeros(8)}, "^unit must be finite and > 0"),
+        ({"low": np.zeros(3)}, "^low must have 8 entries"),
+        ({"names": ("a",)}, "^names must have 8 entries"),
+        ({"low": np.full(8, 1e9)}, "^low must not exceed high; got 1e"),
+        ({"categories": (PAIN, PAIN)}, "share"),
+        ({"categories": (PAIN._replace(words=("a",)),)}, "'pain' must have a feature for each"),
+        ({"values": {9: np.zeros(1)}}, "no feature 9"),
+        ({"indicators": {6: 8}}, "no feature 8"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        clinic(**changes)
+
+
+def test_plain_fields_make_the_same_domain():
+    domain = clinic()
+    group = SimpleNamespace(name="pain", features=[2, 3, 4], words=list(PAIN.words), none=False)
+    plain = SimpleNamespace(**vars(domain) | {"categories": [group]})
+    again = Domain.of(plain)
+    assert again.categories == domain.categories
+    assert np.array_equal(again.unit, domain.unit)
+    assert again.ranks == domain.ranks
+    del plain.ranks
+    assert Domain.of(plain).ranks == {}
+    assert Domain.of(domain) is domain
+
+
+def test_certificates_hold_what_has_no_fractions():
+    X = np.column_stack([columns(), np.arange(60) % 2])
+    domain = Domain.of_rows(X, categories=[PAIN], indicators={6: 7}, fixed=[7])
+    scale = domain.certificate_scale()
+    assert np.flatnonzero(scale == 0.0).tolist() == [2, 3, 4, 7, 8]
+    moving = np.setdiff1d(np.arange(9), [7])
+    assert np.array_equal(scale[[0, 1, 5, 6]], domain.unit[[0, 1, 5, 6]])
+    everything = domain.certificate_scale(categories=True)
+    assert np.array_equal(everything[moving], domain.unit[moving])
+    assert everything[7] == 0.0
+    assert domain.held(scale) == ["pain", "feature 8"]
+    assert domain.held(everything) == []
+
+
+# -- flips, against trying every allowed value -------------------------------------------------
+
+
+def allowed_changes(domain, x):
+    """Every row that one column's change can make of x, where nothing is free: (feature, row)."""
+    out = []
+    for p in range(domain.n_features):
+        category = [c for c in domain.categories if p in c.features]
+        if domain.fixed[p]:
+            continue
+        if category:
+            for word in [*category[0].features, *([None] if category[0].none else [])]:
+                row = x.copy()
+                row[list(category[0].features)] = 0.0
+                if word is not None:
+                    row[word] = 1.0
+                out.append((p, row))
+            continue
+        low, high = int(np.ceil(domain.low[p])), int(np.floor(domain.high[p]))
+        for value in domain.values.get(p, range(low, high + 1)):
+            if domain.low[p] <= value <= domain.high[p]:
+                row = x.copy()
+                row[p] = value
+                if p in domain.indicators:
+                    row[domain.indicators[p]] = 0.0
+                out.append((p, row))
+    return [(p, row) for p, row in out if (row != x).any()]
+
+
+def nearest_of(model, domain, x):
+    """The distance of the nearest change that flips, and the columns that reach it."""
+    y = model.scores(x[None]).argmax()
+    own = {p for indicator in domain.indicators.values() for p in [indicator]}
+    counted = np.array([p not in own for p in range(domain.n_features)])
+    best, names = np.inf, set()
+    for p, row in allowed_changes(domain, x):
+        if model.scores(row[None]).argmax() != y:
+            distance = (np.abs(row - x) / domain.unit)[counted].max()
+            if distance <= best:
+                names = names if distance == best else set()
+                best = distance
+                names.add(domain.column_names[p])
+    return best, names
+
+
+@st.composite
+def discrete_problems(draw):
+    """Whole numbers, listed values, a category and an indicator; grids, so that many scores tie."""
+    rng, dtype = np.random.default_rng(draw(SEEDS)), draw(DTYPES)
+    H, C, n = draw(st.integers(1, 5)), draw(FEW_CLASSES), 3
+    names = ("long", "short", "listed", "a", "b", "c", "lacking", "lacks")
+    P = len(names)
+    few = draw(st.sampled_from([0, domain_module.FEW]))
+    low, high = np.full(P, -6.0), np.full(P, 40.0)
+    high[1] = 3.0
+    domain = Domain(
+        rng.choice([0.5, 1.0, 3.0], P), low, high, np.isin(np.arange(P), [0, 1, 6]),
+        np.isin(np.arange(P), [7, *([0] if draw(st.booleans()) else [])]), names,
+        {2: np.array([-1.5, 0.0, 4.5])},
+        (Category("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),), {6: 7},
+    )  # fmt: skip
+    M = draw(st.sampled_from([P, 3]))
+    D = None if M == P else rng.choice([-1.0, 0.0, 0.0, 0.5, 1.0], size=(M, P))
+    slopes = rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0], 2 * M)
+    weights = slopes, 8 * grid_array(rng, (2 * M, H)), 2 * grid_array(rng, (H, C))
+    X = rng.integers(-8, 45, (n, P)).astype(float)
+    X[:, 1] = rng.integers(-6, 4, n)
+    X[:, 0] += rng.choice([0.0, 0.5], n)
+    X[:, 2] = rng.choice([-1.5, 0.0, 4.5], n)
+    X[:, 3:6] = np.eye(4)[rng.integers(0, 4, n), :3]
+    X[:, 7] = rng.integers(0, 2, n)
+    model = LMM(*(np.asarray(W, dtype) for W in weights), D)
+    return model, X, domain, few
+
+
+@given(discrete_problems())
+@fixed(120)
+def test_flips_are_the_nearest_of_all_values(drawn):
+    model, X, domain, few = drawn
+    before = domain_module.FEW
+    domain_module.FEW = few  # long columns are tried from crossing to crossing, or all
+    try:
+        flips = single_flips(model, X, domain)
+    finally:
+        domain_module.FEW = before
+    for n, x in enumerate(X):
+        distance, names = nearest_of(model, domain, x)
+        assert flips.distance[n] == distance
+        if distance == np.inf:
+            assert (flips.feature[n], flips.becomes[n]) == (-1, -1)
+            continue
+        p = int(flips.feature[n])
+        # The first column of those that are equally near.
+        assert domain.column_names[p] == next(c for c in domain.columns if c in names)
+        row = domain.changed(x, p, flips.value[n])[0]
+        assert any(np.array_equal(row, other) for _, other in allowed_changes(domain, x))
+        assert model.scores(row[None]).argmax() == flips.becomes[n]
+        assert flips.shown[n] == flips.value[n]
+
+
+@given(st.data())
+@fixed(60)
+def test_units_only_stretch_features(data):
+    """Distances in units are those in raw units of a model whose features have them divided out."""
+    rng = np.random.default_rng(data.draw(SEEDS))
+    P = data.draw(SMALL)
+    model = random_model(rng, P, M=data.draw(st.sampled_from([P, P + 1])))
+    unit, X = 2.0 ** rng.integers(-3, 4, P), rng.normal(size=(4, P))
+    low, high = X.min(axis=0) - rng.random(P), X.max(axis=0) + rng.random(P)
+    found = single_flips(model, X * unit, Domain.free(P, unit).within(low * unit, high * unit))
+    stretched = model.folded(0.0, 1.0 / unit) if model.directions is None else LMM(
+        model.W0, model.W1, model.W2, model.directions * unit
+    )  # fmt: skip
+    expected = single_feature_flips(stretched, X, low, high)
+    assert np.array_equal(found.feature, expected.feature)
+    assert np.array_equal(found.becomes, expected.becomes)
+    np.testing.assert_allclose(found.distance, expected.distance, rtol=1e-9)
+
+
+@given(SEEDS, st.booleans())
+@fixed(40)
+def test_nothing_flips_within_the_certified_radius(seed, has_directions):
+    rng = np.random.default_rng(seed)
+    domain = clinic()
+    model = random_model(rng, 8, M=3 if has_directions else None).folded(0.0, domain.unit)
+    X = columns(8, seed)
+    everything = replace(domain, indicators={}, fixed=np.zeros(8, bool))
+    flips = single_flips(model, X, everything)
+    assert (flips.distance >= certified_radius(model, X, everything.unit) * (1 - 1e-9)).all()
+
+
+# z_0 = 0 and z_1 = x − 5: class 1 from 5 on.
+UP = lmm([1.0, 0.0], [[FAR, -5.0], [0.0, FAR]], [[0.0, -FAR], [-FAR, 0.0]])
+
+
+def along(value, **limits):
+    domain = Domain.free(1).within(**limits)
+    return single_flips(UP, np.array([[value]]), domain)
+
+
+def test_rows_outside_their_domain_may_come_in():
+    assert along(-3.0, low=7.0, high=9.0).value.tolist() == [7.0]
+    assert along(-3.0, low=7.0, high=7.0).value.tolist() == [7.0]
+    assert along(-3.0, low=1.0, high=2.0).feature.tolist() == [-1]
+    assert along(20.0, low=1.0, high=2.0).value.tolist() == [2.0]
+    assert along(20.0, low=6.0, high=9.0).feature.tolist() == [-1]
+    assert along(20.0, low=1.0, high=9.0).value[0] == pytest.approx(5.0)
+
+
+def test_whole_numbers_in_a_narrow_gap_are_passed_over():
+    """Class 1 wins within 0.3 of 4.5 and of 8, so that only 8 is whole there."""
+    W1 = [[-4.2, -7.7, FAR], [4.8, 8.3, FAR], [FAR, FAR, 0.0], [FAR, FAR, 0.0]]
+    model = lmm([1.0, -1.0, 0.0, 0.0], W1, [[-FAR, 0.0], [-FAR, 0.0], [0.0, -FAR]])
+    x = np.array([[2.0, 0.0]])
+    assert model.scores(x).argmax() == 0
+    assert single_flips(model, x).value[0] == pytest.approx(4.2)
+    domain = replace(Domain.free(2).within(0.0, 50.0), whole=np.array([True, False]))
+    assert np.flatnonzero(domain.is_long).tolist() == [0]
+    assert single_flips(model, x, domain).value.tolist() == [8.0]
+    assert single_flips(model, x, domain.within(high=7.9)).feature.tolist() == [-1]
+
+
+# -- printed numbers --------------------------------------------------------------------------
+
+
+@given(SEEDS, DTYPES, st.booleans())
+@fixed(60)
+def test_printed_numbers_flip_when_typed_in(seed, dtype, has_directions):
+    rng = np.random.default_rng(seed)
+    P = 3
+    unit = 10.0 ** rng.uniform(-4, 4, P)
+    model = random_model(rng, P, M=2 if has_directions else None, dtype=dtype)
+    model = model.folded(0.0, unit)
+    X = (rng.normal(size=(6, P)) * unit).astype(dtype)
+    domain = Domain.free(P, unit).within(X.min(axis=0) - unit, X.max(axis=0) + unit)
+    flips = single_flips(model, X, domain)
+    for n in np.flatnonzero(flips.feature >= 0):
+        p, x = flips.feature[n], X[n].astype(float)
+        shown = flips.shown[n]
+        typed = x.copy()
+        typed[p] = float(domain.text(domain.changed(x, p, shown)[0], p, exact=True))
+        assert typed[p] == shown
+        assert model.scores(typed[None]).argmax() == flips.becomes[n]
+        assert domain.low[p] <= shown <= domain.high[p]
+        beyond = (shown - flips.value[n]) * np.sign(flips.value[n] - x[p])
+        assert 0.0 <= beyond <= 0.1 * unit[p] * (1 + 1e-12)
+
+
+def test_the_shortest_number_beyond_is_printed():
+    flips = single_flips(UP, np.array([[1.2]]), Domain.free(1))
+    assert flips.value[0] == pytest.approx(5.0)
+    assert flips.shown.tolist() == [5.1]
+    # Nothing beyond the limit is printed.
+    flips = single_flips(UP, np.array([[1.2]]), Domain.free(1).within(high=5.04))
+    assert flips.shown.tolist() == [5.01]
+
+
+# -- in words ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def patients():
+    X = columns(200, seed=1)
+    rng = np.random.default_rng(2)
+    sick = X[:, 0] / 20 + 2.5 * X[:, 4] + X[:, 5] + 0.5 * X[:, 7] + rng.normal(size=200) > 5.0
+    y = np.where(sick, "sick", "well")
+    clf = LMMClassifier(12, slope=2.0, warmup_epochs=5, random_state=0).fit(X, y)
+    domain = Domain.of_rows(X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=[7])
+    return clf, X, replace(domain, ranks={5: ("I", "II", "III", "IV")})
+
+
+def typed_in(x, column, text):
+    """Row x as a person would change it by what an explanation prints."""
+    row = x.copy()
+    if column == "pain":
+        row[2:5] = [word == text for word in ("'none'", "'some'", "'much'")]
+        assert row[2:5].sum() == 1
+    elif column == "stage":
+        row[5] = ["'I'", "'II'", "'III'", "'IV'"].index(text)
+    else:
+        row[NAMES.index(column)] = float(text)
+        if column == "sugar":
+            row[7] = 0.0
+    return row
+
+
+def test_what_is_printed_flips_when_typed_in(patients):
+    clf, X, domain = patients
+    why = clf.explain(X, domain=domain)
+    records = why.to_records()[:: len(clf.classes_)]
+    pattern = r"flips to (.+) if (.+) goes from (.+) to (.+): no other single feature needs less"
+    seen = set()
+    for n, x in enumerate(X):
+        last = why.text(n).splitlines()[-1]
+        found = re.search(pattern, last)
+        if found is None:
+            assert "no change of a single feature flips it" in last
+            continue
+        label, column, old, new = found.groups()
+        record = records[n]
+        assert (column, old) == (record["flip_feature"], record["flip_from"])
+        assert (new, label) == (record["flip_to"], record["flip_class"])
+        assert clf.predict(typed_in(x, column, new)[None]) == [label]
+        assert column == "sugar" or np.array_equal(typed_in(x, column, old), x)
+        seen.add(column)
+    assert {"age", "pain", "stage"} <= seen
+
+
+def test_fixed_columns_do_not_change(patients):
+    clf, X, domain = patients
+    why = clf.explain(X, domain=domain, fixed=["age", "pain"])
+    changed = set(why.to_records()["flip_feature"])
+    assert changed & {"stage", "pressure", "sugar"}
+    assert not changed & {"age", "pain"}
+    for n in np.flatnonzero(why.flips.feature >= 0):
+        row = domain.changed(X[n], why.flips.feature[n], why.flips.value[n])[0]
+        assert np.array_equal(row[[0, 2, 3, 4]], X[n, [0, 2, 3, 4]])
+
+
+def test_missing_values_are_told(patients):
+    clf, X, domain = patients
+    n = int(np.flatnonzero(X[:, 7] == 1.0)[0])
+    rows = X[[n, n]]
+    missing = np.zeros((2, 5), bool)
+    missing[0, 4] = True
+    why = clf.explain(rows, domain=domain, missing=missing, row_numbers=[31, 32])
+    assert why.text(0).startswith("Row 31: ")
+    assert "sugar was missing: 5.5 was taken" in why.text(0)
+    assert "was missing" not in why.text(1)
+    by_feature = np.zeros((2, 8), bool)
+    by_feature[0, 7] = True
+    assert clf.explain(rows, domain=domain, missing=by_feature).text(0).endswith("was taken")
+    for wrong in (missing[:1], missing.astype(int), missing[:, :3]):
+        with pytest.raises(ValueError, match=r"^missing must hold truth values for 2 rows and 5"):
+            clf.explain(rows, domain=domain, missing=wrong)
+
+
+def test_a_value_that_was_missing_flips_from_missing():
+    """Class 1 from x ≥ 5 on where x is known; an unknown x is class 0."""
+    W0 = [1.0, 0.0, 0.0, -FAR]
+    W1 = [[FAR, -5.0], [0.0, FAR], [FAR, FAR], [2 * FAR, FAR / 2]]
+    model = lmm(W0, W1, [[0.0, -FAR], [-FAR, 0.0]])
+    domain = replace(Domain.free(2, names=["dose", "no dose"]), indicators={0: 1})
+    domain = domain.with_fixed([1])
+    X = np.array([[7.0, 1.0], [3.0, 1.0], [3.0, 0.0]])
+    assert model.scores(X).argmax(axis=1).tolist() == [0, 0, 0]
+    flips = single_flips(model, X, domain)
+    assert flips.feature.tolist() == [0, 0, 0]
+    np.testing.assert_allclose(flips.distance, [0.0, 2.0, 2.0], atol=1e-9)
+    for kind in ({"whole": np.array([True, False])}, {"values": {0: np.array([3.0, 5.5, 7.0])}}):
+        found = single_flips(model, X, replace(domain, **kind).within(0.0, 90.0))
+        assert found.distance.tolist()[0] == 0.0
+        assert (found.value[1:] > 5.0).all()
+        assert (found.value[1:] <= 6.0).all()
+
+
+def test_words_from_nothing_and_to_nothing():
+    # Class 0 where the first word is on, class 1 where neither is, class 2 for the second.
+    model = lmm(
+        [1.0, -1.0, 1.0, -1.0],
+        [[0.0, FAR, FAR], [FAR, 0.5, FAR], [FAR, FAR, 0.0], [FAR, 0.5, FAR]],
+        np.where(np.eye(3) > 0, 0.0, -FAR),
+    )
+    X = np.array([[1.0, 0.0], [0.0, 0.0]])
+    assert model.scores(X).argmax(axis=1).tolist() == [0, 1]
+    category = Category("colour", (0, 1), ("red", "blue"))
+    plain = replace(Domain.free(2), categories=(category,), unit=np.array([0.5, 0.25]))
+    flips = single_flips(model, X, plain)
+    assert flips.feature.tolist() == [1, 0]
+    assert flips.distance.tolist() == [4.0, 2.0]
+    none = replace(plain, categories=(category._replace(none=True),))
+    flips = single_flips(model, X, none)
+    # Red itself goes off, which is nearer than blue going on.
+    assert flips.distance.tolist() == [2.0, 2.0]
+    assert flips.becomes.tolist() == [1, 0]
+    rows = none.changed(X[0], flips.feature[0], flips.value[0])
+    assert rows.tolist() == [[0.0, 0.0]]
+    assert none.text(rows[0], 0) == "none of the known words"
+    assert none.text(X[0], 1) == "'red'"
+
+
+def test_domains_of_other_features_are_refused(patients):
+    clf, X, _ = patients
+    for call in (
+        lambda domain: clf.explain(X, domain=domain),
+        lambda domain: single_flips(clf.model_, X, domain),
+    ):
+        with pytest.raises(ValueError, match=r"^domain must be of 8 features; got one of 3"):
+            call(Domain.free(3))
+
+
+def test_no_rows_have_no_flips():
+    flips = single_flips(UP, np.empty((0, 1)), Domain.free(1))
+    assert [field.shape for field in flips] == [(0,)] * 5
+
+
+def test_the_usual_unit_is_the_spread_of_training(patients):
+    clf, X, _ = patients
+    flips = clf.explain(X[:20]).flips
+    expected = single_flips(clf.model_, X[:20], Domain.free(8, clf.scale_))
+    assert np.array_equal(flips.distance, expected.distance)
+    assert np.array_equal(clf.certificate_scale(), clf.scale_)
+
+
+def test_a_preparation_s_domain_is_the_usual_one(patients):
+    clf, X, domain = patients
+    prepared = SimpleNamespace(domain=lambda: SimpleNamespace(**vars(domain)))
+    clf.preparation_ = prepared
+    try:
+        flips = clf.explain(X[:20]).flips
+        scale = clf.certificate_scale()
+    finally:
+        del clf.preparation_
+    expected = single_flips(clf.model_, X[:20], domain)
+    assert np.array_equal(flips.feature, expected.feature)
+    assert np.array_equal(scale, domain.certificate_scale())

@@ -1,0 +1,235 @@
+"""Flips of free numbers: the nearest there are, against a slow oracle."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from explained import FAR, check_flips, fixed, lmm, seen_models, smooth_models, tied_models
+from maxplus import SubgradientLMMClassifier
+from maxplus.explain import single_feature_flips
+from maxplus.models import LMM
+from maxplus.models.starts import prototype_lmm
+from strategies import SEEDS
+
+pytestmark = pytest.mark.slow
+
+
+@given(smooth_models())
+@fixed(80)
+def test_flips_are_the_nearest(drawn):
+    check_flips(*drawn)
+
+
+@given(smooth_models(np.float32))
+@fixed(40)
+def test_flips_of_float32_are_nearly_the_nearest(drawn):
+    check_flips(*drawn, tolerance=1e-5, rtol=1e-4)
+
+
+@given(tied_models())
+@fixed(80)
+def test_flips_with_ties_are_real(drawn):
+    model, X = drawn
+    # On the grid float32 is exact, but a flip has to show in it.
+    tolerance, rtol = (1e-9, 1e-6) if model.dtype == np.float64 else (1e-5, 1e-4)
+    check_flips(model, X, tolerance=tolerance, rtol=rtol, ties=True)
+
+
+def test_flips_of_trained_models_are_the_nearest(fitted, without_prototypes, reader, iris, digits):
+    check_flips(fitted.model_, iris.X[::3], ties=True)
+    check_flips(fitted.model_, iris.X[::3], iris.X.min(axis=0), iris.X.max(axis=0), ties=True)
+    check_flips(without_prototypes.model_, iris.X[::3])
+    found = check_flips(reader.model_, digits.X[:5], 0.0, 16.0, ties=True)
+    assert (found.feature >= 0).any()
+
+
+def test_flips_of_a_trained_float32_model_are_nearly_the_nearest(iris):
+    X, y = iris.astype(np.float32)
+    model = SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(X, y).model_
+    assert model.dtype == np.float32
+    check_flips(model, X[::3], tolerance=1e-5, rtol=1e-4, ties=True)
+
+
+# z_0 = 0, z_1 = x_0 − 5 and z_2 = x_1 − 7.
+THREE_WAYS = lmm(
+    [1.0, 0.0, 1.0, 0.0],
+    [[FAR, -5.0, FAR], [0.0, FAR, FAR], [FAR, FAR, -7.0], [FAR, FAR, FAR]],
+    [[0.0, -FAR, -FAR], [-FAR, 0.0, -FAR], [-FAR, -FAR, 0.0]],
+)
+
+
+@pytest.mark.parametrize(
+    ("high", "feature", "value", "becomes"),
+    [
+        (np.inf, 0, 5.0, 1),
+        ([5.5, np.inf], 0, 5.0, 1),
+        ([4.5, np.inf], 1, 7.0, 2),
+        (6.0, 0, 5.0, 1),
+        ([4.5, 6.5], -1, np.nan, -1),
+        # At 5 class 1 only ties, and loses.
+        (5.0, -1, np.nan, -1),
+        ([5.0, np.inf], 1, 7.0, 2),
+        (0.0, -1, np.nan, -1),
+    ],
+)
+def test_bounds_rule_out_features(high, feature, value, becomes):
+    X = np.zeros((1, 2))
+    assert THREE_WAYS.scores(X).tolist() == [[0.0, -5.0, -7.0]]
+    found = single_feature_flips(THREE_WAYS, X, -np.inf, high)
+    assert found.feature.tolist() == [feature]
+    assert found.becomes.tolist() == [becomes]
+    np.testing.assert_allclose(found.value, [value], rtol=1e-12)
+    check_flips(THREE_WAYS, X, -np.inf, high)
+
+
+def test_a_lower_bound_counts_as_well():
+    X = np.array([[6.0, 0.0]])
+    found = single_feature_flips(THREE_WAYS, X, 0.0)
+    assert (found.feature[0], found.becomes[0]) == (0, 0)
+    assert found.value[0] == pytest.approx(5.0)
+    found = single_feature_flips(THREE_WAYS, X, [5.5, 0.0])
+    assert (found.feature[0], found.becomes[0]) == (1, 2)
+    assert found.value[0] == pytest.approx(8.0)
+
+
+@given(tied_models())
+@fixed(20)
+def test_a_class_that_always_wins_cannot_flip(drawn):
+    model, X = drawn
+    W2 = model.W2.copy()
+    W2[:, -1] = W2.max(axis=1) + 1
+    found = single_feature_flips(LMM(model.W0, model.W1, W2), X)
+    assert (found.feature == -1).all()
+    assert (found.becomes == -1).all()
+    assert np.isnan(found.value).all()
+
+
+def test_features_without_slope_cannot_flip():
+    model = lmm(np.zeros(4), THREE_WAYS.W1, THREE_WAYS.W2)
+    assert single_feature_flips(model, np.array([[3.0, 4.0]])).feature.tolist() == [-1]
+
+
+def test_a_crossing_that_rounding_hides_hides_no_later_one(iris):
+    """In float32 an earlier crossing along feature 3 does not show: the nearest flip is behind."""
+    X, y = iris.astype(np.float32)
+    recipe = SubgradientLMMClassifier(20, engine="dense", max_iter=5, random_state=1)
+    model = recipe.fit(X, y).model_
+    found = single_feature_flips(model, X[54:55])
+    assert found.feature.tolist() == [3]
+    assert found.value[0] - X[54, 3] == pytest.approx(0.31, abs=0.01)
+    check_flips(model, X, tolerance=1e-5, rtol=1e-4, ties=True)
+
+
+def test_scores_that_touch_hide_no_later_flip():
+    W1 = [[-1, -1, 0, 1, -1], [2, 1, 1, -1, 1], [0, 0, 1, 1, -1], [1, 1, 0, -1, 0]]
+    W2 = [[1, 0, 0], [0, 2, -1], [2, 0, 2], [-1, 0, 0], [1, -1, 0]]
+    model = lmm([3.85673445, -4.58026695, 3.63519403, -10.21363512], W1, W2)
+    X = np.array([[1.0, -1.0]])
+    assert model.scores(X).argmax() == 0
+    assert model.scores(np.array([[1.0, 0.5]])).argmax() == 1
+    found = single_feature_flips(model, X)
+    assert (found.feature[0], found.becomes[0]) == (1, 1)
+    assert found.value[0] == pytest.approx(0.4, abs=0.05)
+
+
+@given(seen_models())
+@fixed(150)
+def test_flips_of_models_with_directions_are_the_nearest(drawn):
+    check_flips(*drawn)
+
+
+@given(seen_models(np.float32))
+@fixed(60)
+def test_flips_of_float32_models_with_directions_are_nearly_the_nearest(drawn):
+    check_flips(*drawn, tolerance=2e-5, rtol=3e-4)
+
+
+@given(tied_models(), SEEDS)
+@fixed(80)
+def test_flips_of_directions_with_ties_are_real(drawn, seed):
+    plain, _ = drawn
+    rng = np.random.default_rng(seed)
+    D = rng.choice([-1.0, 0.0, 0.0, 0.5, 1.0], size=(plain.n_views, 3))
+    model = LMM(plain.W0, plain.W1, plain.W2, D)
+    X = rng.choice(np.arange(-4, 5) / 2, size=(3, 3)).astype(model.dtype)
+    tolerance, rtol = (1e-9, 1e-6) if model.dtype == np.float64 else (1e-5, 1e-4)
+    check_flips(model, X, tolerance=tolerance, rtol=rtol, ties=True)
+
+
+@given(smooth_models())
+@fixed(60)
+def test_directions_that_are_the_features_flip_where_features_do(drawn):
+    model, X, low, high = drawn
+    seen = LMM(model.W0, model.W1, model.W2, np.eye(model.n_views))
+    found, expected = (single_feature_flips(m, X, low, high) for m in (seen, model))
+    assert np.array_equal(found.feature, expected.feature)
+    assert np.array_equal(found.becomes, expected.becomes)
+    np.testing.assert_allclose(found.value, expected.value, rtol=1e-9)
+
+
+def test_flips_of_many_units_with_directions_are_the_nearest():
+    rng = np.random.default_rng(3)
+    plain = prototype_lmm(rng.normal(size=(30, 5)), np.arange(30) % 4, 4, 2.0, 1.0)
+    model = LMM(plain.W0, plain.W1, plain.W2, rng.normal(size=(5, 3)))
+    found = check_flips(model, rng.normal(size=(40, 3)), ties=True)
+    assert (found.feature >= 0).sum() > 20
+
+
+@pytest.mark.parametrize("gap", [1.0, 0.1, 1e-3, 1e-6])
+@pytest.mark.parametrize("slope", [0.0, 0.5])
+def test_a_class_that_stays_close_hides_no_flip(gap, slope):
+    # Class 1 is below class 0 by the gap everywhere; class 2 overtakes both.
+    W1 = [[0.0, FAR], [FAR, -5.0]]
+    model = lmm([slope, 1.0], W1, [[0.0, -gap, -FAR], [-FAR, -FAR, 0.0]])
+    found = check_flips(model, np.zeros((1, 1)))
+    assert (found.feature[0], found.becomes[0]) == (0, 2)
+    assert found.value[0] == pytest.approx(5.0 / (1.0 - slope))
+
+
+def test_rounding_at_the_row_hides_no_flip():
+    # In float32 both scores are 1; in float64 class 1 would be ahead by 1e-9.
+    W1 = [[FAR, FAR], [FAR, FAR], [FAR, 1e-9], [1.0, FAR]]
+    model = lmm([1.0, 1.0, 1.0, 0.0], W1, [[0.0, -FAR], [-FAR, 0.0]], np.float32)
+    X = np.array([[0.0, 1.0], [0.0, 1.0 + 2.0**-22]], np.float32)
+    assert model.scores(X).argmax(axis=1).tolist() == [0, 1]
+    found = single_feature_flips(model, X[:1])
+    assert (found.feature[0], found.becomes[0]) == (1, 1)
+    assert found.value[0] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_flip_that_only_shows_beyond_the_bound_is_none():
+    # z_1 = x − 4 + 1e-9 passes z_0 = 1 just before 5, but in float32 just after.
+    W1, W2 = [[1.0, FAR], [FAR, -4.0]], [[0.0, -FAR], [-FAR, 1e-9]]
+    model = lmm([0.0, 1.0], W1, W2, np.float32)
+    assert model.scores(np.array([[5.0]])).argmax() == 0
+    found = single_feature_flips(model, np.zeros((1, 1), np.float32), 0.0, 5.0)
+    assert found.feature.tolist() == [-1]
+    assert found.becomes.tolist() == [-1]
+    assert np.isnan(found.value).all()
+    found = single_feature_flips(model, np.zeros((1, 1), np.float32), 0.0, 5.1)
+    assert (found.feature[0], found.becomes[0]) == (0, 1)
+
+
+def test_of_two_that_overtake_together_the_first_wins():
+    W2 = [[-FAR, 0.0, -FAR], [0.0, -FAR, 0.0]]
+    found = check_flips(lmm([0.0, 1.0], [[0.0, FAR], [FAR, -5.0]], W2), np.zeros((1, 1)), ties=True)
+    assert found.becomes.tolist() == [0]
+    assert found.value[0] == pytest.approx(5.0)
+
+
+def test_the_classifier_predicts_what_flips_say(fitted, iris):
+    flips = fitted.explain(iris.X[::5]).flips
+    changed = iris.X[::5].copy()
+    changed[np.arange(len(changed)), flips.feature] = flips.value
+    assert (flips.feature >= 0).all()
+    assert np.array_equal(fitted.predict(changed), fitted.classes_[flips.becomes])
+
+
+def test_flips_of_a_classifier_with_directions(seer, iris):
+    check_flips(seer.model_, iris.X[::3], ties=True)
+    flips = seer.explain(iris.X).flips
+    some = flips.feature >= 0
+    changed = iris.X[some]
+    changed[np.arange(len(changed)), flips.feature[some]] = flips.value[some]
+    assert some.mean() > 0.9
+    assert np.array_equal(seer.predict(changed), seer.classes_[flips.becomes[some]])

@@ -1,0 +1,187 @@
+"""Units as boxes, and the samples with the largest losses."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explained import FLOWERS, SMALL, fixed, lmm, smooth_models, table_names, tied_models
+from maxplus import SubgradientLMMClassifier
+from maxplus.explain import unit_boxes
+from maxplus.models import LMM
+from strategies import GRID, SEEDS, grid_array
+
+pytestmark = pytest.mark.slow
+
+# Powers of two and zero: walls (level − A) / a are exact.
+EXACT_SLOPES = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
+
+
+def inside(boxes, X):
+    """Whether each row lies in each unit's box, (N, H)."""
+    return ((boxes.low <= X[:, None]) & (X[:, None] <= boxes.high)).all(axis=2)
+
+
+def hidden(model, X):
+    return ((model.W0 * np.repeat(X, 2, axis=1))[:, :, None] + model.W1).min(axis=1)
+
+
+@st.composite
+def boxed_models(draw):
+    """A model whose walls are exact, and a level."""
+    P, H, C = draw(st.integers(1, 3)), draw(SMALL), draw(SMALL)
+    rng = np.random.default_rng(draw(SEEDS))
+    W0 = rng.choice(EXACT_SLOPES, 2 * P)
+    model = LMM(W0, grid_array(rng, (2 * P, H)), grid_array(rng, (H, C)))
+    return model, draw(st.sampled_from([-1.25, -0.5, 0.0, 0.75]))
+
+
+@given(boxed_models(), SEEDS)
+@fixed(80)
+def test_boxes_are_where_units_reach_the_level(drawn, seed):
+    model, level = drawn
+    P = model.n_features
+    boxes = unit_boxes(model, level)
+    assert boxes.low.shape == boxes.high.shape == (model.n_hidden, P)
+    grid = np.stack(np.meshgrid(*[3 * GRID] * P), axis=-1).reshape(-1, P)
+    walls = np.concatenate([boxes.low, boxes.high])
+    at_walls = np.where(np.isfinite(walls), walls, 0.0)
+    rng = np.random.default_rng(seed)
+    mixed = rng.permuted(np.tile(at_walls, (20, 1)), axis=0)
+    for X in (grid, at_walls, mixed, rng.normal(scale=3, size=(200, P))):
+        assert np.array_equal(inside(boxes, X), hidden(model, X) >= level)
+
+
+@given(smooth_models())
+@fixed(30)
+def test_boxes_of_any_weights_are_right_away_from_their_walls(drawn):
+    model = drawn[0]
+    X = np.random.default_rng(0).normal(scale=3, size=(300, model.n_features))
+    g = hidden(model, X)
+    sure = np.abs(g - 0.3) > 1e-9
+    assert np.array_equal(inside(unit_boxes(model, 0.3), X)[sure], (g >= 0.3)[sure])
+
+
+@given(tied_models())
+@fixed(40)
+def test_centres_are_the_tops_of_units(drawn):
+    model = drawn[0]
+    centre = unit_boxes(model).centre
+    for p in range(model.n_features):
+        a, b = (float(v) for v in model.W0[2 * p : 2 * p + 2])
+        for h in range(model.n_hidden):
+            A, B = (float(v) for v in model.W1[2 * p : 2 * p + 2, h])
+
+            def value(t, a=a, b=b, A=A, B=B):
+                return min(a * t + A, b * t + B)
+
+            top = float(centre[h, p])
+            if a * b < 0:
+                assert all(value(top) > value(top + s) for s in (-9.0, -0.01, 0.01, 9.0))
+            elif a * b > 0:
+                assert np.isnan(top)
+
+
+def test_rows_without_slope_are_all_or_nothing():
+    model = lmm(np.zeros(2), [[0.5, 0.5, 0.5], [0.5, 0.25, 1.0]], np.zeros((3, 1)))
+    X = np.array([[-1e9], [0.0], [1e9]])
+    assert inside(unit_boxes(model, 0.5), X).tolist() == [[True, False, True]] * 3
+    assert not inside(unit_boxes(model, 1.5), X).any()
+
+
+def test_favourites_are_the_largest_outputs():
+    W2 = [[1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [-1.0, -2.0, -0.5]]
+    boxes = unit_boxes(lmm([1.0, -1.0], np.zeros((2, 3)), W2))
+    assert boxes.favourite.tolist() == [1, 0, 2]
+    assert boxes.height.tolist() == [3.0, 0.0, -0.5]
+
+
+@pytest.mark.parametrize("level", [0.0, -2.0])
+def test_units_are_their_boxes(fitted, level):
+    table = fitted.units(level)
+    assert len(table) == 8 * 4
+    X = np.random.default_rng(0).uniform(0, 8, (400, 4))
+    g = hidden(fitted.model_, X)
+    for h in range(8):
+        lines = [{name: table[name][4 * h + p] for name in table_names(table)} for p in range(4)]
+        top = fitted.W2_[h].max()
+        for p, line in enumerate(lines):
+            assert line["unit"] == h
+            assert line["class"] == fitted.classes_[fitted.W2_[h].tolist().index(top)]
+            assert line["height"] == top
+            assert line["prototype"] == fitted.prototypes_[h]
+            assert line["feature"] == f"feature {p}"
+        low, high = (np.array([line[name] for line in lines]) for name in ("low", "high"))
+        reached = ((low <= X) & (high >= X)).all(axis=1)
+        sure = np.abs(g[:, h] - level) > 1e-9
+        assert np.array_equal(reached[sure], (g[:, h] >= level)[sure])
+    assert level == 0.0 or (g >= level).any()
+
+
+def test_units_have_these_columns(fitted, without_prototypes):
+    names = ["unit", "class", "height", "prototype", "feature", "low", "high"]
+    assert table_names(fitted.units()) == names
+    table = without_prototypes.units()
+    assert table_names(table) == names
+    assert (np.asarray(table["prototype"]) == -1).all()
+    assert set(table["class"]) <= set(FLOWERS)
+
+
+def by_loss(clf, X, y):
+    """Samples with their losses, worst first."""
+    rows = zip(clf.predict_log_proba(X), y, strict=True)
+    losses = [-row[list(clf.classes_).index(label)] for row, label in rows]
+    return sorted(enumerate(losses), key=lambda pair: -pair[1])
+
+
+@pytest.mark.parametrize("n", [1, 10, 150, 1000])
+def test_worst_samples_have_the_largest_losses(without_prototypes, iris, n):
+    labels = np.array(FLOWERS)[iris.y]
+    table = without_prototypes.worst_samples(n)
+    assert table_names(table) == ["sample", "label", "loss", "probability"]
+    expected = by_loss(without_prototypes, iris.X, labels)[:n]
+    assert len(table) == len(expected) == min(n, 150)
+    np.testing.assert_allclose(table["loss"], [loss for _, loss in expected], rtol=1e-9)
+    columns = [table[name] for name in table_names(table)]
+    every = dict(by_loss(without_prototypes, iris.X, labels))
+    for sample, label, loss, probability in zip(*columns, strict=True):
+        assert label == labels[sample]
+        assert loss == pytest.approx(every[sample], rel=1e-9)
+        assert probability == pytest.approx(np.exp(-loss), rel=1e-9)
+    assert len(set(table["sample"])) == len(expected)
+
+
+def test_ten_is_the_usual_number(fitted):
+    assert len(fitted.worst_samples()) == 10
+
+
+def test_samples_of_no_weight_are_left_out(iris):
+    weight = np.ones(150)
+    weight[[0, 3, 70, 149]] = 0.0
+    clf = SubgradientLMMClassifier(6, max_iter=30, random_state=0).fit(iris.X, iris.y, weight)
+    table = clf.worst_samples(1000)
+    assert sorted(table["sample"]) == np.flatnonzero(weight).tolist()
+    expected = [(n, loss) for n, loss in by_loss(clf, iris.X, iris.y) if weight[n]]
+    np.testing.assert_allclose(table["loss"], [loss for _, loss in expected], rtol=1e-9)
+    assert np.array_equal(table["label"], iris.y[np.asarray(table["sample"])])
+
+
+@pytest.mark.parametrize("n", [0, -3])
+def test_worst_samples_are_at_least_one(fitted, n):
+    with pytest.raises(ValueError, match=f"^n must be .*got {n}"):
+        fitted.worst_samples(n)
+
+
+def test_units_are_boxes_of_views(seer, iris):
+    table = seer.units()
+    H, M = seer.n_hidden_, 6
+    assert len(table) == H * M
+    why = seer.explain(iris.X[:1])
+    assert [str(name) for name in table["feature"][:M]] == why.view_names
+    low, high = (np.asarray(table[name]).reshape(H, M) for name in ("low", "high"))
+    X = np.random.default_rng(0).uniform(0, 8, (400, 4))
+    V, g = X @ seer.model_.directions.T, seer.model_.hidden(X)
+    reached = ((low <= V[:, None]) & (V[:, None] <= high)).all(axis=2)
+    sure = np.abs(g) > 1e-9
+    assert np.array_equal(reached[sure], (g >= 0)[sure])
+    assert why.centres.shape == (H, M)

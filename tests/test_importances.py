@@ -1,0 +1,171 @@
+"""What matters overall: importances, and scikit-learn's own ways to ask."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.inspection import PartialDependenceDisplay, permutation_importance
+
+import maxplus
+from explained import fixed, seen_models, smooth_models
+from maxplus import LMMClassifier
+from maxplus.certify import CertifiedRows
+from maxplus.explain import feature_importances, importances
+from maxplus.io.container import FileError
+from maxplus.io.models import describe, rebuild
+from maxplus.plots import plot_importances
+
+
+@pytest.fixture(scope="module")
+def told_by_two():
+    """Five features, of which the second decides much, the fourth a little, others nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5)) * [1.0, 10.0, 1.0, 0.1, 1.0]
+    y = np.where(X[:, 1] / 10 + 3.0 * X[:, 3] > 0, "yes", "no")
+    clf = LMMClassifier(12, slope=2.0, warmup_epochs=8, random_state=0).fit(X, y)
+    return clf, X, y
+
+
+def slopes_of_leads(model, X, step=1e-6):
+    """|∂(z₁ − z₂) / ∂x| by differences, (N, P)."""
+    order = np.argsort(-model.scores(X), axis=1)[:, :2]
+
+    def lead(Z):
+        return np.subtract(*np.take_along_axis(Z, order, axis=1).T)
+
+    moved = [(lead(model.scores(X + step * e)), lead(model.scores(X - step * e)))
+             for e in np.eye(X.shape[1])]  # fmt: skip
+    return np.abs([(up - down) / (2 * step) for up, down in moved]).T
+
+
+@given(st.one_of(smooth_models(), seen_models()))
+@fixed(60)
+def test_importances_are_mean_slopes_of_leads(drawn):
+    model, X = drawn[:2]
+    rng = np.random.default_rng(0)
+    X = np.concatenate([X, rng.normal(size=(5, X.shape[1]))])
+    scale = rng.uniform(0.5, 2.0, X.shape[1])
+    found = feature_importances(model, X, scale)
+    sizes = slopes_of_leads(model, X).mean(axis=0) * scale
+    expected = sizes / sizes.sum() if sizes.sum() > 1e-6 else np.zeros_like(sizes)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_importances_are_shares(told_by_two):
+    clf, X, _ = told_by_two
+    found = clf.feature_importances_
+    assert found.shape == (5,)
+    assert found.sum() == pytest.approx(1.0)
+    assert found.argmax() == 1
+    np.testing.assert_array_equal(found, feature_importances(clf.model_, X))
+    assert found[[1, 3]].min() > found[[0, 2, 4]].max()
+
+
+def test_importances_do_not_depend_on_units_of_features(told_by_two):
+    clf, X, y = told_by_two
+    other = LMMClassifier(12, slope=2.0, warmup_epochs=8, random_state=0)
+    other.fit(X * [1e3, 1.0, 1e-3, 7.0, 1.0], y)
+    np.testing.assert_allclose(other.feature_importances_, clf.feature_importances_, atol=0.02)
+
+
+def test_many_rows_are_thinned(monkeypatch, told_by_two):
+    clf, X, _ = told_by_two
+    monkeypatch.setattr(importances, "ENOUGH", 100)
+    some = feature_importances(clf.model_, X, np.ones(5))
+    np.testing.assert_array_equal(some, feature_importances(clf.model_, X[::4], np.ones(5)))
+    with pytest.raises(ValueError, match="at least one row"):
+        feature_importances(clf.model_, X[:0])
+
+
+def test_committees_have_importances(told_by_two):
+    """The mean of scores has the mean of slopes."""
+
+    class Pair:
+        def __init__(self, *members):
+            self.members = members
+            self.n_features, self.dtype = members[0].n_features, members[0].dtype
+
+        def scores(self, X):
+            return np.mean([member.scores(X) for member in self.members], axis=0)
+
+    clf, X, y = told_by_two
+    other = LMMClassifier(6, slope=1.0, warmup_epochs=3, random_state=1).fit(X, y)
+    pair = Pair(clf.model_, other.model_)
+    sizes = slopes_of_leads(pair, X).mean(axis=0)
+    np.testing.assert_allclose(
+        feature_importances(pair, X, np.ones(5)), sizes / sizes.sum(), atol=1e-5
+    )
+
+
+def test_importances_are_kept_in_files(told_by_two, tmp_path):
+    clf, _, _ = told_by_two
+    clf.save(tmp_path / "m.maxplus")
+    again = maxplus.load(tmp_path / "m.maxplus")
+    assert np.array_equal(again.feature_importances_, clf.feature_importances_)
+
+
+@pytest.mark.parametrize("wrong", [[0.5] * 5, [-0.1, 0.3, 0.3, 0.3, 0.2], [np.nan] * 5, [1.0]])
+def test_damaged_importances_are_refused(told_by_two, wrong):
+    clf, _, _ = told_by_two
+    document, arrays = describe(clf)
+    with pytest.raises(FileError, match="the array 'importances'"):
+        rebuild(document, arrays | {"importances": np.array(wrong)})
+
+
+def test_permutation_importance_is_scikit_learn_s(told_by_two):
+    clf, X, y = told_by_two
+    found = permutation_importance(clf, X, y, n_repeats=3, random_state=0)
+    assert found.importances_mean.argmax() == 1
+    assert found.importances_mean[[1, 3]].min() > found.importances_mean[[0, 2, 4]].max()
+
+
+def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
+    pytest.importorskip("matplotlib")
+    clf, X, _ = told_by_two
+    display = PartialDependenceDisplay.from_estimator(clf, X, [1, (1, 3)], grid_resolution=5)
+    curve = display.pd_results[0]["average"][0]
+    assert curve.shape == (5,)
+    # The second class, "yes", is likelier the larger the feature.
+    assert curve[-1] > curve[0] + 0.3
+    flowers = LMMClassifier(9, slope=2.0, warmup_epochs=2, random_state=0).fit(iris.X, iris.y)
+    for target in range(3):
+        PartialDependenceDisplay.from_estimator(
+            flowers, iris.X, [2], target=target, kind="both", grid_resolution=4
+        )
+
+
+def test_bars_of_importances(told_by_two):
+    pytest.importorskip("matplotlib")
+    clf, _, _ = told_by_two
+    names = list("abcde")
+    figure = plot_importances(clf.feature_importances_, names, n=3, errors=np.full(5, 0.01))
+    (ax,) = figure.axes
+    widths = [bar.get_width() for bar in ax.patches]
+    assert widths == sorted(clf.feature_importances_, reverse=True)[:3]
+    assert ax.get_yticklabels()[0].get_text() == "b"
+    # The most important is on top.
+    assert ax.yaxis_inverted()
+    with pytest.raises(ValueError, match=r"^names must be one for each importance; got 2"):
+        plot_importances(clf.feature_importances_, names[:2])
+
+
+# -- for whom certificates hold -----------------------------------------------------------------
+
+
+def test_certified_rows_are_those_that_are_right():
+    found = CertifiedRows.of([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
+    assert found == (5, 4, 0.2, 0.1)
+    # Half of the right rows, at least, reach the median.
+    assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median).mean() >= 0.5
+    text = found.sentence(held=["sex", "pain", "stage", "thal"])
+    for words in (
+        "4 of 5 rows are right", "half of those 4", "0.2 training deviations", "up to 0.1",
+        "(sex, pain, stage and 1 more held fixed)", "1 rows that are wrong",
+    ):  # fmt: skip
+        assert words in text
+    assert "held" not in found.sentence("raw units")
+    nobody = CertifiedRows.of([0.3], [False])
+    assert np.isnan(nobody.median)
+    assert nobody.sentence() == "None of the 1 rows is right, so nothing is certified."
+    with pytest.raises(ValueError, match=r"^radius and right must be"):
+        CertifiedRows.of([0.1, 0.2], [True])
