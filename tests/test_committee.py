@@ -18,7 +18,7 @@ from maxplus import LMMClassifier, LMMCommittee
 from maxplus.certify import box_bounds, certified_at, certified_radius
 from maxplus.cli.app import app
 from maxplus.estimators.lmm_committee import bag
-from maxplus.explain import explain_committee
+from maxplus.explain import Domain, explain_committee
 from maxplus.io import FileError
 from maxplus.models import LMM, LOG2, Committee
 from maxplus.report.content import report_content
@@ -461,7 +461,7 @@ def test_units_are_numbered_through(flowers):
 def test_every_member_score_is_its_box(request, iris, which):
     model = request.getfixturevalue(which)
     model = model.model_ if which == "flowers" else model
-    why = explain_committee(model, iris.X, list(WORDS), list("abcd"))
+    why = explain_committee(model, iris.X, list(WORDS), Domain.free(4, names=list("abcd")))
     first = model.first_units
     for k, (member, own) in enumerate(zip(model.members, why.members, strict=True)):
         unit = own.paths.unit - first[k]
@@ -487,12 +487,13 @@ def test_an_explanation_can_be_read(flowers, iris):
     text = why.text(1)
     assert text == str(why).split("\n\n")[1]
     lines = text.splitlines()
-    assert lines[0].startswith(f"Row 1: {flowers.predict(iris.X[[70]])[0]} (probability 0.")
-    assert len(lines) == 1 + 3 + 1 + 3
+    assert lines[0].startswith(f"Row 2: {flowers.predict(iris.X[[70]])[0]} (probability 0.")
+    assert len(lines) == 1 + 3 + 1 + 3 + 1
     # Members come by weight.
-    weights = [float(line.split()[0]) for line in lines[-3:]]
+    weights = [float(line.split()[0]) for line in lines[-4:-1]]
     assert weights == sorted(weights, reverse=True)
-    assert f"by member {why.weight[1].argmax()}: " in lines[-3]
+    assert f"by member {why.weight[1].argmax()}: " in lines[-4]
+    assert lines[-1].startswith("  flips to ")
     table = why.to_table()
     assert len(table) == 2 * 3 * 3
     record = table[(table["row"] == 1) & (table["class"] == "virginica") & (table["member"] == 2)]
@@ -507,11 +508,31 @@ def test_an_explanation_can_be_read(flowers, iris):
         flowers.explain(iris.X, feature_names=["a"])
 
 
+def test_what_flips_a_committee_flips_it(flowers, iris):
+    why = flowers.explain(iris.X[::10], fixed=[3])
+    flips = why.flips
+    found = np.flatnonzero(flips.feature >= 0)
+    assert found.size > 5
+    assert not (flips.feature == 3).any()
+    for n in found:
+        for value in (flips.value[n], flips.shown[n]):
+            x = why.X[n].copy()
+            x[flips.feature[n]] = value
+            assert flowers.predict(x[None])[0] == WORDS[flips.becomes[n]]
+    # Nothing flips inside the certified radius of the same unit.
+    radius = flowers.certified_radius(why.X, flowers.scale_)
+    assert (flips.distance[found] >= 0.999 * radius[found]).all()
+    table = why.to_records()
+    assert set(table["flip_class"]) <= {"", *WORDS}
+    with pytest.raises(ValueError, match="not known for committees"):
+        flowers.smallest_change(iris.X[0])
+
+
 def test_the_report_page(flowers, iris):
     content = report_content(flowers, iris.X, WORDS[iris.y], name="flowers")
     assert content["model"]["n_members"] == 3
     row = content["rows"][0]
-    assert "flip" not in row
+    assert row["flip"]
     best = row["classes"][0]
     assert best["class"] == "setosa"
     assert best["score"] == flowers.decision_function(iris.X[:1])[0, 0]

@@ -161,21 +161,11 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
 def _explained(
     trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
 ) -> Explanation:
-    if hasattr(trained.estimator, "members_"):
-        return _explained_committee(trained, samples, rows, options)
     missing = None if samples.missing is None else samples.missing[rows]
     return trained.estimator.explain(
         samples.X[rows], feature_names=trained.feature_names, missing=missing,
         row_numbers=(samples.rows[rows] + 1).tolist(), **options,
     )  # fmt: skip
-
-
-def _explained_committee(
-    trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
-) -> Any:
-    if options["fixed"]:
-        raise ValueError("--fixed is about changes that flip, which are not sought for committees")
-    return trained.estimator.explain(samples.X[rows], feature_names=trained.feature_names)
 
 
 def _text(why: Explanation, n: int, number: int) -> str:
@@ -185,10 +175,6 @@ def _text(why: Explanation, n: int, number: int) -> str:
 
 
 def _changed(trained: Trained, x: NDArray, n_columns: int, options: dict[str, Any]) -> str:
-    if hasattr(trained.estimator, "members_"):
-        raise ValueError(
-            "--together is about changes that flip, which are not sought for committees"
-        )
     return str(trained.estimator.smallest_change(x, n_columns, **options))
 
 

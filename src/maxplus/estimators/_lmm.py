@@ -186,7 +186,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         feature_names: Sequence[str] | None = None,
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
-    ) -> Explanation:
+    ) -> Any:
         """What decided each score of each row, and what would change the prediction.
 
         Every class score is one unit's and, in it, one view's, a feature or one of the
@@ -215,7 +215,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
 
         Returns
         -------
-        Explanation
+        Explanation, or CommitteeExplanation
             ``print`` it, or take its ``to_table()``: a pandas DataFrame if pandas is
             installed, else a record array.
 
@@ -232,14 +232,21 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         X = self._validated(X)
         names = self._class_words(class_names)
         domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)
+        absent = missing_columns(missing, len(X), domain)
         with threads(self.n_jobs):
-            paths = decisive_paths(self.model_, X)
-            flips = single_flips(self.model_, X, domain)
+            return self._explanation(X, names, domain, absent, row_numbers)
+
+    def _explanation(
+        self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
+        row_numbers: Sequence[int] | None,
+    ) -> Any:  # fmt: skip
+        """`explain`, of arguments that have been checked."""
+        paths = decisive_paths(self.model_, X)
         return Explanation(
-            X, paths, flips, softmax(paths.score), self.model_.W0, names,
-            domain.names, getattr(self, "prototypes_", None),
+            X, paths, single_flips(self.model_, X, domain), softmax(paths.score), self.model_.W0,
+            class_names, domain.names, getattr(self, "prototypes_", None),
             unit_boxes(self.model_).centre, self.model_.directions, getattr(self, "scale_", None),
-            domain, missing_columns(missing, len(X), domain), row_numbers,
+            domain, missing, row_numbers,
         )  # fmt: skip
 
     def smallest_change(
@@ -453,12 +460,7 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
 
     def _words_of(self, given: Sequence[str] | None) -> list[str]:
         """Words for the features: their names, or those that are given."""
-        words = self._feature_words() if given is None else list(given)
-        if len(words) != self.model_.n_features:
-            raise ValueError(
-                f"feature_names must name {self.model_.n_features} features; got {len(words)} names"
-            )
-        return words
+        return list(self._domain(feature_names=given).names)
 
     def _codes(self, y: Any, n_rows: int) -> NDArray:
         """Labels as positions among the classes."""

@@ -23,7 +23,7 @@ from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import SPREAD, Views
 from maxplus.estimators.lmm_classifier import LMMClassifier
-from maxplus.explain import CommitteeExplanation, explain_committee
+from maxplus.explain import CommitteeExplanation, Domain, explain_committee
 from maxplus.models import Committee
 from maxplus.models.starts import class_distance
 from maxplus.training import Conductor, Status
@@ -103,7 +103,7 @@ class_weight, scoring
     >>> bool((clf.predict(moved) == clf.predict(X)).all())
     True
     >>> print(clf.explain(X[:1]).text(0).splitlines()[0][:8])
-    Row 0: 0
+    Row 1: 0
     """
 
     members_: list[LMMClassifier]
@@ -270,36 +270,21 @@ class_weight, scoring
 
     # -- what it can tell ----------------------------------------------------------------------
 
-    def explain(  # type: ignore[override]
-        self,
-        X: Any,
-        *,
-        low: ArrayLike = -np.inf,
-        high: ArrayLike = np.inf,
-        class_names: Sequence[str] | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> CommitteeExplanation:
-        """What decided each member's scores of each row, the members that count most first.
+    def _explanation(
+        self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
+        row_numbers: Sequence[int] | None,
+    ) -> CommitteeExplanation:  # fmt: skip
+        """The members' deciding boxes, those that count most first, and what flips their mean."""
+        return explain_committee(
+            self.model_, X, class_names, domain, self.scale_, missing, row_numbers
+        )
 
-        A member's weight is its part in the lead of the predicted class over the next.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        low, high : number or array of shape (n_features,)
-            As in `LMMClassifier.explain`; changes that flip the prediction are not sought.
-        class_names, feature_names : sequence of str, optional
-            As in `LMMClassifier.explain`.
-
-        Returns
-        -------
-        CommitteeExplanation
-            ``print`` it, or take its ``to_table()``.
-        """
-        X = self._validated(X)
-        names, words = self._class_words(class_names), self._words_of(feature_names)
-        with threads(self.n_jobs):
-            return explain_committee(self.model_, X, names, words, self.scale_)
+    def smallest_change(self, *args: Any, **options: Any) -> Any:
+        """Not known for committees: its search is over one network's walls."""
+        raise ValueError(
+            "the smallest change of several columns is not known for committees; ask a member "
+            "(members_), or explain, which has that of one column"
+        )
 
     def _unit_columns(self, level: float) -> dict[str, NDArray]:
         """Those of all members, and whose each line is; units are numbered through."""

@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain.domain import Domain
 from maxplus.explain.explanation import as_table, records
+from maxplus.explain.flip_words import FlipWords
+from maxplus.explain.flips import Flips, single_flips
 from maxplus.explain.naming import view_names
 from maxplus.explain.paths import Paths, decisive_paths
 from maxplus.explain.units import unit_boxes
@@ -52,19 +55,36 @@ class CommitteeExplanation:
     X : array of shape (N, P), the rows
     members : what decided in each
     score, probability : arrays of shape (N, C), the committee's
-    class_names, feature_names : words for both
+    flips : Flips, the smallest change of one column that makes another class win
+    class_names : words for the classes
+    domain : Domain, what values columns can take, with words for them
+    missing : array of shape (N, columns) of truth values: which values were missing, or None
+    row_numbers : what people call the rows; from 1 on by default
     """
 
     X: NDArray
     members: Sequence[MemberPaths]
     score: NDArray
     probability: NDArray
+    flips: Flips
     class_names: Sequence[str]
-    feature_names: Sequence[str]
+    domain: Domain
+    missing: NDArray | None = None
+    row_numbers: Sequence[int] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
         return len(self.X)
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """Words for the features."""
+        return self.domain.names
+
+    @cached_property
+    def words(self) -> FlipWords:
+        """The flips in words."""
+        return FlipWords(self.X, self.flips, self.domain, self.class_names, self.missing)
 
     @cached_property
     def order(self) -> NDArray:
@@ -141,6 +161,7 @@ class CommitteeExplanation:
                 "slope": self._of_members(lambda own: own.slopes[own.paths.row]),
                 "runner_up": self._of_members(lambda own: own.paths.runner_up),
                 "margin": self._of_members(lambda own: own.paths.margin),
+                **{f"flip_{name}": column[row] for name, column in self.words.columns().items()},
             }
         )
 
@@ -157,11 +178,12 @@ class CommitteeExplanation:
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Row n in words: all scores, then the members, those that count most first."""
+        """Row n in words: all scores, the members, those that count most first, and the flip."""
         first, second = self.order[n, :2]
         lead = self.score[n, first] - self.score[n, second]
         names, probability = self.class_names, self.probability[n]
-        lines = [f"Row {n}: {names[first]} (probability {probability[first]:.3f})"]
+        number = n + 1 if self.row_numbers is None else self.row_numbers[n]
+        lines = [f"Row {number}: {names[first]} (probability {probability[first]:.3f})"]
         lines += [
             f"  class {names[d]}: score {self.score[n, d]:.4g}, probability {probability[d]:.3f}"
             for d in self.order[n]
@@ -170,7 +192,7 @@ class CommitteeExplanation:
         for k in np.argsort(-self.weight[n], kind="stable"):
             own = "; ".join(self._sentence(n, int(k), int(d)) for d in (first, second))
             lines.append(f"    {self.weight[n, k]:+.3g} by member {k}: {own}")
-        return "\n".join(lines)
+        return "\n".join(lines + ["  " + sentence for sentence in self.words.sentences(n)])
 
     def _sentence(self, n: int, k: int, d: int) -> str:
         own = self.members[k]
@@ -183,18 +205,23 @@ class CommitteeExplanation:
 
 
 def explain_committee(
-    model: Committee, X: NDArray, class_names: Sequence[str], feature_names: Sequence[str],
-    scale: NDArray | None = None,
+    model: Committee, X: NDArray, class_names: Sequence[str], domain: Domain,
+    scale: NDArray | None = None, missing: NDArray | None = None,
+    row_numbers: Sequence[int] | None = None,
 ) -> CommitteeExplanation:  # fmt: skip
-    """The deciding units and views of all members; as much work as `decisive_paths` of each.
+    """The deciding units and views of all members, and what flips their mean.
+
+    As much work as `decisive_paths` of each member, and `single_flips`.
 
     Parameters
     ----------
     model : Committee
     X : array of shape (N, P)
-    class_names, feature_names : words for both
+    class_names : words for the classes
+    domain : Domain, what values columns can take, with words for them
     scale : array of shape (P,), optional
         How much each feature varies: a sum's largest terms are the largest after it.
+    missing, row_numbers : as in `CommitteeExplanation`
     """
     members = []
     for member, first in zip(model.members, model.first_units, strict=False):
@@ -204,11 +231,12 @@ def explain_committee(
             MemberPaths(
                 paths._replace(unit=first + paths.unit, runner_up=runner_up),
                 member.W0, member.views(X),
-                view_names(member.directions, feature_names, scale),
+                view_names(member.directions, domain.names, scale),
                 member.directions, unit_boxes(member).centre,
             )
         )  # fmt: skip
     score = Committee.mean([member.paths.score for member in members])
     return CommitteeExplanation(
-        X, members, score, softmax(score), list(class_names), list(feature_names)
-    )
+        X, members, score, softmax(score), single_flips(model, X, domain), list(class_names),
+        domain, missing, row_numbers,
+    )  # fmt: skip

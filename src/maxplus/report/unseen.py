@@ -159,5 +159,7 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if low > guess["accuracy"]:
         return {"holds": True, "words": "Better than guessing on new rows", "text": text}
     if figures["auc"] is not None and figures["auc"] > 0.5:
-        text += f" It does rank rows: the area under the curve is {figures['auc']:.3f}; chance is 0.5."
+        text += (
+            f" It does rank rows: the area under the curve is {figures['auc']:.3f}; chance is 0.5."
+        )
     return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
