@@ -537,8 +537,8 @@ def test_the_report_page(flowers, iris):
     assert best["class"] == "setosa"
     assert best["score"] == flowers.decision_function(iris.X[:1])[0, 0]
     page = render_page(content)
-    assert "A committee of 3 Linear-Min-Max classifiers with" in page
-    assert "the mean of 3 members" in page
+    assert "3 members," in page
+    assert "the scores of all members are averaged" in page
 
 
 def test_the_report_of_images_draws_the_leading_units(few_digits):
