@@ -1,5 +1,6 @@
 """Explanations: paths, flips, boxes, tables, words and pictures, against slow oracles."""
 
+import functools
 import re
 import sys
 from typing import NamedTuple
@@ -154,12 +155,12 @@ class Line:
         self.pieces = [(W0[2 * p], W1[2 * p]), (W0[2 * p + 1], W1[2 * p + 1]), (0.0, others)]
 
     def scores(self, t):
-        g = np.min([a * t[:, None] + b for a, b in self.pieces], axis=0)
-        return (g[:, :, None] + self.W2).max(axis=1)
+        g = functools.reduce(np.minimum, (a * t[:, None] + b for a, b in self.pieces))
+        return np.stack([(g + w).max(axis=1) for w in self.W2.T], axis=1)
 
     def crossings(self):
         """All values at which any two pieces of any two scores are equal."""
-        lines = [(a, (b[:, None] + self.W2).ravel()) for a, b in self.pieces]
+        lines = [(a, np.unique(b[:, None] + self.W2)) for a, b in self.pieces]
         lines = [(a, b) for a, b in lines if np.isfinite(b).all()]
         pairs = [(one, other) for k, one in enumerate(lines) for other in lines[:k]]
         found = [(np.subtract.outer(b, B) / (A - a)).ravel() for (a, b), (A, B) in pairs if a != A]
@@ -201,6 +202,21 @@ class ViewLine(Line):
         self.pieces = [(a, b - a * self.at) for a, b in zip(slope, terms, strict=True)]
 
 
+def nearest_flip(model, x, y, low, high, tolerance):
+    """Along any feature; nearby first, for nothing behind a clear flip counts."""
+    kind = Line if model.directions is None else ViewLine
+    lines = [kind(model, x, q) for q in range(len(x))]
+    for reach in (0.1, 0.5, 2.0, np.inf):
+        every = [
+            line.nearest(y, max(a, line.at - reach), min(b, line.at + reach), tolerance)
+            for line, a, b in zip(lines, low, high, strict=True)
+        ]
+        nearest = Nearest(*map(min, zip(*every, strict=True)))
+        if nearest.clear < np.inf:
+            break
+    return nearest
+
+
 def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9, ties=False):
     """Every flip is real, within bounds and the nearest; with ``ties``, unless there is one."""
     found = single_feature_flips(model, X, low, high)
@@ -208,12 +224,7 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))
     for n, x in enumerate(X):
         p, value, becomes = (array[n] for array in found)
-        kind = Line if model.directions is None else ViewLine
-        lines = [kind(model, x, q) for q in range(len(x))]
-        every = [
-            line.nearest(predicted[n], low[q], high[q], tolerance) for q, line in enumerate(lines)
-        ]
-        nearest = Nearest(*map(min, zip(*every, strict=True)))
+        nearest = nearest_flip(model, x, predicted[n], low, high, tolerance)
         if p == -1:
             assert np.isnan(value)
             assert becomes == -1
