@@ -22,12 +22,14 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
+# Each worker begins with half of the files; who is done first helps the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 test: build/kernels
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 # What takes long is left out; with kernels compiled, an answer in a minute.
 test-fast: build/kernels
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # Compiled once for all workers of the tests.
 build/kernels: $(VENV)/.kernels

@@ -102,14 +102,25 @@ def reader(few_digits):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Chunks of sixteen lanes, regrouped all the time, searched by two workers."""
+    """Chunks of sixteen lanes, regrouped all the time."""
+    from maxplus.training.engines.sparse import engine
+
+    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    monkeypatch.setattr(engine, "REGROUP_FROM", 2)
+
+
+@pytest.fixture
+def two_workers(small_chunks, monkeypatch):
+    """Two workers search them.
+
+    They wait for each other at every iteration, which takes ten times as long as the iteration
+    does where processors are busy: for few iterations.
+    """
     import numba
 
     from maxplus.training.engines.sparse import engine
 
-    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
     monkeypatch.setattr(engine, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(engine, "REGROUP_FROM", 2)
     before = numba.get_num_threads()
     numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
     yield

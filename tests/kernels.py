@@ -36,8 +36,11 @@ warnings.simplefilter("ignore")
 X, y = load_iris(return_X_y=True)
 for dtype in (np.float64, np.float32):
     Z = X.astype(dtype)
-    clf = maxplus.LMMClassifier(20, warmup_epochs=2, random_state=0).fit(Z, y)
-    clf.certify(Z, y, 0.1), clf.explain(Z[:3]), clf.certified_radius(Z)
+    for directions in (None, np.ones((1, 4))):
+        clf = maxplus.LMMClassifier(20, warmup_epochs=2, directions=directions, random_state=0)
+        clf.fit(Z, y).certify(Z, y, 0.1), clf.explain(Z[:3]), clf.certified_radius(Z)
+    clf.predict(np.tile(Z, (100, 1)))
+    clf.set_params(polish="log2").fit(Z, y)
     for engine, objective in (("dense", "max"), ("tree", "max"), ("sgd", "mean")):
         maxplus.SubgradientLMMClassifier(
             8, engine=engine, objective=objective, max_iter=3, random_state=0

@@ -19,8 +19,6 @@ from maxplus.lab.rivals import MLP, AdamEngine
 from maxplus.training import MeanLoss, Task, constant, train
 from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
 
-pytestmark = pytest.mark.slow
-
 
 def run(*arguments):
     """The command's outcome; wide enough that nothing is broken into lines."""

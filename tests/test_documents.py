@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parent.parent
 # A table's line with one number in bold and the command that measured it.
 QUOTE = re.compile(r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "

@@ -26,8 +26,6 @@ from maxplus.training.engines import ENGINES, TreeEngine
 from maxplus.training.result import Block, History, Signal
 from maxplus.training.steps import StepKind
 
-pytestmark = pytest.mark.slow
-
 STEPS = {
     "polyak": polyak(),
     "constant": constant(0.02),
@@ -156,6 +154,7 @@ def assert_plain_training_agrees(engine, history, start):
     return expected["largest"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("init", ["prototypes", "gaussian"])
@@ -191,16 +190,18 @@ def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
 # -- compiled engines are the dense one -------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("step", STEPS)
 def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
     data = iris.astype(dtype)
     model = start_at(*data, "prototypes", n_hidden=12)
-    history = assert_engines_agree(data, model, STEPS[step], linear_every, 2000)
+    history = assert_engines_agree(data, model, STEPS[step], linear_every, 300)
     assert np.unique(history["sample"]).size > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "linear_every", "dtype"),
     [
@@ -211,9 +212,9 @@ def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
     ],
 )
 def test_all_are_dense_on_digits(digits, step, linear_every, dtype):
-    data = digits.astype(dtype)
+    data = digits.X[:200].astype(dtype), digits.y[:200]
     model = start_at(*data, "prototypes", n_hidden=20, slope=0.3)
-    assert_engines_agree(data, model, STEPS[step], linear_every, 2000, sizes=[1, 499, 1500])
+    assert_engines_agree(data, model, STEPS[step], linear_every, 300, sizes=[1, 99, 200])
 
 
 def coarse_grid(X, y):
@@ -233,6 +234,7 @@ def constant_features(X, y):
     return np.column_stack([np.zeros(len(y)), X, np.full(len(y), 3.0)]), y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("linear_every", [0, 3])
 @pytest.mark.parametrize("init", ["prototypes", "uniform"])
@@ -281,6 +283,7 @@ def test_all_are_dense_where_the_norm_overflows(cloud, linear_every):
 # -- what the rising level is for -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "n_hidden", "scale", "slope"), [("cloud", 12, 1.0, 2.0), ("digits", 15, 16.0, 4.0)]
 )

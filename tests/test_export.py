@@ -27,8 +27,6 @@ from maxplus.models.starts import prototype_lmm
 from processes import run_fresh
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array, quick
 
-pytestmark = pytest.mark.slow
-
 FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 DATA = pytest.mark.parametrize("data", ["iris", "digits"])
 PRODUCTS = pytest.mark.parametrize(
@@ -188,6 +186,7 @@ def test_onnx_runtime_predicts_the_same(run, fitted, tmp_path):
     assert_same_answers(run, *fitted, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 @FLOATS
 def test_onnx_at_the_size_of_mnist(run, dtype, tmp_path):
     clf = classifier(normal_lmm(0, MNIST, dtype))
@@ -332,6 +331,7 @@ def test_tiles_are_as_wide_as_fits(onnx, tile, minima, maxima, tmp_path):
     assert (operators["ReduceMin"], operators["ReduceMax"]) == (minima, maxima)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read memory from")
 def test_a_thousand_samples_of_mnist_need_little_memory(run, tmp_path):
     maxplus.export.export_onnx(classifier(normal_lmm(9, MNIST, np.float32)), tmp_path / "m.onnx")

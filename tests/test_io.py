@@ -29,8 +29,6 @@ from maxplus.io import Checkpoint, FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import Preparation, RawTable
 
-pytestmark = pytest.mark.slow
-
 CLASSIFIERS = [
     SubgradientLMMClassifier(8, max_iter=60, random_state=0),
     SubgradientLMMClassifier(
@@ -439,6 +437,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
     options = {"n_hidden": 8, "max_iter": 1500, "random_state": 3, **SETTINGS[name]}
@@ -617,6 +616,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_killing_a_writer_a_hundred_times_loses_nothing(tmp_path):
     path, rng, n = tmp_path / "checkpoint", random.Random(1), 0

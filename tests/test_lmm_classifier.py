@@ -14,8 +14,6 @@ from maxplus.training import MaxLoss, Progress, Task, level, train
 from maxplus.training.engines import ENGINES
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
-pytestmark = pytest.mark.slow
-
 LAYERS = ("W0_", "W1_", "W2_")
 HISTORY = ("loss", "sample", "step")
 MAX_ENGINES = pytest.mark.parametrize("engine", ["dense", "tree"])
@@ -432,6 +430,7 @@ def test_a_weight_counts_in_a_mean_as_often_as_it_says(cloud):
 # -- the mean ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["dense", "sgd"])
 def test_the_mean_loss_is_lowered(cloud, engine):
     parameters = {"objective": "mean", "engine": engine, "step": "constant", "n_hidden": 20}
@@ -462,6 +461,7 @@ def test_the_maximum_is_for_dense_by_default(cloud):
 # -- threads ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "repeat"),
     [

@@ -9,8 +9,6 @@ from scipy import sparse
 
 from maxplus import LMMRegressor
 
-pytestmark = pytest.mark.slow
-
 # Functions of rows of points in [−2, 2]^P with their Lipschitz constants in the L∞ norm.
 ONE_D = {
     "sine": (lambda X: np.sin(X[:, 0]), 1.0),

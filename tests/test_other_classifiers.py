@@ -8,8 +8,6 @@ from sklearn.preprocessing import scale
 
 from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
 
-pytestmark = pytest.mark.slow
-
 COMMON = {"max_iter": 60, "random_state": 0}
 # What every one of them is asked to do below is the same, whatever its defaults.
 PLAIN = {"objective": "max", "step": "polyak", "learning_rate": 0.1, **COMMON}

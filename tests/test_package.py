@@ -142,6 +142,7 @@ def test_kernel_files_define_no_classes_but_tuples():
                 assert [ast.unparse(base) for base in node.bases] == ["NamedTuple"], path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name))

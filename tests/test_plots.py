@@ -19,8 +19,6 @@ from maxplus.plots import (
 )
 from strategies import SEEDS, quick
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("matplotlib")
 
 CURVE = 2.0 / np.sqrt(np.arange(1, 3000))

@@ -25,17 +25,18 @@ from maxplus import (
 pytestmark = pytest.mark.slow
 
 CHECKED = [
-    LMMClassifier(),
-    LMMClassifier(n_hidden=20, warmup_epochs=20),
+    # Few epochs, so that the capacity is chosen quickly.
+    LMMClassifier(warmup_epochs=4),
+    LMMClassifier(n_hidden=20, warmup_epochs=10),
     SubgradientLMMClassifier(n_hidden=20, max_iter=300),
     MaxPlusClassifier(max_iter=300),
     LinearMaxPlusClassifier(n_hidden=20, max_iter=300),
-    LMMRegressor(n_hidden=8, slope=0.5, epochs=60),
+    LMMRegressor(n_hidden=8, slope=0.5, epochs=30),
     LMMRegressor(method="interpolate"),
     LMMRegressor(n_hidden=10, method="interpolate"),
 ]
 EXAMPLES = [
-    LMMClassifier(random_state=0),
+    LMMClassifier(warmup_epochs=4, random_state=0),
     SubgradientLMMClassifier(10, max_iter=100, random_state=0),
     MaxPlusClassifier(max_iter=100, random_state=0),
     LinearMaxPlusClassifier(10, max_iter=100, random_state=0),

@@ -20,8 +20,6 @@ from maxplus.training.smooth._kernels import LIMIT
 from maxplus.training.stages import Annealing
 from trainings import polish, warm_up
 
-pytestmark = pytest.mark.slow
-
 LOG2 = math.log(2.0)
 
 
@@ -116,6 +114,7 @@ def test_rescaling_changes_nothing_but_rounding(small, dtype):
     )
 
 
+@pytest.mark.slow
 def test_one_outlier_does_not_spoil_the_warm_up(digits):
     X, y = digits
     accuracies = []
@@ -127,6 +126,7 @@ def test_one_outlier_does_not_spoil_the_warm_up(digits):
     assert min(accuracies) > accuracies[0] - 0.04
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (-1e7, 1.0), (0.0, 1e50), (0.0, 1e-50)])
 def test_offsets_and_scales_cost_no_digits(iris, offset, scale):
     X = iris.X * scale + offset
@@ -216,6 +216,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
     assert shares[1] > shares[0]
 
 
+@pytest.mark.slow
 def test_the_polish_brings_every_loss_below_its_level(digits):
     X, y = digits
     clf = LMMClassifier(60, warmup_epochs=1, polish=None, random_state=0).fit(X, y)

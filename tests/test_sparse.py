@@ -1,5 +1,6 @@
 """The sparse engine: the dense engine's iterates, by bounds that are audited."""
 
+import itertools
 import time
 from dataclasses import replace
 
@@ -29,8 +30,6 @@ from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_
 from maxplus.training.steps import FOREVER
 from trainings import assert_same_training
 
-pytestmark = pytest.mark.slow
-
 RULES = {
     "polyak": lambda n, C: polyak(),
     "constant": lambda n, C: constant(paper_alpha(0.1, C)),
@@ -57,7 +56,7 @@ DATA = {
     "duplicates": duplicates,
     "iris": lambda: load_iris(return_X_y=True),
     "wine": lambda: load_wine(return_X_y=True),
-    "digits": lambda: tuple(part[:500] for part in load_digits(return_X_y=True)),
+    "digits": lambda: tuple(part[:250] for part in load_digits(return_X_y=True)),
     "ties": lambda: ties(np.random.default_rng(0)),
 }
 
@@ -73,29 +72,45 @@ def problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
     return model, Task(X, y, MaxLoss(), rule, linear_every)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("data", DATA)
+EVERY_PROBLEM = pytest.mark.parametrize(
+    ("data", "rule", "linear_every", "dtype"),
+    list(itertools.product(DATA, RULES, (0, 1, 7), ("float32", "float64"))),
+)
+
+
+@pytest.mark.slow
+@EVERY_PROBLEM
 def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
-    """One worker and large chunks; two workers, small chunks and much regrouping."""
+    """Large chunks; small chunks and much regrouping."""
     X, y = DATA[data]()
-    n = 2_000
+    n = 700  # more than the ring of past steps holds
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
     dense = DenseEngine(*problem(*args))
     expected = train(dense, n)
-    sparse = SparseEngine(*problem(*args))
-    assert_same_training(sparse, train(sparse, n), dense, expected)
-    request.getfixturevalue("small_chunks")
-    engine = SparseEngine(*problem(*args))
+    for chunks in ("large", "small"):
+        if chunks == "small":
+            request.getfixturevalue("small_chunks")
+        engine = SparseEngine(*problem(*args))
+        assert engine._n_workers == 1
+        assert_same_training(engine, train(engine, n), dense, expected)
+
+
+@pytest.mark.slow
+@EVERY_PROBLEM
+def test_two_workers_have_the_dense_iterates(two_workers, data, rule, linear_every, dtype):
+    X, y = DATA[data]()
+    n = 150
+    args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
+    engine, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
     assert engine._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
-    assert_same_training(engine, train(engine, n), dense, expected)
+    assert_same_training(engine, train(engine, n), dense, train(dense, n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["two-phase", "level"])
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("data", DATA)
-def test_no_bound_is_ever_violated(small_chunks, data, linear_every, rule):
+def test_no_bound_is_ever_violated(two_workers, data, linear_every, rule):
     X, y = DATA[data]()
     X, y = X[:150], y[:150]
     n = 120
@@ -105,8 +120,9 @@ def test_no_bound_is_ever_violated(small_chunks, data, linear_every, rule):
     assert_same_training(engine, train(engine, n), dense, train(dense, n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_from", [None, 0, 40, FOREVER])
-def test_a_level_run_sleeps_when_its_steps_are_small(small_from, small_chunks):
+def test_a_level_run_sleeps_when_its_steps_are_small(small_from, two_workers):
     """From there on chunks have bounds of their own, whenever it is; iterates do not change."""
     X, y = DATA["digits"]()
     n = 200
@@ -187,6 +203,9 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
     monkeypatch.setattr(sparse_engine, "_count_workers", lambda model, task: workers)
     if data == "wide":  # row numbers beyond int16, and a class without samples
         X, y = np.random.default_rng(0).random((20, 17_000)), np.arange(20) % 2 * 2
+        # These fill arrays and make none; compiled for such row numbers they would take a minute.
+        for kernel in ("scan_all", "fill_columns", "replay_chunks", "move_lanes"):
+            monkeypatch.setattr(sparse_engine._whole, kernel, lambda *arguments: None)
     else:
         X, y = DATA[data]()
     model, task = problem(X, y, n_hidden, polyak(), 0, dtype)
@@ -219,7 +238,7 @@ def test_every_sample_has_one_lane(sizes, workers):
     assert len(seats) == len(layout.sample)
 
 
-def test_a_helper_that_fails_ends_the_training(small_chunks, monkeypatch):
+def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
     def fail(w, *args, work=sparse_engine.sparse_block):
         if w > 0:
             raise RuntimeError("no helper today")
@@ -234,7 +253,7 @@ def test_a_helper_that_fails_ends_the_training(small_chunks, monkeypatch):
         train(engine, 5)
 
 
-def test_a_helper_that_comes_late_is_waited_for(small_chunks, monkeypatch):
+def test_a_helper_that_comes_late_is_waited_for(two_workers, monkeypatch):
     """The first iteration, too: no iteration's number means that helpers may go."""
 
     def late(w, *args, work=sparse_engine.sparse_block):

@@ -29,12 +29,10 @@ from maxplus.training.engines.sparse.sizes import RING, ring_length
 from strategies import SEEDS, quick
 from trainings import assert_same_training
 
-pytestmark = pytest.mark.slow
-
 RULES = {
     "polyak": polyak(),
     "constant": constant(0.02),
-    "two-phase": two_phase(polyak(), constant(0.02), 100),
+    "two-phase": two_phase(polyak(), constant(0.02), 20),
 }
 LAYERS = ("W0", "W1", "W2")
 
@@ -153,6 +151,7 @@ def assert_steps_are_the_oracles(X, y, model, k, rule, linear_every, n_iter):
     return moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
@@ -291,26 +290,32 @@ def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **op
     return sparse, dense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
 def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
-    """One worker and large chunks; two workers, small chunks and much regrouping."""
+    """Large chunks; small chunks and much regrouping; the same searched by two workers."""
     X, y = iris if data == "iris" else ties()
     X = np.ascontiguousarray(X, dtype)
-    k, n = (len(y), 130) if k == "N" else (k, 400)
+    few = 40  # and more than 20, where two phases change
+    k, n = (len(y), few) if k == "N" else (k, 300)
     _, dense = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n)
     assert dense[1].history["loss"].size == n
     request.getfixturevalue("small_chunks")
-    sparse, _ = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n, dense)
+    assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n, dense)
+    request.getfixturevalue("two_workers")
+    dense = dense if n == few else None
+    sparse, _ = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, few, dense)
     assert sparse._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [3, 0.1])
 @pytest.mark.parametrize("linear_every", [0, 7])
-def test_sparse_is_dense_on_digits(digits, small_chunks, k, linear_every):
+def test_sparse_is_dense_on_digits(digits, two_workers, k, linear_every):
     X, y = digits.astype(np.float32)
     rule = two_phase(polyak(), constant(0.02), 150)
     task = Task(X, y, TopKLoss(k), rule, linear_every)
@@ -319,16 +324,18 @@ def test_sparse_is_dense_on_digits(digits, small_chunks, k, linear_every):
     assert_same_training(engines[1], got, engines[0], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linear_every", [0, 1, 7])
 @pytest.mark.parametrize("k", [2, 5, 40, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_no_bound_is_ever_violated(iris, small_chunks, data, k, linear_every):
+def test_no_bound_is_ever_violated(iris, two_workers, data, k, linear_every):
     X, y = iris if data == "iris" else ties()
     rule = two_phase(polyak(), constant(0.02), 50)
     k = len(y) if k == "N" else k
     assert_sparse_is_dense(X, y, k, rule, linear_every, 130, audit=True)
 
 
+@pytest.mark.slow
 @given(
     shape=st.tuples(st.integers(4, 40), st.integers(1, 5), st.integers(2, 4), st.integers(1, 12)),
     levels=st.integers(2, 6),
@@ -386,6 +393,7 @@ def test_the_ring_holds_fewer_iterations_of_more_samples(k, length):
     assert ring_length(k) == length
 
 
+@pytest.mark.slow
 def test_memory_is_planned_for_all_k_samples(digits):
     X, y = digits
     model = start_at(X, y, 30)
