@@ -192,11 +192,11 @@ def _units(clf: BaseLMMClassifier, X: NDArray, decisions: Decisions) -> dict[str
     """The centres of the units that the rows shown need, to be drawn as pictures."""
     low, high = float(X.min()), float(X.max())
     found = {}
-    for member in decisions.members:
+    for k, member in enumerate(decisions.members):
         centre = unit_boxes(member.model).centre
         if centre.shape[1] != X.shape[1]:
             continue  # directions are no pixels
-        for unit in np.unique(member.paths.unit):
+        for unit in np.unique(member.paths.unit[decisions.leader == k]):
             picture = np.clip(np.nan_to_num(centre[unit], nan=low), low, high)
             found[str(member.first_unit + unit)] = [float(f"{v:.3g}") for v in picture]
     return found
