@@ -14,7 +14,7 @@ from maxplus.cli._common import (
     plain_errors,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import labels_for, open_model, open_samples
+from maxplus.cli._trained import held_words, labels_for, open_model, open_samples
 
 
 def report(
@@ -29,6 +29,7 @@ def report(
 ) -> None:
     """Write a page with figures, the worst samples and an explorer; it needs no network.
 
+    Rows count from 1, the first line of data.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     voice = Voice(as_json, quiet)
@@ -43,7 +44,8 @@ def report(
             content = report_content(
                 trained.estimator, samples.X, y, name=samples.name,
                 feature_names=trained.feature_names, image_shape=trained.image_shape,
-                scale=measure.scale, unit=measure.unit, **trained.limits(samples),
+                scale=measure.scale, unit=measure.unit + held_words(measure),
+                row_numbers=samples.rows + 1, **trained.limits(samples),
             )  # fmt: skip
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))

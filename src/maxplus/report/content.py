@@ -42,10 +42,11 @@ def report_content(
     name: str,
     feature_names: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
-    low: ArrayLike = -np.inf,
-    high: ArrayLike = np.inf,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
     scale: ArrayLike | None = None,
     unit: str = "the features' own units",
+    row_numbers: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """Everything `render_page` shows, for a fitted classifier on labelled rows.
 
@@ -59,7 +60,9 @@ def report_content(
     low, high : what features can be, as in `LMMClassifier.explain`
     scale : how far each feature moves for a radius of 1, as in `LMMClassifier.certified_radius`
     unit : what that is called
+    row_numbers : what the rows are called; 1, 2, … by default
     """
+    numbers = np.arange(1, len(y) + 1) if row_numbers is None else np.asarray(row_numbers)
     codes = np.searchsorted(clf.classes_, y)
     log_proba = clf.predict_log_proba(X)
     losses = -log_proba[np.arange(len(y)), codes]
@@ -98,14 +101,16 @@ def report_content(
         "certified": {"eps": eps.tolist(), "accuracy": certified},
         "worst": [
             {
-                "row": int(n), "label": str(y[n]), "predicted": str(predicted[n]),
+                "row": int(numbers[n]), "label": str(y[n]), "predicted": str(predicted[n]),
                 "loss": float(losses[n]), "probability": float(np.exp(-losses[n])),
             }
             for n in worst[:N_WORST]
         ],
         "features": list(why.feature_names),
         "image_shape": None if image_shape is None else list(image_shape),
-        "rows": [_row(why, k, int(n), str(y[n]), float(radius[n])) for k, n in enumerate(shown)],
+        "rows": [
+            _row(why, k, int(numbers[n]), str(y[n]), float(radius[n])) for k, n in enumerate(shown)
+        ],
         "units": _units(why) if image_shape is not None and why.directions is None else {},
     }  # fmt: skip
 
@@ -254,7 +259,7 @@ def _path(why: Explanation | CommitteeExplanation, k: int, d: int) -> dict[str, 
         "score": float(path.score[k, d]),
         "probability": float(why.probability[k, d]),
         "unit": unit,
-        "prototype": None if prototypes is None else int(prototypes[unit]),
+        "prototype": None if prototypes is None else int(prototypes[unit]) + 1,
         "feature": own.view_names[view],
         # Where the page lists its value; a direction is none of the features.
         "feature_index": None if feature < 0 else feature,
