@@ -39,8 +39,8 @@ class LMMCommittee(LMMClassifier):
     """Some `LMMClassifier`s, trained side by side, whose mean score decides.
 
     Members begin at clusters of their own and see batches in an order of their own, and what one
-    gets wrong by chance the others outvote: accuracy, probabilities and, often, certificates are
-    better than those of one network with as many units. The scores are z = (z⁰ + z¹ + …) / K.
+    gets wrong by chance the others may outvote: on most data a committee has a lower log loss than
+    one of its members alone. The scores are z = (z⁰ + z¹ + …) / K.
 
     *Certificates.* Over any set of inputs low^k ≤ z^k ≤ high^k for each member k, hence
     mean low^k ≤ z ≤ mean high^k: bounds of the mean score are means of the members' bounds, which
@@ -57,8 +57,9 @@ class LMMCommittee(LMMClassifier):
     ----------
     n_members : int, default=4
     bagging : bool, default=False
-        Train each member on a sample of the rows, drawn with replacement within each class. It
-        helps with few, noisy rows. A polish then is about the rows that a member has drawn.
+        Train each member on a sample of the rows, drawn with replacement within each class. On
+        twelve tables it lowered the log loss a little where labels are noisy, and raised it where
+        they are clean. A polish then is about the rows that a member has drawn.
     n_hidden, slope, confidence, warmup_epochs, batch_size, robust_eps, augment, early_stopping, \
 validation_fraction, n_iter_no_change, polish, max_suspects, scale, directions, calibrate, \
 class_weight
