@@ -87,14 +87,15 @@ def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path)
 def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     page = tmp_path / "r.html"
+    held = "; categories and two-valued columns (variety) are held fixed"
     for options, unit in (
         ((), "standard deviations of the training data"),
         (("--raw-units",), "the features' own units"),
     ):
         good("report", orchard_model, ORCHARD, "-o", page, *options)
         text = html.unescape(page.read_text(encoding="utf-8"))
-        assert f"while all features move by less, in {unit}" in text
-        assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
+        assert f"while all features move by less, in {unit}{held}" in text
+        assert f'"radius_unit":"{unit}{held}"' in text.replace("\\u0027", "'")
 
 
 def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):

@@ -57,6 +57,8 @@ def typed_batches(
         dialect = sniff(text, source.name)
         source.commas = dialect.commas
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
+        # A file that has none of them is read as it is: who asked for them tells what it lacks.
+        wanted = wanted or dialect.names
         kinds = {name: is_words for name, is_words in read_as.items() if is_words is not None}
         if not set(wanted) <= set(kinds):
             kinds = _first_kinds(source, wanted) | kinds
@@ -89,6 +91,8 @@ def text_batches(
         dialect = sniff(text, source.name)
         source.commas = dialect.commas
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
+        # A file that has none of them is read as it is: who asked for them tells what it lacks.
+        wanted = wanted or dialect.names
         types = dict.fromkeys(wanted, pyarrow.string())
         n_rows = 0
         for batch in _read(text, dialect, types, ragged):
