@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ def render(template: str, package: str = "maxplus.report", **values: Any) -> str
     return _environment(package).get_template(template).render(**values)
 
 
+@cache
 def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 

@@ -1,0 +1,346 @@
+"""The report page in a real browser: what is seen, clicked, typed and printed."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+
+from browsers import browser, keys, session  # noqa: F401
+from maxplus.report import render_page
+from maxplus.report._text import fixed, probability, short
+from report_pages import ATTACK, REPORTS, clinic_report, digits_report, renamed
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("matplotlib")
+
+# The functions of a script are its own; they are asked in a page that runs it.
+ASK = "return arguments[0].map((value) => [fixed(value), short(value), probability(value)])"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_opens_quietly(browser, name):  # noqa: F811
+    browser.open(REPORTS[name]())
+    images = browser.run("return [...document.images].map(image => image.naturalWidth)")
+    assert all(width > 0 for width in images)
+    shown = browser.run("return document.getElementById('explored')?.hidden")
+    assert shown is (None if name in ("empty", "regression") else False)
+
+
+def test_numbers_are_printed_as_python_prints_them(browser):  # noqa: F811
+    """Of numbers that lie exactly between two, Python takes the even one."""
+    rng = np.random.default_rng(0)
+    values = [*rng.normal(size=300), *10.0 ** rng.uniform(-9, 9, 300), *rng.uniform(0, 1, 300)]
+    values += [n / 16 for n in range(-40, 40)] + [n / 2**13 for n in range(1, 60)]
+    values += [0.0, 999.5, 1000.5, 1001.5, 999_999.9999, 1e6, 1_125_000.0, 1_135_000.0, 0.001, -2e-5]
+    values += [0.9985, 0.9995, 0.99900001, 1.0, 2.5, 1234567.0, -1500.5]
+    script = re.search(
+        r'<script type="module">(.*?)// Tables that sort', render_page(clinic_report()), re.DOTALL
+    )[1]
+    found = browser.run(script + ASK, [float(value) for value in values])
+    for value, texts in zip(values, found, strict=True):
+        assert texts == [fixed(float(value)), short(float(value)), probability(float(value))], value
+
+
+def assert_shown(browser, row):  # noqa: F811
+    right = "right" if row["label"] == row["predicted"] else "wrong"
+    assert browser.verdict == (
+        f"{row['id']} (row {row['row']}) is {row['label']} and is predicted {row['predicted']}: "
+        f"{right}."
+    )
+    tiles = browser.find("#tiles").text
+    best, flip = row["classes"][0], row["flip"]
+    assert fixed(row["radius"]) in tiles
+    assert f"is {short(best['value'])}; box {best['unit']} has its wall at" in tiles
+    if flip:
+        assert f"alone, from {flip['from']} to {flip['to']}, makes it {flip['becomes']}" in tiles
+    else:
+        assert "no change of one column flips" in tiles
+    assert browser.column("classes", 1) == [fixed(entry["score"]) for entry in row["classes"]]
+
+
+def test_the_explorer_shows_the_picked_row(browser):  # noqa: F811
+    rows = clinic_report()["rows"]
+    browser.open(clinic_report())
+    assert_shown(browser, rows[0])
+    browser.find("#next").click()
+    assert_shown(browser, rows[1])
+    for _ in range(2):
+        browser.find("#previous").click()
+    assert_shown(browser, rows[-1])  # round the corner
+    browser.find("#next").click()
+    assert_shown(browser, rows[0])
+
+
+def retype(field, keys, text):  # noqa: F811
+    field.send_keys(keys.CONTROL, "a")
+    field.send_keys(text or keys.BACKSPACE)
+
+
+def test_an_edit_is_shown_and_taken_back(browser, keys):  # noqa: F811
+    report = clinic_report()
+    report["rows"][0]["missing"] = []
+    browser.open(report)
+    before = browser.find("#tiles").text
+    assert browser.find("#reset").get_property("disabled")
+    retype(browser.find("#column-1"), keys, str(report["columns"][1]["high"]))
+    assert "With dose changed" in browser.verdict
+    assert "it was" in browser.find("#tiles").text
+    assert "edited" in browser.find("[data-column='1']").get_attribute("class")
+    browser.find("#column-0-missing").click()
+    assert "With dose, age changed" in browser.verdict
+    assert browser.find("#column-0").get_property("disabled")
+    browser.find("#reset").click()
+    assert browser.find("#tiles").text == before
+    assert browser.run("return document.querySelectorAll('.edited').length") == 0
+
+
+def test_a_number_outside_of_training_is_refused(browser, keys):  # noqa: F811
+    report = clinic_report()
+    column = report["columns"][1]
+    browser.open(report)
+    field, before = browser.find("#column-1"), browser.find("#tiles").text
+    retype(field, keys, "")
+    assert browser.find("#column-1-problem").text == "a number, please"
+    retype(field, keys, "1000")
+    words = f"from {short(column['low'])} to {short(column['high'])}, as in training"
+    assert browser.find("#column-1-problem").text == words
+    assert field.get_attribute("aria-invalid") == "true"
+    retype(browser.find("#column-0"), keys, "41.5")
+    assert browser.find("#column-0-problem").text == "a whole number, please"
+    own = report["rows"][0]["values"]
+    retype(browser.find("#column-0"), keys, str(int(own[report["columns"][0]["first"]])))
+    retype(field, keys, str(own[column["first"]]))
+    assert browser.find("#column-1-problem").text == ""
+    assert browser.find("#tiles").text == before
+
+
+def test_many_columns_are_hidden_but_never_those_that_decide(browser):  # noqa: F811
+    report = clinic_report()
+    first, rest = report["columns"][0], report["columns"][1:]
+    # Thirty columns that never decide come first by importance; the others are behind them.
+    names = [f"idle {k}" for k in range(30)]
+    P = len(report["features"])
+    idle = [{**first, "name": name, "first": P + k, "choices": None, "low": 0.0, "high": 1.0,
+             "whole": False, "rest": [], "missing": None} for k, name in enumerate(names)]  # fmt: skip
+    report["columns"] = [first, *rest, *idle]
+    report["features"] += names
+    report["importances"]["columns"] = [{"name": name, "share": 0.01} for name in names]
+    for row in report["rows"]:
+        row["values"] += [0.5] * 30
+    browser.open(report)
+    shown = browser.run(
+        "return [...document.querySelectorAll('.field')].filter(line => !line.hidden)"
+        ".map(line => Number(line.dataset.column))"
+    )
+    deciding = {p for entry in report["rows"][0]["classes"] for p in entry["terms"]}
+    places = {
+        k for k, column in enumerate(report["columns"][:5])
+        for p in deciding if column["first"] <= p < [*(c["first"] for c in report["columns"]), 99][k + 1]
+    }  # fmt: skip
+    assert places
+    assert places <= set(shown)
+    assert len(shown) == 24 + len(places)
+    browser.find(".more").click()
+    hidden = browser.run("return document.querySelectorAll('.field[hidden]').length")
+    assert hidden == 0
+
+
+def test_keys_alone_are_enough(browser, keys):  # noqa: F811
+    browser.open(clinic_report())
+    browser.press(keys.TAB)
+    assert browser.run("return document.activeElement.className") == "skip"
+    assert browser.run("return document.activeElement.getBoundingClientRect().left") >= 0
+    browser.press(keys.ENTER)
+    seen = []
+    while browser.focus != "pick" and len(seen) < 90:
+        browser.press(keys.TAB)
+        seen.append(browser.run("return document.activeElement.textContent"))
+        outline = "return getComputedStyle(document.activeElement).outlineStyle"
+        assert browser.run(outline) == "solid"
+    assert "predicted" in seen
+    first = browser.verdict
+    browser.press(keys.ARROW_DOWN)
+    assert browser.verdict != first
+    browser.press(keys.ARROW_UP)
+    while browser.focus != "column-3":
+        browser.press(keys.TAB)
+        assert browser.run("return document.activeElement") is not None
+    browser.press(keys.HOME)
+    browser.press(keys.ARROW_DOWN)
+    assert browser.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert browser.focus == "column-3"  # an edit does not take the focus away
+
+
+def test_named_rows_lead_to_the_explorer(browser, keys):  # noqa: F811
+    report = clinic_report()
+    browser.open(report)
+    number = report["named"]["least_sure"][3]["row"]
+    link = browser.find(f"#least-sure tr[data-row='{number}'] a")
+    link.send_keys(keys.ENTER)
+    assert f"(row {number})" in browser.verdict
+    assert browser.focus == "pick"
+    top = "return document.getElementById('explorer').getBoundingClientRect().top"
+    assert 0 <= browser.run(top) < 800
+    other = report["named"]["least_sure"][0]["row"]
+    browser.find(f"#least-sure tr[data-row='{other}'] td:nth-child(3)").click()
+    assert f"(row {other})" in browser.verdict
+
+
+def test_an_address_can_name_the_row(browser):  # noqa: F811
+    browser.open(clinic_report(), address="#row-5")
+    assert "(row 5)" in browser.verdict
+    browser.open(clinic_report(), address="#row-999")
+    assert "(row 1)" in browser.verdict
+
+
+def test_tables_sort_by_click_and_by_key(browser, keys):  # noqa: F811
+    report = clinic_report()
+    rows = report["named"]["least_sure"][:4]
+    for row, number, share in zip(rows, (1, 10, 2, 3), (0.5, None, 0.6, 0.7), strict=True):
+        row |= {"row": number, "probability": share}
+    report["named"]["least_sure"] = rows
+    browser.open(report)
+    assert browser.column("least-sure", 0) == ["1", "10", "2", "3"]
+    heading = browser.find("#least-sure th:nth-child(5)")
+    button = browser.find("#least-sure th:nth-child(5) button")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    button.click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert browser.column("least-sure", 0) == ["3", "2", "1", "10"]  # what is unknown stays last
+    browser.find("#least-sure th:nth-child(1) button").send_keys(keys.ENTER)
+    assert browser.column("least-sure", 0) == ["1", "2", "3", "10"]  # by value: not 1, 10, 2
+    assert heading.get_attribute("aria-sort") is None
+    marked = browser.run("return document.querySelectorAll('#least-sure th[aria-sort]').length")
+    assert marked == 1
+
+
+def test_the_order_of_classes_outlasts_the_row(browser):  # noqa: F811
+    browser.open(clinic_report())
+    browser.find("#classes th:nth-child(1) button").click()
+    for _ in range(5):
+        names = [name.split(" ")[0] for name in browser.column("classes", 0)]
+        assert names == ["ill", "well"]
+        browser.find("#next").click()
+
+
+@pytest.mark.parametrize("name", ["complete", "pictures", "regression", "attack"])
+def test_a_narrow_screen_needs_no_sideways_scrolling(browser, name):  # noqa: F811
+    report = renamed(REPORTS[name](), lambda text: text if name != "attack" else text * 12)
+    browser.open(report, width=380)
+    browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
+    page = "document.documentElement"
+    wide, seen, window = browser.run(f"return [{page}.scrollWidth, {page}.clientWidth, innerWidth]")
+    assert wide <= seen <= window == 380
+
+
+def test_dark_mode_is_dark_but_for_figures(browser):  # noqa: F811
+    browser.open(clinic_report())
+    light = browser.style("body", "background-color")
+    browser.open(clinic_report(), scheme="dark")
+    dark = browser.style("body", "background-color")
+    brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (dark, light)]
+    assert brightness[0] < 150 < 700 < brightness[1]
+    assert browser.style(".drawn img", "background-color").startswith("rgba(255, 255, 255")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_there_is_something_to_see(browser, scheme):  # noqa: F811
+    image = pytest.importorskip("matplotlib.image")
+    browser.open(clinic_report(), scheme=scheme)
+    shot = image.imread(io.BytesIO(browser.driver.get_screenshot_as_png()))[..., :3]
+    assert np.ptp(shot) > 0.7
+    colours = np.unique((8 * shot).astype(int) @ [1, 10, 100])
+    assert len(colours) > 10
+
+
+def test_paper_shows_tables_whole_and_no_controls(browser):  # noqa: F811
+    browser.open(clinic_report())
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert not browser.find(".controls").is_displayed()
+        cut = browser.run(
+            "return [...document.querySelectorAll('.scroll')]"
+            ".filter(box => getComputedStyle(box).overflowY !== 'visible').length"
+        )
+        assert cut == 0
+        pdf = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+        assert base64.b64decode(pdf["data"]).startswith(b"%PDF")
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("policy", [True, False])
+def test_an_attack_is_shown_and_not_run(browser, policy):  # noqa: F811
+    """Without the policy too: escaping alone is enough."""
+    meta = re.compile("<meta http-equiv[^>]*>")
+    report = renamed(clinic_report(), lambda text: ATTACK + text)
+    browser.open(report, change=lambda page: page if policy else meta.sub("", page))
+    images = browser.run("return document.images.length")
+    for step in ("#next", "#previous", "#least-sure a"):
+        browser.find(step).click()
+        assert browser.run("return [window.broken ?? 0, document.images.length]") == [0, images]
+    browser.find("#column-3").send_keys("south")
+    assert browser.run("return [window.broken ?? 0, document.images.length]") == [0, images]
+    assert ATTACK in browser.verdict
+    assert ATTACK in browser.find("#tiles").text
+    assert any(ATTACK in name for name in browser.column("classes", 0))
+
+
+def test_should_markup_slip_in_the_policy_stops_it(session):  # noqa: F811
+    session.open(clinic_report())
+    session.run(
+        "document.body.insertAdjacentHTML('beforeend', arguments[0])",
+        "<img src=x onerror='window.broken = 1'><img src='data:,' onerror='window.broken = 2'>",
+    )
+    assert (
+        session.driver.execute_async_script("setTimeout(arguments[0], 200, window.broken)") is None
+    )
+    assert any("Content Security Policy" in entry["message"] for entry in session.complaints())
+
+
+def test_pictures_mark_the_deciding_pixel(browser):  # noqa: F811
+    report = digits_report()
+    browser.open(report)
+    assert "pixels" in browser.find("#explored .note").text
+    labels = browser.run(
+        "return [...document.querySelectorAll('canvas')].map(canvas => canvas.ariaLabel)"
+    )
+    row = report["rows"][0]
+    assert labels == [
+        "Row 1 as a picture",
+        *(f"Centre of box {entry['unit']}, the best of class {entry['class']}"
+          for entry in row["classes"]),
+    ]  # fmt: skip
+    # Of the second class's box: the ring around its deciding pixel has a colour, the rest is grey.
+    orange = browser.run(
+        "const canvas = document.querySelectorAll('canvas')[2];"
+        "const { data } = canvas.getContext('2d').getImageData(0, 0, 224, 224);"
+        "const found = []; for (let i = 0; i < data.length; i += 4)"
+        "  if (data[i] > data[i + 2] + 100) found.push(i / 4); return found"
+    )
+    where = np.column_stack(np.divmod(orange, 224))
+    y, x = np.divmod(row["classes"][1]["feature_index"], 8)
+    assert len(where) > 60
+    middle = (where.min(axis=0) + where.max(axis=0)) / 2
+    np.testing.assert_allclose(middle, [28 * (y + 0.5), 28 * (x + 0.5)], atol=3)
+
+
+def test_values_are_listed_where_nothing_can_be_edited(browser):  # noqa: F811
+    report = clinic_report() | {"network": None, "columns": [], "why_not": "It is too large."}
+    n_features = len(report["features"])
+    report["features"] += [f"further {k}" for k in range(50 - n_features)]
+    for row in report["rows"]:
+        row["values"] = [i / 4 for i in range(50)]
+        row["classes"][0] |= {"feature": "0.6·age − 2·bmi", "feature_index": None, "terms": [1, 44],
+                              "value": 1.25}  # fmt: skip
+        row["classes"][1] |= {"feature": "age", "feature_index": 0, "terms": [0]}
+    browser.open(report)
+    assert "It is too large." in browser.find("#explored .note").text
+    assert browser.run("return document.querySelectorAll('.values div').length") == 32
+    assert browser.run("return document.querySelectorAll('.values .deciding').length") == 4
+    text = browser.find("#input").text
+    assert "19 more features" in text
+    assert f"further {44 - n_features}\n11" in text
+    assert "0.6·age − 2·bmi\n1.25" in text

@@ -1,0 +1,362 @@
+"""What a report says, as data: which rows are new, whom it fails, what is proven, what is edited."""
+
+import base64
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from clinics import patients, prepared, trained
+from maxplus import LMMClassifier, LMMRegressor
+from maxplus.io import load, save
+from maxplus.metrics import judge_classifier, judge_regression
+from maxplus.models import LMM, Committee
+from maxplus.report import regression_content, render_page, report_content
+from maxplus.report.editing import editable_columns
+from maxplus.report.unseen import headline, interval
+from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
+from maxplus.tables import RawTable, row_fingerprints
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def clinic():
+    """A model of ninety patients, and 120 of whom these are the first."""
+    clf = trained(patients())
+    table = patients(120)
+    # The same generator draws other patients for another number of them.
+    samples, old = clf.preparation_.samples(table), prepared(patients())[1]
+    X, y = np.concatenate([old.X, samples.X]), np.concatenate([old.y, samples.y])
+    return clf, X, y
+
+
+def about(clf, X, y, **options):
+    return report_content(
+        clf, X, y, name="all.csv", feature_names=clf.preparation_.feature_names, **options
+    )
+
+
+def test_rows_that_were_not_used_in_training_are_judged_alone(clinic):
+    clf, X, y = clinic
+    content = about(clf, X, y)
+    new = np.array([not (row == X[:90]).all(axis=1).any() for row in X])
+    assert new.sum() > 90
+    assert content["where"] == f"{new.sum()} of the 210 rows of all.csv were not used in training."
+    (source,) = content["sources"]
+    expected = judge_classifier(
+        np.searchsorted(clf.classes_, y[new]), clf.predict_proba(X[new]), clf.classes_
+    ).to_json()
+    for name in ("n_rows", "accuracy", "balanced_accuracy", "log_loss", "auc"):
+        assert source["figures"][name] == pytest.approx(expected[name])
+    assert source["figures"]["confusion"] == expected["confusion"]
+    assert content["judged"]["figures"] == source["figures"]
+    labels, counts = np.unique(clf.training_labels_, return_counts=True)
+    assert source["guess"]["label"] == labels[counts.argmax()]
+    assert source["guess"]["accuracy"] == pytest.approx(np.mean(y[new] == labels[counts.argmax()]))
+
+
+def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
+    clf, X, y = clinic
+    ids = [f"id {n}" for n in range(len(X))]
+    named = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["named"]
+    P, codes = clf.predict_proba(X), np.searchsorted(clf.classes_, y)
+    for kind, by in (("least_sure", P.max(axis=1)), ("most_surprising", P[np.arange(len(y)), codes])):
+        rows = [one["row"] - 11 for one in named[kind]]
+        assert [one["id"] for one in named[kind]] == [ids[n] for n in rows]
+        assert (np.diff(by[rows]) >= 0).all()
+        others = np.setdiff1d(np.arange(90, len(X)), rows)
+        assert by[others].min() >= by[rows].max() - 1e-12
+        key = "probability" if kind == "least_sure" else "own_probability"
+        np.testing.assert_allclose([one[key] for one in named[kind]], by[rows])
+
+
+def test_training_rows_say_nothing_about_new_ones(clinic):
+    clf, X, y = clinic
+    content = about(clf, X[:90], y[:90])
+    assert content["sources"] == []
+    assert content["headline"]["holds"] is None
+    assert "Not measured" in content["headline"]["words"]
+    assert "All 90 rows of all.csv were used in training." in content["headline"]["text"]
+    assert not content["judged"]["is_new"]
+    right = int((clf.predict(X[:90]) == y[:90]).sum())
+    assert content["fit"] == {"right": right, "rows": 90, "exact": True}
+    page = render_page(content)
+    assert "✓" not in page
+    assert "Whom it fails among new rows was not measured." in page
+
+
+def test_a_model_that_knows_no_rows_says_so():
+    clf = trained(patients(), knows_rows=False)
+    samples = prepared(patients(120))[1]
+    content = about(clf, samples.X, samples.y)
+    assert content["headline"]["holds"] is None
+    assert "is not known to this model" in content["headline"]["text"]
+    assert not content["judged"]["is_new"]
+
+
+def test_the_validation_speaks_where_it_has_seen_more_rows(clinic):
+    clf, X, y = clinic
+    wrong = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
+    row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
+           "own_probability": 0.3}  # fmt: skip
+    clf.validation_ = {
+        "how": "5-fold cross-validation", "figures": wrong | {"n_rows": 90},
+        "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
+        "rows_never_held_out": 0, "seconds": 1.0, "least_sure": [row], "most_surprising": [row],
+    }  # fmt: skip
+    try:
+        both = about(clf, X, y)
+        same = about(clf, X[:90], y[:90], ids=[f"id {n}" for n in range(90)])
+    finally:
+        del clf.validation_
+    assert [source["figures"]["n_rows"] for source in both["sources"]] == [90, 120]
+    assert both["judged"]["title"] == "all.csv"
+    assert both["named"]["title"] == "all.csv"
+    assert same["judged"]["title"] == "5-fold cross-validation"
+    assert same["judged"]["is_new"]
+    # The table of this page is the one that was validated: its rows have names here.
+    (named,) = same["named"]["least_sure"]
+    assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "auc", "holds"), [(0.8, 0.9, True), (0.62, 0.7, False), (0.5, None, False)]
+)
+def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
+    figures = {"accuracy": accuracy, "n_rows": 100, "auc": auc,
+               "interval": interval(accuracy, 100)}  # fmt: skip
+    said = headline({"figures": figures, "guess": {"accuracy": 0.6, "label": "well"}}, "")
+    assert said["holds"] is holds
+    assert f"{100 * accuracy:.1f} %" in said["text"]
+    assert ("rank" in said["text"]) == (accuracy == 0.62)
+
+
+@given(n=st.integers(1, 500), data=st.data())
+def test_intervals_are_wilsons(n, data):
+    k = data.draw(st.integers(0, n))
+    expected = binomtest(k, n).proportion_ci(0.95, "wilson")
+    assert interval(k / n, n) == pytest.approx((expected.low, expected.high), abs=1e-4)
+
+
+def test_shares_of_nothing_have_no_interval():
+    assert interval(None, 0) is None
+    assert interval(0.5, 0) is None
+
+
+def test_the_certificate_says_for_whom_and_what_moves(clinic):
+    clf, X, y = clinic
+    scale = clf.certificate_scale()
+    certified = about(clf, X, y, scale=scale, unit="deviations")["certified"]
+    new = ~np.isin(row_fingerprints(X), row_fingerprints(X[:90]))
+    share = clf.certify(X[new], y[new], 0.1, scale)
+    assert certified["n_rows"] == new.sum()
+    assert certified["kept"] == round(share * new.sum())
+    assert "not used in training" in certified["whose"]
+    np.testing.assert_allclose(
+        certified["accuracy"], clf.certify(X[new], y[new], certified["eps"], scale), atol=0.011
+    )
+    assert {"smoker", "ward"} <= set(certified["held"])
+    assert "dose" not in certified["held"]
+    free = about(clf, X, y)["certified"]
+    assert free["held"] == []
+
+
+def test_choices_become_the_features_that_the_model_s_own_encoding_gives(clinic):
+    clf = clinic[0]
+    preparation = clf.preparation_
+    table = patients()
+    columns = editable_columns(preparation, preparation.feature_names)
+    assert [column["name"] for column in columns] == ["age", "dose", "smoker", "ward", "pain"]
+    kinds = {column["name"]: column["choices"] is not None for column in columns}
+    assert kinds == {"age": False, "dose": False, "smoker": True, "ward": True, "pain": True}
+    for column in columns:
+        cells = [(choice["text"], choice["values"]) for choice in column["choices"] or []]
+        if column["choices"] is None:
+            cells.append((str(column["high"]), [column["high"], *column["rest"]]))
+        if column["missing"] is not None:
+            cells.append((None, column["missing"]))
+        for text, values in cells:
+            row = {name: old[:1] for name, old in table.columns.items()}
+            if isinstance(table.columns[column["name"]], np.ndarray):
+                row[column["name"]] = np.array([np.nan if text is None else float(text)])
+            else:
+                row[column["name"]] = np.array([text or ""], object)
+            x = preparation.encoding.encode(RawTable("one row", row)).X[0]
+            first = column["first"]
+            assert x[first : first + len(values)].tolist() == values
+
+
+def test_without_a_preparation_every_feature_is_a_number(iris, seer):
+    content = report_content(seer, iris.X, iris.y, name="iris", feature_names=list("abcd"))
+    assert [column["name"] for column in content["columns"]] == list("abcd")
+    assert all(column["low"] is None and column["choices"] is None for column in content["columns"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_page_has_the_model_s_very_weights(seer, dtype):
+    member = seer.model_.astype(dtype)
+    other = LMM(member.W0, 2 * member.W1, member.W2, member.directions)
+    data = model_data(Committee([member, other]), np.ones(4), list("abcd"), None)
+    for own, packed in zip((member, other), data["members"], strict=True):
+        for name, array in (("W0", own.W0), ("W1", own.W1.T), ("W2", own.W2.T),
+                            ("directions", own.directions)):  # fmt: skip
+            found = np.frombuffer(base64.b64decode(packed[name]), np.dtype(dtype).newbyteorder("<"))
+            np.testing.assert_array_equal(found, array.ravel())
+        assert [packed["views"][m] for m in range(4)] == list("abcd")
+        assert packed["features"] == [0, 1, 2, 3, -1, -1]
+        assert [len(terms) for terms in packed["terms"]] == [1, 1, 1, 1, 3, 2]
+    assert [own["first_unit"] for own in data["members"]] == [0, 8]
+    assert data["single"] == (dtype is np.float32)
+
+
+def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
+    clf = LMMClassifier(6, slope=2.0, warmup_epochs=2, random_state=0).fit(iris.X, iris.y)
+    n = 500
+    model, rng = clf.model_, np.random.default_rng(0)
+    H = MOST_WEIGHTS // 8
+    clf.model_ = LMM(
+        model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5
+    )  # fmt: skip
+    assert n_weights(clf.model_) > MOST_WEIGHTS
+    X = rng.normal(size=(n, 4)) + 5
+    content = report_content(clf, X[:3], clf.predict(X[:3]), name="large")
+    assert content["network"] is None
+    page = render_page(content)
+    assert "too many for this page to compute with" in page
+    assert 'id="reset"' not in page
+    assert len(page) < 1_000_000
+
+
+def test_content_names_the_deciding_views(seer, iris):
+    content = report_content(seer, iris.X, iris.y, name="iris", feature_names=list("abcd"))
+    assert content["features"] == list("abcd")
+    why = seer.explain(iris.X, feature_names=list("abcd"))
+    V = seer.model_.views(iris.X)
+    kinds = set()
+    for n, row in enumerate(content["rows"]):
+        np.testing.assert_allclose(row["values"], iris.X[n], rtol=1e-5)
+        for entry in row["classes"]:
+            d = list(why.class_names).index(entry["class"])
+            m = int(why.paths.view[n, d])
+            assert entry["unit"] == why.paths.unit[n, d]
+            assert entry["feature"] == why.view_names[m]
+            assert entry["value"] == pytest.approx(V[n, m])
+            assert entry["feature_index"] == (m if m < 4 else None)
+            # Just beyond the wall the unit's line changes its sign.
+            i, h = why.paths.row[n, d], why.paths.unit[n, d]
+            line = seer.model_.W0[i] * entry["wall"] + seer.model_.W1[i, h]
+            assert abs(line) < 1e-9 * abs(seer.model_.W1[i, h]) + 1e-12
+            kinds.add(m < 4)
+    assert kinds == {True, False}
+    render_page(content)
+
+
+def test_importances_are_of_columns(clinic):
+    clf, X, y = clinic
+    found = about(clf, X, y)["importances"]
+    assert found["on_training"]
+    shares = {one["name"]: one["share"] for one in found["columns"]}
+    assert set(shares) <= {"age", "dose", "smoker", "ward", "pain"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+def test_a_regression_is_judged_on_new_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (80, 1))
+    y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
+    reg = LMMRegressor(4, slope=1.0, epochs=30, random_state=0).fit(X[:60], y[:60])
+    unknown = regression_content(reg, X, y, name="curve")
+    assert unknown["headline"]["holds"] is None
+    reg.training_rows_ = row_fingerprints(X[:60])
+    content = regression_content(reg, X, y, name="curve")
+    (source,) = content["sources"]
+    bounds = reg.predict_interval(X[60:], 0.9)
+    assert source["figures"] == judge_regression(y[60:], reg.predict(X[60:]), *bounds).to_json()
+    assert content["headline"]["holds"] is True
+    off = [abs(one["off"]) for one in content["farthest"]]
+    assert off == sorted(off, reverse=True)
+    assert off[0] == pytest.approx(np.abs(y - reg.predict(X)).max())
+    assert "mean absolute error" in render_page(content)
+
+
+# Fingerprints of rows, and validations in files.
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=2, max_size=30),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_fingerprints_are_equal_where_rows_are(rows, dtype):
+    X = np.array(rows) / 4
+    marks = row_fingerprints(X.astype(dtype))
+    assert marks.dtype == np.int64
+    assert (marks >= 0).all()
+    same = (X[:, None] == X[None]).all(axis=2)
+    np.testing.assert_array_equal(marks[:, None] == marks[None], same)
+
+
+def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
+    clf = clinic[0]
+    clf.validation_ = _validation(clf)
+    try:
+        save(clf, tmp_path / "model.maxplus")
+    finally:
+        kept = clf.__dict__.pop("validation_")
+    loaded = load(tmp_path / "model.maxplus")
+    assert loaded.validation_ == kept
+    np.testing.assert_array_equal(loaded.training_rows_, clf.training_rows_)
+
+
+def _validation(clf):
+    figures = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
+    row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
+           "own_probability": 0.3}  # fmt: skip
+    return {
+        "how": "20% of the rows held out", "figures": figures,
+        "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
+        "rows_never_held_out": 0, "seconds": 1.0, "certified": {"eps": 0.1, "accuracy": 0.5},
+        "reliability": {"count": [0, 2], "confidence": [None, 0.9], "accuracy": [None, 0.5]},
+        "least_sure": [row], "most_surprising": [row],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("how",), 3),
+        (("seconds",), -1.0),
+        (("figures",), []),
+        (("figures", "accuracy"), 1.5),
+        (("figures", "n_rows"), 0),
+        (("figures", "classes"), []),
+        (("figures", "classes", 0, "label"), "another"),
+        (("figures", "confusion"), [[1, 2]]),
+        (("figures", "confusion", 0, 0), -1),
+        (("guess", "label"), None),
+        (("certified", "eps"), "much"),
+        (("reliability", "count"), [0.5]),
+        (("least_sure", 0, "row"), 0),
+        (("most_surprising", 0, "probability"), None),
+    ],
+)
+def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
+    clf = clinic[0]
+    record = _validation(clf)
+    *steps, last = path
+    place = record
+    for step in steps:
+        place = place[step]
+    place[last] = value
+    clf.validation_ = record
+    try:
+        save(clf, tmp_path / "model.maxplus")
+    finally:
+        del clf.validation_
+    with pytest.raises(ValueError, match="is damaged: the validation"):
+        load(tmp_path / "model.maxplus")
