@@ -33,7 +33,18 @@ def test_numbers_are_printed_as_python_prints_them(browser):  # noqa: F811
     rng = np.random.default_rng(0)
     values = [*rng.normal(size=300), *10.0 ** rng.uniform(-9, 9, 300), *rng.uniform(0, 1, 300)]
     values += [n / 16 for n in range(-40, 40)] + [n / 2**13 for n in range(1, 60)]
-    values += [0.0, 999.5, 1000.5, 1001.5, 999_999.9999, 1e6, 1_125_000.0, 1_135_000.0, 0.001, -2e-5]
+    values += [
+        0.0,
+        999.5,
+        1000.5,
+        1001.5,
+        999_999.9999,
+        1e6,
+        1_125_000.0,
+        1_135_000.0,
+        0.001,
+        -2e-5,
+    ]
     values += [0.9985, 0.9995, 0.99900001, 1.0, 2.5, 1234567.0, -1500.5]
     script = re.search(
         r'<script type="module">(.*?)// Tables that sort', render_page(clinic_report()), re.DOTALL
