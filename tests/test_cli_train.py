@@ -132,6 +132,14 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     assert "polish must be" in bad("train", IRIS, "--polish", "shoes")
 
 
+@pytest.mark.skipif(
+    "scoring" not in maxplus.LMMClassifier().get_params(), reason="LMMClassifier has no scoring"
+)
+def test_the_scorer_reaches_the_estimator(tmp_path):
+    good("train", IRIS, *BRIEF, "--scoring", "balanced_accuracy", "-o", tmp_path / "m")
+    assert maxplus.load(tmp_path / "m").scoring == "balanced_accuracy"
+
+
 def test_a_committee_is_trained_and_used(tmp_path):
     path = tmp_path / "m"
     said = document(
