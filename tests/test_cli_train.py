@@ -303,6 +303,9 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     )
     assert "--paper trains classifiers" in bad("train", table, "--paper", "--task", "regression")
     assert "a regression always scales" in bad("train", table, "--no-scale")
+    assert "--suspects lists rows whose class does not fit" in bad(
+        "train", table, "--suspects", tmp_path / "s.csv"
+    )
 
 
 def test_choices_of_columns_reach_the_table(tmp_path):
