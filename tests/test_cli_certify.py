@@ -9,6 +9,7 @@ import pytest
 
 import maxplus
 from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
+from maxplus.cli import _certifying as certifying
 from maxplus.tables import ColumnChoices, open_source
 
 pytestmark = pytest.mark.slow
@@ -148,3 +149,13 @@ def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
     printed = good("certify", orchard_model, table)
     assert "2 of the rows have missing values" in printed
     assert document("certify", orchard_model, table)["rows_with_missing_values"] == 2
+
+
+def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
+    small = document("certify", orchard_model, ORCHARD)
+    monkeypatch.setattr(certifying, "ROWS_WITH_RADII", 239)
+    large = document("certify", orchard_model, ORCHARD)
+    assert large["median_radius_of_right_rows"] is None
+    assert large["certified_accuracy"] == small["certified_accuracy"]
+    assert "--radii gives the median" in good("certify", orchard_model, ORCHARD)
+    assert document("certify", orchard_model, ORCHARD, "--radii") == small
