@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from maxplus import LMMClassifier, SubgradientLMMClassifier, datasets
 from maxplus.certify import Bounds, box_bounds, certified_at, certified_radius
+from maxplus.certify.bounds import check_box, steepest
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array, quick
 
@@ -364,6 +365,23 @@ def test_a_box_is_certified_where_its_bounds_are_apart(case):
         gap = exact_gap(model, x, eps, scale)
         assert gap >= 0 or not certified[n] or eps == 0
         assert certified[n] or gap <= slack[n]
+
+
+@given(cases(), st.sampled_from([0.0, 1e-3, 0.1, 1.0, 1e3]))
+@quick(150)
+def test_a_large_lead_says_what_the_bounds_say(case, share):
+    """Rows that are certified by their lead alone are those that bounds certify, and no others."""
+    model, X, _, scale = case
+    Z = np.sort(model.scores(X).astype(float), axis=1)
+    lead, slope = Z[:, -1] - Z[:, -2], steepest(model, check_box(model, len(X), 0.0, scale).scale)
+    # Around where a lead is just enough.
+    eps = share * lead / (2 * slope) if slope > 0 else np.full(len(X), share)
+    low, high = box_bounds(model, X, eps, scale)
+    y, rows = predict(model, X), np.arange(len(X))
+    others = high.copy()
+    others[rows, y] = -np.inf
+    apart = low[rows, y] > others.max(axis=1)
+    assert_array_equal(certified_at(model, X, eps, scale), apart | (eps == 0))
 
 
 @given(cases())

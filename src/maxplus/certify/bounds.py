@@ -155,6 +155,19 @@ def caps(model: LMM) -> NDArray:
     return ((b * A + a * B) / (a + b)).min(axis=1)
 
 
+def score_rounding(model: LMM | Committee, X: NDArray, box: Box) -> NDArray:
+    """The most by which computed scores can be off, for each row and all inputs in its box; O(N·P).
+
+    A committee's mean adds at most K·eps·m, where m is the largest score of a member (see
+    `_mean_bounds`), and a member's own rounding is more than eps·m: K + 1 times the largest of
+    these is enough.
+    """
+    if isinstance(model, Committee):
+        members = [score_rounding(member, X, box) for member in model.members]
+        return (len(members) + 1.0) * np.max(members, axis=0)
+    return _rounding(model, X, box.eps, steepest(model, box.scale))
+
+
 def _rounding(model: LMM, X: NDArray, eps: NDArray, reach: float) -> NDArray:
     """The most by which a score in the model's float type can be off, for inputs in the box.
 
