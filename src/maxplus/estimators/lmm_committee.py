@@ -19,7 +19,6 @@ from maxplus.estimators._folding import fold_affine
 from maxplus.estimators._lmm import BaseLMMClassifier, Pruned
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE
 from maxplus.estimators._parameters import TRUTH, Parameters, whole
-from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import SPREAD, Views
 from maxplus.estimators.lmm_classifier import LMMClassifier

@@ -53,7 +53,10 @@ def _read(path: Path) -> LabelledTable:
     *features, target = table.columns
     words = [name for name in features if table.columns[name].dtype == object]
     try:
-        everything = ColumnChoices(target, "classification", categorical=words, keep=[EVERYTHING])
+        # Fill-ins would be found from all rows, those that are held out included.
+        everything = ColumnChoices(
+            target, "classification", categorical=words, keep=[EVERYTHING], missing="error"
+        )
         encoding, _ = decide(table, everything)
         X, labels = encoding.features(table), encoding.labels(table)
     except TableError as error:
