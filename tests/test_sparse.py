@@ -99,7 +99,7 @@ def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
 @EVERY_PROBLEM
 def test_two_workers_have_the_dense_iterates(two_workers, data, rule, linear_every, dtype):
     X, y = DATA[data]()
-    n = 150
+    n = 60
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
     engine, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
     assert engine._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
