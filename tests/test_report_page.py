@@ -263,7 +263,9 @@ def test_every_text_can_be_read(scheme):
         for share in (0.14, 0.40):
             grounds[f"{kind} {share}"] = mixed(share, own[f"{kind}-tint"], own["card"])
     pairs = [("ink", ground) for ground in grounds]
-    pairs += [(text, ground) for text in ("grey", "link", "good", "bad") for ground in ("page", "card")]
+    pairs += [
+        (text, ground) for text in ("grey", "link", "good", "bad") for ground in ("page", "card")
+    ]
     pairs += [(text, "chosen") for text in ("grey", "link", "good", "bad")]
     pairs += [("grey", "marked page")]
     faint = {

@@ -1,4 +1,4 @@
-"""What a report says, as data: which rows are new, whom it fails, what is proven, what is edited."""
+"""What a report says, as data: which rows are new, whom it fails, what is proven and edited."""
 
 import base64
 
@@ -64,7 +64,10 @@ def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
     ids = [f"id {n}" for n in range(len(X))]
     named = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["named"]
     P, codes = clf.predict_proba(X), np.searchsorted(clf.classes_, y)
-    for kind, by in (("least_sure", P.max(axis=1)), ("most_surprising", P[np.arange(len(y)), codes])):
+    for kind, by in (
+        ("least_sure", P.max(axis=1)),
+        ("most_surprising", P[np.arange(len(y)), codes]),
+    ):
         rows = [one["row"] - 11 for one in named[kind]]
         assert [one["id"] for one in named[kind]] == [ids[n] for n in rows]
         assert (np.diff(by[rows]) >= 0).all()

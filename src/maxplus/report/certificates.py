@@ -82,5 +82,7 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
         text = f"So every one of the {plural(n, 'training row')} is right: this is a proof."
     else:
         below = int((estimator.training_losses_ < LOG2).sum())
-        text = f"{below:,} of the {plural(n, 'training row')} are below log 2 and right for certain."
+        text = (
+            f"{below:,} of the {plural(n, 'training row')} are below log 2 and right for certain."
+        )
     return {"max_loss": estimator.max_loss_, "threshold": LOG2, "text": text}

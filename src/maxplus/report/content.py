@@ -13,7 +13,6 @@ from maxplus.explain import single_flips, unit_boxes
 from maxplus.explain.flip_words import FlipWords, missing_columns
 from maxplus.models import LMM, LOG2
 from maxplus.report import about, certificates, figures, unseen
-from maxplus.report._text import plural
 from maxplus.report.asked import Asked
 from maxplus.report.deciding import Decisions
 from maxplus.report.editing import editable_columns

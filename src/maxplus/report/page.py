@@ -33,7 +33,11 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
         "radius_unit": report["radius_unit"],
         "network": report["network"],
         "columns": [
-            {**column, "size": end - column["first"], "rank": rank.get(column["name"], len(rank) + k)}
+            {
+                **column,
+                "size": end - column["first"],
+                "rank": rank.get(column["name"], len(rank) + k),
+            }
             for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
         ],
         # What is edited is computed with, so that every digit counts.
