@@ -100,6 +100,6 @@ def expected(rows, training=None):
         elif name not in LEFT_OUT:
             for word in sorted(set(seen)):
                 add(f"{name} = {word}", [cell == word for cell in cells])
-        if n_missing >= 5:
+        if n_missing >= (5 if name == "colour" else max(5, len(training) / 20)):
             add(f"{name} is missing", [is_missing(cell) for cell in cells])
     return names, [list(row) for row in zip(*columns, strict=True)]

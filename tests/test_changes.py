@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from explained import fixed
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
-from maxplus.explain import Category, Domain, changes, single_flips, smallest_change
+from maxplus.explain import Category, Domain, change_search, single_flips, smallest_change
 from maxplus.explain.programme import Programme
 from maxplus.models import LMM
 from strategies import SEEDS
@@ -76,7 +76,7 @@ def listed_problems(draw):
 
 
 @given(listed_problems(), st.integers(1, 3))
-@fixed(30)
+@fixed(20)
 def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
     model, x, domain = drawn
     change = smallest_change(model, x, domain, n_columns)
@@ -152,7 +152,7 @@ def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
         whole=np.array([True, False, False, False]), indicators={2: 3},
     ).with_fixed([3])  # fmt: skip
     found = 0
-    for _ in range(12):
+    for _ in range(8):
         model, x = random_model(rng, P), np.append(rng.normal(size=3), 1.0)
         change = smallest_change(model, x, domain, 3, class_names=["no", "yes"])
         moved = change.row != x
@@ -161,7 +161,7 @@ def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
         found += change.feature.size > 1
         for p in change.feature:
             assert f"{domain.names[p]} goes from " in str(change)
-    assert found > 2
+    assert found > 1
 
 
 def test_a_classifier_s_change_is_printed(iris):
@@ -186,7 +186,7 @@ def test_what_is_too_large_is_refused(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
-    monkeypatch.setattr(changes, "MOST_SWITCHES", 1)
+    monkeypatch.setattr(change_search, "MOST_SWITCHES", 1)
     far = X[single_flips(model, X, domain).distance.argmax()]
     with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
         smallest_change(model, far, domain, 2)

@@ -9,6 +9,7 @@ import pytest
 
 import maxplus
 from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
+from maxplus.cli import _certifying as certifying
 from maxplus.tables import ColumnChoices, open_source
 
 pytestmark = pytest.mark.slow
@@ -87,14 +88,15 @@ def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path)
 def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     page = tmp_path / "r.html"
+    held = "; categories and two-valued columns (variety) are held fixed"
     for options, unit in (
         ((), "standard deviations of the training data"),
         (("--raw-units",), "the features' own units"),
     ):
         good("report", orchard_model, ORCHARD, "-o", page, *options)
         text = html.unescape(page.read_text(encoding="utf-8"))
-        assert f"while all features move by less, in {unit}" in text
-        assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
+        assert f"while all features move by less, in {unit}{held}" in text
+        assert f'"radius_unit":"{unit}{held}"' in text.replace("\\u0027", "'")
 
 
 def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
@@ -147,3 +149,13 @@ def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
     printed = good("certify", orchard_model, table)
     assert "2 of the rows have missing values" in printed
     assert document("certify", orchard_model, table)["rows_with_missing_values"] == 2
+
+
+def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
+    small = document("certify", orchard_model, ORCHARD)
+    monkeypatch.setattr(certifying, "ROWS_WITH_RADII", 239)
+    large = document("certify", orchard_model, ORCHARD)
+    assert large["median_radius_of_right_rows"] is None
+    assert large["certified_accuracy"] == small["certified_accuracy"]
+    assert "--radii gives the median" in good("certify", orchard_model, ORCHARD)
+    assert document("certify", orchard_model, ORCHARD, "--radii") == small

@@ -132,6 +132,14 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     assert "polish must be" in bad("train", IRIS, "--polish", "shoes")
 
 
+@pytest.mark.skipif(
+    "scoring" not in maxplus.LMMClassifier().get_params(), reason="LMMClassifier has no scoring"
+)
+def test_the_scorer_reaches_the_estimator(tmp_path):
+    good("train", IRIS, *BRIEF, "--scoring", "balanced_accuracy", "-o", tmp_path / "m")
+    assert maxplus.load(tmp_path / "m").scoring == "balanced_accuracy"
+
+
 def test_a_committee_is_trained_and_used(tmp_path):
     path = tmp_path / "m"
     said = document(
@@ -295,6 +303,9 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     )
     assert "--paper trains classifiers" in bad("train", table, "--paper", "--task", "regression")
     assert "a regression always scales" in bad("train", table, "--no-scale")
+    assert "--suspects lists rows whose class does not fit" in bad(
+        "train", table, "--suspects", tmp_path / "s.csv"
+    )
 
 
 def test_choices_of_columns_reach_the_table(tmp_path):

@@ -199,6 +199,29 @@ def test_a_bad_cell_is_named_with_its_line(write, rows, preparation):
                 reading()
 
 
+@pytest.mark.parametrize("block", [100, 1 << 20])
+def test_commas_and_points_may_be_in_one_file(write, monkeypatch, block):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
+    lines = [f"{k},5;{k}.25;{k % 3};1.234,5;{k % 2}" for k in range(60)]
+    path = write("\n".join(["a;b;c;d;y", *lines]))
+    found = read_table(path)
+    assert found.columns["a"].tolist() == [k + 0.5 for k in range(60)]
+    assert found.columns["b"].tolist() == [k + 0.25 for k in range(60)]
+    assert found.columns["c"].tolist() == [k % 3 for k in range(60)]
+    assert found.columns["d"].tolist() == ["1.234,5"] * 60
+    preparation = Preparation.of(found)
+    X = np.concatenate([part.X for part in stream_source(str(path), preparation)])
+    assert np.array_equal(X, preparation.features(found))
+    lines[30] = lines[30].replace("30,5", "3o,5")
+    path = write("\n".join(["a;b;c;d;y", *lines]))
+    with refused(path, "line 32", "'a'", "'3o,5'"):
+        Preparation.of(read_table(path))
+    lines[30] = lines[31].replace("31,5", "31.5")
+    path = write("\n".join(["a;b;c;d;y", *lines]))
+    with refused(path, "line 32", "'a'", "'31.5'"):
+        Preparation.of(read_table(path))
+
+
 @pytest.mark.parametrize("block", [400, 1 << 20])
 def test_blank_lines_and_long_rows_are_counted(write, monkeypatch, block):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
@@ -340,6 +363,21 @@ def test_words_with_an_order_become_ranks(words):
 def test_other_words_stay_words(words):
     assert scales.in_order(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
+
+
+@pytest.mark.parametrize(
+    ("n_missing", "n", "number", "word"),
+    [(4, 60, False, False), (5, 60, True, True), (5, 400, False, True), (20, 400, True, True)],
+)
+def test_many_holes_are_a_feature(n_missing, n, number, word):
+    cells = np.where(np.arange(n) < n_missing, np.nan, np.arange(n) % 3)
+    column, said = column_of(cells.tolist())
+    assert (column.flagged, column.holes) == (number, True)
+    assert f"{n_missing} of {n} values are missing" in said
+    words = np.where(np.isnan(cells), "", np.where(cells > 1, "x", "z")).tolist()
+    column, said = column_of(words)
+    assert (column.flagged, column.holes) == (word, True)
+    assert ("a category of their own" in said) == word
 
 
 def test_a_word_called_other_is_one_of_the_others():

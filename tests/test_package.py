@@ -63,6 +63,7 @@ DOCUMENTED = [
     "maxplus.metrics.regression",
     "maxplus.estimators.linear_max_plus_classifier",
     "maxplus.estimators.lmm_classifier",
+    "maxplus.estimators.lmm_committee",
     "maxplus.estimators.lmm_regressor",
     "maxplus.estimators.max_plus_classifier",
     "maxplus.estimators.subgradient_lmm_classifier",

@@ -39,8 +39,8 @@ _HOMES = {
     "validate": "maxplus.evaluation",
 }
 _ROOMS = (
-    "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images", "io", "lab",
-    "metrics", "models", "plots", "report", "tables", "training", "trees",
+    "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images",
+    "io", "lab", "metrics", "models", "plots", "report", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [

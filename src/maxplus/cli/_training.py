@@ -140,6 +140,8 @@ def begin(
         # What cannot be is told before a large table is read.
         recipe(options, regression=choices.task == "regression")
     samples, regression = open_training(data, choices, voice)
+    if regression and "suspects" in options:
+        raise ValueError("--suspects lists rows whose class does not fit; the target is a number")
     estimator = recipe(options, regression=regression)
     scale = options.get("scale", samples.image_shape is None)
     if "scale" in estimator.get_params(deep=False):

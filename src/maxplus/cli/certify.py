@@ -16,7 +16,7 @@ from maxplus.cli._common import (
     plain_errors,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import DEVIATIONS, held_words, labels_for, open_model, sample_blocks
+from maxplus.cli._trained import held_words, labels_for, open_model, sample_blocks
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
@@ -32,6 +32,14 @@ def certify(
     ] = None,
     raw_units: RawUnitsOption = False,
     move_categories: MoveCategoriesOption = False,
+    radii: Annotated[
+        bool,
+        typer.Option(
+            "--radii",
+            help="Compute each row's radius, for the median and the least, in tables of more than "
+            "100,000 rows as well, where that takes most of the time.",
+        ),
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw certified accuracy against ε to this file; none by default."),
@@ -44,54 +52,30 @@ def certify(
 
     Example: maxplus certify model.maxplus test.csv --eps 0.1 --eps 0.2
     """
-    import numpy as np
-
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
-        from maxplus.certify import CertifiedRows
+        from maxplus.cli._certifying import ROWS_WITH_RADII, Count, check_eps
         from maxplus.cli._show import plain_table
 
         trained = open_model(model)
-        estimator, measure = trained.estimator, trained.measure(raw_units, move_categories)
-        scale, unit = measure.scale, measure.unit
-        steps = sorted(eps) if eps else list(EPS)
-        kept = np.zeros(len(steps))
-        radii, rights, n_filled = [], [], 0
+        measure = trained.measure(raw_units, move_categories)
+        steps = check_eps(eps or EPS)
+        wants_radii = radii or plot is not None
+        count = Count(trained, measure, steps, None if wants_radii else ROWS_WITH_RADII)
         for samples in sample_blocks(data, trained, labelled=True, strict=strict):
-            y = labels_for(trained, samples, data)
-            shares = np.atleast_1d(estimator.certify(samples.X, y, steps, scale))
-            kept += np.rint(shares * len(y))
-            radii.append(estimator.certified_radius(samples.X, scale))
-            rights.append(estimator.predict(samples.X) == y)
-            if samples.missing is not None:
-                n_filled += int(samples.missing.any(axis=1).sum())
-        radius, right = np.concatenate(radii), np.concatenate(rights)
-        found = CertifiedRows.of(radius, right)
-        voice.say(f"ε and radii are in {unit}{held_words(measure)}.")
+            count.add(samples, labels_for(trained, samples, data))
+        voice.say(f"ε and radii are in {measure.unit}{held_words(measure)}.")
         table = plain_table("ε", "certified accuracy")
-        for step, count in zip(steps, kept, strict=True):
-            table.add_row(f"{step:g}", f"{count / found.rows:.2%}")
+        for step, share in zip(steps, count.shares, strict=True):
+            table.add_row(f"{step:g}", f"{share:.2%}")
         voice.console.print(table)
-        if found.right:
-            voice.say(f"median certified radius {found.median:.4g}, least {found.least:.4g}")
-        words = unit if unit == DEVIATIONS else f"in {unit}"
-        voice.say(found.sentence(words, measure.held))
-        if n_filled:
-            voice.say(
-                f"{n_filled:,} of the rows have missing values: what is proven for them is about "
-                "the values that were filled in."
-            )
-        document = {
-            "model": str(model), "data": data, "rows": found.rows, "right": found.right,
-            "rows_with_missing_values": n_filled, "unit": unit, "held_fixed": measure.held,
-            "eps": steps, "certified_accuracy": kept / found.rows,
-            "median_radius_of_right_rows": found.median,
-            "least_radius_of_right_rows": found.least,
-        }  # fmt: skip
+        for line in count.sentences():
+            voice.say(line)
+        document = {"model": str(model), "data": data, **count.document()}
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 
-            plot_certified_accuracy(radius, right, unit=unit).savefig(plot)
+            plot_certified_accuracy(count.radius, count.right, unit=measure.unit).savefig(plot)
             voice.say(f"Figure: {plot}")
             document["figure"] = str(plot)
         voice.result(document)

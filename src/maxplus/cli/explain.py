@@ -231,7 +231,7 @@ def _write_table(
         for k in range(0, len(chosen), ROWS_AT_ONCE):
             part = chosen[k : k + ROWS_AT_ONCE]
             records = _explained(trained, samples, part, options).to_records()
-            columns = {name: records[name] for name in records.dtype.names or ()}
+            columns: dict[str, Any] = {name: records[name] for name in records.dtype.names or ()}
             columns["row"] = samples.rows[part][columns["row"]] + 1
             columns["prototype"] = _counted(columns["prototype"])
             sink.write(columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.estimators._calibration import keep_level
 from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
-from maxplus.estimators._choice import STAGE, Rows, Search, choose
+from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
@@ -375,23 +375,17 @@ class LMMClassifier(BaseLMMClassifier):
         candidates = self._candidates()
         if not (self._searches or self._calibrates):
             return candidates[0], {}
-        search = self._try(data, candidates, self._brief, rng, conductor)
+        look = partial(self._look, {candidate.views for candidate in candidates})
+        conductor.begin(STAGE, is_last=False)
+        search = choose(
+            Rows(data.X, data.y, data.weight), candidates, look,
+            partial(self._brief, data.n_classes), int(rng.integers(2**31)), conductor,
+            numba.get_num_threads(),
+        )  # fmt: skip
         facts = search_facts(search, len(data.y), data.n_classes) if self._searches else {}
         if self._calibrates:
             facts[TEMPERATURE] = np.array([search.temperature])
         return candidates[search.chosen], facts
-
-    def _try(
-        self, data: LabelledData, candidates: Sequence[Candidate], train: Callable[..., Any],
-        rng: np.random.Generator, conductor: Conductor,
-    ) -> Search:  # fmt: skip
-        """Candidates on held-out rows, each trained by `_brief` or something like it."""
-        conductor.begin(STAGE, is_last=False)
-        look = partial(self._look, {candidate.views for candidate in candidates})
-        return choose(
-            Rows(data.X, data.y, data.weight), candidates, look, partial(train, data.n_classes),
-            int(rng.integers(2**31)), conductor, numba.get_num_threads(),
-        )  # fmt: skip
 
     def _see(self, data: LabelledData, candidate: Candidate) -> tuple[Rows, Views]:
         """All rows as a candidate sees them."""

@@ -27,8 +27,8 @@ class Source:
     kept: bytes | None = None
     # Whether bytes were found that are no UTF-8 and were taken for Latin-1.
     latin: bool = field(default=False, init=False)
-    # What its numbers are written with, once that was looked at.
-    decimal: str = field(default=".", init=False)
+    # The columns whose numbers have decimal commas, once that was looked at.
+    commas: frozenset[str] = field(default=frozenset(), init=False)
 
     @classmethod
     def of(cls, data: str | Path, *, once: bool = False) -> Source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from maxplus.tables.bytes_of import BYTES_AT_ONCE, Utf8
@@ -26,13 +26,13 @@ class Dialect(NamedTuple):
     ----------
     names : of the columns
     delimiter : what separates them
-    decimal : "." or ","
+    commas : the columns whose numbers have decimal commas
     blank_lines : how many come before the names
     """
 
     names: list[str]
     delimiter: str
-    decimal: str
+    commas: frozenset[str]
     blank_lines: int
 
 
@@ -63,8 +63,8 @@ def sniff(text: Utf8, name: str) -> Dialect:
     if "" in names:
         raise TableError(f"{name}: column {names.index('') + 1} has no name; give it one")
     check_different(name, names)
-    decimal = "." if delimiter == "," else _decimal(reader)
-    return Dialect(names, delimiter, decimal, blank_lines)
+    commas = frozenset() if delimiter == "," else _commas(names, reader)
+    return Dialect(names, delimiter, commas, blank_lines)
 
 
 def _check_names(name: str, names: list[str]) -> None:
@@ -93,20 +93,23 @@ def _are_names(numbers: list[str]) -> bool:
     return steps == {1} or (len(numbers) > 2 and len(steps) == 1 and steps != {0})
 
 
-def _decimal(reader: Any) -> str:
-    """A comma, if some numbers have one and none has a point."""
-    commas = points = False
+def _commas(names: list[str], reader: Any) -> frozenset[str]:
+    """Columns of numbers with commas, mostly; where none has points, all columns may be."""
     columns: dict[int, list[str]] = {}
     try:
-        for cells, _ in zip(reader, range(ROWS_LOOKED_AT), strict=False):
-            for k, cell in enumerate(cells):
-                if cell.strip():
-                    columns.setdefault(k, []).append(cell)
+        for cells in islice(reader, ROWS_LOOKED_AT):
+            for k, cell in enumerate(cells[: len(names)]):
+                columns.setdefault(k, []).append(cell.strip())
     except csv.Error:
-        return "."
-    for cells in columns.values():
+        return frozenset()
+    commas: set[str] = set()
+    points = False
+    for k, cells in columns.items():
         numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
-        if 2 * len(numbers) > len(cells):
-            commas |= any("," in cell for cell in numbers)
-            points |= any("." in cell for cell in numbers)
-    return "," if commas and not points else "."
+        if 2 * len(numbers) > len([cell for cell in cells if cell]):
+            n_commas = sum("," in cell for cell in numbers)
+            n_points = sum("." in cell for cell in numbers)
+            points |= n_points > n_commas
+            if n_commas > n_points:
+                commas.add(names[k])
+    return frozenset(names if commas and not points else commas)

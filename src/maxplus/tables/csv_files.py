@@ -55,13 +55,17 @@ def typed_batches(
 
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
-        source.decimal = dialect.decimal
+        source.commas = dialect.commas
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
+        # A file that has none of them is read as it is: who asked for them tells what it lacks.
+        wanted = wanted or dialect.names
         kinds = {name: is_words for name, is_words in read_as.items() if is_words is not None}
         if not set(wanted) <= set(kinds):
             kinds = _first_kinds(source, wanted) | kinds
         words = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
         types = {name: words if kinds[name] else pyarrow.float64() for name in wanted}
+        if len({name in dialect.commas for name in wanted if not kinds[name]}) > 1:
+            raise OtherKindsError("pyarrow takes decimal commas in all columns or in none")
         for batch in _read(text, dialect, types, ragged):
             yield {
                 name: _words(source.name, name, cells) if kinds[name] else _floats(cells)
@@ -85,16 +89,19 @@ def text_batches(
 
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
-        source.decimal = dialect.decimal
+        source.commas = dialect.commas
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
+        # A file that has none of them is read as it is: who asked for them tells what it lacks.
+        wanted = wanted or dialect.names
         types = dict.fromkeys(wanted, pyarrow.string())
         n_rows = 0
         for batch in _read(text, dialect, types, ragged):
             columns: Batch = {}
             for name, cells in zip(wanted, batch.columns, strict=True):
-                found = _numbers_or_words(source.name, name, cells, words, dialect.decimal)
+                comma = name in dialect.commas
+                found = _numbers_or_words(source.name, name, cells, words, comma)
                 if name in numbers and isinstance(found, Words):
-                    row = _first_word(cells, dialect.decimal)
+                    row = _first_word(cells, comma)
                     raise TableError(
                         f"{source.name}, {line_of(source, n_rows + row)}: {name!r} holds "
                         f"{found[row]!r:.60}, where numbers are expected; correct it, or leave it "
@@ -136,6 +143,7 @@ def _read(
         ragged.append(row)
         return "error"
 
+    decimal = "," if dialect.commas & set(types) else "."
     # By number, so that no name can be mistaken; the line of names is skipped as a row, which
     # may take several lines.
     ids = {name: str(k) for k, name in enumerate(dialect.names)}
@@ -152,7 +160,7 @@ def _read(
         arrow_csv.ConvertOptions(
             column_types={ids[name]: kind for name, kind in types.items()},
             null_values=SPELLINGS, strings_can_be_null=True,
-            include_columns=[ids[name] for name in types], decimal_point=dialect.decimal,
+            include_columns=[ids[name] for name in types], decimal_point=decimal,
         ),
     )  # fmt: skip
     for batch in reader:
@@ -174,25 +182,25 @@ def _floats(cells: pyarrow.Array) -> NDArray:
 
 
 def _numbers_or_words(
-    file: str, name: str, cells: pyarrow.Array, words: set[str], decimal: str
+    file: str, name: str, cells: pyarrow.Array, words: set[str], comma: bool
 ) -> Cells:
     """One column of a batch."""
     if name not in words:
-        numbers = _numbers(cells, decimal)
+        numbers = _numbers(cells, comma)
         if numbers is None:
-            numbers = _numbers(_trimmed(cells), decimal)
+            numbers = _numbers(_trimmed(cells), comma)
         if numbers is not None:
             return numbers
         words.add(name)
     return _words(file, name, cells.dictionary_encode())
 
 
-def _first_word(cells: pyarrow.Array, decimal: str) -> int:
+def _first_word(cells: pyarrow.Array, comma: bool) -> int:
     """The first row of a column that holds no number."""
     different = _trimmed(cells).dictionary_encode()
     bad = [
         k for k in range(len(different.dictionary))
-        if _numbers(different.dictionary.slice(k, 1), decimal) is None
+        if _numbers(different.dictionary.slice(k, 1), comma) is None
     ]  # fmt: skip
     return int(np.isin(different.indices.fill_null(-1).to_numpy(), bad).argmax())
 
@@ -207,12 +215,12 @@ def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
     return compute.if_else(missing, pyarrow.scalar(None, pyarrow.string()), cells)
 
 
-def _numbers(cells: pyarrow.Array, decimal: str) -> NDArray | None:
+def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
     """Cells as float64, NaN where one is missing; None if one is a word."""
     import pyarrow
     from pyarrow import compute
 
-    if decimal == ",":
+    if comma:
         if compute.any(compute.match_substring(cells, ".")).as_py():
             return None
         cells = compute.replace_substring(cells, ",", ".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -19,8 +20,9 @@ ID_NAME = re.compile(
 CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
 # Fewer whole numbers in a row than this are not taken for the numbers of rows.
 LEAST_IDS = 20
-# A feature that tells of fewer missing values would be learned by heart.
-LEAST_FLAGGED = 5
+# A feature that tells of fewer missing values would be learned by heart; and for numbers, which
+# can be filled in, less than this share of rows is not worth a feature.
+LEAST_FLAGGED, SHARE_FLAGGED = 5, 0.05
 # So many different words are all features; of more, those that are frequent.
 FEW_WORDS, MANY_WORDS = 10, 30
 LEAST_FREQUENT, SHARE_FREQUENT, MOST_FREQUENT = 5, 0.01, 20
@@ -35,11 +37,10 @@ def why_left_out(table: RawTable, name: str) -> str | None:
     missing = is_missing(table, name)
     if missing.all():
         return NO_VALUES
-    tells_by_holes = bool(np.count_nonzero(missing) >= LEAST_FLAGGED)
     if isinstance(cells, Words):
-        return _why_no_words(name, cells, tells_by_holes)
+        return _why_no_words(name, cells, is_telling(missing, words=True))
     present = cells[~missing]
-    if present.size > 1 and present.min() == present.max() and not tells_by_holes:
+    if present.size > 1 and present.min() == present.max() and not is_telling(missing):
         return f"the same value in all rows ({present[0]:g})"
     return _why_no_numbers(name, present)
 
@@ -77,11 +78,17 @@ def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
         return f"free text (for example {some[0]!r:.40})"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
-    if is_wide(k, n) and not frequent_words(cells).size:
+    if is_wide(k, n) and not frequent_words(cells):
         return f"{k:,} different values in {n:,} rows, none of them frequent"
     if _is_called_id(name) and 2 * k > n and k > FEW_WORDS:
         return f"an id by its name, with {k:,} different values in {n:,} rows"
     return None
+
+
+def is_telling(missing: NDArray, *, words: bool = False) -> bool:
+    """Whether a feature should say that values were missing."""
+    least = LEAST_FLAGGED if words else max(LEAST_FLAGGED, SHARE_FLAGGED * len(missing))
+    return bool(np.count_nonzero(missing) >= least)
 
 
 def is_wide(k: int, n: int) -> bool:
@@ -89,12 +96,13 @@ def is_wide(k: int, n: int) -> bool:
     return k > MANY_WORDS or (k > FEW_WORDS and 2 * k > n)
 
 
-def frequent_words(cells: Words) -> NDArray:
-    """The most frequent words, by their places, most frequent first."""
+def frequent_words(cells: Words, least: int = LEAST_FREQUENT) -> list[str]:
+    """The most frequent words, most frequent first; not very many."""
     counts = cells.counts
-    least = max(LEAST_FREQUENT, SHARE_FREQUENT * counts.sum())
+    if least > 1:
+        least = max(least, math.ceil(SHARE_FREQUENT * counts.sum()))
     order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
-    return order[counts[order] >= least]
+    return [cells.values[k] for k in order if counts[k] >= least]
 
 
 def _is_called_id(name: str) -> bool:

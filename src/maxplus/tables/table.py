@@ -34,14 +34,14 @@ class RawTable:
     columns : float64 with NaN for missing values, or `Words`; other arrays are turned into them
     where : names a row of the table as the user counts, for example "line 17"
     notes : what was assumed to read it, in words
-    decimal : what its numbers are written with, "." or ","
+    commas : the columns whose numbers were written with decimal commas
     """
 
     name: str
     columns: dict[str, Cells]
     where: Callable[[int], str] = row_in_words
     notes: tuple[str, ...] = ()
-    decimal: str = "."
+    commas: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         columns = {name: _as_cells(cells) for name, cells in self.columns.items()}

@@ -1,0 +1,122 @@
+"""What is proven about the rows of a table, which comes in parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.certify import CertifiedRows, certified_at
+from maxplus.cli._trained import DEVIATIONS, Measure, Trained
+
+if TYPE_CHECKING:
+    from maxplus.tables import Samples
+
+# Radii of more rows are left out unless they are asked for: each costs several certificates.
+ROWS_WITH_RADII = 100_000
+
+
+def check_eps(eps: Sequence[float]) -> list[float]:
+    """In ascending order; ValueError for what is no distance."""
+    for step in eps:
+        if not (math.isfinite(step) and step >= 0):
+            raise ValueError(f"eps must be a finite number >= 0, or several; got {step}")
+    return sorted(eps)
+
+
+class Count:
+    """Rows that are right, and of those the ones that provably stay right for each ε.
+
+    Parameters
+    ----------
+    trained, measure : the model, and what ε is counted in
+    steps : ascending
+    most_radii : rows from which on single radii are not computed; None is never
+    """
+
+    def __init__(
+        self, trained: Trained, measure: Measure, steps: list[float], most_radii: int | None
+    ) -> None:
+        self.steps = steps
+        self._trained, self._measure, self._most_radii = trained, measure, most_radii
+        self._kept = np.zeros(len(steps), np.int64)
+        self._rights: list[NDArray] = []
+        self._radii: list[NDArray] = []
+        self.rows = self.filled = 0
+
+    def add(self, samples: Samples, y: NDArray) -> None:
+        """Count some more rows; each costs a few forward passes for each ε that it reaches."""
+        estimator, scale = self._trained.estimator, self._measure.scale
+        X = samples.X
+        right = estimator.predict(X) == y
+        self._rights.append(right)
+        self.rows += len(y)
+        if samples.missing is not None:
+            self.filled += int(samples.missing.any(axis=1).sum())
+        left = X[right]
+        for k, step in enumerate(self.steps):
+            # What a small change can do, a larger one can too.
+            if step > 0:
+                left = left[certified_at(estimator.model_, left, step, scale)]
+            self._kept[k] += len(left)
+        if self.has_radii:
+            self._radii.append(estimator.certified_radius(X, scale))
+
+    @property
+    def has_radii(self) -> bool:
+        """Whether there is a radius for each row."""
+        return self._most_radii is None or self.rows <= self._most_radii
+
+    @property
+    def right(self) -> NDArray:
+        """Whether each row is right."""
+        return np.concatenate(self._rights)
+
+    @property
+    def radius(self) -> NDArray:
+        """Each row's."""
+        return np.concatenate(self._radii)
+
+    @property
+    def shares(self) -> NDArray:
+        """Certified accuracy for each ε."""
+        return self._kept / self.rows
+
+    def sentences(self) -> Iterator[str]:
+        """For whom the certificate holds, in words."""
+        unit = self._measure.unit
+        words = unit if unit == DEVIATIONS else f"in {unit}"
+        if self.has_radii:
+            found = CertifiedRows.of(self.radius, self.right)
+            if found.right:
+                yield f"median certified radius {found.median:.4g}, least {found.least:.4g}"
+            yield found.sentence(words, self._measure.held)
+        else:
+            yield (
+                f"{self._kept[-1]:,} of these {self.rows:,} rows are right and provably stay right "
+                f"while every number moves by up to {self.steps[-1]:g} {words}. Nothing is said "
+                "about other rows. --radii gives the median and the least radius."
+            )
+        if self.filled:
+            yield (
+                f"{self.filled:,} of the rows have missing values: what is proven for them is "
+                "about the values that were filled in."
+            )
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        found = CertifiedRows.of(self.radius, self.right) if self.has_radii else None
+        return {
+            "rows": self.rows,
+            "right": int(self.right.sum()),
+            "rows_with_missing_values": self.filled,
+            "unit": self._measure.unit,
+            "held_fixed": self._measure.held,
+            "eps": self.steps,
+            "certified_accuracy": self.shares,
+            "median_radius_of_right_rows": None if found is None else found.median,
+            "least_radius_of_right_rows": None if found is None else found.least,
+        }
