@@ -39,7 +39,7 @@ build/kernels: $(VENV)/.kernels
 
 # What is skipped where PyTorch or a browser is not installed.
 test-optional: $(VENV)/.kernels
-	$(BIN)/python -m pytest tests/test_export.py tests/test_report_page.py
+	$(BIN)/python -m pytest tests/test_export.py tests/test_report_page*.py
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.kernels

@@ -30,7 +30,7 @@ BELOW = {
     "metrics": set(),
     "plots": set(),
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
-    "report": {"models", "metrics", "explain", "estimators", "plots"},
+    "report": {"models", "metrics", "certify", "explain", "tables", "estimators", "plots"},
     "lab": {
         "algebra",
         "datasets",

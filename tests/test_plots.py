@@ -13,8 +13,10 @@ from maxplus.plots import (
     plot_comparison,
     plot_confusion,
     plot_convergence,
+    plot_predictions,
     plot_probabilities,
     plot_reliability,
+    plot_search,
     plot_stages,
 )
 from strategies import SEEDS, quick
@@ -161,6 +163,33 @@ def test_stages_show_both_courses():
     assert len(plot_stages([0.5]).axes) == 1
     with pytest.raises(ValueError, match="warmup_losses must be a non-empty vector"):
         plot_stages([])
+
+
+def test_a_search_shows_the_chosen_one_first_and_every_known_loss():
+    losses = [[0.5, np.inf], [0.6, 0.2], [0.3, 0.4]]
+    figure = plot_search(["a", "b", "c"], losses, 2)
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b", "a"]
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [dot.get_xdata().tolist() for dot in dots] == [[0.3, 0.4], [0.6, 0.2], [0.5]]
+    means = [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "|"]
+    assert means == pytest.approx([0.35, 0.4, 0.5])
+    with pytest.raises(ValueError, match="a row for each of the 2 candidates"):
+        plot_search(["a", "b"], losses, 0)
+    with pytest.raises(ValueError, match="chosen must be 0 to 2; got 3"):
+        plot_search(["a", "b", "c"], losses, 3)
+
+
+def test_predictions_are_dots_and_intervals_a_band():
+    (ax,) = plot_predictions([1.0, 2.0, 4.0], [1.5, 2.0, 3.0], 0.5).axes
+    dots, band = ax.collections[1], ax.collections[0]
+    assert dots.get_offsets().tolist() == [[1.5, 1.0], [2.0, 2.0], [3.0, 4.0]]
+    corners = band.get_paths()[0].vertices
+    assert (corners[:, 1].min(), corners[:, 1].max()) == (0.5, 4.5)
+    (ax,) = plot_predictions([1.0, 2.0], [1.5, 2.0]).axes
+    assert len(ax.collections) == 1
+    with pytest.raises(ValueError, match="vectors of one length"):
+        plot_predictions([1.0], [1.0, 2.0])
 
 
 def test_reliability_has_a_dot_for_each_bin_with_samples():

@@ -1,4 +1,4 @@
-"""What a report says, as data: which rows are new, whom it fails, what is proven, what is edited."""
+"""What a report says, as data: which rows are new, whom it fails, what is proven and edited."""
 
 import base64
 

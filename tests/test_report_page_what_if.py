@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 
 # Sets the fields of one row after the other, as fingers would, and reads what the page says.
 EDIT = """
-const say = (id, kind) => document.getElementById(id).dispatchEvent(new Event(kind, {bubbles: true}));
 const byId = (id) => document.getElementById(id);
+const say = (id, kind) => byId(id).dispatchEvent(new Event(kind, { bubbles: true }));
 return arguments[0].map(({ place, edits }) => {
   byId("pick").selectedIndex = place;
   say("pick", "change");

@@ -78,7 +78,7 @@ def _sources(
     if record is not None:
         sources.append({
             "title": record["how"], "figures": record["figures"], "guess": record["guess"],
-            "words": "each of these training rows was judged by a model that was trained without it.",
+            "words": "each of these training rows was judged by a model trained without it.",
         })  # fmt: skip
     if is_new is not None and is_new.any():
         own = (a[is_new] for a in (asked.y, predicted, lower, upper))

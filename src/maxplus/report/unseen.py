@@ -67,8 +67,8 @@ def of_validation(estimator: Any, asked: Asked) -> dict[str, Any] | None:
     data = "the training data" if preparation is None else PurePath(preparation.data).name
     return _source(
         title=record["how"],
-        words=f"each of these rows of {data} was judged by a model that was trained without it. The "
-        "model of this page was trained on all of them.",
+        words=f"each of these rows of {data} was judged by a model that was trained without it; "
+        "the model of this page was trained on all of them.",
         figures=record["figures"],
         guess=record["guess"],
         bins=record.get("reliability"),
@@ -151,10 +151,11 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         return {"holds": None, "words": "Not measured on new rows", "text": text}
     figures, guess = source["figures"], source["guess"]
     low, high = figures["interval"]
+    rows, right = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
     text = (
-        f"Of {plural(figures['n_rows'], 'row')} that it had not seen, {percent(figures['accuracy'])} "
-        f"were right (95 % interval: {percent(low)} to {percent(high)}). Always guessing "
-        f"{guess['label']} would have been right for {percent(guess['accuracy'])}."
+        f"Of {rows} that it had not seen, {right} were right (95 % interval: {percent(low)} to "
+        f"{percent(high)}). Always guessing {guess['label']} would have been right for "
+        f"{percent(guess['accuracy'])}."
     )
     if low > guess["accuracy"]:
         return {"holds": True, "words": "Better than guessing on new rows", "text": text}

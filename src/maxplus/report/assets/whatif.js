@@ -45,7 +45,7 @@ function numberField(column, id, own, isMissing, changed) {
   const problem = element("span", { class: "problem", id: `${id}-problem`, role: "status" });
   const tell = () => {
     const words = problemOf(input, column);
-    problem.textContent = words ?? "";
+    problem.textContent = words === null ? "" : `${words}; ${short(own[0])} is used`;
     input.ariaInvalid = String(words !== null);
     changed(words === null ? [Number(input.value), ...column.rest] : null);
   };
@@ -61,7 +61,7 @@ function numberField(column, id, own, isMissing, changed) {
   return [input, element("label", { class: "missing" }, box, " missing"), problem];
 }
 
-/** One line of the form; `changed` is told the column's new features, null if they make no sense. */
+/** One line of the form; `changed` is told the column's new features, null for those of the row. */
 function fieldOf(column, k, row, changed) {
   const [id, own, isMissing] = [`column-${k}`, partOf(column, row), row.missing.includes(k)];
   const make = column.choices ? choiceField : numberField;
@@ -93,8 +93,7 @@ function answer(network, labels, row, values) {
 function whatIfForm(network, columns, labels, row, show) {
   const edits = new Map();
   const lines = columns.map((column, k) => fieldOf(column, k, row, (own) => {
-    if (own === null) return;
-    if (equal(own, partOf(column, row))) edits.delete(k);
+    if (own === null || equal(own, partOf(column, row))) edits.delete(k);
     else edits.set(k, own);
     lines[k].classList.toggle("edited", edits.has(k));
     show(edits.size ? answer(network, labels, row, editedValues(columns, row, edits)) : row,
