@@ -4,8 +4,6 @@ import shutil
 
 import pytest
 
-from maxplus.report import render_page
-
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -20,6 +18,8 @@ class Browser:
 
     def open(self, report, change=lambda page: page, address="", width=1200, scheme="light"):
         """A new page; what the browser complained about is asked for by `complaints`."""
+        from maxplus.report import render_page
+
         self.show(change(render_page(report)), address, width, scheme)
 
     def show(self, page, address="", width=1200, scheme="light"):

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris
 
+from browsers import browser, keys, session  # noqa: F401
+
 # Read when Numba loads OpenMP, which no test module has done yet: threads that
 # wait for each other sleep. On a busy machine spinning makes small parallel
 # loops fifty times slower.

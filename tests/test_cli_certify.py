@@ -88,15 +88,16 @@ def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path)
 def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     page = tmp_path / "r.html"
-    held = "; categories and two-valued columns (variety) are held fixed"
     for options, unit in (
         ((), "standard deviations of the training data"),
         (("--raw-units",), "the features' own units"),
     ):
         good("report", orchard_model, ORCHARD, "-o", page, *options)
         text = html.unescape(page.read_text(encoding="utf-8"))
-        assert f"while all features move by less, in {unit}{held}" in text
-        assert f'"radius_unit":"{unit}{held}"' in text.replace("\\u0027", "'")
+        words = " ".join(text.split())
+        assert f"by up to 0.1 at once, in {unit}." in words
+        assert "Held as they are, because a little of a category means nothing: variety." in words
+        assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
 
 
 def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
@@ -106,10 +107,13 @@ def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
         page = (tmp_path / "r.html").read_text(encoding="utf-8")
         assert "<!doctype html>" in page.lower()
         assert not re.search(r'(src|href)="https?:', page)
-        for word in ("Certificate", "Confusion", "Worst samples", "Explorer"):
-            assert word in page
+        for words in (
+            "How well it does on new rows", "Whom it fails", "One row at a time",
+            "What small changes cannot do", "The mathematics",
+        ):  # fmt: skip
+            assert f"<h2>{words}</h2>" in page
         assert "How far probabilities can be trusted" in page
-        assert "Calibration error" in page
+        assert "expected calibration error" in page
 
 
 def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):

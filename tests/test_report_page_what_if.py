@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from browsers import browser, keys, session  # noqa: F401
 from clinics import patients, prepared, trained
 from maxplus.explain import decisive_paths
 from maxplus.models import Committee
@@ -120,7 +119,7 @@ def said_by_python(clf, X, scale):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_edits_are_computed_as_python_does(browser, kind):  # noqa: F811
+def test_edits_are_computed_as_python_does(browser, kind):
     pytest.importorskip("matplotlib")
     table = patients()
     clf = trained(table, **MODELS[kind])

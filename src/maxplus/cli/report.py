@@ -33,12 +33,12 @@ def report(
 ) -> None:
     """Write a page that people can read: how good on new rows, whom it fails, what decides.
 
-    One file that needs no network, with an explorer in which values can be changed.
-    DATA has labels; rows that were used in training are told apart from new ones.
+    One file that needs no network, with an explorer in which values can be changed. Rows of DATA
+    that were used in training are told apart from new ones; they count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus._files import write_whole
         from maxplus.report import render_page
 

@@ -9,6 +9,7 @@ def fixed(value: float | None) -> str:
     """Three decimals, so that a column lines up; powers of ten where they would say nothing."""
     if value is None:
         return UNKNOWN
+    value += 0.0  # −0 is 0
     plain = value == 0 or 1e-3 <= abs(value) < 1e6
     return (f"{value:,.3f}" if plain else f"{value:.2e}").replace("-", "−")
 
@@ -17,6 +18,7 @@ def short(value: float | None) -> str:
     """As short as four digits allow: for prose and for inputs, which are often round."""
     if value is None:
         return UNKNOWN
+    value += 0.0
     if value != 0 and not 1e-3 <= abs(value) < 1e6:
         return fixed(value)
     text = f"{value:.0f}" if abs(value) >= 1000 else repr(float(f"{value:.4g}"))

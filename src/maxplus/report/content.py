@@ -85,7 +85,7 @@ def report_content(
         "image_shape": None if image_shape is None else list(image_shape),
         "radius_unit": unit,
         "rows": _rows(clf, asked, shown, decisions, radius, words, low, high),
-        "units": _units(clf, X, decisions) if image_shape is not None else {},
+        "units": _units(X, decisions) if image_shape is not None else {},
         **_what_if(clf, words, factors, image_shape),
     }  # fmt: skip
 
@@ -187,14 +187,14 @@ def _flips(
     ]  # fmt: skip
 
 
-def _units(clf: BaseLMMClassifier, X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
-    """The centres of the units that the rows shown need, to be drawn as pictures."""
+def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
+    """The centres of the units that decided, to be drawn as pictures."""
     low, high = float(X.min()), float(X.max())
     found = {}
     for k, member in enumerate(decisions.members):
+        if member.model.directions is not None:
+            continue  # sums are no pixels
         centre = unit_boxes(member.model).centre
-        if centre.shape[1] != X.shape[1]:
-            continue  # directions are no pixels
         for unit in np.unique(member.paths.unit[decisions.leader == k]):
             picture = np.clip(np.nan_to_num(centre[unit], nan=low), low, high)
             found[str(member.first_unit + unit)] = [float(f"{v:.3g}") for v in picture]

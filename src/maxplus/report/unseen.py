@@ -79,9 +79,9 @@ def of_validation(estimator: Any, asked: Asked) -> dict[str, Any] | None:
 
 def _renamed(rows: Sequence[dict], asked: Asked, same: bool) -> list[dict[str, Any]]:
     """Rows of a validation, by the names that they have where the page shows the same table."""
-    if not same:
-        return [{**row, "id": None, "of_data": False} for row in rows]
     place = {asked.number(n): n for n in range(len(asked.y))}
+    if not (same and all(row["row"] in place for row in rows)):
+        return [{**row, "id": None, "of_data": False} for row in rows]
     return [{**row, **asked.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 

@@ -1,0 +1,71 @@
+"""``maxplus report`` on a table as people have it, from the training to the page."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from clinics import patients
+from commands import BRIEF, bad, document, good
+from maxplus import load
+from maxplus.report.editing import editable_columns
+from report_pages import Page
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    """A table with ids, words and holes; most of it as a file of its own, and a model of that."""
+    folder = tmp_path_factory.mktemp("clinic")
+    table = patients(120)
+    cells = [column.tolist() for column in table.columns.values()]
+    lines = [["" if cell != cell else cell for cell in row] for row in zip(*cells, strict=True)]
+    for name, part in (("all", lines), ("most", lines[:90])):
+        with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([list(table.columns), *part])
+    good("train", folder / "most.csv", "-o", folder / "m.maxplus", "-H", 8, "--slope", 2,
+         "--epochs", 4, "--validate", 0.3)  # fmt: skip
+    return folder
+
+
+def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
+    page = tmp_path / "page.html"
+    found = document("report", clinic / "m.maxplus", clinic / "all.csv", "-o", page)
+    assert [source["title"] for source in found["sources"]] == [
+        "30% of the rows held out",
+        "all.csv",
+    ]
+    assert [source["figures"]["n_rows"] for source in found["sources"]] == [27, 30]
+    assert found["headline"]["words"]
+    text = page.read_text(encoding="utf-8")
+    assert "It predicts" in text
+    assert "30 of the 120 rows of all.csv were not used in training." in text
+    data = Page(text).data
+    rows = {row["row"]: row for row in data["rows"]}
+    assert rows[1]["id"] == "P100"
+    assert rows[120]["id"] == "P219"
+    clf = load(clinic / "m.maxplus")
+    expected = editable_columns(clf.preparation_, clf.preparation_.feature_names)
+    assert [column["choices"] for column in data["columns"]] == [c["choices"] for c in expected]
+    lacking = patients(120).columns["age"]
+    assert {n for n, row in rows.items() if 0 in row["missing"]} == {
+        n + 1 for n in np.flatnonzero(np.isnan(lacking)) if n + 1 in rows
+    }
+
+
+def test_the_training_table_is_no_proof(clinic, tmp_path):
+    said = good("report", clinic / "m.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
+    assert "Of 27 rows that it had not seen" in said  # the validation's
+    good("train", clinic / "most.csv", "-o", tmp_path / "bare.maxplus", *BRIEF)
+    said = good("report", tmp_path / "bare.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
+    assert "Not measured on new rows" in said
+    assert "✓" not in (tmp_path / "p.html").read_text(encoding="utf-8")
+
+
+def test_a_page_that_cannot_be_written_is_told_at_once(clinic, tmp_path):
+    out = tmp_path / "nowhere" / "p.html"
+    assert "does not exist; make it first" in bad(
+        "report", clinic / "m.maxplus", clinic / "all.csv", "-o", out
+    )
