@@ -60,7 +60,8 @@ def iris():
 def digits():
     """Ten classes, 64 features of few values, some of them constant."""
     X, y = load_digits(return_X_y=True)
-    return Data(X[:500], y[:500])
+    # As arrays usually are: kernels need not be compiled for others.
+    return Data(np.ascontiguousarray(X[:500]), y[:500])
 
 
 @pytest.fixture(scope="session")

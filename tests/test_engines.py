@@ -243,7 +243,7 @@ def test_all_are_dense_where_ties_abound(iris, spoil, init, linear_every, dtype)
     X, y = spoil(iris.X, iris.y)
     X = np.ascontiguousarray(X, dtype)
     model = start_at(X, y, init, n_hidden=12)
-    assert_engines_agree((X, y), model, STEPS["two-phase"], linear_every, 300)
+    assert_engines_agree((X, y), model, STEPS["two-phase"], linear_every, 150)
 
 
 @st.composite

@@ -53,7 +53,8 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
     folds = folds[: 1 if load is load_digits else 3]
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
-    clf = LMMClassifier(polish="log2", random_state=0).fit(X, y)
+    n_hidden = 100 if load is load_digits else "auto"
+    clf = LMMClassifier(n_hidden, polish="log2", random_state=0).fit(X, y)
     # The certificate is checked by the dense forward pass, apart from training.
     assert clf.certified_
     losses = clf.model_.losses(np.ascontiguousarray(X), y)

@@ -301,7 +301,7 @@ def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
     X, y = iris if data == "iris" else ties()
     X = np.ascontiguousarray(X, dtype)
     few = 40  # and more than 20, where two phases change
-    k, n = (len(y), few) if k == "N" else (k, 300)
+    k, n = (len(y), few) if k == "N" else (k, 270)
     _, dense = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n)
     assert dense[1].history["loss"].size == n
     request.getfixturevalue("small_chunks")
