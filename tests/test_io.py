@@ -330,16 +330,20 @@ PREPARATION_DAMAGE = {
     "a word": lambda p, a: "nonsense",
     "a list": lambda p, a: [p],
     "nothing in it": lambda p, a: {},
-    "no deviations": lambda p, a: {name: v for name, v in p.items() if name != "deviations"},
+    "no ranges": lambda p, a: {name: v for name, v in p.items() if name != "ranges"},
+    "no deviations": lambda p, a: (
+        p | {"ranges": {name: v for name, v in p["ranges"].items() if name != "deviations"}}
+    ),
     "zero spread": lambda p, a: p | {"spread": [0.0] * 4},
     "short centre": lambda p, a: p | {"centre": p["centre"][:3]},
-    "NaN": lambda p, a: p | {"deviations": [float("nan")] * 4},
+    "NaN": lambda p, a: p | {"ranges": p["ranges"] | {"deviations": [float("nan")] * 4}},
     "image": lambda p, a: p | {"image_shape": [3, 3]},
     "directions": lambda p, a: p | {"directions": [[1.0] * 4]},
     "target": lambda p, a: p | {"encoding": p["encoding"] | {"target": None}},
     "a column less": lambda p, a: (
         p
-        | {name: p[name][:3] for name in ("centre", "spread", "deviations")}
+        | {name: p[name][:3] for name in ("centre", "spread")}
+        | {"ranges": {name: values[:3] for name, values in p["ranges"].items()}}
         | {"encoding": p["encoding"] | {"columns": p["encoding"]["columns"][:3]}}
     ),
     "scale": lambda p, a: a.update(scale=-a["scale"]) or p,
