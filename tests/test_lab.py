@@ -132,7 +132,7 @@ def test_the_report_gathers_all(everything):
         assert (out / path).is_file()
     # Self-contained: nothing is fetched from anywhere.
     assert "data:image/png;base64," in page
-    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert page.count("reduced scale") > 1
 
 

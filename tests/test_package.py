@@ -43,6 +43,7 @@ BELOW = {
         "images",
         "metrics",
         "plots",
+        "report",
         "tables",
     },
 }

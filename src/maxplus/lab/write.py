@@ -7,12 +7,11 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from maxplus.lab.finding import Finding, Settings, Table
 from maxplus.lab.readings import READINGS
 from maxplus.lab.record import Record
 from maxplus.lab.registry import BENCHMARKS, EXPERIMENTS
+from maxplus.report.templates import render
 
 TITLE = "The paper's tables and figures, measured again"
 BENCHMARKS_TITLE = "Benchmarks"
@@ -57,8 +56,7 @@ def write_report(out: Path) -> list[str]:
         parts += [_section(record, f"{record.name}/") for record in benchmarks]
     parts += [f"# {READINGS_TITLE}\n", _markdown_table(READINGS, "") + "\n"]
     (out / "REPORT.md").write_text("\n".join(parts), encoding="utf-8")
-    groups = {TITLE: papers, BENCHMARKS_TITLE: benchmarks}
-    (out / "report.html").write_text(_page(out, facts, groups), encoding="utf-8")
+    (out / "report.html").write_text(_page(out, facts, records), encoding="utf-8")
     return [record.name for record in records]
 
 
@@ -92,7 +90,7 @@ def _markdown_table(table: Table, scale: str) -> str:
     return caption + "\n\n" + "\n".join(lines)
 
 
-def _page(out: Path, facts: str, groups: dict[str, list[Record]]) -> str:
+def _page(out: Path, facts: str, records: list[Record]) -> str:
     """One page without any file beside it: pictures are inside."""
 
     def pictures(record: Record) -> list[dict[str, Any]]:
@@ -103,11 +101,7 @@ def _page(out: Path, facts: str, groups: dict[str, list[Record]]) -> str:
             if path.is_file()
         ]
 
-    environment = Environment(
-        loader=PackageLoader("maxplus.lab", "assets"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    return environment.get_template("report.html").render(
-        facts=facts, groups=groups, pictures=pictures, readings=READINGS,
-        readings_title=READINGS_TITLE,
+    return render(
+        "report.html", "maxplus.lab", title=TITLE, facts=facts, records=records,
+        pictures=pictures, readings=READINGS, readings_title=READINGS_TITLE,
     )  # fmt: skip
