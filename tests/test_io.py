@@ -326,20 +326,27 @@ def test_models_without_a_preparation_have_none(tmp_path, fitted):
     assert not hasattr(maxplus.load(tmp_path / "m"), "preparation_")
 
 
+def ranges(preparation, **changes):
+    """A preparation's ranges with some of them changed, or left out where there is None."""
+    changed = preparation["ranges"] | changes
+    return {name: values for name, values in changed.items() if values is not None}
+
+
 PREPARATION_DAMAGE = {
     "a word": lambda p, a: "nonsense",
     "a list": lambda p, a: [p],
     "nothing in it": lambda p, a: {},
-    "no deviations": lambda p, a: {name: v for name, v in p.items() if name != "deviations"},
+    "no deviations": lambda p, a: p | {"ranges": ranges(p, deviations=None)},
     "zero spread": lambda p, a: p | {"spread": [0.0] * 4},
     "short centre": lambda p, a: p | {"centre": p["centre"][:3]},
-    "NaN": lambda p, a: p | {"deviations": [float("nan")] * 4},
+    "NaN": lambda p, a: p | {"ranges": ranges(p, deviations=[float("nan")] * 4)},
     "image": lambda p, a: p | {"image_shape": [3, 3]},
     "directions": lambda p, a: p | {"directions": [[1.0] * 4]},
     "target": lambda p, a: p | {"encoding": p["encoding"] | {"target": None}},
     "a column less": lambda p, a: (
         p
-        | {name: p[name][:3] for name in ("centre", "spread", "deviations")}
+        | {name: p[name][:3] for name in ("centre", "spread")}
+        | {"ranges": {name: values[:3] for name, values in p["ranges"].items()}}
         | {"encoding": p["encoding"] | {"columns": p["encoding"]["columns"][:3]}}
     ),
     "scale": lambda p, a: a.update(scale=-a["scale"]) or p,

@@ -42,7 +42,10 @@ def real(
     def admits(v: Any) -> bool:
         if not isinstance(v, Real) or isinstance(v, bool):
             return False
-        number = float(v)
+        try:
+            number = float(v)
+        except OverflowError:
+            return False  # A whole number beyond all floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
     return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), admits)
