@@ -105,7 +105,7 @@ def _integer(digits: str) -> int:
 def _entry(name: str, record: Any, start: int) -> Entry:
     if not isinstance(record, dict):
         raise ValueError(f"its array {name!r:.40} is not described")
-    kind, shape, where = (record.get(key) for key in ("dtype", "shape", "data_offsets"))
+    kind, shape, where = (record.get(key, "") for key in ("dtype", "shape", "data_offsets"))
     if not (isinstance(kind, str) and kind in TYPES):
         raise ValueError(f"its array {name!r:.40} has the type {kind!r:.20}, which NumPy lacks")
     if not (_are_counts(shape) and _are_counts(where) and len(where) == 2):
