@@ -70,7 +70,7 @@ def test_a_warm_up_too_large_is_refused(blobs, monkeypatch):
     needed = box_lmm_bytes(*blobs, 300, 3)
     monkeypatch.setattr(memory, "available_bytes", lambda: needed)
     with pytest.raises(MemoryError, match=r"the warm-up needs .* MB .*; use fewer hidden units"):
-        LMMClassifier(300, slope=1.0, directions=None).fit(*blobs)
+        LMMClassifier(300, slope=1.0, batch_size=900).fit(*blobs)
 
 
 def test_more_units_than_clusters_are_looked_for_among(blobs, monkeypatch):
