@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from maxplus import _jit
+from maxplus import _kernel_cache
 
 SOURCE = """
 from maxplus._jit import njit
@@ -39,9 +39,9 @@ def fresh(tmp_path, monkeypatch):
 @pytest.fixture
 def warned(monkeypatch):
     """The warning is given once in a process: have it given again."""
-    _jit._say_uncached.cache_clear()
+    _kernel_cache.say_uncached.cache_clear()
     yield
-    _jit._say_uncached.cache_clear()
+    _kernel_cache.say_uncached.cache_clear()
 
 
 def kept(tmp_path, ending):
