@@ -326,3 +326,9 @@ def test_a_refused_fit_leaves_a_fitted_model_usable(iris, estimator):
     before = model.predict(iris.X)
     assert_refused(lambda: model.set_params(n_jobs=0).fit(*iris), "n_jobs")
     assert np.array_equal(model.set_params(n_jobs=1).predict(iris.X), before)
+
+
+def test_no_suspects_may_be_a_fraction_too():
+    LMMClassifier(max_suspects=0.0)._check_parameters()
+    with pytest.raises(ValueError, match="top_k must be"):
+        SubgradientLMMClassifier(top_k=0.0)._check_parameters()

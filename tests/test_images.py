@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from maxplus import LMMClassifier
@@ -94,3 +95,20 @@ def test_shifts_are_shifts_and_all_equally_likely():
 def test_wrong_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call(np.zeros((2, 12)))
+
+
+def test_pixels_keep_their_names():
+    X = np.zeros((2, 9))
+    assert list(GaussianBlur().fit(X).get_feature_names_out()) == [f"x{p}" for p in range(9)]
+    named = GaussianBlur().set_output(transform="default").fit(X)
+    words = [f"pixel {p}" for p in range(9)]
+    assert list(named.get_feature_names_out(words)) == words
+
+
+def test_shifts_can_be_cloned_and_searched_over():
+    clf = clone(LMMClassifier(12, augment=RandomShift(np.int64(2), shape=(3, 4))))
+    assert clf.augment.get_params() == {"pixels": 2, "shape": (3, 4)}
+    assert clf.set_params(augment__pixels=1).augment.pixels == 1
+    clf.set_params(augment__pixels=-1)
+    with pytest.raises(ValueError, match="pixels must be an integer >= 0; got -1"):
+        clf.augment(np.zeros((2, 12)), np.random.default_rng(0))

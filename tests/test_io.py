@@ -1,6 +1,7 @@
 """Model files and checkpoints: exact round trips, damaged files, trainings that were killed."""
 
 import copy
+import errno
 import json
 import os
 import pickle
@@ -326,6 +327,12 @@ def test_models_without_a_preparation_have_none(tmp_path, fitted):
     assert not hasattr(maxplus.load(tmp_path / "m"), "preparation_")
 
 
+def ranges(preparation, **changes):
+    """A preparation's ranges with some of them changed, or left out where there is None."""
+    changed = preparation["ranges"] | changes
+    return {name: values for name, values in changed.items() if values is not None}
+
+
 PREPARATION_DAMAGE = {
     "a word": lambda p, a: "nonsense",
     "a list": lambda p, a: [p],
@@ -517,6 +524,85 @@ def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
     tamper(path, lambda document, arrays: arrays.pop("iteration"))
     with pytest.raises(FileError, match="is damaged"):
         maxplus.resume(path, iris.X, iris.y)
+
+
+FILE_LIMIT = """
+import resource, signal, sys, warnings
+import numpy as np
+from sklearn.datasets import load_iris
+from maxplus import MaxPlusClassifier
+from maxplus.io import Checkpoint
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+X, y = load_iris(return_X_y=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    clf = MaxPlusClassifier(max_iter=5, callbacks=Checkpoint(sys.argv[1], every=0.0)).fit(X, y)
+print(clf.n_iter_, *{str(w.message) for w in caught}, sep="|")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX's limits")
+def test_a_full_disk_does_not_end_a_training(tmp_path):
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"the last one")
+    done = subprocess.run(
+        [sys.executable, "-c", FILE_LIMIT, path], capture_output=True, text=True, check=True
+    )
+    n_iter, *warned = done.stdout.strip().split("|")
+    assert n_iter == "5"
+    assert any(f"{path} could not be written (File too large)" in line for line in warned)
+    assert all("goes on without it" in line for line in warned)
+    assert path.read_bytes() == b"the last one"
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_checkpoint_is_written_once_there_is_room_again(tmp_path, iris, monkeypatch):
+    path = tmp_path / "checkpoint"
+    replace, calls = os.replace, []
+
+    def full_at_first(*names):
+        calls.append(names)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(*names)
+
+    monkeypatch.setattr(os, "replace", full_at_first)
+    clf = MaxPlusClassifier(max_iter=20, callbacks=Checkpoint(path, every=0.0))
+    with pytest.warns(UserWarning, match="No space left.*trying again in 0 seconds"):
+        clf.fit(*iris)
+    assert len(calls) > 1
+    assert maxplus.resume(path, *iris).n_iter_ == 20
+
+
+def test_a_place_that_no_checkpoint_can_have_is_an_error(tmp_path, iris):
+    for place in (tmp_path / "nowhere" / "checkpoint", tmp_path):
+        with pytest.raises(OSError, match=str(place)):
+            MaxPlusClassifier(max_iter=2, callbacks=Checkpoint(place)).fit(*iris)
+
+
+@pytest.mark.parametrize("engine", ["dense", "sgd"])
+def test_resuming_a_crashed_partial_fit_keeps_the_history(tmp_path, cloud, engine):
+    options = {"objective": "mean" if engine == "sgd" else "max", "engine": engine}
+    whole, crashed = (
+        SubgradientLMMClassifier(6, max_iter=40, random_state=0, **options).fit(*cloud)
+        for _ in range(2)
+    )
+    whole.partial_fit(*cloud)
+
+    def crash(progress):
+        if progress.iteration >= 10:
+            raise RuntimeError("crashed")
+
+    path = tmp_path / "checkpoint"
+    crashed.set_params(callbacks=[Checkpoint(path, every=0.0), crash])
+    with pytest.raises(RuntimeError, match="crashed"):
+        crashed.partial_fit(*cloud)
+    again = maxplus.resume(path, *cloud)
+    assert (again.n_iter_, whole.n_iter_) == (80, 80)
+    for column in whole.history_:
+        assert np.array_equal(again.history_[column], whole.history_[column])
+    assert np.array_equal(again.W1_, whole.W1_)
 
 
 def checkpoint_of(path, iris, estimator):

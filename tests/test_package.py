@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import maxplus
 from processes import run_fresh
 
 SOURCE = Path(maxplus.__file__).parent
+ROOT = Path(__file__).parents[1]
 # What each layer may import of the package, besides itself, how kernels are compiled and how files
 # are written.
 EVERYWHERE = {"_files", "_jit", "__version__"}
@@ -149,3 +151,21 @@ def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def test_declared_bounds_are_versions_that_were_seen_to_work():
+    declared = re.findall(
+        r'^  "([a-z0-9-]+)>=([0-9.]+)",$',
+        (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0],
+        re.MULTILINE,
+    )
+    lowest = re.findall(
+        r"^([a-z0-9-]+)==([0-9.]+)$",
+        (ROOT / "constraints" / "lowest.txt").read_text(),
+        re.MULTILINE,
+    )
+    assert len(declared) == 10
+    assert {name for name, _ in declared} == {name for name, _ in lowest}
+    for name, version in declared:
+        seen = dict(lowest)[name]
+        assert seen == version or seen.startswith(f"{version}.0"), name

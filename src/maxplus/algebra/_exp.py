@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from maxplus._jit import njit
 
 _LOG2E = np.float32(1.44269504)
 # log 2 in two parts: the first has so few digits that its multiples are exact.

@@ -6,8 +6,9 @@ registers: eight vector loads feed sixteen additions and sixteen minima.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from maxplus._jit import njit
 from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
 
 # One parallel task: 32 rows of A (200 kB at 1568 float32) stay in the second-level cache.

@@ -1,8 +1,9 @@
 """Forward passes with the inputs moved to where each row is lowest or highest."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from maxplus._jit import njit
 from maxplus.algebra._kernels import ROWS_PER_TASK, maxplus_rows, minplus_rows
 from maxplus.models._lmm_kernels import linear
 

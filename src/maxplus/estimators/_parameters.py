@@ -42,7 +42,10 @@ def real(
     def admits(v: Any) -> bool:
         if not isinstance(v, Real) or isinstance(v, bool):
             return False
-        number = float(v)
+        try:
+            number = float(v)
+        except OverflowError:
+            return False  # A whole number beyond all floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
     return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), admits)
@@ -54,7 +57,9 @@ def samples(minimum: int) -> Kind:
     def admits(v: Any) -> bool:
         if isinstance(v, bool) or not isinstance(v, Real):
             return False
-        return 0 < v < 1 or (_is_whole(v) and v >= minimum)  # type: ignore[operator]
+        # 0.0 is as good as 0.
+        none = minimum == 0 and v == 0
+        return none or 0 < v < 1 or (_is_whole(v) and v >= minimum)  # type: ignore[operator]
 
     words = "(how many samples) or a fraction > 0 and < 1 (which part of them)"
     return Kind(f"an integer >= {minimum} {words}", admits)

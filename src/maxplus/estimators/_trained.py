@@ -96,7 +96,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on samples X with labels y.
 
-        A fit that is refused or fails leaves the estimator as it was.
+        A fit that is refused or fails leaves the estimator as it was. Ctrl-C ends it early with
+        what it has, and a warning; within a search or a cross-validation of scikit-learn, which
+        would judge a model that is half trained, it raises KeyboardInterrupt.
 
         Parameters
         ----------

@@ -46,8 +46,8 @@ from maxplus.estimators._search import (
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import Views, check_views, find_directions
 from maxplus.models import LMM, LOG2, Network
-from maxplus.models.starts import box_lmm, class_distance
-from maxplus.training import Conductor, Task
+from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
+from maxplus.training import Conductor, Task, memory
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
 from maxplus.training.stages.base import require_finite
@@ -356,6 +356,10 @@ class LMMClassifier(BaseLMMClassifier):
         check_reach(V, slope)
         drop = slope * distance if self.confidence is None else float(self.confidence)
         n_hidden = candidate.hidden_for(V, n_classes)
+        memory.require(
+            box_lmm_bytes(V, y, n_hidden, n_classes), f"a start with n_hidden={n_hidden:,}",
+            memory.FEWER_UNITS,
+        )  # fmt: skip
         with ONE_AT_A_TIME:
             model = box_lmm(V, y, n_hidden, n_classes, slope, drop, rng)
         if rows.weight is not None:

@@ -8,8 +8,9 @@ no minimum, units that it has not have heights of −inf and decide no maximum.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from maxplus._jit import njit
 from maxplus.explain._flip_kernels import Room, lowest_line, nearest_change, stretch
 
 

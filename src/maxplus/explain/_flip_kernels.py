@@ -9,7 +9,9 @@ unit has as many lines as those have rows, and `_walk_views` takes any number.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from maxplus._jit import njit
 
 # Slopes that a unit can have along one feature: of its two rows, and none.
 N_SLOPES = 3

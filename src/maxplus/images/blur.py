@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxplus.images._shape import image_shape
@@ -17,7 +17,7 @@ from maxplus.images._shape import image_shape
 TRUNCATE = 3.0
 
 
-class GaussianBlur(TransformerMixin, BaseEstimator):
+class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Rows of pixels, blurred; outside the image everything is 0.
 
     Each pixel becomes a weighted mean of its neighbours with weights that sum to at

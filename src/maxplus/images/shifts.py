@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from maxplus.images._shape import image_shape
 
 
-class RandomShift:
+class RandomShift(BaseEstimator):
     """Moves each image by up to ``pixels`` in each direction, all shifts equally likely.
 
-    What moves in from outside is 0.
+    What moves in from outside is 0. Its parameters can be searched over, as
+    ``augment__pixels`` of a classifier.
 
     Parameters
     ----------
@@ -27,14 +29,18 @@ class RandomShift:
     """
 
     def __init__(self, pixels: int = 1, shape: tuple[int, int] | None = None) -> None:
-        if not isinstance(pixels, (int, np.integer)) or pixels < 0:
-            raise ValueError(f"pixels must be an integer >= 0; got {pixels!r}")
-        self.pixels = int(pixels)
+        self.pixels = pixels
         self.shape = shape
+        self._check()
+
+    def _check(self) -> None:
+        if not isinstance(self.pixels, (int, np.integer)) or self.pixels < 0:
+            raise ValueError(f"pixels must be an integer >= 0; got {self.pixels!r}")
 
     def __call__(self, rows: NDArray, rng: np.random.Generator) -> NDArray:
         """Shifted copies of the rows; O(N·P)."""
-        k = self.pixels
+        self._check()  # They may have been set since it was made.
+        k = int(self.pixels)
         height, width = image_shape(self.shape, rows.shape[1])
         padded = np.zeros((len(rows), height + 2 * k, width + 2 * k), rows.dtype)
         padded[:, k : k + height, k : k + width] = rows.reshape(-1, height, width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from typing import Any
 
 from numpy.typing import NDArray
@@ -24,7 +25,9 @@ class Checkpoint:
     """A callback that writes the training's state to a file now and then, and at its end.
 
     After a crash, `maxplus.resume` goes on from the file and ends with the same
-    parameters as a training that was never interrupted, to the last bit.
+    parameters as a training that was never interrupted, to the last bit. A file that cannot be
+    written, because the disk is full for example, is a warning: the last one stays, and training
+    goes on.
 
     Parameters
     ----------
@@ -55,7 +58,18 @@ class Checkpoint:
             self._due = now - progress.seconds + self.every
         if progress.state is None or not (progress.is_last or now >= self._due):
             return
-        self._write(progress.state())
+        try:
+            self._write(progress.state())
+        except OSError as error:
+            # Without a number it is no failure of the system but a place that no file can have.
+            if error.errno is None:
+                raise
+            again = "" if progress.is_last else f"; trying again in {self.every:g} seconds"
+            warnings.warn(
+                f"the checkpoint {self.path} could not be written ({error.strerror}), and training "
+                f"goes on without it{again}",
+                stacklevel=2,
+            )
         self._due = time.monotonic() + self.every
 
     def _write(self, state: TrainingState) -> None:

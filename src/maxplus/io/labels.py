@@ -9,10 +9,17 @@ from numpy.typing import NDArray
 
 # Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
 _KINDS = "biufU"
+# Memory of all labels together: of strings, each takes as much as the longest may.
+MAX_BYTES = 64_000_000
 
 
 def labels_to_json(labels: NDArray) -> dict[str, Any]:
     """Labels with their type; only plain values, nothing that would have to be unpickled."""
+    if labels.nbytes > MAX_BYTES:
+        raise ValueError(
+            f"classes that take {labels.nbytes:,} bytes cannot be saved, only {MAX_BYTES:,}; "
+            "use shorter labels"
+        )
     if labels.dtype.kind in _KINDS:
         return {"type": labels.dtype.str, "values": labels.tolist()}
     if labels.dtype == object and all(type(label) is str for label in labels):
@@ -37,8 +44,8 @@ def labels_from_json(record: Any) -> NDArray:
         raise ValueError(f"labels have no known type: {name!r:.40}")
     try:
         dtype = np.dtype(name)
-        if dtype.kind not in _KINDS or dtype.itemsize > 100_000:
-            raise ValueError(f"labels have the type {name!r}")
+        if dtype.kind not in _KINDS or dtype.itemsize * max(1, len(values)) > MAX_BYTES:
+            raise ValueError(f"{len(values):,} labels have the type {name!r}")
         labels = np.array(values, dtype)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"labels do not fit their type: {error}") from None

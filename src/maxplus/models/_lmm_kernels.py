@@ -9,8 +9,9 @@ a model has directions, its views stand in the features' place, and x is a row o
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from maxplus._jit import njit
 from maxplus.algebra._kernels import (
     ROWS_PER_TASK,
     first_index,

@@ -7,8 +7,10 @@ that two engines with equal scores have equal losses to the last bit.
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from scipy import special
+
+from maxplus._jit import njit
 
 # A sample whose loss is below this is classified correctly: its label has more than half.
 LOG2 = math.log(2.0)

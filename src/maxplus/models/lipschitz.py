@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen
+from maxplus._jit import frozen, njit
 from maxplus.algebra._intrinsics import fmax
 
 

@@ -32,11 +32,11 @@ def box_lmm(
     """LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
 
     W2[h, d] = 0 for the unit's class and −drop for the others. Each class gets as many units
-    as any other, or one less, but at most as many as it has samples.
+    as any other, or one less, but at most as many as it has samples to choose from.
     """
     centres, spreads = [], []
     labels: list[int] = []
-    for d, n_units in enumerate(_shares(np.bincount(y, minlength=n_classes), n_hidden)):
+    for d, n_units in enumerate(_shares(_available(y, n_classes), n_hidden)):
         if n_units:
             centre, spread = _clusters(X[y == d], n_units, rng)
             centres.append(centre)
@@ -47,13 +47,29 @@ def box_lmm(
     return LMM.of_boxes(np.concatenate(centres), np.concatenate(spreads), heights, slope)
 
 
+def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
+    """Memory that `box_lmm` takes at its peak, about; O(N)."""
+    available = _available(y, n_classes)
+    H, item = min(n_hidden, int(available.sum())), X.dtype.itemsize
+    # Who belongs to which cluster, for the class with the most; k-means has as much for itself.
+    largest = int(available.max(initial=0))
+    clusters = largest * (2 * min(largest, -(-H // n_classes)) + 6 * X.shape[1])
+    # Centres and deviations, both again in one piece, and the weights that come of them.
+    return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
+
+
+def _available(y: NDArray, n_classes: int) -> NDArray:
+    """Samples of each class that clusters are looked for among."""
+    return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)
+
+
 def hill_lmm(V: NDArray, target: NDArray, n_hidden: int, rng: np.random.Generator) -> LMM:
     """LMM of one output whose unit h is the box of a cluster, as high as its targets' mean.
 
     Clusters are of rows and targets together, so that units stand where targets differ. Heights
     are then shifted alike, so that scores and targets have the same mean. Slopes are ±1.
     """
-    n = min(n_hidden, len(V))
+    n = min(n_hidden, len(V), MAX_SAMPLES)
     centre, spread = _clusters(np.column_stack([V, target]), n, rng)
     start = LMM.of_boxes(centre[:, :-1], spread[:, :-1], centre[:, -1:], 1.0)
     start.W2 += target.mean() - start.scores(V).mean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -46,6 +47,9 @@ class Progress:
     origin: Any = None
 
 
+# Modules that train one model after the other, or side by side, to compare or to combine them.
+TRAINERS = ("sklearn.model_selection.", "joblib.parallel", "joblib._parallel_backends")
+
 Callback = Callable[[Progress], bool | None]
 
 
@@ -55,7 +59,9 @@ class Conductor:
     A stage calls `report` between two pieces of its work. It goes on unless it has come to
     an end by itself, somebody pressed Ctrl-C, or a callback returned True; in that
     order, if several are true at once. The first Ctrl-C is a request, which is heard
-    at the next report; a second one raises KeyboardInterrupt at once.
+    at the next report; a second one raises KeyboardInterrupt at once. So does the first in a
+    training that a search or a cross-validation began: whoever interrupts means the whole of
+    it, and a model that is half trained must not be judged.
 
     Use it as a context manager around all stages::
 
@@ -74,17 +80,19 @@ class Conductor:
         self._handler_before: Any = None
         self._settle: Callable[[TrainingState], TrainingState] | None = None
         self.interrupted = False
+        self.keeps_interrupted = not _is_one_of_many()
         self._stopped = False
         self.begin("", is_last=True)
 
     def __enter__(self) -> Conductor:
-        """From here on, Ctrl-C is a request.
+        """From here on, Ctrl-C is a request, unless the training is one of many.
 
         Python lets only the main thread handle signals, and a handler that somebody
         else put there is their business: then nothing changes.
         """
         ours = threading.current_thread() is threading.main_thread()
-        if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if ours and default and self.keeps_interrupted:
             self._handler_before = signal.signal(signal.SIGINT, self._on_ctrl_c)
         return self
 
@@ -162,3 +170,13 @@ class Conductor:
         if state is None or settle is None:
             return state
         return lambda: settle(state())
+
+
+def _is_one_of_many() -> bool:
+    """Whether a search, a cross-validation or the like is among those who called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(TRAINERS):
+            return True
+        frame = frame.f_back
+    return False

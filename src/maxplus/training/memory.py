@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# What helps where weights take the memory.
+FEWER_UNITS = "use fewer hidden units or fewer samples"
+
 
 class NotEnoughMemoryError(MemoryError, ValueError):
     """A training would need more memory than the machine has; nothing was allocated."""
@@ -51,12 +54,42 @@ def _meminfo() -> int | None:
     return None
 
 
-def _cgroup() -> int | None:
-    """What a container's limit leaves (control groups, version 2)."""
-    folder = Path("/sys/fs/cgroup")
+def _cgroup(root: Path = Path("/")) -> int | None:
+    """What the limits of a container leave: of its control group and all those around it."""
     try:
-        limit = (folder / "memory.max").read_text().strip()
-        used = int((folder / "memory.current").read_text())
-        return None if limit == "max" else max(0, int(limit) - used)
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    left = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "memory" in controllers.split(","):
+            top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            own = top / path.lstrip("/")
+            # Inside a container its own group is at the top, whatever its path is outside.
+            around = [folder for folder in (own, *own.parents) if folder.is_relative_to(top)]
+            left += [_left_of(folder, *_FILES[bool(controllers)]) for folder in {*around, top}]
+    return min((n for n in left if n is not None), default=None)
+
+
+# Where a control group says its limit, what is used, and how much of that are files that nobody
+# has read for a while, which the system gives up when it needs to; of version 2, and of version 1.
+_FILES = {
+    False: ("memory.max", "memory.current", "inactive_file"),
+    True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def _left_of(folder: Path, limit: str, used: str, idle: str) -> int | None:
+    """What a control group's limit leaves; None if it has none or does not tell."""
+    try:
+        most = int((folder / limit).read_text())  # Without a limit version 2 says "max".
+        taken = int((folder / used).read_text())
     except (OSError, ValueError):
         return None
+    try:
+        facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        taken -= int(facts.get(idle, 0))
+    except (OSError, ValueError):
+        pass
+    return max(0, most - taken)

@@ -11,8 +11,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from maxplus._jit import njit
 
 FOREVER = int(np.iinfo(np.int64).max)
 

@@ -9,7 +9,8 @@ fewer than 2n + log₂ n nodes, and leaves keep their order, which is what makes
 """
 
 import numpy as np
-from numba import njit
+
+from maxplus._jit import njit
 
 
 def level_offsets(n_leaves: int) -> np.ndarray:

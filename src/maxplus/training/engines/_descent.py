@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from maxplus._jit import njit
 from maxplus.models._lmm_kernels import squared_norm, subgradient_entries
 from maxplus.training.steps import step_size
 

@@ -1,8 +1,8 @@
 """Jitted single-sample subgradient descent on an LMM."""
 
 import numpy as np
-from numba import njit
 
+from maxplus._jit import njit
 from maxplus.models._lmm_kernels import active_path
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import descend

@@ -4,8 +4,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from maxplus._jit import njit
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import descend
 from maxplus.training.result import Signal

@@ -26,7 +26,7 @@ class Engine(ABC):
     objectives: ClassVar[tuple[str, ...]]
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
-    memory_remedy: ClassVar[str] = "use fewer hidden units or fewer samples"
+    memory_remedy: ClassVar[str] = memory.FEWER_UNITS
 
     def __init__(self, model: Model, task: Task) -> None:
         memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)

@@ -3,8 +3,10 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import DTypeLike
+
+from maxplus._jit import njit
 
 BETA1, EPSILON = 0.9, 1e-8
 # Far below what EPSILON lets through, far above float32's least normal number.

@@ -8,8 +8,8 @@ times as much, so every product is kept from producing one.
 """
 
 import numpy as np
-from numba import njit
 
+from maxplus._jit import njit
 from maxplus.algebra._exp import exp32
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 

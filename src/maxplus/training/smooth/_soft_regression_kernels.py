@@ -7,8 +7,8 @@ soft model is the hard one.
 import math
 
 import numpy as np
-from numba import njit
 
+from maxplus._jit import njit
 from maxplus.algebra._intrinsics import fmin, use_widest_vectors
 
 # Terms smaller than exp(−FADED) of the largest are left out: they would not show in a sum.

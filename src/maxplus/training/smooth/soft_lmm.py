@@ -64,9 +64,11 @@ class SoftLMM:
         ``weight`` (n,) counts samples differently.
         """
         n, t = len(y), np.float32(tau)
+        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
+        sharp = np.float32(-1) / t
         E, U = np.empty((n, self.W0.size), np.float32), np.empty_like(W1)
-        exp_inputs(X, self.W0, -1 / t, E)
-        exp_weights(W1, -1 / t, U)
+        exp_inputs(X, self.W0, sharp, E)
+        exp_weights(W1, sharp, U)
         S = E @ U
         g = -t * np.log(S)
         peak = g.max(axis=1, keepdims=True)

@@ -124,6 +124,8 @@ def advance(
                 end,
             )  # fmt: skip
     except KeyboardInterrupt:
+        if not conductor.keeps_interrupted:
+            raise
         conductor.interrupted, status = True, Status.INTERRUPTED
     return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)
 

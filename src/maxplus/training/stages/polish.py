@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from maxplus._jit import frozen
 from maxplus.models import LMM, LOG2, Model
 from maxplus.models._lmm_kernels import empty_gradient
+from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.engines._descent import empty_journal
 from maxplus.training.result import Status
@@ -92,6 +93,11 @@ class Polish:
     name: ClassVar[str] = "polish"
     has_state: ClassVar[bool] = False
 
+    def bytes_needed(self, model: LMM, task: Task) -> int:
+        """Memory that a run takes at its peak, about: two models, one being copied, and losses."""
+        weights = sum(W.nbytes for W in model.weights_by_name().values())
+        return 3 * weights + 64 * len(task.y)
+
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """A polish has no state: it takes seconds, and is repeated from its beginning."""
         raise StateError("a polish has no state to go on from")
@@ -100,6 +106,7 @@ class Polish:
         self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
     ) -> Polished:
         """Polish a copy of the model; ``task.rng`` shuffles the active set."""
+        memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
         level, model = self.level, model.copy()
         X, y = np.ascontiguousarray(task.X, model.dtype), task.y
         assert task.rng is not None

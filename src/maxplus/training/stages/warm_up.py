@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from maxplus.models import LMM, Model
+from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.smooth import Adam, Rescaling, SoftLMM
@@ -93,6 +94,7 @@ class WarmUp:
         self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
     ) -> WarmedUp:
         """Train a copy of the model; ``task.rng`` chooses what is held out, and shuffles."""
+        memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
         annealing, rng = self.annealing, task.rng
         assert rng is not None
         held_out = self._held_out(task, rng) if state is None else state.arrays["held_out"]
@@ -154,6 +156,20 @@ class WarmUp:
             run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
         )
 
+    def bytes_needed(self, model: LMM, task: Task) -> int:
+        """Memory that a run takes at its peak, about."""
+        (N, P), H, C = task.X.shape, model.n_hidden, model.n_classes
+        n = min(self.annealing.batch, N)
+        weights = 4 * (2 * P + C) * H
+        # The rows; the weights, Adam's two memories, the last state's copies of the three, and
+        # the gradient with its factors.
+        kept = 4 * N * P + 8 * weights
+        if self.hold_out:
+            kept += task.X.nbytes + 2 * weights
+        # Then either what a batch takes, for each of its samples and units, or at an epoch's end
+        # a new state and the hard model, which is made in float64.
+        return kept + max(4 * n * (6 * H + 4 * P), 8 * weights)
+
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The model it began with; StateError if the warm-up cannot go on from the state."""
         model = task.model_of(state, "model.", LMM)
@@ -161,8 +177,8 @@ class WarmUp:
             raise StateError("the state of the random generator is missing")
         for k, shape in ((1, model.W1.shape), (2, model.W2.shape)):
             state.array(f"W{k}", np.float32, shape)
-            for memory in ("m", "v"):
-                state.array(f"{memory}{k}", np.float32, (math.prod(shape),))
+            for moment in ("m", "v"):
+                state.array(f"{moment}{k}", np.float32, (math.prod(shape),))
             if "best1" in state.arrays or "best2" in state.arrays:
                 state.array(f"best{k}", np.float32, shape)
         if state.array("steps", np.int64, (1,))[0] < 0:

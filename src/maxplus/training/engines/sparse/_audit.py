@@ -1,9 +1,8 @@
 """The debug switch: derive every bound again, by brute force, and find one that is violated."""
 
 import numpy as np
-from numba import njit
 
-from maxplus._jit import inner
+from maxplus._jit import inner, njit
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._block import take_step
 from maxplus.training.engines.sparse._reference import referenced

@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
 
-from maxplus._jit import inner
+from maxplus._jit import inner, njit
 from maxplus.algebra._kernels import first_index, minplus_cell
 from maxplus.models._lmm_kernels import linear, subgradient_entries
 from maxplus.training.engines._descent import linear_moves

@@ -18,9 +18,8 @@ class's. By induction no unit is ever above V plus the sum of the added rises.
 import math
 
 import numpy as np
-from numba import njit
 
-from maxplus._jit import inner
+from maxplus._jit import inner, njit
 from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.training.engines._descent import LAYER_0, LAYER_1
 from maxplus.training.engines.sparse._minima import note_row

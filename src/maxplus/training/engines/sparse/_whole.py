@@ -1,8 +1,9 @@
 """Jitted passes over all chunks: the first scan, and moving samples between chunks."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from maxplus._jit import njit
 from maxplus.training.engines.sparse._minima import (
     close_unit,
     lane_max,

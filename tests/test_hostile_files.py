@@ -1,0 +1,222 @@
+"""Model files that claim more than they hold, or something else: one line, and little memory."""
+
+import json
+import os
+import tracemalloc
+
+import numpy as np
+import pytest
+from safetensors.numpy import save as to_bytes
+
+import maxplus
+from maxplus import LMMClassifier
+from maxplus.io import FileError, arrays, container, labels
+from maxplus.io.models import KIND, describe, save
+
+
+@pytest.fixture(scope="module")
+def described(fitted):
+    return describe(fitted)
+
+
+@pytest.fixture
+def refusal(tmp_path, described):
+    """The message about a model file after a change of its document and arrays."""
+
+    def refusal(change):
+        document, own = json.loads(json.dumps(described[0])), dict(described[1])
+        change(document, own)
+        container.write_container(tmp_path / "m", KIND, document, own)
+        return message(tmp_path / "m")
+
+    return refusal
+
+
+def message(path):
+    with pytest.raises(FileError) as caught:
+        maxplus.load(path)
+    text = str(caught.value)
+    assert str(path) in text
+    assert "\n" not in text
+    assert len(text) <= container.MESSAGE
+    return text
+
+
+def most_memory(call):
+    """Bytes that a call has at once, beyond those before it."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+HUGE = 10**399
+NUMBERS = {
+    "parameter": lambda d: d["parameters"].update(slope=HUGE),
+    "fact": lambda d: d["facts"].update(slope_=HUGE),
+    "features": lambda d: d.update(n_features=HUGE),
+    "class": lambda d: d["classes"].update(values=[0, 1, HUGE]),
+    "notes": lambda d: d.update(notes=[HUGE]),
+}
+
+
+@pytest.mark.parametrize("change", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_of_hundreds_of_digits_are_refused(refusal, change):
+    assert "400 digits" in refusal(lambda document, own: change(document))
+
+
+def test_a_parameter_beyond_all_floats_is_named():
+    with pytest.raises(ValueError, match="slope must be a finite number > 0"):
+        LMMClassifier(slope=HUGE).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("value", ["x", [], 1.5, 0, [["a", "b"]]])
+def test_threads_of_a_wrong_kind_are_refused(refusal, value):
+    assert "n_jobs must be" in refusal(lambda d, a: d["parameters"].update(n_jobs=value))
+
+
+def header_of(path):
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def put(path, header, data):
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+HEADERS = {
+    "BF16": lambda h: h["model.W0"].update(dtype="BF16"),
+    "F8": lambda h: h["model.W0"].update(dtype="F8_E4M3"),
+    "no type": lambda h: h["model.W0"].update(dtype=None),
+    "a list for a type": lambda h: h["model.W0"].update(dtype=["F64"]),
+    "shape": lambda h: h["model.W0"].update(shape=[2**62, 2**62]),
+    "negative shape": lambda h: h["model.W0"].update(shape=[-1, -8]),
+    "shape in words": lambda h: h["model.W0"].update(shape="8"),
+    "many axes": lambda h: h["model.W0"].update(shape=[1] * 1000),
+    "place": lambda h: h["model.W0"].update(data_offsets=[0, 10**12]),
+    "place of three": lambda h: h["model.W0"].update(data_offsets=[0, 1, 2]),
+    "an array twice": lambda h: h.update(again=h["model.W0"]),
+    "a missing array": lambda h: h.pop("model.W0"),
+    "a word for an array": lambda h: h.update({"model.W0": "F64"}),
+    "metadata": lambda h: h.update(__metadata__=[1]),
+    "numbers for metadata": lambda h: h["__metadata__"].update(version=1),
+    "half a letter": lambda h: h["__metadata__"].update(document="\ud800"),
+}
+
+
+@pytest.mark.parametrize("change", HEADERS.values(), ids=HEADERS)
+def test_headers_are_checked(tmp_path, fitted, change):
+    path = tmp_path / "m"
+    fitted.save(path)
+    header, data = header_of(path)
+    change(header)
+    put(path, header, data)
+    message(path)
+
+
+def test_what_we_write_is_the_same_file_for_others(tmp_path, fitted):
+    from safetensors.numpy import load_file
+
+    fitted.save(tmp_path / "m")
+    _, own = container.read_container(tmp_path / "m", KIND)
+    others = load_file(tmp_path / "m")
+    assert own.keys() == others.keys()
+    for name, array in own.items():
+        assert array.dtype == others[name].dtype
+        assert np.array_equal(array, others[name], equal_nan=True)
+        assert array.flags.writeable
+    again = {
+        "a": np.zeros((0, 3), np.float32),
+        "b": np.array([True]),
+        "c": np.arange(3, dtype="u2"),
+    }
+    container.write_container(tmp_path / "n", KIND, {}, again)
+    _, found = container.read_container(tmp_path / "n", KIND)
+    for name, array in again.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert np.array_equal(found[name], array)
+
+
+def test_wide_labels_take_no_memory_before_they_are_looked_at(refusal):
+    def change(document, own):
+        document["classes"] = {"type": "<U25000", "values": [str(n) for n in range(20_000)]}
+
+    assert most_memory(lambda: refusal(change)) < 40_000_000
+    assert "20,000 labels have the type '<U25000'" in refusal(change)
+
+
+def test_labels_that_could_not_be_read_are_not_written(monkeypatch):
+    monkeypatch.setattr(labels, "MAX_BYTES", 20)
+    with pytest.raises(ValueError, match="use shorter labels"):
+        labels.labels_to_json(np.array(["abc", "d"]))
+
+
+def test_notes_that_grow_in_memory_are_refused(refusal, monkeypatch):
+    monkeypatch.setattr(arrays, "MAX_NESTS", 50_000)
+    notes = [{} for _ in range(60_000)]
+    assert "lists and objects" in refusal(lambda d, a: d.update(notes=notes))
+    with pytest.raises(ValueError, match="nested too deeply"):
+        arrays.parse("[" * 45_000)
+
+
+def test_long_headers_are_neither_read_nor_written(tmp_path, fitted, monkeypatch):
+    monkeypatch.setattr(arrays, "MAX_HEADER", 2000)
+    save(fitted, tmp_path / "m", notes="x" * 2000)
+    assert "at most 2,000 are read" in message(tmp_path / "m")
+    monkeypatch.setattr(container, "MAX_HEADER", 2000)
+    with pytest.raises(ValueError, match="shorten the notes"):
+        save(fitted, tmp_path / "n", notes="x" * 2000)
+    assert not (tmp_path / "n").exists()
+
+
+def sparse_file(path, n_bytes):
+    """A file of zeros with a wrong digest, none of which is on the disk."""
+    metadata = {"format": KIND, "version": "1", "document": "{}", "digest": "0" * 64}
+    content = to_bytes({}, metadata=metadata)
+    header = json.loads(content[8:])
+    header["x"] = {"dtype": "U8", "shape": [n_bytes], "data_offsets": [0, n_bytes]}
+    put(path, header, b"")
+    os.truncate(path, path.stat().st_size + n_bytes)
+
+
+def test_a_large_file_is_whole_before_it_takes_memory(tmp_path):
+    sparse_file(tmp_path / "m", 200_000_000)
+    assert most_memory(lambda: message(tmp_path / "m")) < 10_000_000
+    assert "does not match its digest" in message(tmp_path / "m")
+
+
+def test_a_file_that_memory_does_not_hold_is_refused(tmp_path, fitted, monkeypatch):
+    fitted.save(tmp_path / "m")
+    monkeypatch.setattr(container, "LARGE", 10)
+    maxplus.load(tmp_path / "m")
+    monkeypatch.setattr(container, "available_bytes", lambda: 1000)
+    assert "only 1.0 kB are available" in message(tmp_path / "m")
+
+
+@pytest.mark.parametrize("stage", ["header", "arrays"])
+def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path, fitted, monkeypatch, stage):
+    path = tmp_path / "m"
+    fitted.save(path)
+    read, size = arrays.read_header, path.stat().st_size
+
+    def cut(file, size):
+        if stage == "header":
+            os.truncate(path, 100)
+            return read(file, size)
+        found = read(file, size)
+        os.truncate(path, size - 1000)
+        return found
+
+    monkeypatch.setattr(container, "read_header", cut)
+    message(path)
+    assert path.stat().st_size < size
+
+
+def test_messages_are_one_line():
+    error = FileError("a\n" * 1000)
+    assert str(error).startswith("a a a")
+    assert len(str(error)) == container.MESSAGE

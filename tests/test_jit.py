@@ -1,0 +1,142 @@
+"""Kernels are kept on the disk; whatever happens to what is kept costs a compilation, no more."""
+
+import importlib.util
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+from numba.core import caching
+
+from maxplus import _kernel_cache
+
+SOURCE = """
+from maxplus._jit import njit
+
+@njit(cache=True)
+def double(x):
+    return 2 * x
+"""
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """The kernel as a new process would have it."""
+    path = tmp_path / "kernels.py"
+    path.write_text(SOURCE)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+
+    def fresh():
+        spec = importlib.util.spec_from_file_location("kernels", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.double
+
+    return fresh
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    """The warning is given once in a process: have it given again."""
+    _kernel_cache.say_uncached.cache_clear()
+    yield
+    _kernel_cache.say_uncached.cache_clear()
+
+
+def kept(tmp_path, ending):
+    return sorted((tmp_path / "cache").rglob(f"*.{ending}"))
+
+
+def assert_works(double):
+    assert double(3) == 6
+    assert double(1.5) == 3.0
+    assert np.array_equal(double(np.arange(3.0)), [0.0, 2.0, 4.0])
+
+
+def hits(double):
+    return sum(double.stats.cache_hits.values())
+
+
+def test_kernels_are_compiled_once(fresh, tmp_path):
+    assert_works(fresh())
+    again = fresh()
+    assert_works(again)
+    assert hits(again) == 3
+    assert len(kept(tmp_path, "nbi")) == 1
+    assert len(kept(tmp_path, "nbc")) == 3
+
+
+def test_two_writers_at_once_do_not_mix_their_kernels(fresh, monkeypatch):
+    first, second = fresh(), fresh()
+    files = first._cache._cache_file
+    save = files._save_data
+
+    def late(name, data):
+        # The second one looked into the index before there was one, and is quicker.
+        monkeypatch.setattr(second._cache._cache_file, "_load_index", dict)
+        assert np.array_equal(second(np.arange(3.0)), [0.0, 2.0, 4.0])
+        save(name, data)
+
+    monkeypatch.setattr(files, "_save_data", late)
+    assert first(3) == 6
+    assert_works(fresh())
+
+
+@pytest.mark.parametrize("ending", ["nbc", "nbi"])
+@pytest.mark.parametrize("damage", [b"", b"junk", None])
+def test_damaged_entries_are_compiled_anew(fresh, tmp_path, ending, damage):
+    assert_works(fresh())
+    for path in kept(tmp_path, ending):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] if damage is None else damage)
+    again = fresh()
+    assert_works(again)
+    assert hits(again) == 0
+    later = fresh()
+    assert_works(later)
+    assert hits(later) == 3
+
+
+def test_an_entry_for_other_arguments_is_not_used(fresh, tmp_path):
+    assert_works(fresh())
+    one, two, three = kept(tmp_path, "nbc")
+    contents = [path.read_bytes() for path in (one, two, three)]
+    for path, content in zip((two, three, one), contents, strict=True):
+        path.write_bytes(content)
+    assert_works(fresh())
+
+
+def test_without_a_folder_to_write_to_kernels_work_uncached(fresh, monkeypatch, warned):
+    monkeypatch.setattr(caching.FunctionCache._impl_class, "_locator_classes", [])
+    with pytest.warns(
+        RuntimeWarning, match=r"every process compiles its own.*NUMBA_CACHE_DIR"
+    ) as w:
+        assert [fresh()(3) for _ in range(2)] == [6, 6]
+    assert len(w) == 1
+    assert "\n" not in str(w[0].message)
+
+
+def test_a_full_disk_costs_the_cache_alone(fresh, monkeypatch, warned):
+    def full(self, name, data):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", full)
+    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR") as w:
+        assert_works(fresh())
+    assert len(w) == 1
+
+
+NOWHERE = """
+from numba.core import caching
+caching.FunctionCache._impl_class._locator_classes = []
+import maxplus
+maxplus.LMMClassifier, maxplus.algebra, maxplus.explain, maxplus.certify
+"""
+
+
+def test_the_package_is_imported_without_a_folder_to_write_to():
+    done = subprocess.run(
+        [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("NUMBA_CACHE_DIR") == 1

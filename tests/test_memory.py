@@ -1,0 +1,126 @@
+"""What will not fit into memory is refused before it is begun, with numbers and a remedy."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from maxplus import LMMClassifier
+from maxplus.models import starts
+from maxplus.models.starts import box_lmm, box_lmm_bytes, hill_lmm
+from maxplus.training import Conductor, Task, memory
+from maxplus.training.stages import Annealing, Polish, WarmUp
+
+
+def peak(call):
+    """Bytes that a call has at once, beyond those before it."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    return rng.normal(size=(900, 40)) + y[:, None], y
+
+
+@pytest.fixture(scope="module")
+def units(blobs):
+    X, y = blobs
+    return box_lmm(X, y, 300, 3, 1.0, 15.0, np.random.default_rng(0))
+
+
+STAGES = [WarmUp(Annealing(15.0, epochs=3, batch=100)), Polish(max_rounds=2)]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_takes_about_what_it_said(blobs, units, stage):
+    task = Task(*blobs, rng=np.random.default_rng(0))
+    needed = stage.bytes_needed(units, task)
+    with Conductor() as conductor:
+        conductor.begin(stage.name, is_last=True)
+        stage.run(units, task, conductor)  # compiled
+        taken = peak(lambda: stage.run(units, task, conductor))
+    assert 0.7 * needed < taken < 1.2 * needed
+
+
+def test_a_start_takes_about_what_it_said(blobs):
+    X, y = blobs
+    needed = box_lmm_bytes(X, y, 300, 3)
+    taken = peak(lambda: box_lmm(X, y, 300, 3, 1.0, 15.0, np.random.default_rng(0)))
+    assert 0.5 * needed < taken < 1.3 * needed
+
+
+def test_a_start_too_large_is_refused_before_it_begins(blobs, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(starts, "KMeans", None)
+    with pytest.raises(
+        memory.NotEnoughMemoryError,
+        match=r"n_hidden=10,000,000 needs \d+\.\d MB .* only 1\.0 MB are available; use fewer",
+    ):
+        LMMClassifier(10**7, slope=1.0).fit(*blobs)
+
+
+def test_a_warm_up_too_large_is_refused(blobs, monkeypatch):
+    needed = box_lmm_bytes(*blobs, 300, 3)
+    monkeypatch.setattr(memory, "available_bytes", lambda: needed)
+    with pytest.raises(MemoryError, match=r"the warm-up needs .* MB .*; use fewer hidden units"):
+        LMMClassifier(300, slope=1.0, batch_size=900).fit(*blobs)
+
+
+def test_more_units_than_clusters_are_looked_for_among(blobs, monkeypatch):
+    X, y = blobs
+    monkeypatch.setattr(starts, "MAX_SAMPLES", 5)
+    assert box_lmm(X, y, 40, 3, 1.0, 15.0, np.random.default_rng(0)).n_hidden == 15
+    assert hill_lmm(X, X[:, 0], 40, np.random.default_rng(0)).n_hidden == 5
+
+
+V1 = ("memory/", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2 = ("", "memory.max", "memory.current", "inactive_file")
+
+
+@pytest.fixture(params=[V1, V2], ids=["version 1", "version 2"])
+def groups(request, tmp_path):
+    """Write what a control group says, and which group the process is in."""
+    top, limit, used, idle = request.param
+
+    def write(path, most, taken, unused=None):
+        folder = tmp_path / "sys/fs/cgroup" / top / path
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / limit).write_text(f"{most}\n")
+        (folder / used).write_text(f"{taken}\n")
+        if unused is not None:
+            (folder / "memory.stat").write_text(f"anon 1\n{idle} {unused}\nfile 2\n")
+
+    (tmp_path / "proc/self").mkdir(parents=True)
+    lines = ["3:cpu:/elsewhere", "2:memory,hugetlb:/a/b"] if top else ["0::/a/b"]
+    (tmp_path / "proc/self/cgroup").write_text("\n".join(lines))
+    return write
+
+
+def test_limits_of_control_groups(tmp_path, groups):
+    assert memory._cgroup(tmp_path) is None
+    groups("", "max", 100)
+    assert memory._cgroup(tmp_path) is None
+    # Inside a container, the group is at the top.
+    groups("", 5000, 1000)
+    assert memory._cgroup(tmp_path) == 4000
+    # Files that nobody reads make room.
+    groups("", 5000, 1000, 600)
+    assert memory._cgroup(tmp_path) == 4600
+    # The strictest of all groups around counts, and others do not.
+    groups("a", 3000, 500)
+    groups("a/b", 9000, 500)
+    groups("a/c", 1, 1)
+    assert memory._cgroup(tmp_path) == 2500
+    groups("a/b", 500, 700)
+    assert memory._cgroup(tmp_path) == 0
+
+
+def test_without_control_groups_there_is_no_limit(tmp_path):
+    assert memory._cgroup(tmp_path) is None
