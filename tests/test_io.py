@@ -327,12 +327,6 @@ def test_models_without_a_preparation_have_none(tmp_path, fitted):
     assert not hasattr(maxplus.load(tmp_path / "m"), "preparation_")
 
 
-def ranges(preparation, **changes):
-    """A preparation's ranges with some of them changed, or left out where there is None."""
-    changed = preparation["ranges"] | changes
-    return {name: values for name, values in changed.items() if values is not None}
-
-
 PREPARATION_DAMAGE = {
     "a word": lambda p, a: "nonsense",
     "a list": lambda p, a: [p],
