@@ -172,3 +172,29 @@ def test_numbas_own_threads_are_called_one_at_a_time():
         env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "workqueue 120\n"), done.stderr
+
+
+AFTER_A_FORK = """
+import multiprocessing
+import numba
+import numpy as np
+from maxplus.algebra import minplus
+A, B = np.random.default_rng(0).random((2, 200, 200))
+C = minplus(A, B)
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        again = pool.apply_async(minplus, (A, B)).get(60)
+    assert np.array_equal(again, C)
+    print(numba.threading_layer())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_computes_the_same():
+    """On the threads of its parent OpenMP ends the process, and a pool waits for it for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("omp", "tbb", "workqueue")

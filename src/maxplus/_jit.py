@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial, wraps
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import numba
@@ -16,6 +17,8 @@ from maxplus._kernel_cache import KernelCache, say_uncached
 # Numba's own threads, which it takes where it finds no OpenMP and no TBB, are one team for all: a
 # second call at the same time ends the process.
 _TEAM = Lock()
+# Set in processes that were forked after OpenMP's threads had started: those threads are gone.
+_FORKED = Event()
 
 
 def njit(
@@ -35,26 +38,48 @@ def njit(
             kernel._cache = KernelCache(function)
         except RuntimeError:
             say_uncached()
-    return alone(kernel) if options.get("parallel") and not within else kernel
+    if not options.get("parallel") or within:
+        return kernel
+    # Not in the cache, which would take the two for one.
+    return alone(kernel, numba.njit(**{**options, "parallel": False})(function))
 
 
-def alone(kernel: Callable) -> Callable:
-    """A parallel kernel that threads of the user's may call at the same time."""
+def alone(kernel: Callable, serial: Callable | None = None) -> Callable:
+    """A parallel kernel that threads of the user's may call at the same time.
+
+    A forked process has ``serial`` instead, the same on one thread: OpenMP would end it.
+    """
 
     @wraps(kernel)
     def call(*arguments: Any) -> Any:
-        with nullcontext() if _has_safe_threads() else _TEAM:
+        if _FORKED.is_set():
+            if serial is None:
+                raise RuntimeError(
+                    "this process was forked after kernels had run in parallel, which OpenMP does "
+                    "not survive; start processes by 'spawn' or 'forkserver', or use engine='dense'"
+                )
+            return serial(*arguments)
+        with nullcontext() if _threads() in ("omp", "tbb") else _TEAM:
             return kernel(*arguments)
 
     return call
 
 
-def _has_safe_threads() -> bool:
-    """Whether parallel kernels can be called at the same time; unknown before the first call."""
+def _threads() -> str | None:
+    """Whose threads run parallel kernels; None before the first has run."""
     try:
-        return numba.threading_layer() != "workqueue"
+        return numba.threading_layer()
     except ValueError:
-        return False
+        return None
+
+
+def _after_fork() -> None:
+    if _threads() == "omp":
+        _FORKED.set()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 # For kernels that only other kernels call: without wrappers for Python, functions
