@@ -1,6 +1,7 @@
 """Kernels are kept on the disk; whatever happens to what is kept costs a compilation, no more."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -140,3 +141,60 @@ def test_the_package_is_imported_without_a_folder_to_write_to():
         [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True
     )
     assert done.stderr.count("NUMBA_CACHE_DIR") == 1
+
+
+IN_THREADS = """
+import threading
+import numba
+import numpy as np
+from maxplus.algebra import minplus
+from maxplus.algebra._kernels import PARALLEL_FROM
+A, B = np.eye(200), np.eye(200)
+assert A.size * len(B) >= PARALLEL_FROM
+products = []
+def work():
+    for _ in range(30):
+        products.append(minplus(A, B))
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert all((C == products[0]).all() for C in products)
+print(numba.threading_layer(), len(products))
+"""
+
+
+def test_numbas_own_threads_are_called_one_at_a_time():
+    """Without a lock, Numba ends the process: "Concurrent access has been detected"."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THREADS], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "workqueue 120\n"), done.stderr
+
+
+AFTER_A_FORK = """
+import multiprocessing
+import numba
+import numpy as np
+from maxplus.algebra import minplus
+A, B = np.random.default_rng(0).random((2, 200, 200))
+C = minplus(A, B)
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        again = pool.apply_async(minplus, (A, B)).get(60)
+    assert np.array_equal(again, C)
+    print(numba.threading_layer())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_computes_the_same():
+    """On the threads of its parent OpenMP ends the process, and a pool waits for it for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("omp", "tbb", "workqueue")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
+from maxplus._jit import alone, njit
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import descend
 from maxplus.training.result import Signal
@@ -55,7 +55,7 @@ def _plant_sample(n, X, y, weights, trees):
     trees.losses[n] = sample_loss(z, y[n])
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, within=True)
 def _plant_samples(X, y, weights, trees):
     # Only calls may stand in a parallel loop over a NamedTuple of arrays: Numba
     # drops writes made there directly (its issue 5872).
@@ -63,6 +63,7 @@ def _plant_samples(X, y, weights, trees):
         _plant_sample(n, X, y, weights, trees)
 
 
+@alone
 @njit(cache=True)
 def plant(X, y, weights, trees):
     """Build every tree by a full forward pass; O(N·P·H)."""
@@ -118,7 +119,7 @@ def _refresh_serial(X, y, weights, grad, trees, losses):
             losses[n] = sample_loss(z, y[n])
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, within=True)
 def _refresh_parallel(X, y, weights, grad, trees, losses):
     for n in prange(X.shape[0]):
         z = np.empty(grad.z.size, grad.z.dtype)
@@ -142,6 +143,7 @@ def refresh(X, y, weights, grad, trees, losses):
             update(trees.losses, trees.off_loss, n, losses[n], True)
 
 
+@alone
 @njit(cache=True)
 def tree_block(
     X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step
