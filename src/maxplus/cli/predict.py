@@ -17,6 +17,7 @@ from maxplus.cli._common import (
     RawUnitsOption,
     StrictOption,
     plain_errors,
+    require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained, held_words, open_model, sample_blocks
@@ -75,6 +76,8 @@ def predict(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        if out is not None:
+            require_folder(out, "--out")
         trained = open_model(model, classifier=False)
         _check_options(trained, probabilities, radius, intervals)
         measure = trained.measure(raw_units, move_categories) if radius else None

@@ -11,6 +11,7 @@ from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
     RawUnitsOption,
+    StrictOption,
     plain_errors,
     require_folder,
 )
@@ -28,6 +29,7 @@ def report(
         "report.html"
     ),
     raw_units: RawUnitsOption = False,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -38,13 +40,13 @@ def report(
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     voice = Voice(as_json, quiet)
-    with plain_errors():
+    with plain_errors(quiet):
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
         require_folder(out, "--out")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True)
+        samples = open_samples(data, trained, labelled=True, strict=strict)
         with voice.busy("Certifying and explaining"):
             content = _content(trained, samples, data, raw_units)
             page = render_page(content)
