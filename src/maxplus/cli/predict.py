@@ -151,11 +151,19 @@ def _predictions(
             }
         return columns
     if not probabilities:
-        return {"predicted": estimator.predict(X)}
+        return {"predicted": _labels(trained, X)}
     P = estimator.predict_proba(X)
     labels = estimator.classes_
     each = {f"probability of {c}": p.round(6).tolist() for c, p in zip(labels, P.T, strict=True)}
-    return {"predicted": estimator.predict(X), **each}
+    return {"predicted": _labels(trained, X), **each}
+
+
+def _labels(trained: Trained, X: NDArray) -> Any:
+    """What is predicted; Arrow repeats a few labels sooner than it reads many."""
+    import pyarrow as pa
+
+    winners = trained.estimator._scores(X).argmax(axis=1)
+    return pa.array(trained.estimator.classes_).take(pa.array(winners))
 
 
 def _radii(trained: Trained, samples: Samples, measure: Measure) -> dict[str, Any]:
