@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxplus.explain import Domain
 from maxplus.tables import (
     Category,
     ColumnChoices,
@@ -24,7 +25,18 @@ from maxplus.tables import (
     scales,
     stream_source,
 )
-from messy import DIALECTS, HEADER, LEFT_OUT, MISSING, expected, is_missing, messy_rows, written
+from messy import (
+    DIALECTS,
+    GRADES,
+    HEADER,
+    LEFT_OUT,
+    MISSING,
+    SPANS,
+    expected,
+    is_missing,
+    messy_rows,
+    written,
+)
 from strategies import quick
 from table_helpers import encoding_of, refused
 
@@ -510,9 +522,10 @@ def test_the_domain_is_what_training_saw(preparation, path):
         assert [names[p] for p in group.features] == [f"{group.name} = {w}" for w in group.words]
     for feature, flag in found.indicators.items():
         assert names[flag] == f"{names[feature].split(' = ')[0]} is missing"
-    scale = preparation.scale()
-    assert [names[p] for p in np.flatnonzero(scale)] == ["age", "weight"]
-    assert np.array_equal(preparation.scale(categories_fixed=False), preparation.deviations)
+    ranks = {names[p]: words for p, words in found.ranks.items()}
+    assert ranks == {"grade": tuple(GRADES), "span": tuple(SPANS)}
+    scale = Domain.of(found).certificate_scale()
+    assert [names[p] for p in np.flatnonzero(scale)] == ["age", "weight", "grade", "span"]
     assert preparation.features_of(["colour", "weight"]) == [
         *(names.index(n) for n in names if n.startswith("colour")), names.index("weight"),
     ]  # fmt: skip

@@ -51,16 +51,18 @@ class Count:
         """Count some more rows; each costs a few forward passes for each ε that it reaches."""
         estimator, scale = self._trained.estimator, self._measure.scale
         X = samples.X
-        right = estimator.predict(X) == y
+        scores = estimator.model_.scores(X)
+        right = estimator.classes_[scores.argmax(axis=1)] == y
         self._rights.append(right)
         self.rows += len(y)
         if samples.missing is not None:
             self.filled += int(samples.missing.any(axis=1).sum())
-        left = X[right]
+        left, scores = X[right], scores[right]
         for k, step in enumerate(self.steps):
             # What a small change can do, a larger one can too.
             if step > 0:
-                left = left[certified_at(estimator.model_, left, step, scale)]
+                kept = certified_at(estimator.model_, left, step, scale, scores=scores)
+                left, scores = left[kept], scores[kept]
             self._kept[k] += len(left)
         if self.has_radii:
             self._radii.append(estimator.certified_radius(X, scale))

@@ -42,7 +42,10 @@ class CsvSink:
             csv.writer(head, lineterminator="\n").writerow(columns)
             self._write(head.getvalue().encode("utf-8"))
             self._is_new = False
-        arrays = [pa.array(column, from_pandas=True) for column in columns.values()]
+        arrays = [
+            column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
+            for column in columns.values()
+        ]
         table = pa.Table.from_arrays(arrays, [str(k) for k in range(len(arrays))])
         self._write(_lines(table))
 
@@ -70,7 +73,10 @@ class JsonSink:
 
     def write(self, columns: Columns) -> None:
         """Write some rows; NaN is null."""
-        values = [plain(list(column)) for column in columns.values()]
+        values = [
+            plain(column.to_pylist() if isinstance(column, pa.Array) else list(column))
+            for column in columns.values()
+        ]
         for row in zip(*values, strict=True):
             text = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
             self._file.write(("\n" if self._is_new else ",\n") + text)

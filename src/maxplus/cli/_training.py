@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from maxplus.cli._output import Voice
 
 
+# Members are trained side by side, and what one has reached is not written down.
+NO_STATE = "{} is for one network, and --members trains several; leave one of both out"
 # In a checkpoint's notes, beside the preparation.
 CHOICES = "choices"
 
@@ -136,10 +138,14 @@ def begin(
 ) -> Training:
     """Read DATA and train by the options that were given."""
     choices = column_choices(options)
+    if checkpoint is not None and "members" in options:
+        raise ValueError(NO_STATE.format("--checkpoint"))
     if choices.task != "auto" or "loss" not in options:
         # What cannot be is told before a large table is read.
         recipe(options, regression=choices.task == "regression")
     samples, regression = open_training(data, choices, voice)
+    if regression and checkpoint is not None:
+        raise ValueError("--checkpoint is for classes, and the target is a number; leave it out")
     if regression and "suspects" in options:
         raise ValueError("--suspects lists rows whose class does not fit; the target is a number")
     estimator = recipe(options, regression=regression)
@@ -212,7 +218,13 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
     samples = open_source(data, choices)
     y, target = targets(samples), samples.encoding.target
     regression = samples.encoding.task == "regression"
-    kind = "a number" if regression else f"with {len(np.unique(y))} classes"
+    n_classes = 0 if regression else len(np.unique(y))
+    if n_classes == 1:
+        raise ValueError(
+            f"{samples.name}: the target {target!r} holds one class only ({str(y[0])!r}); add rows "
+            "of another, or name another column with --target"
+        )
+    kind = "a number" if regression else f"with {n_classes} classes"
     voice.say(
         f"{samples.name}: {samples.X.shape[0]:,} rows, {samples.X.shape[1]:,} features, target "
         f"{target!r}{',' * regression} {kind}"

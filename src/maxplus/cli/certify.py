@@ -14,6 +14,7 @@ from maxplus.cli._common import (
     RawUnitsOption,
     StrictOption,
     plain_errors,
+    require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import held_words, labels_for, open_model, sample_blocks
@@ -54,6 +55,8 @@ def certify(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        if plot is not None:
+            require_folder(plot, "--plot")
         from maxplus.cli._certifying import ROWS_WITH_RADII, Count, check_eps
         from maxplus.cli._show import plain_table
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxplus.cli._common import DataArgument, ModelArgument, plain_errors
+from maxplus.cli._common import (
+    DataArgument,
+    ModelArgument,
+    StrictOption,
+    plain_errors,
+    require_folder,
+)
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
 
@@ -27,6 +33,7 @@ def evaluate(
             help="Draw how far probabilities can be trusted to this file; none by default."
         ),
     ] = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -37,8 +44,10 @@ def evaluate(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        if plot is not None:
+            require_folder(plot, "--plot")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True)
+        samples = open_samples(data, trained, labelled=True, strict=strict)
         y = labels_for(trained, samples, data)
         document: dict[str, Any] = {"model": str(model), "data": samples.name}
         voice.say(f"{samples.name}: {len(y):,} rows")

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxplus.cli._columns import names
-from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
+from maxplus.cli._common import (
+    DataArgument,
+    ModelArgument,
+    StrictOption,
+    plain_errors,
+    require_folder,
+)
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import Trained, open_model, open_samples
 
@@ -84,6 +90,9 @@ def explain(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        for path, option in ((table, "--table"), (picture, "--picture")):
+            if path is not None:
+                require_folder(path, option)
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=False, strict=strict)
         chosen = _chosen(rows, samples, data)
@@ -148,13 +157,18 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
             bounds = float(least or "-inf"), float(largest or "inf")
         except ValueError:
             colon = ""
-        if not (column and colon):
+        if not (column and colon and bounds[0] <= bounds[1]):
             raise ValueError(
                 f"--range must be {FREE}, or a column with its least and largest value such as "
                 f"age=18:90; got {text!r}"
             )
         places = preparation.features_of([column])
-        low[places], high[places] = bounds
+        if domain.names[places[0]] != column or places[0] in domain.ranks:
+            raise ValueError(
+                f"--range is for numbers, and {column!r} holds words; to hold them as they are: "
+                f"--fixed {column}"
+            )
+        low[places[0]], high[places[0]] = bounds
     return {"low": low, "high": high}
 
 

@@ -17,6 +17,7 @@ from maxplus.cli._common import (
     RawUnitsOption,
     StrictOption,
     plain_errors,
+    require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained, held_words, open_model, sample_blocks
@@ -75,6 +76,8 @@ def predict(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        if out is not None:
+            require_folder(out, "--out")
         trained = open_model(model, classifier=False)
         _check_options(trained, probabilities, radius, intervals)
         measure = trained.measure(raw_units, move_categories) if radius else None
@@ -148,11 +151,19 @@ def _predictions(
             }
         return columns
     if not probabilities:
-        return {"predicted": estimator.predict(X)}
+        return {"predicted": _labels(trained, X)}
     P = estimator.predict_proba(X)
     labels = estimator.classes_
     each = {f"probability of {c}": p.round(6).tolist() for c, p in zip(labels, P.T, strict=True)}
-    return {"predicted": estimator.predict(X), **each}
+    return {"predicted": _labels(trained, X), **each}
+
+
+def _labels(trained: Trained, X: NDArray) -> Any:
+    """What is predicted; Arrow repeats a few labels sooner than it reads many."""
+    import pyarrow as pa
+
+    winners = trained.estimator._scores(X).argmax(axis=1)
+    return pa.array(trained.estimator.classes_).take(pa.array(winners))
 
 
 def _radii(trained: Trained, samples: Samples, measure: Measure) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
     RawUnitsOption,
+    StrictOption,
     plain_errors,
     require_folder,
 )
@@ -28,6 +29,7 @@ def report(
         "report.html"
     ),
     raw_units: RawUnitsOption = False,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -44,7 +46,7 @@ def report(
 
         require_folder(out, "--out")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True)
+        samples = open_samples(data, trained, labelled=True, strict=strict)
         with voice.busy("Certifying and explaining"):
             content = _content(trained, samples, data, raw_units)
             page = render_page(content)

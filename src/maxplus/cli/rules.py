@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from maxplus.cli._common import DataArgument, ModelArgument, plain_errors
+from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._trained import labels_for, open_model, open_samples
 
@@ -15,6 +15,7 @@ def rules(
     model: ModelArgument,
     data: DataArgument,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rules at most.")] = 10,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -26,7 +27,7 @@ def rules(
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
         trained = open_model(model)
-        samples = open_samples(data, trained, labelled=True)
+        samples = open_samples(data, trained, labelled=True, strict=strict)
         y = labels_for(trained, samples, data)
         found = trained.estimator.rules(samples.X, y, n)
         voice.say(str(found))

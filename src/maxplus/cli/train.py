@@ -82,6 +82,8 @@ def train(
                 require_folder(path, option)
         if resume is None:
             training = _training.begin(data, given, checkpoint, EVERY_MINUTE, voice)
+        elif members is not None:
+            raise ValueError(_training.NO_STATE.format("--resume"))
         else:
             training = _training.go_on(data, resume, checkpoint or resume, EVERY_MINUTE, voice)
         training.save(out)

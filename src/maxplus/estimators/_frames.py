@@ -18,8 +18,9 @@ def prepared(
 ) -> tuple[Any, dict[str, Preparation]]:
     """What a fit is given, as numbers, and how it became so, as a fitted attribute.
 
-    Arrays and data frames of numbers without holes stay as they are. A training that goes on
-    from an earlier one (``goes_on``) keeps what that one decided.
+    Arrays and data frames of numbers without holes stay as they are, unless choices come with
+    them (`maxplus.tables.ColumnChoices.on`). A training that goes on from an earlier one
+    (``goes_on``) keeps what that one decided.
 
     Parameters
     ----------
@@ -33,9 +34,11 @@ def prepared(
     from maxplus.tables import ColumnChoices, Preparation, is_plain, label_name, table_of
 
     table = table_of(X)
-    if is_plain(table):
+    chosen = table.choices
+    if chosen is None and is_plain(table):
         return X, {}
-    choices = ColumnChoices(label_name(y, table), task)
+    chosen = chosen or ColumnChoices()
+    choices = chosen._replace(target=chosen.target or label_name(y, table), task=task)
     preparation = Preparation.of(table, choices, scale=False, labels_apart=True)
     return preparation.encoding.encode(table).X, {PREPARATION: preparation}
 

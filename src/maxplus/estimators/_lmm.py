@@ -168,9 +168,11 @@ class BaseLMMClassifier(LMMWeights, TrainedClassifier):
         if not (radii.ndim <= 1 and np.isfinite(radii).all() and (radii >= 0).all()):
             raise ValueError(f"eps must be a finite number >= 0, or a list of them; got {eps!r}")
         with threads(self.n_jobs):
-            right = self.classes_[self.model_.scores(X).argmax(axis=1)] == y
+            Z = self.model_.scores(X)
+            right = self.classes_[Z.argmax(axis=1)] == y
+            X, Z = X[right], Z[right]
             # Only what is right needs a certificate, and each eps a test of its own.
-            kept = [certified_at(self.model_, X[right], r, scale).sum() for r in radii.ravel()]
+            kept = [certified_at(self.model_, X, r, scale, scores=Z).sum() for r in radii.ravel()]
         shares = np.array(kept, float) / max(len(y), 1)
         return float(shares[0]) if radii.ndim == 0 else shares
 

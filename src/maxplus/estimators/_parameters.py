@@ -129,6 +129,16 @@ def as_callbacks(callbacks: Any) -> list[Callable]:
     return [callbacks] if callable(callbacks) else list(callbacks)
 
 
+def refuse_checkpoints(callbacks: Any, whose: str) -> None:
+    """ValueError for a callback that keeps a training's state, where a training has none."""
+    for callback in as_callbacks(callbacks):
+        if getattr(callback, "needs_state", False):
+            raise ValueError(
+                f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
+                "be kept; leave it out, or train an LMMClassifier"
+            )
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 

@@ -18,7 +18,7 @@ from maxplus.estimators._data import LabelledData
 from maxplus.estimators._folding import fold_affine
 from maxplus.estimators._lmm import BaseLMMClassifier, Pruned
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE
-from maxplus.estimators._parameters import TRUTH, Parameters, whole
+from maxplus.estimators._parameters import TRUTH, Parameters, refuse_checkpoints, whole
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import SPREAD, Views
 from maxplus.estimators.lmm_classifier import LMMClassifier
@@ -157,6 +157,10 @@ class_weight, scoring
         return self.members_
 
     # -- how it is trained ---------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        refuse_checkpoints(self.callbacks, "the training of a committee")
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         candidate, facts = self._choose(data, rng, conductor)

@@ -28,6 +28,7 @@ from maxplus.estimators._parameters import (
     check_value,
     one_of,
     real,
+    refuse_checkpoints,
     whole,
 )
 from maxplus.estimators._regression import learn_curve
@@ -217,6 +218,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameters)
+        refuse_checkpoints(self.callbacks, "the training of a regression")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly."""

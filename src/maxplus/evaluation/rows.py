@@ -124,11 +124,14 @@ def as_rows(data: Any, y: Any = None, choices: ColumnChoices | None = None) -> R
     data : a data frame (pandas, polars, pyarrow), a `maxplus.tables.RawTable` or `Samples`; or
         an array of features
     y : labels or numbers of shape (N,); None if they are a column
-    choices : what is to be overruled about columns; with ``y``, only about the others
+    choices : what is to be overruled about columns; with ``y``, only about the others. Those that
+        a table takes along, by default.
     """
     if isinstance(data, ArrayRows | TableRows):
         return data
-    choices = ColumnChoices() if choices is None else choices
+    if choices is None:
+        own = data.choices if isinstance(data, RawTable) else None
+        choices = ColumnChoices() if own is None else own
     if isinstance(data, Samples):
         return _rows_of_samples(data, choices)
     if is_frame(data):

@@ -42,6 +42,8 @@ class Checkpoint:
     >>> clf = LMMClassifier(callbacks=Checkpoint("training.ckpt"))  # doctest: +SKIP
     """
 
+    needs_state = True
+
     def __init__(
         self, path: str | os.PathLike[str], every: float = 60.0, notes: Any = None
     ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from maxplus.tables.frames import table_of
 from maxplus.tables.table import RawTable, TableError
 
 TASKS = ("auto", "classification", "regression")
@@ -25,6 +27,22 @@ class ColumnChoices(NamedTuple):
     drop : columns to leave out
     keep : columns to use that would be left out (ids, dates, constants, …); "*" is all
     missing : "impute", or "error" to refuse missing values
+
+    Examples
+    --------
+    A data frame takes its choices along into ``fit``; nothing else has to know them:
+
+    >>> import pandas as pd
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.tables import ColumnChoices
+    >>> frame = pd.DataFrame({"ward": [1, 2, 3] * 20, "age": [30, 42, 55, 67] * 15})
+    >>> ill = frame["age"] + 20 * (frame["ward"] == 2) > 60
+    >>> choices = ColumnChoices(categorical=["ward"])
+    >>> clf = LMMClassifier(6, slope=2.0, random_state=0).fit(choices.on(frame), ill)
+    >>> clf.preparation_.feature_names
+    ['ward = 1', 'ward = 2', 'ward = 3', 'age']
+    >>> clf.predict(frame).shape
+    (60,)
     """
 
     target: str | None = None
@@ -34,6 +52,10 @@ class ColumnChoices(NamedTuple):
     drop: Sequence[str] = ()
     keep: Sequence[str] = ()
     missing: str = IMPUTE
+
+    def on(self, frame: Any) -> RawTable:
+        """A data frame that takes these choices along, to be given to ``fit``."""
+        return replace(table_of(frame), choices=self)
 
     def keeps(self, name: str) -> bool:
         """Whether a column stays, whatever it looks like."""

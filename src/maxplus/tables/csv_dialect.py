@@ -68,10 +68,12 @@ def sniff(text: Utf8, name: str) -> Dialect:
 
 
 def _check_names(name: str, names: list[str]) -> None:
+    if not names:
+        raise TableError(f"{name} is empty; it should hold a line of names and rows of data")
     if len(names) < 2:
         raise TableError(
-            f"{name} has one column only ({', '.join(names) or 'none'}); columns must be separated "
-            "by commas, semicolons, tabs or bars"
+            f"{name} has one column only ({names[0]}); columns must be separated by commas, "
+            "semicolons, tabs or bars"
         )
     numbers = [cell for cell in names if _NUMBER.fullmatch(cell)]
     if len(numbers) == len(names):

@@ -50,6 +50,7 @@ def decide(
     else:
         target = choose_target(table, choices.target)
         task = _choose_task(table, target, choices, lines)
+        lines += _alike(table, target)
     choices.check(table, target)
     names = [name for name in table.columns if name != target]
     if not names:
@@ -84,7 +85,7 @@ def decide(
     if not columns:
         raise TableError(
             f"{table.name} has no column left to learn from besides the target {target!r}: "
-            + "; ".join(lines[-3:])
+            + ("; ".join(lines[-3:]) or "all are in --drop")
         )
     in_words = task == CLASSIFICATION and isinstance(table.columns.get(target), Words)
     encoding = Encoding(target, tuple(columns), task, choices.missing, in_words)
@@ -126,6 +127,20 @@ def _choose_task(
         "(--task classification to take them as classes)"
     )
     return REGRESSION
+
+
+def _alike(table: RawTable, target: str) -> list[str]:
+    """A line where two classes differ by upper and lower case only, which may be a slip."""
+    cells = table.columns[target]
+    seen: dict[str, str] = {}
+    for word in cells.values if isinstance(cells, Words) else ():
+        other = seen.setdefault(word.casefold(), word)
+        if other != word:
+            return [
+                f"{other!r} and {word!r} of the target {target!r} differ by upper and lower case "
+                "only: they are two classes (correct the file if they should be one)"
+            ]
+    return []
 
 
 def _is_chosen(name: str, choices: ColumnChoices) -> bool:

@@ -35,6 +35,7 @@ class FeatureValues(NamedTuple):
     values : the two values of a feature that takes no others
     categories : columns of words, which change as a whole
     indicators : for a feature that may be missing, the one that says so
+    ranks : for a feature of ordered words, the words, the lowest first
     """
 
     unit: NDArray
@@ -46,6 +47,7 @@ class FeatureValues(NamedTuple):
     values: Mapping[int, NDArray]
     categories: tuple[Group, ...]
     indicators: Mapping[int, int]
+    ranks: Mapping[int, tuple[str, ...]]
 
 
 def feature_values(encoding: Encoding, ranges: Ranges) -> FeatureValues:
@@ -55,6 +57,7 @@ def feature_values(encoding: Encoding, ranges: Ranges) -> FeatureValues:
     values: dict[int, NDArray] = {}
     categories: list[Group] = []
     indicators: dict[int, int] = {}
+    ranks: dict[int, tuple[str, ...]] = {}
     for column, place in zip(encoding.columns, encoding.places, strict=True):
         own = range(place.start, place.stop - column.flagged)
         if column.flagged:
@@ -65,9 +68,10 @@ def feature_values(encoding: Encoding, ranges: Ranges) -> FeatureValues:
         elif isinstance(column, Ranks):
             low[place.start], high[place.start] = 0.0, len(column.words) - 1.0
             whole[place.start] = True
+            ranks[place.start] = tuple(column.words)
         elif ranges.two_valued[place.start]:
             values[place.start] = np.array([low[place.start], high[place.start]])
     return FeatureValues(
         ranges.deviations, low, high, whole, fixed, tuple(encoding.feature_names), values,
-        tuple(categories), indicators,
+        tuple(categories), indicators, ranks,
     )  # fmt: skip

@@ -64,16 +64,6 @@ class Encoding:
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
     @property
-    def from_words(self) -> NDArray:
-        """Which features, shape (P,), are made of words or tell of missing values."""
-        made = np.zeros(self.n_features, bool)
-        for column, place in zip(self.columns, self.places, strict=True):
-            made[place] = column.values is not None
-            if column.flagged:
-                made[place.stop - 1] = True
-        return made
-
-    @property
     def feature_range(self) -> tuple[NDArray, NDArray]:
         """The least and largest value each feature may take: 0 and 1 for a category's."""
         low, high = np.full(self.n_features, -np.inf), np.full(self.n_features, np.inf)

@@ -99,16 +99,6 @@ class Preparation:
         """The unit of certificates: each feature's standard deviation in training, shape (P,)."""
         return self.ranges.deviations
 
-    def scale(self, categories_fixed: bool = True) -> NDArray:
-        """How far each feature moves in a certificate for ε = 1, shape (P,).
-
-        Deviations; 0 for features that stand for words or missing values, which a small
-        change of the world does not change, unless they are to move too.
-        """
-        if not categories_fixed:
-            return self.deviations
-        return np.where(self.encoding.from_words, 0.0, self.deviations)
-
     def domain(self) -> FeatureValues:
         """What values features can take: those of training."""
         return feature_values(self.encoding, self.ranges)

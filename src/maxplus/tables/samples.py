@@ -44,6 +44,19 @@ class Samples:
             object.__setattr__(self, "rows", np.arange(len(self.X)))
 
 
+def has_no_labels(table: RawTable, encoding: Encoding) -> bool:
+    """Whether there is a column for labels, and nothing in it."""
+    return encoding.has_labels(table) and bool(is_missing(table, encoding.target).all())
+
+
+def no_labels(name: str, encoding: Encoding) -> TableError:
+    """The error for a whole table of that kind."""
+    return TableError(
+        f"{name}: the target {encoding.target!r} has no values; fill them in, or name another "
+        "column with --target when you train"
+    )
+
+
 def samples_of(
     table: RawTable,
     encoding: Encoding,
@@ -65,7 +78,7 @@ def samples_of(
     if labelled and has_labels:
         unknown = is_missing(table, encoding.target)
         if unknown.all():
-            raise TableError(f"{table.name}: the target {encoding.target!r} has no values")
+            raise no_labels(table.name, encoding)
         if unknown.any():
             n, first = int(np.count_nonzero(unknown)), table.where(int(unknown.argmax()))
             decisions += (

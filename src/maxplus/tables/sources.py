@@ -15,7 +15,7 @@ from maxplus.tables.deciding import decide
 from maxplus.tables.encoding import Encoding
 from maxplus.tables.kinds import Number
 from maxplus.tables.reading import read_batches, read_table
-from maxplus.tables.samples import Samples, samples_of
+from maxplus.tables.samples import Samples, has_no_labels, no_labels, samples_of
 from maxplus.tables.strangers import Strangers
 from maxplus.tables.table import Cells, RawTable, TableError
 
@@ -86,7 +86,8 @@ def stream_source(
     """DATA for a model in parts, one after the other: memory does not grow with the table.
 
     Only columns that the model needs, its target and those named in ``also`` are read. Values
-    that training never saw are counted over all parts, and told in one warning at the end.
+    that training never saw are counted over all parts, and told in one warning at the end. With
+    ``labelled``, a part without any label is left out, as rows without one are.
     """
     if data in SMALL or data.partition(":")[0] in IMAGES:
         yield open_source(data, preparation=preparation, labelled=labelled)
@@ -94,19 +95,26 @@ def stream_source(
     _check_file(data)
     encoding = preparation.encoding
     strangers = Strangers(strict=strict)
-    first_row, name = 0, data
+    first_row, name, n_parts = 0, data, 0
     for table in read_batches(data, encoding.read_as, also=also):
         for k in range(0, table.n_rows, rows_at_once):
             part = table.part(k, k + rows_at_once)
+            if labelled and has_no_labels(part, encoding):
+                continue
+            n_parts += 1
             yield samples_of(
                 part, encoding, preparation.image_shape, labelled=labelled, strangers=strangers,
                 first_row=first_row + k,
             )  # fmt: skip
         first_row, name = first_row + table.n_rows, table.name
+    if not n_parts:
+        raise no_labels(name, encoding)
     strangers.warn(name)
 
 
 def _check_file(data: str) -> None:
+    if Path(data).is_dir():
+        raise TableError(f"{data} is a folder; name a file in it")
     if not (data == STDIN or Path(data).exists() or Path(data).suffix):
         raise TableError(
             f"{data!r} is neither a file nor a built-in data set; there are "

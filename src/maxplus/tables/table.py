@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.words import Words
+
+if TYPE_CHECKING:
+    from maxplus.tables.choices import ColumnChoices
 
 # A column: float64 with NaN for missing values, or words.
 Cells = NDArray | Words
@@ -35,6 +39,7 @@ class RawTable:
     where : names a row of the table as the user counts, for example "line 17"
     notes : what was assumed to read it, in words
     commas : the columns whose numbers were written with decimal commas
+    choices : what the user says about the columns, for whoever is to learn from them
     """
 
     name: str
@@ -42,6 +47,7 @@ class RawTable:
     where: Callable[[int], str] = row_in_words
     notes: tuple[str, ...] = ()
     commas: frozenset[str] = frozenset()
+    choices: ColumnChoices | None = None
 
     def __post_init__(self) -> None:
         columns = {name: _as_cells(cells) for name, cells in self.columns.items()}

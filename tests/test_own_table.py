@@ -1,0 +1,301 @@
+"""The commands as somebody with a table of their own types them, checked from outside."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+import maxplus
+from commands import good, read_csv, run
+from maxplus import LMMClassifier, LMMCommittee, LMMRegressor
+from maxplus.io import Checkpoint
+from maxplus.tables import ColumnChoices, stream_source
+
+QUICK = ("-H", 6, "--slope", 3, "--epochs", 2)
+PAIN = ["low", "medium", "high"]
+# Decimal commas, umlauts in Latin-1, Windows' line ends.
+DIALECT = {"delimiter": ";", "lineterminator": "\r\n"}
+ENCODING = "latin-1"
+
+
+def clinic(n=120, seed=0):
+    """Names and rows of words: an id, a date, holes, whole and other numbers, words, ranks."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for k in range(n):
+        age, dose = int(rng.integers(30, 80)), round(float(rng.gamma(2.0, 1.5)), 2)
+        smoker, ward = int(rng.integers(2)), str(rng.choice(["Süd", "Nord", "West"]))
+        pain = int(rng.integers(3))
+        risk = (age - 55) / 20 + 0.3 * dose + smoker + 1.5 * (pain - 1) - (ward == "Nord")
+        row = [str(age), f"{dose:.2f}".replace(".", ","), str(smoker), ward, PAIN[pain]]
+        for j in (0, 3, 4):
+            if rng.random() < 0.08:
+                row[j] = str(rng.choice(["", "?", "NA", "<null>", "n/a"]))
+        day = f"2021-{1 + k % 12:02d}-{1 + k % 28:02d}"
+        ill = "krank" if risk + rng.normal(0, 0.4) > 1 else "gesund"
+        rows.append([f"P{7 * k + 1000}", day, *row, ill])
+    return ["patient", "Besuch", "age", "dose", "smoker", "ward", "pain", "class"], rows
+
+
+def write_clinic(path, names, rows):
+    """The table as a spreadsheet in Germany writes it."""
+    text = io.StringIO(newline="")
+    csv.writer(text, **DIALECT).writerows([names, *rows])
+    path.write_bytes(text.getvalue().encode(ENCODING))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder with the table, the model, and what the training said."""
+    folder = tmp_path_factory.mktemp("clinic")
+    path = write_clinic(folder / "clinic.csv", *clinic())
+    document = json.loads(good("train", path, *QUICK, "-o", folder / "m", "--json", "--quiet"))
+    return folder, document
+
+
+def scores_by_hand(clf, X):
+    """z_d = max_h (min_i (W⁰_i x_{p(i)} + W¹_ih) + W²_hd), literally."""
+    model = clf.model_
+    seen = X if model.directions is None else X @ model.directions.T
+    lam = np.repeat(seen, 2, axis=1) * model.W0
+    hidden = (lam[:, :, None] + model.W1[None]).min(axis=1)
+    return (hidden[:, :, None] + model.W2[None]).max(axis=1)
+
+
+def test_printed_numbers_are_those_of_another_computation(trained):
+    from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
+
+    folder, document = trained
+    path, model = folder / "clinic.csv", folder / "m"
+    _, rows = clinic()
+    y = np.array([row[-1] for row in rows])
+    clf = maxplus.load(model)
+    Z = scores_by_hand(clf, clf.preparation_.features(maxplus.tables.read_table(path)))
+    P = np.exp(Z - Z.max(axis=1, keepdims=True))
+    P /= P.sum(axis=1, keepdims=True)
+    guess = np.array(["gesund", "krank"])[Z.argmax(axis=1)]
+    good("predict", model, path, "-o", folder / "p.csv")
+    assert [row["predicted"] for row in read_csv(folder / "p.csv")] == guess.tolist()
+    told = json.loads(good("evaluate", model, path, "--json"))
+    assert told["accuracy"] == pytest.approx(np.mean(guess == y))
+    assert told["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
+    assert told["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
+    assert told["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
+    # Rows that were held out are worse than those of the training, and better than guessing.
+    unseen = document["validation"]
+    assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
+
+
+def test_certificates_hold_against_corners(trained):
+    folder, _ = trained
+    path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
+    told = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
+    y = np.array([row[-1] for row in clinic()[1]])
+    X = clf.preparation_.features(maxplus.tables.read_table(path))
+    names = clf.preparation_.feature_names
+    step = 0.1 * X.std(axis=0) * np.isin(names, ["age", "dose", "pain"])
+    stays = clf.predict(X) == y
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        stays &= clf.predict(X + step * rng.choice([-1.0, 1.0], X.shape)) == y
+    assert 0.3 < told["certified_accuracy"][0] <= np.mean(stays)
+
+
+def test_printed_flips_flip_when_they_are_typed_into_the_file(trained):
+    folder, _ = trained
+    names, rows = clinic()
+    good("explain", folder / "m", folder / "clinic.csv", "--table", folder / "why.csv")
+    why = {int(line["row"]): line for line in read_csv(folder / "why.csv")}
+    typed, becomes, columns = [], [], set()
+    for number, row in enumerate(rows, 1):
+        column, to = why[number]["flip_feature"], why[number]["flip_to"]
+        if not column:
+            continue
+        place = names.index(column)
+        seen = {r[place] for r in rows}
+        cell = to.strip("'") if to.startswith("'") else to.replace(".", ",")
+        if column in ("smoker", "ward", "pain"):
+            assert cell in seen
+        else:
+            found = [float(s.replace(",", ".")) for s in seen if s[:1].isdigit()]
+            assert min(found) <= float(to) <= max(found)
+            assert column != "age" or float(to).is_integer()
+        typed.append([*row[:place], cell, *row[place + 1 :]])
+        becomes.append(why[number]["flip_class"])
+        columns.add(column)
+    assert len(typed) > 90
+    assert columns >= {"age", "pain"}
+    edited = write_clinic(folder / "edited.csv", names, typed)
+    good("predict", folder / "m", edited, "-o", folder / "p.csv")
+    assert [row["predicted"] for row in read_csv(folder / "p.csv")] == becomes
+
+
+def test_the_other_commands_take_the_same_file(trained):
+    folder, _ = trained
+    arguments = folder / "m", folder / "clinic.csv"
+    assert "Row 3:" in good("explain", *arguments)
+    assert "→ krank" in good("rules", *arguments)
+    assert "Report:" in good("report", *arguments, "-o", folder / "r.html")
+    page = (folder / "r.html").read_text(encoding="utf-8")
+    assert "ward" in page
+    assert "Süd" in page
+
+
+# -- the same in Python ---------------------------------------------------------------------------
+
+
+def frame_of_clinic(library):
+    """The table as a data frame."""
+    names, rows = clinic()
+    columns = {
+        name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    columns["dose"] = [float(cell.replace(",", ".")) for cell in columns["dose"]]
+    return pytest.importorskip(library).DataFrame(columns)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_model_of_the_command_line_takes_data_frames(trained, library):
+    folder, _ = trained
+    clf, frame = maxplus.load(folder / "m"), frame_of_clinic(library)
+    good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
+    told = [row["predicted"] for row in read_csv(folder / "p.csv")]
+    assert clf.predict(frame).tolist() == told
+    assert "Row 1:" in str(clf.explain(frame))
+    scale = clf.certificate_scale()
+    (share,) = np.atleast_1d(clf.certify(frame, frame["class"], [0.1], scale))
+    document = json.loads(
+        good("certify", folder / "m", folder / "clinic.csv", "--eps", 0.1, "--json")
+    )
+    assert share == pytest.approx(document["certified_accuracy"][0])
+
+
+def test_choices_go_with_a_data_frame(trained):
+    frame = frame_of_clinic("pandas").drop(columns="class")
+    y = [row[-1] for row in clinic()[1]]
+    choices = ColumnChoices(categorical=["pain", "smoker"], drop=["age"])
+    clf = LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0).fit(choices.on(frame), y)
+    names = clf.preparation_.feature_names
+    assert {"pain = high", "smoker = 0", "smoker = 1", "dose"} <= set(names)
+    assert "age" not in names
+    assert np.array_equal(
+        clf.predict_proba(frame), clf.predict_proba(clf.preparation_.features(choices.on(frame)))
+    )
+    numbers = frame[["dose", "smoker"]].astype(float)
+    clf.fit(ColumnChoices(categorical=["smoker"]).on(numbers), y)
+    assert clf.preparation_.feature_names == ["dose", "smoker = 0", "smoker = 1"]
+    with pytest.raises(ValueError, match="has no column 'size'"):
+        clf.fit(ColumnChoices(drop=["size"]).on(frame), y)
+    unseen = [
+        maxplus.validate(clf, data, y, how=2, choices=own).figures.accuracy
+        for data, own in ((choices.on(frame), None), (frame, choices))
+    ]
+    assert unseen[0] == unseen[1]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LMMCommittee(2, n_hidden=4, slope=2.0, warmup_epochs=1), LMMRegressor(4, slope=1.0, epochs=1)],
+    ids=["committee", "regression"],
+)
+def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, estimator):
+    estimator.set_params(callbacks=[Checkpoint(tmp_path / "c")])
+    with pytest.raises(ValueError, match=r"callbacks has a Checkpoint, but .* has no state"):
+        estimator.fit(iris.X, iris.y)
+    assert not hasattr(estimator, "model_")
+
+
+# -- what cannot be -------------------------------------------------------------------------------
+
+
+def refused(*arguments):
+    """The one line that a refused command says."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+ROWS = "a,b,class\n" + "".join(f"{k % 7},{k % 5}.5,{'xy'[k % 2]}\n" for k in range(30))
+# A file, options of train, and what the line must hold: place, value, remedy.
+BAD_FILES = {
+    "nothing": ("", [], ["data.csv is empty", "a line of names"]),
+    "names only": ("a,b,class\n", [], ["data.csv", "no rows"]),
+    "one class": (ROWS.replace("y\n", "x\n"), [], ["data.csv", "'class'", "('x')", "--target"]),
+    "no labels": (ROWS.replace("x\n", "\n").replace("y\n", "?\n"), [], ["'class'", "no values"]),
+    "everything dropped": (ROWS, ["--drop", "a,b"], ["data.csv", "--drop"]),
+    "short row": (ROWS + "3,4\n", [], ["line 32", "2 values", "3 columns", "'3,4'"]),
+    "word": (ROWS + "3,abc,x\n", [], ["line 32", "'b'", "'abc'", "--categorical b"]),
+    "endless": (ROWS + "3,1e400,x\n", [], ["line 32", "'b'", "inf", "empty"]),
+    "same names": ("a,a,class\n1,2,x\n", [], ["'a'", "rename"]),
+    "numbers for names": ("1,2,3\n4,5,6\n", [], ["header", "names"]),
+    "zeros": ("a,b,class\n1,\0,x\n", [], ["data.csv", "UTF-8"]),
+    "checkpoint": (ROWS, ["--members", 2, "--checkpoint", "c"], ["--checkpoint", "--members"]),
+    "resume": (ROWS, ["--members", 2, "--resume", "c"], ["--resume", "--members"]),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "parts"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files_are_refused_in_one_line(write, tmp_path, text, options, parts):
+    line = refused("train", write(text), *QUICK, *options, "-o", tmp_path / "m")
+    for part in parts:
+        assert part in line
+
+
+def test_numbers_have_no_checkpoints(write, tmp_path):
+    path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
+    result = run("train", path, "--checkpoint", tmp_path / "c", "-o", tmp_path / "m")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: --checkpoint is for classes")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "data.csv").mkdir()
+    for path in (tmp_path, tmp_path / "data.csv"):
+        assert f"{path} is a folder" in refused("train", path)
+
+
+def test_bad_arguments_are_named(trained, tmp_path):
+    folder, _ = trained
+    model, path, away = folder / "m", folder / "clinic.csv", tmp_path / "no" / "f.png"
+    for command, option in (("certify", "--plot"), ("evaluate", "--plot"), ("predict", "--out"),
+                            ("explain", "--table"), ("explain", "--picture")):  # fmt: skip
+        line = refused(command, model, path, option, away)
+        assert option in line
+        assert "does not exist" in line
+    for text, part in (("age=5:1", "'age=5:1'"), ("age=nan:1", "'age=nan:1'"),
+                       ("ward=0:1", "--fixed ward"), ("pain=0:1", "--fixed pain")):  # fmt: skip
+        assert part in refused("explain", model, path, "--range", text)
+    names, rows = clinic()
+    strange = write_clinic(tmp_path / "s.csv", names, [[*rows[0][:5], "Ost", *rows[0][6:]]])
+    for command in ("predict", "evaluate", "explain", "certify", "rules", "report"):
+        line = refused(command, model, strange, "--strict")
+        assert "'Ost'" in line
+        assert "line 2" in line
+
+
+def test_classes_that_differ_by_case_are_pointed_out(write, tmp_path):
+    text = "a,b,class\n" + "".join(
+        f"{k % 7},{k % 5}.5,{['yes', 'Yes', 'no'][k % 3]}\n" for k in range(30)
+    )
+    said = good("train", write(text), *QUICK, "--validate", "none", "-o", tmp_path / "m")
+    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in said
+
+
+def test_parts_of_a_stream_may_have_no_labels(trained, tmp_path):
+    folder, _ = trained
+    names, rows = clinic()
+    some = [[*row[:-1], "?" if k < 20 or k == 33 else row[-1]] for k, row in enumerate(rows)]
+    path = write_clinic(tmp_path / "some.csv", names, some)
+    preparation = maxplus.load(folder / "m").preparation_
+    parts = list(stream_source(str(path), preparation, 10, labelled=True))
+    found = np.concatenate([part.rows for part in parts]).tolist()
+    assert found == [k for k in range(len(rows)) if k >= 20 and k != 33]
+    none = write_clinic(tmp_path / "none.csv", names, [[*row[:-1], ""] for row in rows])
+    with pytest.raises(ValueError, match="'class' has no values"):
+        list(stream_source(str(none), preparation, 10, labelled=True))
