@@ -32,7 +32,7 @@ def certified_at(
     Z = model.scores(X) if scores is None else scores
     if Z.shape != (len(X), model.n_classes):
         raise ValueError(
-            f"scores must have shape {(len(X), model.n_classes)}, as of the rows of X; got {Z.shape}"
+            f"scores must have shape {(len(X), model.n_classes)}, those of X; got {Z.shape}"
         )
     certain = (box.eps == 0.0) | _lead_is_enough(model, X, Z, box)
     open_rows = np.flatnonzero(~certain)

@@ -51,7 +51,7 @@ class Count:
         """Count some more rows; each costs a few forward passes for each ε that it reaches."""
         estimator, scale = self._trained.estimator, self._measure.scale
         X = samples.X
-        scores = estimator.model_.scores(X)
+        scores = estimator._scores(X)
         right = estimator.classes_[scores.argmax(axis=1)] == y
         self._rights.append(right)
         self.rows += len(y)
