@@ -27,7 +27,6 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 import maxplus
 from commands import BRIEF, IRIS, ORCHARD, bad, document, good, read_csv
-from maxplus.io.models import load_with_notes
 from maxplus.tables import ColumnChoices, open_source
 from maxplus.training import Progress
 from maxplus.training.progress import ProgressBar
@@ -153,7 +152,10 @@ def test_a_committee_is_trained_and_used(tmp_path):
     good("predict", path, IRIS, "-o", tmp_path / "p.csv")
     assert [row["predicted"] for row in read_csv(tmp_path / "p.csv")] == model.predict(X).tolist()
     assert "Row 150:" in good("explain", path, IRIS, "--row", 150)
-    assert "not sought for committees" in bad("explain", path, IRIS, "--fixed", "sepal width")
+    held = good("explain", path, IRIS, "--row", 1, "--fixed", "petal length")
+    assert "if petal length goes" in good("explain", path, IRIS, "--row", 1)
+    assert "if petal length goes" not in held
+    assert "not known for committees" in bad("explain", path, IRIS, "--together", 2)
 
 
 # -- rows that a model has not seen ----------------------------------------------------------------
@@ -194,9 +196,9 @@ def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
     assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
     assert said["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
     # The model itself has all rows, and its file remembers how good it is.
-    model, notes = load_with_notes(tmp_path / "m")
+    model = maxplus.load(tmp_path / "m")
     assert len(model.training_labels_) == n
-    assert notes["validation"] == said["validation"]
+    assert model.validation_ == said["validation"]
 
 
 def test_the_words_about_unseen_rows(tmp_path):
