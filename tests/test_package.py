@@ -57,6 +57,7 @@ DOCUMENTED = [
     "maxplus.trees.tree",
     "maxplus.trees.forest",
     "maxplus.training.steps",
+    "maxplus.estimators._explained",
     "maxplus.estimators._lmm",
     "maxplus.images.blur",
     "maxplus.images.shifts",
