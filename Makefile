@@ -40,6 +40,7 @@ build/kernels: $(VENV)/.kernels
 # What is skipped where PyTorch or a browser is not installed.
 test-optional: $(VENV)/.kernels
 	$(BIN)/python -m pytest tests/test_export.py tests/test_report_page*.py
+	$(BIN)/python -m pytest tests/test_committee.py -k torch
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.kernels
@@ -50,7 +51,7 @@ pictures: $(VENV)/.kernels
 	mkdir -p build
 	$(BIN)/maxplus train mnist --paper -H 500 -n 40000 --slope 4 --polyak-target 1.2 --learning-rate 1 \
 	  -o build/mnist.maxplus
-	$(BIN)/maxplus explain build/mnist.maxplus mnist:test --row 0 --picture docs/explanation.png
+	$(BIN)/maxplus explain build/mnist.maxplus mnist:test --row 1 --picture docs/explanation.png
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
