@@ -441,11 +441,11 @@ def test_missing_values_are_told(patients):
     missing[0, 4] = True
     why = clf.explain(rows, domain=domain, missing=missing, row_numbers=[31, 32])
     assert why.text(0).startswith("Row 31: ")
-    assert "sugar was missing: 5.5 was taken" in why.text(0)
+    assert "sugar was missing, and counted as 5.5" in why.text(0)
     assert "was missing" not in why.text(1)
     by_feature = np.zeros((2, 8), bool)
     by_feature[0, 7] = True
-    assert clf.explain(rows, domain=domain, missing=by_feature).text(0).endswith("was taken")
+    assert clf.explain(rows, domain=domain, missing=by_feature).text(0).endswith("counted as 5.5")
     for wrong in (missing[:1], missing.astype(int), missing[:, :3]):
         with pytest.raises(ValueError, match=r"^missing must hold truth values for 2 rows and 5"):
             clf.explain(rows, domain=domain, missing=wrong)

@@ -50,11 +50,13 @@ class CertifiedRows(NamedTuple):
         if not self.right:
             return f"None of the {self.rows} rows is right, so nothing is certified."
         fixed = f" ({_listed(held)} held fixed)" if held else ""
+        wrong = self.rows - self.right
+        others = f"the {wrong} rows that are wrong, nor about " if wrong else ""
         return (
             f"{self.right} of {self.rows} rows are right. At least half of those {self.right} "
             f"provably stay right while every number moves by up to {self.median:.3g} {unit}"
-            f"{fixed}; all of them up to {self.least:.3g}. Nothing is said about the "
-            f"{self.rows - self.right} rows that are wrong, nor about rows that are not here."
+            f"{fixed}; all of them up to {self.least:.3g}. Nothing is said about {others}rows that "
+            "are not here."
         )
 
 

@@ -60,7 +60,7 @@ class FlipWords(NamedTuple):
             )
         names = self.domain.column_names
         return [said] + [
-            f"{name} was missing: {self.domain.text(self.X[n], names.index(name))} was taken"
+            f"{name} was missing, and counted as {self.domain.text(self.X[n], names.index(name))}"
             for name in self.domain.columns
             if self._was_missing(n, name)
         ]
