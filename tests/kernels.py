@@ -39,7 +39,7 @@ for dtype in (np.float64, np.float32):
     for directions in (None, np.ones((1, 4))):
         clf = maxplus.LMMClassifier(20, warmup_epochs=2, directions=directions, random_state=0)
         clf.fit(Z, y).certify(Z, y, 0.1), clf.explain(Z[:3]), clf.certified_radius(Z)
-        clf.predict(np.tile(Z, (100, 1)))
+        clf.predict(np.tile(Z, (200, 1)))  # enough for the parallel kernels
     clf.set_params(polish="log2").fit(Z, y)
     for engine, objective in (("dense", "max"), ("tree", "max"), ("sgd", "mean")):
         maxplus.SubgradientLMMClassifier(

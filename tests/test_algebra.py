@@ -48,6 +48,7 @@ def test_product_matches_the_oracle(kind, AB):
     check_product(kind, *AB)
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(

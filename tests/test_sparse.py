@@ -113,7 +113,7 @@ def test_two_workers_have_the_dense_iterates(two_workers, data, rule, linear_eve
 def test_no_bound_is_ever_violated(two_workers, data, linear_every, rule):
     X, y = DATA[data]()
     X, y = X[:150], y[:150]
-    n = 120
+    n = 80
     args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), linear_every)
     engine = SparseEngine(*problem(*args), audit=True)
     dense = DenseEngine(*problem(*args))

@@ -332,7 +332,7 @@ def test_no_bound_is_ever_violated(iris, two_workers, data, k, linear_every):
     X, y = iris if data == "iris" else ties()
     rule = two_phase(polyak(), constant(0.02), 50)
     k = len(y) if k == "N" else k
-    assert_sparse_is_dense(X, y, k, rule, linear_every, 130, audit=True)
+    assert_sparse_is_dense(X, y, k, rule, linear_every, 75, audit=True)
 
 
 @pytest.mark.slow
