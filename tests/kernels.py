@@ -45,6 +45,8 @@ for dtype in (np.float64, np.float32):
         maxplus.SubgradientLMMClassifier(
             8, engine=engine, objective=objective, max_iter=3, random_state=0
         ).fit(Z, y)
+    committee = maxplus.LMMCommittee(2, n_hidden=6, warmup_epochs=1, random_state=0).fit(Z, y)
+    committee.explain(Z[:3])
     maxplus.MaxPlusClassifier(max_iter=3).fit(Z, y)
     maxplus.LinearMaxPlusClassifier(5, max_iter=3).fit(Z, y)
     maxplus.LMMRegressor(10, random_state=0).fit(Z, y).predict_interval(Z)

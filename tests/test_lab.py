@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from maxplus import LMMClassifier, datasets
+from maxplus import LMMClassifier, LMMCommittee, datasets
 from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
 from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, measure, registry
@@ -36,6 +36,7 @@ from maxplus.lab.timed_run import TimedRun
 from maxplus.lab.write import is_finished, write_finding, write_report
 from maxplus.models import LinearMaxPlus
 from maxplus.training.result import Signal
+from sharing import made_once
 
 pytestmark = pytest.mark.slow
 
@@ -73,10 +74,17 @@ def everything(tmp_path_factory):
 
     Experiments are made smaller still; ``make reproduce-quick`` runs them as they are.
     """
-    out = tmp_path_factory.mktemp("results")
+    out = made_once(tmp_path_factory, "everything", reproduce_all)
+    printed = out / "printed.txt"
+    return out, printed.read_text(encoding="utf-8")
+
+
+def reproduce_all(out):
+    """All experiments, as small as can be."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (noise, quality):
             patch.setattr(module, "LMMClassifier", partial(LMMClassifier, warmup_epochs=10))
+            patch.setattr(module, "LMMCommittee", partial(LMMCommittee, warmup_epochs=10))
         patch.setattr(datasets, "load_digits", few_digits)
         patch.setattr(datasets, "load_mnist", cache(datasets.load_mnist))
         patch.setattr(timing, "in_a_process", only_beside_elsewhere)
@@ -94,7 +102,7 @@ def everything(tmp_path_factory):
             app, ["reproduce", *NAMES, "--quick", "--seeds", "1", "--out", str(out)]
         )
     assert result.exit_code == 0, result.output
-    return out, result.output
+    (out / "printed.txt").write_text(result.output, encoding="utf-8")
 
 
 def values(out, name):

@@ -1,0 +1,34 @@
+"""What is costly to make is made by one worker, and the others copy it."""
+
+import os
+import shutil
+import time
+
+PATIENCE = 900.0
+
+
+def made_once(tmp_path_factory, name, make):
+    """A folder with what ``make(folder)`` leaves in it; every worker has a copy of its own."""
+    base = tmp_path_factory.getbasetemp()
+    # Workers have folders beside each other.
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    done, failed = shared / "done", shared / "failed"
+    try:
+        shared.mkdir()
+    except FileExistsError:
+        end = time.monotonic() + PATIENCE
+        while not done.exists():
+            assert not failed.exists(), f"another worker could not make {name}"
+            assert time.monotonic() < end, f"another worker has not made {name}"
+            time.sleep(0.2)
+    else:
+        (shared / "made").mkdir()
+        try:
+            make(shared / "made")
+        except BaseException:
+            failed.touch()
+            raise
+        done.touch()
+    own = tmp_path_factory.mktemp(name) / "copy"
+    shutil.copytree(shared / "made", own)
+    return own
