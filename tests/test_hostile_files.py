@@ -2,7 +2,6 @@
 
 import json
 import os
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import maxplus
 from maxplus import LMMClassifier
 from maxplus.io import FileError, arrays, container, labels
 from maxplus.io.models import KIND, describe, save
+from memory_used import most_memory
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +40,6 @@ def message(path):
     assert "\n" not in text
     assert len(text) <= container.MESSAGE
     return text
-
-
-def most_memory(call):
-    """Bytes that a call has at once, beyond those before it."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 HUGE = 10**399

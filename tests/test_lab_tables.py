@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 from maxplus import LMMClassifier
 from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
+from maxplus.evaluation.peers import PEERS
 from maxplus.lab import Settings
 from maxplus.lab.experiments import tables
 from maxplus.lab.folder_of_tables import find_folder, read_folder
 from maxplus.lab.held_out import Figures, held_out, with_its_capacity
 from maxplus.lab.parts import Parts
-from maxplus.lab.rivals import PEERS
 from maxplus.lab.table_goals import Goal, goals
 from maxplus.lab.table_results import Results
 from maxplus.metrics import expected_calibration_error

@@ -1,7 +1,5 @@
 """What will not fit into memory is refused before it is begun, with numbers and a remedy."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -10,16 +8,7 @@ from maxplus.models import starts
 from maxplus.models.starts import box_lmm, box_lmm_bytes, hill_lmm
 from maxplus.training import Conductor, Task, memory
 from maxplus.training.stages import Annealing, Polish, WarmUp
-
-
-def peak(call):
-    """Bytes that a call has at once, beyond those before it."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+from memory_used import most_memory
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +34,14 @@ def test_a_stage_takes_about_what_it_said(blobs, units, stage):
     with Conductor() as conductor:
         conductor.begin(stage.name, is_last=True)
         stage.run(units, task, conductor)  # compiled
-        taken = peak(lambda: stage.run(units, task, conductor))
+        taken = most_memory(lambda: stage.run(units, task, conductor))
     assert 0.7 * needed < taken < 1.2 * needed
 
 
 def test_a_start_takes_about_what_it_said(blobs):
     X, y = blobs
     needed = box_lmm_bytes(X, y, 300, 3)
-    taken = peak(lambda: box_lmm(X, y, 300, 3, 1.0, 15.0, np.random.default_rng(0)))
+    taken = most_memory(lambda: box_lmm(X, y, 300, 3, 1.0, 15.0, np.random.default_rng(0)))
     assert 0.5 * needed < taken < 1.3 * needed
 
 

@@ -18,11 +18,11 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from maxplus.estimators import LMMClassifier
+from maxplus.evaluation.peers import PEERS
 from maxplus.lab.finding import Finding, Settings
 from maxplus.lab.folder_of_tables import LabelledTable, find_folder, read_folder
 from maxplus.lab.held_out import Figures, held_out
 from maxplus.lab.parts import Parts
-from maxplus.lab.rivals import PEERS
 from maxplus.lab.table_goals import OURS, goals_table
 from maxplus.lab.table_results import Results, draw, tables_of
 

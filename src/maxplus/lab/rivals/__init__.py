@@ -1,7 +1,6 @@
-"""What LMM networks are compared with: a ReLU network, trained by Adam; scikit-learn's models."""
+"""What LMM networks are compared with in the paper: a ReLU network, trained by Adam."""
 
-from maxplus.evaluation.peers import PEERS
 from maxplus.lab.rivals.adam import AdamEngine
 from maxplus.lab.rivals.mlp import MLP
 
-__all__ = ["MLP", "PEERS", "AdamEngine"]
+__all__ = ["MLP", "AdamEngine"]
