@@ -14,8 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import maxplus
 from maxplus.evaluation import ArrayRows, compare, plan_for, usual_models, validate
-from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
-from maxplus.lab import rivals
+from maxplus.evaluation.peers import REGRESSION_PEERS
 from strategies import SEEDS, quick
 
 
@@ -195,7 +194,6 @@ def test_the_usual_models_are_all_there():
         "LMM", "committee", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
     ]  # fmt: skip
     assert list(usual_models(regression=True)) == ["LMM", *REGRESSION_PEERS]
-    assert rivals.PEERS is PEERS
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0
     y = 1e4 + 1e3 * (X[:, 0] + X[:, 1] / 1000.0)
