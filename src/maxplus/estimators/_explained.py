@@ -120,7 +120,7 @@ class ExplainedClassifier(TrainedClassifier):
         feature_names: Sequence[str] | None = None,
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
-    ) -> Any:
+    ) -> Explanation:
         """What decided each score of each row, and what would change the prediction.
 
         Every class score is one unit's and, in it, one view's, a feature or one of the
@@ -173,7 +173,7 @@ class ExplainedClassifier(TrainedClassifier):
     def _explanation(
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
-    ) -> Any:  # fmt: skip
+    ) -> Explanation:  # fmt: skip
         """`explain`, of arguments that have been checked."""
         paths = decisive_paths(self.model_, X)
         return Explanation(
