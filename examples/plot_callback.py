@@ -43,7 +43,7 @@ clf = LMMClassifier(
     100, slope=15.0, scale=False, warmup_epochs=60, polish=None, random_state=0, callbacks=watch
 )
 clf.fit(X_train, y_train)
-print(f"{clf.status_}, after {clf.n_iter_} of 60 epochs")
+print(f"ended by the callback after {clf.n_iter_} of 60 epochs")
 
 # %%
 # What it saw
