@@ -68,7 +68,7 @@ right.set_title("Who wins, and by how much")
 # One point, one box, one wall
 # ----------------------------
 #
-# Every score comes down to a single unit, and in it to a single wall. `explain` names both.
+# Every score comes down to a single unit, and in it to a single wall. ``explain`` names both.
 
 point = np.array([[0.45, 0.35]])
 why = clf.explain(point, feature_names=["across", "up"], class_names=["blue", "red"])

@@ -2,7 +2,7 @@
 A callback
 ==========
 
-A callback is called with a `maxplus.training.Progress` after each epoch, block of iterations or
+A callback is called with a ``maxplus.training.Progress`` after each epoch, block of iterations or
 round of a polish. It may look at the model, draw, write a log, and end the training by returning
 True. What was trained so far is kept.
 """

@@ -45,8 +45,8 @@ ax.legend(frameon=False)
 # The least and the most certain digits
 # -------------------------------------
 #
-# `certified_radius` has a number for each image. Small ones belong to digits that people would find
-# hard as well.
+# ``certified_radius`` has a number for each image. Small ones belong to digits that people would
+# find hard as well.
 
 robust = models[0.2]
 radius = robust.certified_radius(X_test)

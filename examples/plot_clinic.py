@@ -42,14 +42,14 @@ frame = pd.DataFrame({
 for column in ("age", "smoker", "pain"):
     frame.loc[rng.random(n) < 1 / 12, column] = None
 frame.to_csv(folder / "patients.csv", index=False)
-print((folder / "patients.csv").read_text()[:260])
+print(*(folder / "patients.csv").read_text().splitlines()[:6], sep="\n")
 
 # %%
 # How good is it on patients that it has not seen?
 # ------------------------------------------------
 #
-# `maxplus.validate` decides about columns and trains anew in each fold. A capacity is given here to
-# save time; without it, one is chosen from the data.
+# ``maxplus.validate`` decides about columns and trains anew in each fold. A capacity is given here
+# to save time; without it, one is chosen from the data.
 
 table = pd.read_csv(folder / "patients.csv")
 X, y = table.drop(columns="outcome"), table["outcome"]

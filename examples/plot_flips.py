@@ -3,7 +3,7 @@ Flips: the smallest change of one column
 ========================================
 
 What would have to be different for another answer? Along a single feature every score of an LMM is
-piecewise linear, so the nearest crossing is found exactly. `explain` does it for every row.
+piecewise linear, so the nearest crossing is found exactly. ``explain`` does it for every row.
 """
 
 import matplotlib.pyplot as plt
