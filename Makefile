@@ -64,7 +64,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict tests/typed_program.py
+	$(BIN)/mypy --strict --cache-dir .mypy_cache/strict tests/typed_program.py
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -25,7 +25,7 @@ folder = Path(tempfile.mkdtemp())
 # ---------
 #
 # Made-up patients. Older people, smokers and those in pain come back more often; the ward does not
-# matter. One value in twelve is missing.
+# matter. In three columns one value in twelve is missing.
 
 rng = np.random.default_rng(3)
 n = 400
