@@ -12,14 +12,17 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
-from maxplus.models.starts import choose_prototypes, prototype_lmm
+from maxplus.models import LMM
 from maxplus.training import MaxLoss, Task, constant, level, polyak, train, two_phase
 from maxplus.training.engines import SparseEngine
 
 X, y = load_breast_cancer(return_X_y=True)
 X = StandardScaler().fit_transform(X)
-chosen = choose_prototypes(y, 60, np.random.default_rng(0))
-start = prototype_lmm(X[chosen], y[chosen], 2, 1.0, 1.0)
+# The paper's start: pyramids at some samples, high for their own class.
+rng = np.random.default_rng(0)
+chosen = np.concatenate([rng.choice(np.flatnonzero(y == d), 100, replace=False) for d in (0, 1)])
+heights = np.where(np.eye(2)[y[chosen]] == 1, 0.0, -1.0)
+start = LMM.of_boxes(X[chosen], 0.0, heights, slope=1.0)
 N_ITER = 10_000
 
 # %%
