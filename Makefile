@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional reproduce-quick pictures lint format bench bench-quick clean
+.PHONY: demo test test-fast test-optional docs reproduce-quick pictures lint format bench bench-quick clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -45,6 +45,17 @@ test-optional: $(VENV)/.kernels
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
+
+# The site, into build/docs; all code on its pages is run, and kept while nothing has changed
+# (build/docs-cache). The stamp is newer than pyproject.toml when the tools are up to date.
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+docs: $(VENV)/.kernels $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -q \
+	  -d build/docs-pages docs build/docs
+	@echo "The site is build/docs/index.html"
 
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.
 pictures: $(VENV)/.kernels
