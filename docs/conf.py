@@ -17,9 +17,19 @@ os.environ["MAXPLUS_RESULTS"] = str(HERE.parent / "results")
 os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
 for library in ("NUMBA", "OMP", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+# What runs a page's code warns of its own local connection each time; errors are enough.
+os.environ["IPYTHONDIR"] = str(HERE.parent / "build" / "docs-ipython")
+profile = Path(os.environ["IPYTHONDIR"]) / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 40\n")
 # Commands on pages are those of the Python that builds them, and print what a file would get.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-os.environ |= {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+os.environ |= {
+    "COLUMNS": "96",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+}
 
 from maxplus import __version__  # noqa: E402
 
@@ -38,9 +48,11 @@ extensions = [
     "sphinx_design",
     "anchors",
     "command_pages",
+    "included_pages",
+    "plain_docstrings",
     "result_pages",
 ]
-source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "**/README.md"]
 root_doc = "index"
@@ -51,11 +63,15 @@ language = "en"
 nitpicky = True
 nitpick_ignore_regex = [
     # Other projects' pages are not fetched: a build needs no network.
-    ("py:.*", r"(numpy|np|scipy|sklearn|pandas|matplotlib|collections|typing|NDArray|ArrayLike)\b.*"),
+    (
+        "py:.*",
+        r"(numpy|np|scipy|sklearn|pandas|matplotlib|collections|typing|NDArray|ArrayLike)\b.*",
+    ),
     # Arguments and attributes that a text names.
     ("py:obj", r"[\w.]+_"),
 ]
-suppress_warnings = ["config.cache"]
+# The gallery is left out where there are no examples; pages of a pattern may be none.
+suppress_warnings = ["config.cache", "toc.empty_glob"]
 
 # -- pages with code ------------------------------------------------------------------------------
 
@@ -76,6 +92,7 @@ default_role = "py:obj"
 autosummary_generate = True
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_use_plots = False
 

@@ -32,7 +32,7 @@ def check(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
     root = Path(app.outdir).resolve()
-    pages = {path: Page(path) for path in root.rglob("*.html")}
+    pages = {path: Page(path) for path in root.rglob("*.html") if "_static" not in path.parts}
     for path, page in pages.items():
         for target in sorted(page.targets):
             parts = urlsplit(target)
@@ -42,9 +42,8 @@ def check(app: Sphinx, error: Exception | None) -> None:
             goal = goal / "index.html" if goal.is_dir() else goal
             if not goal.exists():
                 logger.warning("%s links to %s, which is not there", path.relative_to(root), target)
-            elif parts.fragment and goal in pages:
-                if unquote(parts.fragment) not in pages[goal].anchors:
-                    logger.warning("%s links to %s: no such place", path.relative_to(root), target)
+            elif goal in pages and unquote(parts.fragment) not in pages[goal].anchors | {""}:
+                logger.warning("%s links to %s: no such place", path.relative_to(root), target)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

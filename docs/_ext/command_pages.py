@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 
 
 def write_page(app: Sphinx) -> None:
-    """Typer's own Markdown. (Extensions for Sphinx expect Click, which Typer now carries inside.)"""
+    """Typer's own Markdown; extensions for Sphinx expect Click, which Typer carries inside."""
     done = subprocess.run(
         [sys.executable, "-m", "typer", "maxplus.cli.app", "utils", "docs", "--name", "maxplus"],
         capture_output=True, text=True, check=True, encoding="utf-8",

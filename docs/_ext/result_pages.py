@@ -31,7 +31,9 @@ def write_pages(app: Sphinx) -> None:
         _write(pages / f"{name}.md", _page(name, record, text))
         for picture in (measured / name).glob("*.png"):
             shutil.copy2(picture, pages)
-    listing = "\n".join(["```{toctree}", ":maxdepth: 1", "", *(f"generated/{n}" for n in names), "```"])
+    listing = "\n".join(
+        ["```{toctree}", ":maxdepth: 1", "", *(f"generated/{n}" for n in names), "```"]
+    )
     _write(pages / "list.txt", listing + "\n")
 
 

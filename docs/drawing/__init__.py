@@ -1,1 +1,1 @@
-"""What draws the site's pictures, from models and numbers; pages call it, so that they stay short."""
+"""What draws the site's pictures, from models and numbers, so that pages stay short."""

@@ -15,19 +15,25 @@ def minima_cases():
         ("another row falls below g:\na new witness", 4, 1.2),
         ("another row falls between:\na new runner-up", 4, 2.5),
     )
-    fig, axes = plt.subplots(1, 4, figsize=(10.6, 2.7), sharey=True)
-    for ax, (title, changed, value) in zip(axes, cases, strict=True):
+    fig, axes = plt.subplots(2, 2, figsize=(7.6, 4.6), sharex=True, sharey=True)
+    for ax, (title, changed, value) in zip(axes.flat, cases, strict=True):
         new = rows.copy()
         new[changed] = value
         order = np.argsort(new)
-        colours = [VERMILION if i == order[0] else GREEN if i == order[1] else PALE for i in range(rows.size)]
+        colours = [
+            VERMILION if i == order[0] else GREEN if i == order[1] else PALE
+            for i in range(rows.size)
+        ]
         ax.bar(range(rows.size), new, color=colours)
-        ax.bar(changed, rows[changed], fill=False, edgecolor="#222222", linestyle="--", linewidth=0.9)
+        ax.bar(
+            changed, rows[changed], fill=False, edgecolor="#222222", linestyle="--", linewidth=0.9
+        )
         ax.axhline(3.0, color=GREY, linewidth=0.8, linestyle=":")
         ax.text(5.6, 3.05, "g₂ before", ha="right", fontsize=7, color=GREY)
         ax.set_title(title, fontsize=8.5, fontweight="normal")
-        ax.set(xticks=range(6), xlabel="row i")
-    axes[0].set_ylabel("row's value at one sample")
+        ax.set(xticks=range(6), xlabel="row i" if ax in axes[1] else "")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("row's value at one sample")
     return fig
 
 
@@ -41,7 +47,7 @@ def step_bounds(before, after):
 
 
 def growth_of(before, after, label):
-    """The most by which a loss of this class can have grown: (rise of a wrong score) + (own fall)."""
+    """The most by which a loss of this class can have grown: a wrong score's rise, its own fall."""
     rise, fall = step_bounds(before, after)
     return np.delete(rise, label).max() + fall[label]
 
@@ -62,7 +68,11 @@ def bound_over_time(models, X, y, label, chunk):
     ax.plot(bounds, color=VERMILION, label="the bound on this chunk")
     ax.plot(exact, color=BLUE, label="the chunk's largest loss")
     ax.plot(visits, [exact[t] for t in visits], "o", color=BLUE, markersize=4, label="visits")
-    ax.set(xlabel="iteration", ylabel="loss", title=f"{len(visits)} visits in {len(models) - 1} iterations")
+    ax.set(
+        xlabel="iteration",
+        ylabel="loss",
+        title=f"{len(visits)} visits, the first included, in {len(models) - 1} iterations",
+    )
     ax.legend(fontsize=8)
     return fig
 
@@ -88,6 +98,10 @@ def search_picture(bounds, exact, threshold):
     ax.plot(x, exact[order], "o", color=BLUE, markersize=4, label="largest loss inside")
     ax.axhline(threshold, color="#222222", linewidth=0.8, linestyle="--")
     ax.text(len(bounds) - 0.5, threshold, "worst loss found", ha="right", va="bottom", fontsize=8)
-    ax.set(xlabel="chunks, highest bound first", ylabel="loss", title=f"{opened.sum()} of {len(bounds)} chunks opened")
+    ax.set(
+        xlabel="chunks, highest bound first",
+        ylabel="loss",
+        title=f"{opened.sum()} of {len(bounds)} chunks opened",
+    )
     ax.legend(fontsize=8)
     return fig

@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+
 from drawing.plane import COLOURS, INK, draw_boxes, draw_decisions, draw_regions, draw_rows, limits
 
 GREY, VERMILION = "#B5B5B5", "#D55E00"
@@ -20,9 +21,20 @@ def draw_losses(ax, losses, worst):
 def draw_network(ax, model, path, label):
     """The network as columns of nodes; only the edges on active paths are drawn."""
     n_rows, H, C = model.W0.size, model.n_hidden, model.n_classes
-    heights = {"row": np.linspace(0, 1, n_rows), "unit": np.linspace(0, 1, H), "class": np.linspace(0.2, 0.8, C)}
+    heights = {
+        "row": np.linspace(0, 1, n_rows),
+        "unit": np.linspace(0, 1, H),
+        "class": np.linspace(0.2, 0.8, C),
+    }
     for x, kind in enumerate(heights):
-        ax.scatter(np.full(heights[kind].size, x), heights[kind], s=60, color="white", edgecolor=GREY, zorder=2)
+        ax.scatter(
+            np.full(heights[kind].size, x),
+            heights[kind],
+            s=60,
+            color="white",
+            edgecolor=GREY,
+            zorder=2,
+        )
     for d in range(C):
         h, i = int(path.unit[0, d]), int(path.row[0, d])
         spots = heights["row"][i], heights["unit"][h], heights["class"][d]
@@ -41,7 +53,7 @@ def draw_moves(ax, before, after):
         old, new = (np.asarray(getattr(model, name)).ravel() for model in (before, after))
         moved.append((name, old.size, int((old != new).sum())))
     top = max(size for _, size, _ in moved)
-    for k, (name, size, n) in enumerate(moved):
+    for k, (_, size, n) in enumerate(moved):
         ax.barh(k, size, color="#E4E4E4")
         ax.barh(k, n, color=VERMILION)
         ax.text(size + 0.01 * top, k, f"{n} of {size} move", va="center", fontsize=8)
@@ -54,7 +66,8 @@ def one_iteration(model, after, X, y, title):
     losses = model.losses(X, y)
     worst = int(losses.argmax())
     path = model.active_path(X[worst : worst + 1])
-    fig, axes = plt.subplots(1, 4, figsize=(11.4, 2.9), width_ratios=[1.1, 1.25, 1.1, 1.1])
+    fig, grid = plt.subplots(2, 2, figsize=(7.8, 5.4))
+    axes = grid.ravel()
     draw_losses(axes[0], losses, worst)
     axes[0].set_title(title)
     low, high = limits(X, 0.12)
@@ -72,7 +85,7 @@ def one_iteration(model, after, X, y, title):
 def boxes_over_time(models, X, y, titles):
     """The boxes and regions at some iterations."""
     low, high = limits(X, 0.12)
-    fig, axes = plt.subplots(1, len(models), figsize=(2.8 * len(models), 2.8), sharey=True)
+    fig, axes = plt.subplots(1, len(models), figsize=(2.1 * len(models), 2.3), sharey=True)
     for ax, model, title in zip(axes, models, titles, strict=True):
         draw_regions(ax, model, low, high)
         draw_boxes(ax, model, low, high, level=-0.6)

@@ -27,7 +27,9 @@ def draw_rows(ax, X, y, size=14, names=None):
     """The rows, a colour for each class."""
     for d in np.unique(y):
         label = None if names is None else names[d]
-        ax.scatter(*X[y == d].T, s=size, color=COLOURS[d], edgecolor="white", linewidth=0.4, label=label)
+        ax.scatter(
+            *X[y == d].T, s=size, color=COLOURS[d], edgecolor="white", linewidth=0.4, label=label
+        )
 
 
 def draw_regions(ax, model, low, high):
@@ -56,7 +58,7 @@ def draw_heights(ax, model, unit, low, high, levels=8):
     points, a, b = grid(low, high)
     g = model.hidden(points)[:, unit].reshape(len(b), len(a))
     lines = ax.contour(a, b, g, levels=levels, cmap="cividis", linewidths=0.9)
-    ax.clabel(lines, fontsize=7, fmt="%.1f")
+    ax.clabel(lines, fontsize=7, fmt="%g")
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
 
 
@@ -70,7 +72,9 @@ def draw_decisions(ax, model, x):
         colour = COLOURS[d]
         corner = np.array([boxes.low[h, 0], boxes.low[h, 1]])
         size = np.array([boxes.high[h, 0], boxes.high[h, 1]]) - corner
-        ax.add_patch(Rectangle(corner, *size, facecolor=colour, alpha=0.10, edgecolor=colour, linewidth=1.6))
+        ax.add_patch(
+            Rectangle(corner, *size, facecolor=colour, alpha=0.10, edgecolor=colour, linewidth=1.6)
+        )
         wall = x.copy()
         wall[p] = boxes.low[h, p] if row % 2 == 0 else boxes.high[h, p]
         ax.annotate("", wall, x, arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.8})

@@ -26,19 +26,21 @@ def draw_tree(ax, leaves, changed=None, before=None, title=""):
         for j in range(len(row)):
             for child in (2 * j, 2 * j + 1):
                 on_path = changed is not None and changed >> (i - 1) == child
-                ax.plot(
-                    [place[i][j], place[i - 1][child]], [i, i - 1],
-                    color=VERMILION if on_path else "#C8C8C8", linewidth=2.2 if on_path else 1, zorder=1,
-                )  # fmt: skip
+                spots = [place[i][j], place[i - 1][child]]
+                colour, width_of = (VERMILION, 2.2) if on_path else ("#C8C8C8", 1)
+                ax.plot(spots, [i, i - 1], color=colour, linewidth=width_of, zorder=1)
     for i, row in enumerate(rows):
         for j, value in enumerate(row):
             on_path = changed is not None and changed >> i == j
-            ax.scatter(place[i][j], i, s=430, zorder=2, color="white" if on_path else PALE,
-                       edgecolor=VERMILION if on_path else BLUE, linewidth=1.8 if on_path else 1)  # fmt: skip
+            face, edge, line = ("white", VERMILION, 1.8) if on_path else (PALE, BLUE, 1)
+            spot = place[i][j], i
+            ax.scatter(*spot, s=430, color=face, edgecolor=edge, linewidth=line, zorder=2)
             text = "−∞" if value == float("-inf") else f"{value:g}"
             ax.text(place[i][j], i, text, ha="center", va="center", fontsize=9, color=INK, zorder=3)
     if before is not None:
-        ax.text(place[0][changed], -0.62, f"was {before:g}", ha="center", fontsize=8, color=VERMILION)
+        ax.text(
+            place[0][changed], -0.62, f"was {before:g}", ha="center", fontsize=8, color=VERMILION
+        )
     ax.set(title=title, xlim=(0, width), ylim=(-0.9, len(rows) - 0.5))
     ax.axis("off")
 
