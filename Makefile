@@ -46,15 +46,20 @@ test-optional: $(VENV)/.kernels
 reproduce-quick: $(VENV)/.kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
 
-# The site, into build/docs; all code on its pages is run, and kept while nothing has changed
-# (build/docs-cache). The stamp is newer than pyproject.toml when the tools are up to date.
+# The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,
+# docs/gallery) until the library, what draws, or a measurement has changed.
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
 
-docs: $(VENV)/.kernels $(VENV)/.docs
+build/docs-cache: $(VENV)/.kernels $(VENV)/.docs $(wildcard docs/drawing/*.py results/*/*.json)
+	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
+	mkdir -p $@
+
+docs: build/docs-cache
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -q \
 	  -d build/docs-pages docs build/docs
+	touch build/docs-cache
 	@echo "The site is build/docs/index.html"
 
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.

@@ -51,7 +51,8 @@ def report_content(
     feature_names : words for the features
     image_shape : (height, width) if a row is an image
     low, high : what features can be, as in `maxplus.LMMClassifier.explain`
-    scale : how far each feature moves for a radius of 1, as in `maxplus.LMMClassifier.certified_radius`
+    scale : how far each feature moves for a radius of 1, as in
+        `maxplus.LMMClassifier.certified_radius`
     unit : what that is called
 
     Returns
