@@ -49,6 +49,7 @@ extensions = [
     "anchors",
     "command_pages",
     "included_pages",
+    "optional_pages",
     "plain_docstrings",
     "result_pages",
 ]
@@ -70,8 +71,7 @@ nitpick_ignore_regex = [
     # Arguments and attributes that a text names.
     ("py:obj", r"[\w.]+_"),
 ]
-# The gallery is left out where there are no examples; pages of a pattern may be none.
-suppress_warnings = ["config.cache", "toc.empty_glob"]
+suppress_warnings = ["config.cache"]
 
 # -- pages with code ------------------------------------------------------------------------------
 
