@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional docs reproduce-quick pictures lint format bench bench-quick clean
+.PHONY: demo test test-fast test-optional reproduce-quick pictures lint format bench bench-quick clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -56,6 +56,7 @@ build/docs-cache: $(VENV)/.kernels $(VENV)/.docs $(wildcard docs/drawing/*.py re
 	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
 	mkdir -p $@
 
+.PHONY: docs
 docs: build/docs-cache
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -q \
 	  -d build/docs-pages docs build/docs
