@@ -92,3 +92,4 @@ bench-quick: $(VENV)/.kernels
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf docs/gallery docs/api/generated docs/results/generated
