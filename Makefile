@@ -53,6 +53,23 @@ coverage: build/kernels
 reproduce-quick: $(VENV)/.kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
 
+# The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,
+# docs/gallery) until the library, what draws, or a measurement has changed.
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+build/docs-cache: $(VENV)/.kernels $(VENV)/.docs $(wildcard docs/drawing/*.py results/*/*.json)
+	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
+	mkdir -p $@
+
+.PHONY: docs
+docs: build/docs-cache
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -q \
+	  -d build/docs-pages docs build/docs
+	touch build/docs-cache
+	@echo "The site is build/docs/index.html"
+
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.
 pictures: $(VENV)/.kernels
 	mkdir -p build
@@ -91,3 +108,4 @@ bench-quick: $(VENV)/.kernels
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo dist .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf docs/gallery docs/api/generated docs/results/generated

@@ -58,6 +58,18 @@ def maxplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
 
     The mirror image of `minplus`: −inf is the semiring's zero.
 
+    Parameters
+    ----------
+    A : array of shape (n, m)
+    B : array of shape (m, k)
+    return_index : bool, default=False
+        Also return the winning j, the lowest one among equals.
+
+    Returns
+    -------
+    values : array of shape (n, k); −inf where m is 0 or every term is −inf
+    index : integer array of shape (n, k), only with ``return_index=True``
+
     Examples
     --------
     >>> from maxplus.algebra import maxplus

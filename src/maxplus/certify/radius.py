@@ -26,6 +26,29 @@ def certified_at(
     No bound is farther from its score than eps·max_i |W0[i]|·scale_p, so that a lead of more than
     twice that needs no bounds: most rows cost one forward pass, the others three; one less with
     ``scores``, what ``model.scores(X)`` has given.
+
+    Parameters
+    ----------
+    model : LMM or Committee
+    X : array of shape (N, P)
+    eps : float or array of shape (N,), >= 0
+    scale : array of shape (P,), >= 0, optional
+    scores : array of shape (N, C), optional
+
+    Returns
+    -------
+    array of bool of shape (N,)
+
+    Examples
+    --------
+    >>> from maxplus.certify import certified_at
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> certified_at(model, X[:3], 0.0)
+    array([ True,  True,  True])
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
@@ -66,10 +89,28 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
     together, and each evaluation costs two forward passes over the rows that are still open:
     O(N·P·H), about eight times.
 
+    Parameters
+    ----------
+    model : LMM or Committee
+    X : array of shape (N, P)
+    scale : array of shape (P,), >= 0, optional
+        How far each feature may move for a radius of 1; all ones by default.
+
     Returns
     -------
     array of shape (N,): 0 where the two highest scores are equal, up to rounding;
         infinity where no feature that may move has any influence
+
+    Examples
+    --------
+    >>> from maxplus.certify import certified_at, certified_radius
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> bool(certified_at(model, X, certified_radius(model, X)).all())
+    True
     """
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale

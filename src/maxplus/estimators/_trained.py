@@ -238,21 +238,60 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         For two classes scikit-learn wants one number per sample, positive for
         ``classes_[1]``; ``model_.scores`` gives both.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), or (n_samples,)
+            Scores.
         """
         Z = self._scores(X)
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
     def predict(self, X: Any) -> NDArray:
-        """The label with the highest score; the first one among equals."""
+        """The label with the highest score; the first one among equals.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels.
+        """
         winners = np.argmax(self._scores(X), axis=1)
         return self.classes_[winners]
 
     def predict_proba(self, X: Any) -> NDArray:
-        """softmax(z): probabilities of shape (n_samples, n_classes)."""
+        """softmax(z): probabilities of shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
         return softmax(self._scores(X))
 
     def predict_log_proba(self, X: Any) -> NDArray:
-        """Logarithm of the probabilities, finite where they underflow."""
+        """Logarithm of the probabilities, finite where they underflow.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
         return log_softmax(self._scores(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -260,6 +299,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         The file holds arrays and JSON only: loading executes nothing. It is
         written whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            Where; a file that exists is replaced, whole, at the end.
         """
         from maxplus.io import save
 
