@@ -49,10 +49,18 @@ def _lead_is_enough(model: LMM | Committee, X: NDArray, Z: NDArray, box: Box) ->
     z₁ − s − eps·slope − 2s and the upper bound of any other at most z₂ + s + eps·slope + 2s, each
     with room for rounding in `box_bounds`.
     """
-    second, first = np.partition(Z, -2, axis=1)[:, -2:].astype(np.float64).T
+    first, second = _two_highest(Z.astype(np.float64, copy=False))
     with np.errstate(invalid="ignore", over="ignore"):
         moved = 2.0 * box.eps * steepest(model, box.scale)
         return first - second > (1.0 + TOLERANCE) * moved + 8.0 * score_rounding(model, X, box)
+
+
+def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
+    """The highest score of each row and the next, (N,) each; O(N·C), a column after the other."""
+    first, second = Z[:, 0], np.full(len(Z), -np.inf)
+    for z in Z.T[1:]:
+        first, second = np.maximum(first, z), np.maximum(second, np.minimum(first, z))
+    return first, second
 
 
 def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
