@@ -16,7 +16,7 @@ GROWTH = 4.0
 
 def certified_at(
     model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None, *,
-    scores: NDArray | None = None,
+    scores: NDArray | None = None, among: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
     """Whether each row's predicted class stays the same everywhere in its box.
 
@@ -25,7 +25,8 @@ def certified_at(
 
     No bound is farther from its score than eps·max_i |W0[i]|·scale_p, so that a lead of more than
     twice that needs no bounds: most rows cost one forward pass, the others three; one less with
-    ``scores``, what ``model.scores(X)`` has given.
+    ``scores``, what ``model.scores(X)`` has given. With ``among``, a truth value for each row, only
+    those are asked about, and the others are not certified.
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
@@ -34,8 +35,11 @@ def certified_at(
         raise ValueError(
             f"scores must have shape {(len(X), model.n_classes)}, those of X; got {Z.shape}"
         )
-    certain = (box.eps == 0.0) | _lead_is_enough(model, X, Z, box)
-    open_rows = np.flatnonzero(~certain)
+    asked = np.ones(len(X), bool) if among is None else np.asarray(among, bool)
+    if asked.shape != (len(X),):
+        raise ValueError(f"among must have shape ({len(X)},), one for each row; got {asked.shape}")
+    certain = asked & ((box.eps == 0.0) | _lead_is_enough(model, X, Z, box))
+    open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:
         y = Z[open_rows].argmax(axis=1)
         certain[open_rows] = _gap(model, X[open_rows], y, box.eps[open_rows], box.scale) > 0.0
@@ -45,14 +49,19 @@ def certified_at(
 def _lead_is_enough(model: LMM | Committee, X: NDArray, Z: NDArray, box: Box) -> NDArray:
     """Whether the two highest scores are so far apart that their bounds are, too; O(N·(P + C)).
 
+    For some it is not told: what rounding can do is taken from the largest values of all rows.
     With s for the most by which a computed score is off, the lower bound of the first is at least
     z₁ − s − eps·slope − 2s and the upper bound of any other at most z₂ + s + eps·slope + 2s, each
     with room for rounding in `box_bounds`.
     """
     first, second = _two_highest(Z.astype(np.float64, copy=False))
+    if not len(X):
+        return np.zeros(0, bool)
     with np.errstate(invalid="ignore", over="ignore"):
+        largest = np.maximum(X.max(axis=0), -X.min(axis=0))[None]
+        rounding = score_rounding(model, largest, Box(box.eps.max(keepdims=True), box.scale))
         moved = 2.0 * box.eps * steepest(model, box.scale)
-        return first - second > (1.0 + TOLERANCE) * moved + 8.0 * score_rounding(model, X, box)
+        return first - second > (1.0 + TOLERANCE) * moved + 8.0 * rounding
 
 
 def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:

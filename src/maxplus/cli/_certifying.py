@@ -61,13 +61,11 @@ class Count:
         self._n_right += int(np.count_nonzero(right))
         if samples.missing is not None:
             self.filled += int(samples.missing.any(axis=1).sum())
-        left, scores = X[right], scores[right]
+        kept = right
         for k, step in enumerate(self.steps):
             # What a small change can do, a larger one can too.
-            if step > 0:
-                kept = certified_at(estimator.model_, left, step, scale, scores=scores)
-                left, scores = left[kept], scores[kept]
-            self._kept[k] += len(left)
+            kept = certified_at(estimator.model_, X, step, scale, scores=scores, among=kept)
+            self._kept[k] += np.count_nonzero(kept)
         if self.has_radii:
             self._rights.append(right)
             self._radii.append(estimator.certified_radius(X, scale))
