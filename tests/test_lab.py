@@ -19,6 +19,7 @@ from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
 from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, measure, registry
 from maxplus.lab.experiments import (
+    answers,
     iris_torch,
     long_run,
     million,
@@ -509,7 +510,7 @@ def test_streams_in_small(monkeypatch):
             brief = ("--slope", "5") if arguments[0] == "train" else ()
             result = runner.invoke(app, [*arguments, *brief])
             assert result.exit_code == 0, result.output
-        return float(len(began)), 5_000_000
+        return streams.Taken(float(len(began)), 2.0 * len(began), 5_000_000)
 
     monkeypatch.setattr(streams, "in_a_process", lambda call, arguments: call(**arguments))
     monkeypatch.setattr(streams, "_timed", timed)
@@ -518,19 +519,29 @@ def test_streams_in_small(monkeypatch):
     monkeypatch.setattr(streams, "FEW_ROWS", 100)
     monkeypatch.setattr(streams, "ROWS_AT_ONCE", 400)
     found = streams.run(Settings(quick=True))
-    assert set(found.values["ratios"]) == {"predict", "certify --eps 0.1"}
     # Of every two calls, the later one takes a second more.
-    assert set(found.values["ratios"].values()) == {1.0}
+    for ratios in found.values["ratios"].values():
+        assert ratios == {streams.BASE: 1.0, "predict": 1.0, "certify --eps 0.1": 1.0}
     assert "700 rows" in found.scale
     assert "within" in found.text
+
+
+def test_answers_in_small(monkeypatch):
+    monkeypatch.setattr(answers, "in_a_process", here)
+    monkeypatch.setattr(answers, "QUICK", answers.QUICK | {"rows": 500, "rounds": 1})
+    found = answers.run(Settings(quick=True))
+    assert found.values["shares"][answers.KERNEL] == [1.0, 1.0]
+    assert set(found.values["shares"]) == {answers.KERNEL, "predict", "predict_proba"}
+    assert all(0 <= beyond < 1_000_000 for beyond in found.values["beyond"].values())
 
 
 def test_a_failure_of_what_is_timed_is_told(capfd):
     with pytest.raises(RuntimeError, match="x y failed"):
         streams._timed("import sys; sys.exit(3)", "x", "y")
-    seconds, peak = streams._timed("print('not seen')")
-    assert seconds > 0
-    assert peak > 1_000_000
+    taken = streams._timed("print('not seen')")
+    assert taken.clock > 0
+    assert taken.processor > 0
+    assert taken.peak > 1_000_000
     assert "not seen" not in capfd.readouterr().out
 
 
