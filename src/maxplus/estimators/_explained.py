@@ -102,9 +102,11 @@ class ExplainedClassifier(TrainedClassifier):
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             right = self.classes_[Z.argmax(axis=1)] == y
-            X, Z = X[right], Z[right]
             # Only what is right needs a certificate, and each eps a test of its own.
-            kept = [certified_at(self.model_, X, r, scale, scores=Z).sum() for r in radii.ravel()]
+            kept = [
+                certified_at(self.model_, X, r, scale, scores=Z, among=right).sum()
+                for r in radii.ravel()
+            ]
         shares = np.array(kept, float) / max(len(y), 1)
         return float(shares[0]) if radii.ndim == 0 else shares
 
