@@ -60,4 +60,5 @@ BENCHMARKS = _by_name(
     Experiment("long-run", "200,000 sparse iterations on MNIST, checked by dense ones"),
     Experiment("million", "time and memory with a million images"),
     Experiment("tables", "the default on a folder of tables against scikit-learn's models"),
+    Experiment("first-use", "processor time where no kernel has been compiled yet"),
 )
