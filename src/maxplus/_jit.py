@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache as once
 from functools import partial, wraps
 from threading import Event, Lock
 from typing import Any
@@ -52,10 +53,19 @@ def _compiled(function: Callable, cache: bool, options: dict[str, Any], variant:
         except RuntimeError:
             say_uncached()
     if not options.get("parallel"):
-        # Other kernels take in a part instead, which has no machine code of its own.
-        part = numba.njit(**{**options, **AS_PART})(function)
-        kernel.get_call_template, kernel.get_overload = part.get_call_template, part.get_overload
+        _link_part(kernel, function, options)
     return kernel
+
+
+def _link_part(kernel: Any, function: Callable, options: dict[str, Any]) -> None:
+    """Other kernels take in a part instead, which has no machine code of its own."""
+
+    @once
+    def part() -> Any:
+        return numba.njit(**{**options, **AS_PART})(function)
+
+    kernel.get_call_template = lambda *arguments: part().get_call_template(*arguments)
+    kernel.get_overload = lambda signature: part().get_overload(signature)
 
 
 def alone(kernel: Callable, serial: Callable | None = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +29,7 @@ def compile_kernels(
     They are kept beside the package, or in the folder that NUMBA_CACHE_DIR names, and are for this
     processor and for these versions of maxplus, Numba and NumPy.
 
-    Example: NUMBA_CACHE_DIR=/var/cache/maxplus maxplus compile default paper
+    Example: maxplus compile default paper
     """
     voice = Voice(as_json, quiet)
     wanted = list(dict.fromkeys(names or PARTS))
