@@ -35,7 +35,7 @@ SEEDS, BAGS, SUSPECTS = "seeds", "bags", "suspects"
 
 
 class LMMCommittee(LMMClassifier):
-    """Some `LMMClassifier`s, trained side by side, whose mean score decides.
+    """Several networks of `LMMClassifier`, trained side by side, whose mean score decides.
 
     Members begin at clusters of their own and see batches in an order of their own, and what one
     gets wrong by chance the others may outvote: on most data a committee has a lower log loss than
@@ -248,6 +248,16 @@ class_weight, scoring
         """Let a committee that was trained on (x − centre) / spread take x itself.
 
         As `LMMClassifier.fold`; the members follow.
+
+        Parameters
+        ----------
+        centre, spread : numbers or arrays of shape (n_features,)
+        X : array of shape (n_samples, n_features), optional
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
         """
         check_is_fitted(self, "model_")
         own = fold_affine(copy(self), centre, spread, X, sample_weight)
@@ -261,6 +271,11 @@ class_weight, scoring
         """Drop hidden units that never decide a score of their member.
 
         As `LMMClassifier.prune`, for each member and the training rows of the committee.
+
+        Parameters
+        ----------
+        only_provable : bool, default=False
+            Whether only units go that can win nowhere.
 
         Returns
         -------
