@@ -24,7 +24,7 @@ demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-build/kernels test test-fast test-optional reproduce-quick: \
+build/kernels test test-fast test-optional coverage reproduce-quick: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Each worker begins with half of the files; who is done first helps the other.

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -55,7 +56,8 @@ extensions = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "**/README.md"]
+# The gallery's notebooks are for downloading; their pages are beside them.
+exclude_patterns = ["_build", "**/README.md", "gallery/*.ipynb"]
 root_doc = "index"
 language = "en"
 
@@ -104,7 +106,8 @@ if (HERE.parent / "examples" / "GALLERY_HEADER.rst").exists():
         "examples_dirs": "../examples",
         "gallery_dirs": "gallery",
         "filename_pattern": r"plot_",
-        "ignore_pattern": r"make_examples",
+        # Without PyTorch its page is left out.
+        "ignore_pattern": r"make_examples" if find_spec("torch") else r"make_examples|torch",
         "abort_on_example_error": True,
         "download_all_examples": False,
         "show_memory": False,

@@ -27,7 +27,6 @@ from maxplus.training import MaxLoss, Progress, StepRule, Task, polyak, train
 from maxplus.training.engines import DenseEngine
 from maxplus.training.stages import Iterated
 
-
 Array = NDArray[Any]
 
 

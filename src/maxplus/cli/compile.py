@@ -82,6 +82,7 @@ def _paper(X: Any, y: Any) -> None:
 def _engines(X: Any, y: Any) -> None:
     from maxplus import SubgradientLMMClassifier
 
+    options: dict[str, Any]
     for options in ({"engine": "dense"}, {"engine": "tree"}, {"objective": "mean"}):
         SubgradientLMMClassifier(6, max_iter=3, random_state=0, **options).fit(X, y)
 
