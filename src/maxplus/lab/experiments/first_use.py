@@ -79,9 +79,8 @@ def measure(use: Use, cache: str) -> float:
 def describe(seconds: dict[str, dict[str, float]], scale: str = "") -> Finding:
     """A line for each use, with what was asked for beside it."""
     asked = {use.name: use.asked for use in USES}
-    within = [
-        s["first"] <= most for name, s in seconds.items() if (most := asked[name]) is not None
-    ]
+    goals = {name: goal for name in seconds if (goal := asked[name]) is not None}
+    within = [seconds[name]["first"] <= goal for name, goal in goals.items()]
     text = (
         "Kernels are compiled when they are first needed, and kept. Processor seconds on Iris, of "
         "the whole process (or of what is done after a fit), with no kernel compiled yet, and "
