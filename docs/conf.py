@@ -58,6 +58,7 @@ templates_path = ["_templates"]
 exclude_patterns = ["_build", "**/README.md"]
 root_doc = "index"
 language = "en"
+smartquotes = False  # two hyphens are an option of a command
 
 # -- what counts as a mistake: everything (the Makefile makes errors of warnings) -----------------
 
