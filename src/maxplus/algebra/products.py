@@ -36,7 +36,7 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
 
     Notes
     -----
-    O(n·m·k) additions, and as many comparisons for the index; parallel over rows.
+    O(n·m·k) additions and comparisons, with the index half as many again; parallel over rows.
 
     Examples
     --------
@@ -110,10 +110,10 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
         raise ValueError("return_index=True needs at least one column in A: nothing can win")
     if _holds_opposite(A, zero) or _holds_opposite(BT, zero):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
+    elif index:
+        _kernels.winners_into(A, BT, zero > 0, values, winners)
     else:
         product(A, BT, values)
-        if index:
-            _kernels.winners_into(A, BT, values, winners)
     return (values, winners) if index else values
 
 

@@ -55,10 +55,13 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, or nothing at all if ``quiet``.
+    A warning is a line as well, and so is that kernels are being compiled; or nothing at all if
+    ``quiet``.
     """
+    from maxplus.training.compiling import telling_of_compilation
+
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), telling_of_compilation(_nothing if quiet else _remark):
             warnings.simplefilter("ignore" if quiet else "always", UserWarning)
             warnings.showwarning = _show_warning  # type: ignore[assignment]
             yield
@@ -74,8 +77,16 @@ def plain_errors(quiet: bool = False) -> Iterator[None]:
         fail(str(error))
 
 
+def _remark(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _nothing(text: str) -> None:
+    pass
+
+
 def _show_warning(message: Warning | str, *rest: object) -> None:
-    typer.echo(f"Warning: {message}", err=True)
+    _remark(f"Warning: {message}")
 
 
 def fail(message: str) -> NoReturn:

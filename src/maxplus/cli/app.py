@@ -10,6 +10,7 @@ from maxplus import __version__
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
+from maxplus.cli.compile import compile_kernels
 from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
@@ -31,6 +32,7 @@ for command in (
     bench,
 ):  # fmt: skip
     app.command()(command)
+app.command("compile")(compile_kernels)
 
 
 def _show_version(wanted: bool) -> None:

@@ -102,9 +102,11 @@ class ExplainedClassifier(TrainedClassifier):
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             right = self.classes_[Z.argmax(axis=1)] == y
-            X, Z = X[right], Z[right]
             # Only what is right needs a certificate, and each eps a test of its own.
-            kept = [certified_at(self.model_, X, r, scale, scores=Z).sum() for r in radii.ravel()]
+            kept = [
+                certified_at(self.model_, X, r, scale, scores=Z, among=right).sum()
+                for r in radii.ravel()
+            ]
         shares = np.array(kept, float) / max(len(y), 1)
         return float(shares[0]) if radii.ndim == 0 else shares
 
@@ -120,7 +122,7 @@ class ExplainedClassifier(TrainedClassifier):
         feature_names: Sequence[str] | None = None,
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
-    ) -> Any:
+    ) -> Explanation:
         """What decided each score of each row, and what would change the prediction.
 
         Every class score is one unit's and, in it, one view's, a feature or one of the
@@ -173,7 +175,7 @@ class ExplainedClassifier(TrainedClassifier):
     def _explanation(
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
-    ) -> Any:  # fmt: skip
+    ) -> Explanation:  # fmt: skip
         """`explain`, of arguments that have been checked."""
         paths = decisive_paths(self.model_, X)
         return Explanation(

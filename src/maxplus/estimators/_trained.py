@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxplus.estimators._data import LabelledData, rows_for
 from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
+from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
@@ -263,8 +264,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         array of shape (n_samples,)
             Labels.
         """
-        winners = np.argmax(self._scores(X), axis=1)
-        return self.classes_[winners]
+        return self._said(X, lambda Z: self.classes_[Z.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray:
         """softmax(z): probabilities of shape (n_samples, n_classes).
@@ -278,7 +278,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         array of shape (n_samples, n_classes)
             Columns are in the order of ``classes_``.
         """
-        return softmax(self._scores(X))
+        return self._said(X, softmax)
 
     def predict_log_proba(self, X: Any) -> NDArray:
         """Logarithm of the probabilities, finite where they underflow.
@@ -292,7 +292,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         array of shape (n_samples, n_classes)
             Columns are in the order of ``classes_``.
         """
-        return log_softmax(self._scores(X))
+        return self._said(X, log_softmax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
@@ -318,9 +318,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return bool(self.max_loss_ < LOG2)
 
     def _scores(self, X: Any) -> NDArray:
-        X = self._validated(X)
-        with threads(self.n_jobs):
-            return self.model_.scores(X)
+        return self._said(X, lambda Z: Z)
+
+    def _said(self, X: Any, say: Answer) -> NDArray:
+        check_is_fitted(self, "model_")
+        return answers(self, X, self.model_, self._slopes, say)
 
     def _validated(self, X: Any) -> NDArray:
         """X as the fitted model takes it."""

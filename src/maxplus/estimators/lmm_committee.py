@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numba
 import numpy as np
@@ -289,7 +289,12 @@ class_weight, scoring
 
     # -- what it can tell ----------------------------------------------------------------------
 
-    def _explanation(
+    if TYPE_CHECKING:
+
+        def explain(self, X: Any, **options: Any) -> CommitteeExplanation:  # type: ignore[override]
+            """As `LMMClassifier.explain`, of another type."""
+
+    def _explanation(  # type: ignore[override]
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
     ) -> CommitteeExplanation:  # fmt: skip

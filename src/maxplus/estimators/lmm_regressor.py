@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, rows_for
+from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight
 from maxplus.estimators._frames import prepared
 from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._lmm import LMMWeights
@@ -32,6 +32,7 @@ from maxplus.estimators._parameters import (
     whole,
 )
 from maxplus.estimators._regression import learn_curve
+from maxplus.estimators._scoring import answers
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
@@ -302,9 +303,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         return curve, upper
 
     def _curve(self, X: Any, model: LMM) -> NDArray:
-        X = rows_for(self, X, model, ("W0",))
-        with threads(self.n_jobs):
-            return model.scores(X)[:, 0]
+        return answers(self, X, model, ("W0",), lambda Z: Z[:, 0])
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that CSR input is welcome."""
