@@ -56,7 +56,8 @@ extensions = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "**/README.md"]
+# What the gallery keeps beside its pages.
+exclude_patterns = [f"gallery/*.{ending}" for ending in ("ipynb", "json", "py", "zip", "md5")]
 root_doc = "index"
 language = "en"
 smartquotes = False  # two hyphens are an option of a command
