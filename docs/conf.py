@@ -56,10 +56,11 @@ extensions = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
-# The gallery's notebooks are for downloading; their pages are beside them.
-exclude_patterns = ["_build", "**/README.md", "gallery/*.ipynb"]
+# What the gallery keeps beside its pages.
+exclude_patterns = [f"gallery/*.{ending}" for ending in ("ipynb", "json", "py", "zip", "md5")]
 root_doc = "index"
 language = "en"
+smartquotes = False  # two hyphens are an option of a command
 
 # -- what counts as a mistake: everything (the Makefile makes errors of warnings) -----------------
 
@@ -105,9 +106,9 @@ if (HERE.parent / "examples" / "GALLERY_HEADER.rst").exists():
     sphinx_gallery_conf = {
         "examples_dirs": "../examples",
         "gallery_dirs": "gallery",
-        "filename_pattern": r"plot_",
-        # Without PyTorch its page is left out.
-        "ignore_pattern": r"make_examples" if find_spec("torch") else r"make_examples|torch",
+        # PyTorch is larger than all the rest: its page is run where it is installed.
+        "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
+        "ignore_pattern": r"make_examples",
         "abort_on_example_error": True,
         "download_all_examples": False,
         "show_memory": False,
