@@ -34,12 +34,21 @@ def _bounds_rows(X, eps, weights, reach, cap, low, high):
     maxplus_rows(g, weights.W2T, high)
 
 
-@njit(cache=True, parallel=True)
-def bounds(X, eps, weights, reach, cap, low, high):
+@njit(cache=True)
+def bounds_serial(X, eps, weights, reach, cap, low, high):
     """Fill low and high (N, C) with bounds of z over |x'_p − x_p| ≤ eps·scale_p.
 
     ``reach[i]`` = |W0[i]|·scale_p(i) and ``cap[h]`` are explained in `bounds.py`.
     """
+    n = X.shape[0]
+    for lo in range(0, n, ROWS_PER_TASK):
+        hi = min(lo + ROWS_PER_TASK, n)
+        _bounds_rows(X[lo:hi], eps[lo:hi], weights, reach, cap, low[lo:hi], high[lo:hi])
+
+
+@njit(cache=True, parallel=True)
+def bounds_parallel(X, eps, weights, reach, cap, low, high):
+    """`bounds_serial` with blocks of rows spread over the threads."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
 from maxplus.models import LMM, Committee
 from maxplus.models._checks import as_rows
@@ -77,7 +78,9 @@ def box_bounds(
     exact = model.astype(np.float64)
     reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    _bounds_kernels.bounds(exact.views(X), box.eps, exact.weights, reach, caps(exact), low, high)
+    large = len(X) * exact.W1.size >= PARALLEL_FROM
+    kernel = _bounds_kernels.bounds_parallel if large else _bounds_kernels.bounds_serial
+    kernel(exact.views(X), box.eps, exact.weights, reach, caps(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
 
