@@ -27,8 +27,9 @@ demo: $(VENV)/.kernels
 build/kernels test test-fast test-optional coverage reproduce-quick: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
-# Each worker begins with half of the files; who is done first helps the other.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Two workers, a core each: libraries for matrix products would take both for each. A worker begins
+# with half of the files; who is done first helps the other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 test: build/kernels
 	$(PYTEST)
 

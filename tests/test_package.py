@@ -138,7 +138,7 @@ def test_imports_point_one_way(layer):
 
 def test_kernel_files_define_no_classes_but_tuples():
     """Their functions take plain arrays, so that they compile once per float type."""
-    files = [p for p in SOURCE.rglob("_*.py") if "njit" in p.read_text()]
+    files = [p for p in SOURCE.rglob("_*.py") if "@njit" in p.read_text()]
     assert len(files) > 4
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -65,7 +65,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         maximum and give the same iterates, to the last bit; "dense" and "sparse" do
         "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
         sample. "auto" is "sgd" for the mean and "sparse" otherwise. The first training
-        with "sparse" after an installation compiles it, which takes about 20 seconds.
+        with "sparse" after an installation compiles it; ``maxplus compile`` does that beforehand.
     max_iter : int, default=10000
         Iterations.
     keep : {"best", "last"}, default="best"
