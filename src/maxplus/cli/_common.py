@@ -55,12 +55,20 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, or nothing at all if ``quiet``.
+    A warning is a line as well, once for all folds and members that give it, or nothing at all if
+    ``quiet``.
     """
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *rest: object) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            typer.echo(f"Warning: {message}", err=True)
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if quiet else "always", UserWarning)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = tell  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
@@ -72,10 +80,6 @@ def plain_errors(quiet: bool = False) -> Iterator[None]:
     # ImportError that names what to install; each message is written for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
         fail(str(error))
-
-
-def _show_warning(message: Warning | str, *rest: object) -> None:
-    typer.echo(f"Warning: {message}", err=True)
 
 
 def fail(message: str) -> NoReturn:
