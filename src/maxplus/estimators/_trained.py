@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -16,12 +15,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.estimators._data import LabelledData, rows_for
+from maxplus.estimators._effects import Effect, warn_of_no_effect
+from maxplus.estimators._endings import Ended, warn_of_shortfall
 from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
+from maxplus.estimators._progress import progress_bar
 from maxplus.estimators._threads import threads
+from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
 from maxplus.training import Conductor, Status, Task, run_stages
-from maxplus.training.progress import ProgressBar
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
 from maxplus.training.state import StateError, TrainingState
 
@@ -52,7 +54,7 @@ class Start(NamedTuple):
     rng: np.random.Generator | None = None
 
 
-class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A model trained in stages, with scikit-learn's interface.
 
     Subclasses state their hyper-parameters, build the model that training starts from,
@@ -61,6 +63,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     # What hyper-parameters may be.
     _parameters: ClassVar[Parameters]
+    # Which of them count only beside others.
+    _effects: ClassVar[tuple[Effect, ...]] = ()
     _model_class: ClassVar[type[Model]]
     # Weight arrays that multiply an input.
     _slopes: ClassVar[tuple[str, ...]] = ()
@@ -77,7 +81,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     training_losses_: NDArray
     training_labels_: NDArray
     mean_loss_: float
-    status_: str
 
     @abstractmethod
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
@@ -138,6 +141,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         training on data with this ``digest``.
         """
         self._check_parameters()
+        self._warn_of_no_effect()
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
         if state is not None and data.digest != digest:
@@ -147,7 +151,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             stack.enter_context(threads(self.n_jobs))
             callbacks = as_callbacks(self.callbacks)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+                callbacks.append(stack.enter_context(progress_bar(self)))
             conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
             if state is not None:
                 start = self._restored(data, state, rng)
@@ -158,9 +162,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             trained = run_stages(stages, start.model, task, conductor, state, start.facts)
             facts = self._facts(data, {**start.facts, **trained.facts}, trained)
         # One assignment: an interruption finds the old facts or the new ones, never some of both.
-        self.__dict__ = self._unfitted() | facts | {"_rng": rng}
-        if trained.status is Status.INTERRUPTED:
-            self._warn_of_interruption(trained)
+        self.__dict__ = self._unfitted() | facts | self._memory(rng, goes_on=present is not None)
+        self._warn_of_ending(trained)
         return self
 
     def _labelled(
@@ -218,7 +221,26 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Parameters, and whatever else is no fitted attribute."""
         return {n: v for n, v in vars(self).items() if not n.endswith("_") and n != "_rng"}
 
-    def _warn_of_interruption(self, trained: Trained) -> None:
+    def _memory(self, rng: np.random.Generator, goes_on: bool) -> dict[str, Any]:
+        """What a training that goes on from this one needs to know, beside fitted attributes."""
+        return {"_rng": rng}
+
+    def _warn_of_no_effect(self) -> None:
+        """Warn of parameters that were set and change nothing."""
+        warn_of_no_effect(self, self._effects)
+
+    def _warn_of_ending(self, trained: Trained) -> None:
+        """Warn where training did not end as it should have; `fit` has set everything."""
+        if trained.status is Status.INTERRUPTED:
+            warn_user(self._interruption(trained))
+        elif trained.status.falls_short:
+            warn_of_shortfall(self._shortfall(trained.status))
+
+    def _shortfall(self, status: Status) -> str:
+        """What a training that fell short did not reach, and what helps."""
+        return f"training ended early: {status.message}"
+
+    def _interruption(self, trained: Trained) -> str:
         if trained.outcomes:
             what, which = COUNTED.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
@@ -227,7 +249,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             kept = f"the {which}parameters so far are kept"
         else:
             when, kept = "before its first step", "the start is kept"
-        warnings.warn(f"training was interrupted {when}; {kept}", stacklevel=4)
+        return f"training was interrupted {when}; {kept}"
 
     def _check_parameters(self) -> None:
         """Raise for hyper-parameters that cannot be."""
