@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional coverage reproduce-quick pictures lint format dist bench \
-        bench-quick clean
+.PHONY: demo test test-fast test-optional test-lowest coverage soak reproduce-quick pictures lint \
+        format dist bench bench-quick clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -53,6 +53,17 @@ test-optional: build/kernels
 coverage: build/kernels
 	rm -f .coverage .coverage.*
 	$(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term
+
+# Once through everything with the lowest versions of what is needed, in a new environment.
+test-lowest:
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python -m pip install --quiet --no-compile --constraint constraints/lowest.txt .
+	NUMBA_CACHE_DIR=build/lowest/kernels build/lowest/bin/python tests/smoke.py constraints/lowest.txt
+
+# Random trials for an hour, or as long as one says: SOAK_SECONDS=600. Its counts are kept.
+SOAK_SECONDS ?= 3600
+soak: $(VENV)/.kernels
+	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: build/kernels

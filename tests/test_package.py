@@ -59,6 +59,7 @@ DOCUMENTED = [
     "maxplus.training.steps",
     "maxplus.estimators._explained",
     "maxplus.estimators._lmm",
+    "maxplus.estimators._pipelines",
     "maxplus.images.blur",
     "maxplus.images.shifts",
     "maxplus.evaluation.validation",
@@ -91,6 +92,8 @@ def test_a_name_is_loaded_when_it_is_used():
         "import json, sys, maxplus\nmaxplus.LMMRegressor\nprint(json.dumps(sorted(sys.modules)))"
     )
     assert {"numba", "sklearn"} <= set(loaded)
+    # Which is for the command.
+    assert "typer" not in loaded
 
 
 @pytest.mark.parametrize("name", maxplus.__all__)

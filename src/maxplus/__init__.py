@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         LMMRegressor,
         MaxPlusClassifier,
         SubgradientLMMClassifier,
+        from_pipeline,
     )
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
@@ -50,6 +51,7 @@ _HOMES = {
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
     "export_onnx": "maxplus.export",
+    "from_pipeline": "maxplus.estimators",
     "load": "maxplus.io",
     "resume": "maxplus.io",
     "to_torch": "maxplus.export",
@@ -69,6 +71,7 @@ __all__ = [
     "SubgradientLMMClassifier",
     "compare",
     "export_onnx",
+    "from_pipeline",
     "load",
     "resume",
     "to_torch",

@@ -55,15 +55,22 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, and so is that kernels are being compiled; or nothing at all if
-    ``quiet``.
+    A warning is a line as well, once for all folds and members that give it, and so is that kernels
+    are being compiled; or nothing at all if ``quiet``.
     """
     from maxplus.training.compiling import telling_of_compilation
+
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *rest: object) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            _remark(f"Warning: {message}")
 
     try:
         with warnings.catch_warnings(), telling_of_compilation(_nothing if quiet else _remark):
             warnings.simplefilter("ignore" if quiet else "always", UserWarning)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = tell  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
@@ -83,10 +90,6 @@ def _remark(text: str) -> None:
 
 def _nothing(text: str) -> None:
     pass
-
-
-def _show_warning(message: Warning | str, *rest: object) -> None:
-    _remark(f"Warning: {message}")
 
 
 def fail(message: str) -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from maxplus import __version__
+from maxplus.cli._one_line import OneLineErrors
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
@@ -22,6 +23,7 @@ from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
 app = typer.Typer(
+    cls=OneLineErrors,
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
     no_args_is_help=True,
     add_completion=False,
