@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
+    from maxplus.ranks import distributed
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
@@ -32,6 +33,7 @@ _HOMES = {
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
+    "distributed": "maxplus.ranks",
     "export_onnx": "maxplus.export",
     "load": "maxplus.io",
     "resume": "maxplus.io",
@@ -40,7 +42,7 @@ _HOMES = {
 }
 _ROOMS = (
     "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images",
-    "io", "lab", "metrics", "models", "plots", "report", "tables", "training", "trees",
+    "io", "lab", "metrics", "models", "plots", "ranks", "report", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
     "compare",
+    "distributed",
     "export_onnx",
     "load",
     "resume",

@@ -129,10 +129,15 @@ def as_callbacks(callbacks: Any) -> list[Callable]:
     return [callbacks] if callable(callbacks) else list(callbacks)
 
 
+def needs_state(callback: Callable) -> bool:
+    """Whether a callback keeps a training's state."""
+    return bool(getattr(callback, "needs_state", False))
+
+
 def refuse_checkpoints(callbacks: Any, whose: str) -> None:
     """ValueError for a callback that keeps a training's state, where a training has none."""
     for callback in as_callbacks(callbacks):
-        if getattr(callback, "needs_state", False):
+        if needs_state(callback):
             raise ValueError(
                 f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
                 "be kept; leave it out, or train an LMMClassifier"

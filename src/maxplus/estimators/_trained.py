@@ -16,10 +16,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.estimators._data import LabelledData, rows_for
-from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
+from maxplus.estimators._parameters import (
+    Parameters,
+    as_callbacks,
+    check_parameters,
+    needs_state,
+)
 from maxplus.estimators._threads import threads
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
+from maxplus.ranks import current
+from maxplus.ranks.team import agreed
 from maxplus.training import Conductor, Status, Task, run_stages
 from maxplus.training.progress import ProgressBar
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
@@ -137,22 +144,29 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Training goes on from the ``present`` model, if there is one, or from a ``state`` of a
         training on data with this ``digest``.
         """
-        self._check_parameters()
+        team = current()
+        with team.together():
+            self._check_parameters()
+        team.agree({"parameters": _told(self)})
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
+        callbacks = as_callbacks(self.callbacks)
+        if not team.is_alone and team.any(any(map(needs_state, callbacks))):
+            assert data.digest  # Found together, because rank 0 writes it alone.
         if state is not None and data.digest != digest:
-            raise OtherDataError("the data are not those that the training began with")
+            raise agreed(OtherDataError("the data are not those that the training began with"))
         rng = self._generator(present)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
-            callbacks = as_callbacks(self.callbacks)
-            if self.verbose:
+            if not team.is_first:
+                callbacks = []
+            elif self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
             conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
             if state is not None:
                 start = self._restored(data, state, rng)
             else:
-                start = self._start(data, rng, conductor) if present is None else present
+                start = self._begin(data, rng, conductor) if present is None else present
             task = self._task(data, start.facts, rng)
             stages = self._stages(data, start.facts)
             trained = run_stages(stages, start.model, task, conductor, state, start.facts)
@@ -162,6 +176,16 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if trained.status is Status.INTERRUPTED:
             self._warn_of_interruption(trained)
         return self
+
+    def _begin(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+        """`_start`, found by rank 0 for all."""
+
+        def work(everybody: LabelledData) -> tuple[Start, Any]:
+            start = self._start(everybody, rng, conductor)
+            return start, rng.bit_generator.state
+
+        start, rng.bit_generator.state = data.on_first(work)
+        return start
 
     def _labelled(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
@@ -173,7 +197,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _generator(self, present: Start | None) -> np.random.Generator:
         if present is not None and present.rng is not None:
             return present.rng
-        return np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        seed = check_random_state(self.random_state).randint(2**31)
+        return np.random.default_rng(current().first(seed))
 
     def _restored(
         self, data: LabelledData, state: TrainingState, rng: np.random.Generator
@@ -210,8 +235,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             "status_": trained.status.value,
             "training_labels_": data.labels,
             "training_losses_": everyone,
-            "max_loss_": float(losses.max()),
-            "mean_loss_": float(np.average(losses, weights=data.weight)),
+            "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
+            "mean_loss_": _mean(losses, data.weight),
         }
 
     def _unfitted(self) -> dict[str, Any]:
@@ -288,3 +313,22 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _told(estimator: Any) -> str:
+    """The parameters that ranks must have in common, in words."""
+    own = estimator.get_params(deep=False)
+    return repr({
+        name: own[name] for name in sorted(own)
+        if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
+    })  # fmt: skip
+
+
+def _mean(losses: NDArray, weight: NDArray | None) -> float:
+    """The weighted mean over all ranks."""
+    team = current()
+    if team.is_alone:
+        return float(np.average(losses, weights=weight))
+    weight = np.ones(len(losses)) if weight is None else weight
+    total, weights = team.sum(np.array([weight @ losses, weight.sum()]))
+    return float(total / weights)

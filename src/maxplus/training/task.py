@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from maxplus._jit import frozen
 from maxplus.models.base import M
+from maxplus.ranks import Team, current
 from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
@@ -26,6 +27,9 @@ class Task:
     start : the iteration number t of the first iteration
     weight : positive sample weights of shape (N,), or None; they matter for a mean only
     rng : randomness of stages that draw or shuffle samples
+    team : the ranks that train together; X, y and weight are the rows of this one
+    n_samples : how many samples all ranks have
+    first_sample : the number that this rank's first sample has among all
     """
 
     X: NDArray
@@ -36,11 +40,17 @@ class Task:
     start: int = 0
     weight: NDArray | None = None
     rng: np.random.Generator | None = None
+    team: Team = field(default_factory=current)
+    n_samples: int = field(init=False)
+    first_sample: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Freeze the samples: they are only read."""
+        """Freeze the samples, which are only read, and count those of all ranks."""
         object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(self.y))
+        counts = self.team.every(len(self.y))
+        object.__setattr__(self, "n_samples", sum(counts))
+        object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
         """A model whose weights a state holds; StateError if it is none, or not for X."""

@@ -96,8 +96,9 @@ def run_stages(
     first = 0 if state is None else names.index(state.stage)
     require_finite(model)
     for k, stage in enumerate(stages[first:], first):
-        if conductor.asked is not None:
-            status = conductor.asked
+        asked = conductor.asked
+        if asked is not None:
+            status = asked
             break
         conductor.begin(
             stage.name,

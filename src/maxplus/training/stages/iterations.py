@@ -72,7 +72,7 @@ class Iterations:
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The present model; StateError if this engine cannot go on from the state."""
         model = self.engine.check(state, task, kind)
-        done = _check_history(state, len(task.y))["loss"].size
+        done = _check_history(state, task.n_samples)["loss"].size
         if task.start + done != state.arrays["iteration"][0]:
             raise StateError(f"{done} iterations are in the history, which is not where it was")
         return model
@@ -116,7 +116,8 @@ def advance(
             engine.advance(block)
             history.append(block)
             done += block.n
-            size = _next_size(size, conductor.seconds - began)
+            # All ranks end a block together.
+            size = engine.task.team.first(_next_size(size, conductor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = conductor.report(
                 done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,

@@ -1,0 +1,122 @@
+"""Ranks: training over several gives what training on one does."""
+
+import numpy as np
+import pytest
+
+import maxplus
+from maxplus import SubgradientLMMClassifier
+from maxplus.io import Checkpoint
+from maxplus.models.starts import choose_prototypes, prototype_lmm
+from maxplus.ranks import DifferentRanksError
+from maxplus.training import MaxLoss, Task, TopKLoss, constant, polyak, train, two_phase
+from maxplus.training.engines import DenseEngine, SparseEngine
+from teams import run_ranks, split
+
+
+def start(data, n_hidden=9):
+    X, y = data
+    chosen = choose_prototypes(y, n_hidden, np.random.default_rng(1))
+    return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, 2.0, 1.0)
+
+
+def course(engine_class, data, part, objective, step, n_iter, linear_every):
+    X, y = data
+    task = Task(X[part], y[part], objective, step, linear_every=linear_every)
+    engine = engine_class(start(data), task)
+    done = train(engine, n_iter)
+    return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()
+
+
+def same(one, other):
+    for mine, yours in zip(one, other, strict=True):
+        for name, array in mine.items():
+            np.testing.assert_array_equal(array, yours[name], err_msg=name)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7)], ids=["max", "top-7"])
+def test_iterates_are_those_of_one_process(iris, size, objective):
+    step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
+    law = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
+    parts = split(len(iris.y), size, seed=size)
+    for found in run_ranks(
+        size, lambda r: course(SparseEngine, iris, parts[r], objective, step, n_iter, 7)
+    ):
+        same(found, law)
+
+
+def fitted(clf, names):
+    return {name: getattr(clf, name) for name in names}
+
+
+EXACT = ("W0_", "W1_", "W2_", "classes_", "unit_wins_", "prototypes_", "feature_importances_")
+
+
+def fit_part(data, part, weight=None, **options):
+    clf = SubgradientLMMClassifier(12, max_iter=80, random_state=3, n_jobs=1, **options)
+    own = None if weight is None else weight[part]
+    return clf.fit(data.X[part], np.array(["a", "bb", "c"])[data.y[part]], own)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_fit_is_that_of_one_process(iris, size):
+    weight = np.ones(len(iris.y))
+    weight[::7] = 0.0
+    alone = fit_part(iris, slice(None), weight)
+    parts = split(len(iris.y), size)
+    for rank, clf in enumerate(run_ranks(size, lambda r: fit_part(iris, parts[r], weight))):
+        same([fitted(clf, EXACT), dict(clf.history_)], [fitted(alone, EXACT), alone.history_])
+        assert (clf.n_iter_, clf.status_, clf.slope_, clf.max_loss_) == (
+            alone.n_iter_, alone.status_, alone.slope_, alone.max_loss_
+        )  # fmt: skip
+        assert clf.mean_loss_ == pytest.approx(alone.mean_loss_, rel=1e-12)
+        np.testing.assert_array_equal(clf.training_losses_, alone.training_losses_[parts[rank]])
+
+
+def test_a_training_on_three_ranks_goes_on_on_two_and_on_one(iris, tmp_path):
+    path, labels = tmp_path / "training.ckpt", np.array(["a", "bb", "c"])[iris.y]
+    whole = fit_part(iris, slice(None))
+
+    def begin(rank, parts):
+        stop = [Checkpoint(path, every=0.0), lambda progress: progress.iteration > 20]
+        fit_part(iris, parts[rank], callbacks=stop)
+
+    def go_on(rank, parts):
+        return maxplus.resume(path, iris.X[parts[rank]], labels[parts[rank]])
+
+    parts = split(len(iris.y), 3)
+    run_ranks(3, lambda r: begin(r, parts))
+    parts = split(len(iris.y), 2, seed=5)
+    for clf in run_ranks(2, lambda r: go_on(r, parts)):
+        same([fitted(clf, EXACT), dict(clf.history_)], [fitted(whole, EXACT), whole.history_])
+    clf = go_on(0, [slice(None)])
+    same([fitted(clf, EXACT)], [fitted(whole, EXACT)])
+
+
+def refused(size, work, kind, match):
+    """All ranks refuse, with one and the same error."""
+    messages = []
+
+    def one(rank):
+        with pytest.raises(kind, match=match) as caught:
+            work(rank)
+        messages.append(str(caught.value))
+
+    run_ranks(size, one)
+    assert len(messages) == size
+    assert len(set(messages)) == 1
+
+
+def test_ranks_that_do_not_fit_together_are_refused(iris):
+    def fit(X, y, **options):
+        SubgradientLMMClassifier(4, **{"max_iter": 2, **options}).fit(X, y)
+
+    X, y = iris
+    refused(2, lambda r: fit(X[:, : 4 - r], y), DifferentRanksError, "number of features")
+    refused(2, lambda r: fit(X.astype(["f8", "f4"][r]), y), DifferentRanksError, "rank 1 has '<f4'")
+    refused(2, lambda r: fit(X, y, slope=[1.0, 2.0][r]), DifferentRanksError, "same parameters")
+    refused(2, lambda r: fit(X, y, max_iter=r), ValueError, "rank 0 of 2: max_iter must be")
+    refused(2, lambda r: fit([X, X * np.nan][r], y), ValueError, "rank 1 of 2: Input X contains NaN")
+    refused(2, lambda r: fit(X, y * 0), ValueError, "one class only")
+    refused(3, lambda r: fit(X[:0], y[:0]), ValueError, "no samples")
+    refused(2, lambda r: fit(X, y, engine="dense"), ValueError, "is for one process")
