@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 
 import maxplus
-from maxplus import SubgradientLMMClassifier
+from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.io import Checkpoint
+from maxplus.models import LOG2
 from maxplus.models.starts import choose_prototypes, prototype_lmm
 from maxplus.ranks import DifferentRanksError
-from maxplus.training import MaxLoss, Task, TopKLoss, constant, polyak, train, two_phase
+from maxplus.training import (
+    Conductor,
+    MaxLoss,
+    Polish,
+    Task,
+    TopKLoss,
+    constant,
+    polyak,
+    train,
+    two_phase,
+)
 from maxplus.training.engines import DenseEngine, SparseEngine
 from teams import run_ranks, split
 
@@ -120,3 +131,61 @@ def test_ranks_that_do_not_fit_together_are_refused(iris):
     refused(2, lambda r: fit(X, y * 0), ValueError, "one class only")
     refused(3, lambda r: fit(X[:0], y[:0]), ValueError, "no samples")
     refused(2, lambda r: fit(X, y, engine="dense"), ValueError, "is for one process")
+
+
+def warm(part, data, **options):
+    clf = LMMClassifier(12, warmup_epochs=3, random_state=1, n_jobs=1, **options)
+    return clf.fit(data.X[part], data.y[part])
+
+
+START = ("slope_", "scale_")
+
+
+@pytest.mark.parametrize("options", [{"early_stopping": True}, {"class_weight": "balanced"}])
+def test_a_warm_up_over_ranks_is_near_that_of_one(few_digits, options):
+    alone = warm(slice(None), few_digits, **options)
+    parts = split(len(few_digits.y), 3)
+    together = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
+    for clf in together:
+        # Where it starts is the same, to the last bit; batches differ.
+        same([fitted(clf, START)], [fitted(alone, START)])
+        same([fitted(clf, ("W0_", "W1_", "W2_"))], [fitted(together[0], ("W0_", "W1_", "W2_"))])
+        assert clf.score(*few_digits) > 0.95
+        assert clf.warmup_losses_[-1] == pytest.approx(alone.warmup_losses_[-1], rel=0.2, abs=0.02)
+        assert clf.max_loss_ == together[0].max_loss_
+    again = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
+    same([fitted(again[0], ("W1_", "W2_"))], [fitted(together[0], ("W1_", "W2_"))])
+
+
+def test_a_search_over_ranks_chooses_what_one_process_does(iris):
+    def search(part):
+        clf = LMMClassifier(warmup_epochs=8, polish=None, random_state=1, n_jobs=1)
+        return clf.fit(iris.X[part], iris.y[part])
+
+    alone = search(slice(None))
+    parts = split(len(iris.y), 2)
+    for clf in run_ranks(2, lambda r: search(parts[r])):
+        same([clf.search_], [alone.search_])
+        assert (clf.slope_, clf.temperature_) == (alone.slope_, alone.temperature_)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_polish_is_that_of_one_process(cloud, size):
+    X, y = cloud
+    # Two labels for one point: somebody is given up.
+    X, y = np.concatenate([X, X[:1]]), np.append(y, (y[0] + 1) % 3)
+    model = start((X, y), 20)
+
+    def polish(part):
+        task = Task(X[part], y[part], rng=np.random.default_rng(5))
+        with Conductor() as conductor:
+            return Polish(LOG2, max_rounds=9).run(model, task, conductor)
+
+    alone = polish(slice(None))
+    assert alone.above.size
+    assert alone.steps > 50
+    parts = split(len(y), size, seed=3)
+    for done in run_ranks(size, lambda r: polish(parts[r])):
+        same([done.model.weights_by_name()], [alone.model.weights_by_name()])
+        same([done.facts], [alone.facts])
+        assert (done.status, done.steps) == (alone.status, alone.steps)

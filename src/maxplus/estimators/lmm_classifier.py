@@ -47,6 +47,7 @@ from maxplus.estimators._trained import Start
 from maxplus.estimators._views import Views, check_views, find_directions
 from maxplus.models import LMM, LOG2, Network
 from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
+from maxplus.ranks import current
 from maxplus.training import Conductor, Task, memory
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
@@ -433,7 +434,7 @@ class LMMClassifier(BaseLMMClassifier):
         return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        return self._own_stages(len(data.y), facts)
+        return self._own_stages(current().total(len(data.y)), facts)
 
     def _own_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         """The stages of one network on so many samples."""
@@ -510,8 +511,11 @@ class LMMClassifier(BaseLMMClassifier):
         wanted = float(facts[TEMPERATURE][0])
         if "suspects" not in facts or self.polish == "auto":
             return wanted
-        fine = np.delete(np.arange(len(data.y)), facts["suspects"])
-        if not fine.size:
+        team = current()
+        suspects = facts["suspects"] - team.before(len(data.y))
+        mine = suspects[(suspects >= 0) & (suspects < len(data.y))]
+        fine = np.delete(np.arange(len(data.y)), mine)
+        if not team.total(fine.size):
             return wanted
         Z = model.scores(Views.of_facts(facts)(data.X[fine]))
         return keep_level(wanted, Z, data.y[fine], self._level)

@@ -93,6 +93,13 @@ class Team:
         """The largest of a number; NaN if any is."""
         return value if self.is_alone else float(np.max(self.every(value)))
 
+    def mean(self, values: NDArray) -> float:
+        """The mean over the values of all ranks."""
+        if self.is_alone:
+            return float(values.mean())
+        total, n = self.sum(np.array([values.sum(dtype=np.float64), len(values)]))
+        return float(total / n)
+
     def any(self, truth: bool) -> bool:
         """Whether it is true anywhere."""
         return truth if self.is_alone else any(self.every(truth))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._jit import frozen
-from maxplus.models.base import M
+from maxplus.models.base import M, Network
 from maxplus.ranks import Team, current
 from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.state import StateError, TrainingState
@@ -51,6 +51,27 @@ class Task:
         counts = self.team.every(len(self.y))
         object.__setattr__(self, "n_samples", sum(counts))
         object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
+
+    def own(self, numbers: NDArray) -> NDArray:
+        """Those of some samples that are this rank's, by their places in X."""
+        places = numbers - self.first_sample
+        return places[(places >= 0) & (places < len(self.y))]
+
+    def rows(self, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """(X, y, places) of some samples in ascending order, on every rank.
+
+        They are at these places of X and y, which hold nothing else if others' are among them.
+        """
+        if self.team.is_alone:
+            return self.X, self.y, numbers
+        places = self.own(numbers)
+        X, y = self.team.gather(self.X[places]), self.team.gather(self.y[places])
+        return X, y, np.arange(len(y))
+
+    def losses(self, model: Network) -> NDArray:
+        """The losses of all ranks' samples."""
+        X = np.ascontiguousarray(self.X, model.dtype)
+        return self.team.gather(model.losses(X, self.y))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
         """A model whose weights a state holds; StateError if it is none, or not for X."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import Model, Network
+from maxplus.ranks.team import agreed
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.state import StateError, TrainingState
@@ -120,7 +121,8 @@ def require_finite(model: Network) -> None:
     """Overflow ends a training with an error: a model that is not finite is none."""
     for name, W in model.weights_by_name().items():
         if not np.isfinite(W).all():
-            raise TrainingOverflowError(
+            overflow = TrainingOverflowError(
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
                 "X (for example with StandardScaler) or take a smaller slope"
             )
+            raise agreed(overflow)

@@ -48,8 +48,7 @@ class CarefulPolish:
         self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
     ) -> Polished:
         """The polished model if all of its samples fit, else the one that was given."""
-        X = np.ascontiguousarray(task.X, model.dtype)
-        losses = model.losses(X, task.y)
+        losses = task.losses(model)
         above = np.flatnonzero(~(losses < self.level))
         before = Polished(
             model, Status.UNFIT, losses, np.array([losses.max()], np.float64), 0, above

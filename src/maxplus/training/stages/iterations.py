@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import Model
+from maxplus.ranks import current
 from maxplus.training.conductor import Callback, Conductor
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, History, Signal, Status
@@ -117,7 +118,7 @@ def advance(
             history.append(block)
             done += block.n
             # All ranks end a block together.
-            size = engine.task.team.first(_next_size(size, conductor.seconds - began))
+            size = current().first(_next_size(size, conductor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = conductor.report(
                 done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,
