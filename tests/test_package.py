@@ -19,7 +19,7 @@ EVERYWHERE = {"_files", "_jit", "__version__"}
 BELOW = {
     "algebra": set(),
     "datasets": set(),
-    "tables": {"datasets"},
+    "tables": {"datasets", "ranks"},
     "trees": {"algebra"},
     "models": {"algebra", "trees"},
     "ranks": set(),
@@ -36,7 +36,7 @@ BELOW = {
         "explain",
         "tables",
     },
-    "io": {"models", "training", "estimators", "tables"},
+    "io": {"models", "ranks", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),
     "metrics": set(),

@@ -127,7 +127,9 @@ def test_ranks_that_do_not_fit_together_are_refused(iris):
     refused(2, lambda r: fit(X.astype(["f8", "f4"][r]), y), DifferentRanksError, "rank 1 has '<f4'")
     refused(2, lambda r: fit(X, y, slope=[1.0, 2.0][r]), DifferentRanksError, "same parameters")
     refused(2, lambda r: fit(X, y, max_iter=r), ValueError, "rank 0 of 2: max_iter must be")
-    refused(2, lambda r: fit([X, X * np.nan][r], y), ValueError, "rank 1 of 2: Input X contains NaN")
+    refused(
+        2, lambda r: fit([X, X * np.nan][r], y), ValueError, "rank 1 of 2: Input X contains NaN"
+    )
     refused(2, lambda r: fit(X, y * 0), ValueError, "one class only")
     refused(3, lambda r: fit(X[:0], y[:0]), ValueError, "no samples")
     refused(2, lambda r: fit(X, y, engine="dense"), ValueError, "is for one process")

@@ -52,14 +52,16 @@ StrictOption = Annotated[
 
 
 @contextmanager
-def plain_errors(quiet: bool = False) -> Iterator[None]:
+def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, or nothing at all if ``quiet``.
+    A warning is a line as well, or nothing at all if ``quiet``. Of ranks that all fail alike one
+    ``speaks``; where one fails by itself, all are ended (`maxplus.ranks.distributed`).
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore" if quiet else "always", UserWarning)
+            silent = quiet or not speaks
+            warnings.simplefilter("ignore" if silent else "always", UserWarning)
             warnings.showwarning = _show_warning  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
@@ -67,15 +69,26 @@ def plain_errors(quiet: bool = False) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{error.strerror or error}")
+        fail_together(error, speaks, f"{where}{error.strerror or error}")
     # Everything that the library refuses is a ValueError, a TypeError, a MemoryError, or an
     # ImportError that names what to install; each message is written for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
-        fail(str(error))
+        fail_together(error, speaks)
 
 
 def _show_warning(message: Warning | str, *rest: object) -> None:
     typer.echo(f"Warning: {message}", err=True)
+
+
+def fail_together(error: Exception, speaks: bool, message: str | None = None) -> NoReturn:
+    """`fail`, once: unless the error is this rank's alone, which ends the others too."""
+    from maxplus.ranks import current
+
+    if not current().is_alone and not getattr(error, "agreed", False):
+        raise error
+    if speaks:
+        fail(message or str(error))
+    raise typer.Exit(BAD_INPUT)
 
 
 def fail(message: str) -> NoReturn:

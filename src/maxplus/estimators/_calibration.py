@@ -47,7 +47,8 @@ def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
     """The temperature nearest to ``wanted`` that leaves every loss below a level.
 
     They are below it at 1. log Σ exp(t·(z_d − z_y)) is convex in t, and so is the maximum over
-    rows (of all ranks): where it is below the level is an interval around 1, whose end is found by halving.
+    rows, those of all ranks: where it is below the level is an interval around 1, whose end is
+    found by halving.
     """
     Z = np.asarray(Z, np.float64)
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maxplus.ranks import current
+
 
 class ParameterError(ValueError, TypeError):
     """A hyper-parameter that cannot be."""
@@ -142,6 +144,13 @@ def refuse_checkpoints(callbacks: Any, whose: str) -> None:
                 f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
                 "be kept; leave it out, or train an LMMClassifier"
             )
+
+
+def refuse_ranks(what: str, remedy: str) -> None:
+    """ValueError where several ranks cannot share a training."""
+    size = current().size
+    if size > 1:
+        raise ValueError(f"{what} cannot be trained over {size} ranks; {remedy}")
 
 
 def _is_whole(value: Any) -> bool:

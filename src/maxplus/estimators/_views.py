@@ -57,7 +57,7 @@ class Views(NamedTuple):
         return np.concatenate(features + own)
 
     def __call__(self, X: NDArray) -> NDArray:
-        """The views (N, M), in X's type; O(N·P·K). Rows that ranks share are seen where they are."""
+        """The views (N, M), in X's type; O(N·P·K). Rows of ranks are seen where they are."""
         if isinstance(X, SharedRows):
             return X.seen(self)
         D = self.directions

@@ -18,7 +18,13 @@ from maxplus.estimators._data import LabelledData
 from maxplus.estimators._folding import fold_affine
 from maxplus.estimators._lmm import BaseLMMClassifier, Pruned
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE
-from maxplus.estimators._parameters import TRUTH, Parameters, refuse_checkpoints, whole
+from maxplus.estimators._parameters import (
+    TRUTH,
+    Parameters,
+    refuse_checkpoints,
+    refuse_ranks,
+    whole,
+)
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import SPREAD, Views
 from maxplus.estimators.lmm_classifier import LMMClassifier
@@ -161,6 +167,7 @@ class_weight, scoring
     def _check_parameters(self) -> None:
         super()._check_parameters()
         refuse_checkpoints(self.callbacks, "the training of a committee")
+        refuse_ranks("a committee", "train its members one by one: LMMClassifier")
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         candidate, facts = self._choose(data, rng, conductor)

@@ -29,6 +29,7 @@ from maxplus.estimators._parameters import (
     one_of,
     real,
     refuse_checkpoints,
+    refuse_ranks,
     whole,
 )
 from maxplus.estimators._regression import learn_curve
@@ -177,6 +178,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         where several samples share a point. A fit that is refused leaves the estimator as it was.
         """
         self._check_parameters()
+        refuse_ranks("a regression", "train it in one process")
         X, preparation = prepared(self, X, y, "regression")
         # scikit-learn notes the columns on whoever it is given.
         witness = copy(self)

@@ -75,10 +75,9 @@ class MPITeam(Team):
         """The rows of all ranks, one rank's after the other's."""
         return self._in_parts(rows, everywhere=True)
 
-    def collect(self, rows: NDArray) -> NDArray | None:
+    def collect(self, rows: NDArray) -> NDArray:
         """`gather` for rank 0 alone."""
-        made = self._in_parts(rows, everywhere=False)
-        return made if self.is_first else None
+        return self._in_parts(rows, everywhere=False)
 
     def _in_parts(self, rows: NDArray, *, everywhere: bool) -> NDArray:
         """All ranks' rows, rank by rank: broadcast, or sent to rank 0, in parts MPI can count."""

@@ -1,25 +1,24 @@
-"""The rows of all ranks as one array: rank 0 asks, the others hand over what is theirs.
+"""The rows of all ranks as one array, for work that rank 0 does for all (`asking`).
 
-What decides where a training begins looks at few rows, or at a column at a time. It is written for
-an array, runs on rank 0, and takes no more memory there than on one machine: indexing asks
-the ranks that have the rows. Everybody gets the result, or the error.
+What decides where a training begins looks at few rows, or at some columns at a time. It is written
+for an array; indexing asks the ranks that have the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks.current import using
-from maxplus.ranks.team import ALONE, Team, agreed
+from maxplus.ranks.team import Team
 
-T = TypeVar("T")
 See = Callable[[NDArray], NDArray]
 
-ROWS, COLUMNS, FACT, RESULT, ERROR = "rows", "columns", "fact", "result", "error"
+ROWS, COLUMNS, FACT = "rows", "columns", "fact"
+# Numbers of a block of columns, all ranks' together.
+AT_ONCE = 4_000_000
 
 
 class SharedRows:
@@ -29,9 +28,7 @@ class SharedRows:
     applied to rows wherever they are: `seen` gives the same rows as somebody sees them.
     """
 
-    def __init__(
-        self, team: Team, own: NDArray, counts: list[int], see: See | None = None
-    ) -> None:
+    def __init__(self, team: Team, own: NDArray, counts: list[int], see: See | None = None) -> None:
         self._team, self._own, self._counts, self._see = team, own, counts, see
         self._ends = np.cumsum(counts)
         like = own[:0] if see is None else see(own[:0])
@@ -82,13 +79,27 @@ class SharedRows:
         """How many numbers are not 0."""
         return int(np.sum(self._facts(np.count_nonzero, None)))
 
+    def blocks(self) -> Iterator[tuple[slice, NDArray]]:
+        """All columns, some at a time; no single one, which NumPy would add up in another order."""
+        P = self.shape[1]
+        width = max(2, AT_ONCE // max(len(self), 1))
+        for part in np.array_split(np.arange(P), max(1, P // width)):
+            columns = slice(int(part[0]), int(part[-1]) + 1)
+            yield columns, self[:, columns]
+
+    def mean(self, axis: int, dtype: Any = None) -> NDArray:
+        """That of each column."""
+        assert axis == 0
+        return np.concatenate([block.mean(axis=0, dtype=dtype) for _, block in self.blocks()])
+
     def _facts(self, what: Callable, axis: int | None) -> list[Any]:
         told = self._ask(FACT, (what, axis))
         return [fact for fact in told if fact is not None]
 
     def _ask(self, kind: str, what: Any) -> Any:
-        self._team.first((kind, what, self._see))
-        return _answer(self._team, self._own, kind, what, self._see)
+        question = kind, what, self._see
+        self._team.first(question)
+        return RowsShare(self._own).answer(self._team, question)
 
 
 def count_nonzero(X: NDArray | SharedRows) -> int:
@@ -96,39 +107,30 @@ def count_nonzero(X: NDArray | SharedRows) -> int:
     return X.count_nonzero() if isinstance(X, SharedRows) else int(np.count_nonzero(X))
 
 
-def ask(team: Team, work: Callable[[Any], T], own: NDArray) -> T:
-    """Rank 0's part of `Team.on_first`."""
-    rows = SharedRows(team, own, team.every(len(own)))
-    try:
-        with using(ALONE):
-            result = work(rows)
-    except Exception as error:
-        team.first((ERROR, agreed(error), None))
-        raise
-    team.first((RESULT, result, None))
-    return result
+def column_blocks(X: NDArray | SharedRows) -> Iterator[tuple[slice, NDArray]]:
+    """Blocks of columns, and which they are; an array is one block."""
+    return X.blocks() if isinstance(X, SharedRows) else iter([(slice(None), X)])
 
 
-def serve(team: Team, own: NDArray) -> Any:
-    """The others' part: hand rows over until rank 0 has its result."""
-    team.every(len(own))
-    while True:
-        kind, what, see = team.first(None)
-        if kind == RESULT:
-            return what
-        if kind == ERROR:
-            raise agreed(what)
-        _answer(team, own, kind, what, see)
+class RowsShare:
+    """A rank's own rows, which it hands over when it is asked."""
 
+    def __init__(self, own: NDArray) -> None:
+        self.own = own
 
-def _answer(team: Team, own: NDArray, kind: str, what: Any, see: See | None) -> Any:
-    """Hand over this rank's part of what was asked for; rank 0 gets all of it."""
-    seen = (lambda rows: rows) if see is None else see
-    if kind == ROWS:
-        begin = team.before(len(own))
-        mine = what[(what >= begin) & (what < begin + len(own))] - begin
-        return team.collect(seen(own[mine]))
-    if kind == COLUMNS:
-        return team.collect(np.ascontiguousarray(seen(own)[:, what]))
-    reduce, axis = what
-    return team.every(reduce(seen(own), axis) if own.size else None)
+    def whole(self, team: Team) -> SharedRows:
+        """The rows of all ranks, as rank 0 sees them."""
+        return SharedRows(team, self.own, team.every(len(self.own)))
+
+    def answer(self, team: Team, question: Any) -> Any:
+        """Hand over this rank's part of what was asked for; rank 0 gets all of it."""
+        (kind, what, see), own = question, self.own
+        seen = (lambda rows: rows) if see is None else see
+        if kind == ROWS:
+            begin = team.before(len(own))
+            mine = what[(what >= begin) & (what < begin + len(own))] - begin
+            return team.collect(seen(own[mine]))
+        if kind == COLUMNS:
+            return team.collect(np.ascontiguousarray(seen(own)[:, what]))
+        reduce, axis = what
+        return team.every(reduce(seen(own), axis) if own.size else None)

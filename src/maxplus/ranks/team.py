@@ -56,8 +56,8 @@ class Team:
         """The rows of all ranks, one rank's after the other's."""
         return rows
 
-    def collect(self, rows: NDArray) -> NDArray | None:
-        """`gather` for rank 0 alone; the others get None."""
+    def collect(self, rows: NDArray) -> NDArray:
+        """`gather` for rank 0 alone; the others get none of them."""
         return rows
 
     def sum(self, array: NDArray) -> NDArray:
@@ -135,25 +135,28 @@ class Team:
         failed = [rank for rank, error in enumerate(told) if error is not None]
         if not failed:
             return
-        error = told[failed[0]]
+        reason = told[failed[0]]
         if len({str(told[rank]) for rank in failed}) > 1 or len(failed) < self.size:
-            message = f"rank {failed[0]} of {self.size}: {error}"
-            error = type(error)(message) if _is_plain(error) else ValueError(message)
-        raise agreed(error) from own
+            message = f"rank {failed[0]} of {self.size}: {reason}"
+            reason = type(reason)(message) if _is_plain(reason) else ValueError(message)
+        raise agreed(reason) from own
 
-    def on_first(self, work: Callable[[Any], T], rows: NDArray) -> T:
+    def on_first(self, work: Callable[[Any], T], rows: Any) -> T:
         """What ``work`` makes of all rows; it runs on rank 0, which asks the others for theirs.
 
-        ``work`` is given the rows themselves where nobody else is there, else a `SharedRows`.
+        ``work`` is given the rows themselves where nobody else is there, else a `SharedRows`, or
+        what the whole is of another `Share`.
         """
         if self.is_alone:
             return work(rows)
-        from maxplus.ranks.shared_rows import ask, serve
+        from maxplus.ranks.asking import work_on_first
+        from maxplus.ranks.shared_rows import RowsShare
 
-        return ask(self, work, rows) if self.is_first else serve(self, rows)
+        share = RowsShare(rows) if isinstance(rows, np.ndarray) else rows
+        return work_on_first(self, work, share)
 
     def end(self, error: BaseException) -> None:
-        """This rank has failed by itself: no other may wait for it."""
+        """One rank has failed by itself: no other may wait for it."""
 
 
 def agreed(error: Exception) -> Exception:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxplus.tables.table import Cells, TableError
 from maxplus.tables.words import Words
@@ -13,21 +14,26 @@ from maxplus.tables.words import Words
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
     """All rows at once: NumPy reads whole arrays."""
-    columns = _read_npz(path)
+    columns = columns_of(path, read_arrays(path))
     if columns and len(next(iter(columns.values()))):
         yield columns
 
 
-def _read_npz(path: Path) -> dict[str, Cells]:
+def read_arrays(path: Path) -> dict[str, NDArray]:
+    """All arrays of the file."""
     with open(path, "rb") as file:
         try:
             content = np.load(file, allow_pickle=False)
-            arrays = {name: np.asarray(content[name]) for name in content.files}
+            return {name: np.asarray(content[name]) for name in content.files}
         # Whatever is wrong with a file, NumPy and zipfile have an error of their own for it.
         except Exception as error:
             raise TableError(
                 f"{path} is not a readable NPZ file of plain arrays: {error}"
             ) from None
+
+
+def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
+    """X, y and feature_names as columns, checked."""
     X = arrays.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise TableError(

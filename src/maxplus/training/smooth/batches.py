@@ -35,7 +35,7 @@ class Batches(NamedTuple):
         return max(1, sum(self.counts) // self.size)
 
     def deal(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
-        """This rank's rows of each batch of an epoch, and a generator for what is done to them."""
+        """A rank's rows of each batch of an epoch, and a generator for what is done to them."""
         n = self.counts[self.team.rank]
         if self.team.is_alone:
             order = rng.permutation(n)
@@ -47,9 +47,7 @@ class Batches(NamedTuple):
     def _cut(self, n: int, k: int) -> int:
         return k * n // self.number
 
-    def add(
-        self, k: int, gradient: SoftGradient | None, W1: NDArray, W2: NDArray
-    ) -> SoftGradient:
+    def add(self, k: int, gradient: SoftGradient | None, W1: NDArray, W2: NDArray) -> SoftGradient:
         """The mean over batch k's rows of all ranks, from the means over each one's own.
 
         None is that of no rows; gradients have the shapes of W1 and W2.

@@ -69,7 +69,7 @@ def tell_found(meeting, worst):
 
 @inner
 def tell_overflow(meeting):
-    """This rank cannot search any more."""
+    """Tell that this rank cannot search any more."""
     meeting.told[0] = np.nan
     return call_python(meeting.address, TELL_FOUND) == 0
 

@@ -180,7 +180,7 @@ class Meeting(NamedTuple):
     """What T ranks tell each other in an iteration; alone, only the paths are used.
 
     A path is a sample's label and, for each class, (z, h*, i*, x[i* // 2]): all that a step on
-    the sample takes. Numbers of samples, units and rows travel as float64, which holds them exactly.
+    the sample takes. Numbers of samples, units and rows travel as float64: it holds them exactly.
     """
 
     address: int  # of the function that carries messages; 0 if alone

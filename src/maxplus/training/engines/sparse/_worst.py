@@ -68,7 +68,7 @@ def forget_found(worst, w):
 
 @inner
 def offer(worst, w, t, loss, n, c, q, z):
-    """In iteration t worker w has found the loss and scores of sample n, in lane q of chunk c; O(C + log k).
+    """Worker w has found the loss and scores of sample n, in lane q of chunk c; O(C + log k).
 
     The mildest of its k worst gives way to a worse one.
     """

@@ -21,8 +21,8 @@ from maxplus.training.engines.sparse._fields import allocate, count_bytes, refil
 from maxplus.training.engines.sparse._growth import update_noise
 from maxplus.training.engines.sparse._state import GROUPS, State
 from maxplus.training.engines.sparse._team import LINE, STOP
-from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
 from maxplus.training.engines.sparse.layout import Layout, arrange
+from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
 from maxplus.training.engines.sparse.sizes import Sizes, entries_per_step
 from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
@@ -94,10 +94,12 @@ class SparseEngine(CompiledEngine):
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.task.y},
             "worst": {
-                "threshold": self._thresholds.shared, "first_seat": self._thresholds.first_seat,
+                "threshold": self._thresholds.shared,
+                "first_seat": self._thresholds.first_seat,
             },
             "meeting": {
-                "address": self._messenger.address, "first": self.task.first_sample,
+                "address": self._messenger.address,
+                "first": self.task.first_sample,
                 "me": team.rank,
             },
             "scale": {

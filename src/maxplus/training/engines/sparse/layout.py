@@ -57,6 +57,6 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
             workers.append(rank % n_workers)
             leaves.append(rank // n_workers)
     return Layout(
-        np.array(samples, np.int64).reshape(-1, n_lanes), np.array(lanes, np.int64), np.array(labels, np.int64),
-        np.array(workers, np.int64), np.array(leaves, np.int64),
+        np.array(samples, np.int64).reshape(-1, n_lanes), np.array(lanes, np.int64),
+        np.array(labels, np.int64), np.array(workers, np.int64), np.array(leaves, np.int64),
     )  # fmt: skip
