@@ -1,5 +1,10 @@
-"""Tests that a launcher of MPI starts on several ranks; `make test-mpi` does, with a time limit."""
+"""Tests on several ranks; `make test-mpi` starts them, with time limits.
 
+Those of `test_over_mpi.py` run on ranks that a launcher has started; those of `test_launched.py`
+start ranks themselves.
+"""
+
+import os
 import sys
 from pathlib import Path
 
@@ -9,8 +14,14 @@ from maxplus.ranks.current import is_launched
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-# Alone there is nothing to test.
-collect_ignore_glob = [] if is_launched() else ["test_*.py"]
+collect_ignore = [
+    name
+    for name, wanted in (
+        ("test_over_mpi.py", is_launched()),
+        ("test_launched.py", "MAXPLUS_LAUNCHES" in os.environ),
+    )
+    if not wanted
+]
 
 
 def world():

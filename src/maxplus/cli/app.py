@@ -14,6 +14,7 @@ from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
 from maxplus.cli.export import export
+from maxplus.cli.plan import plan
 from maxplus.cli.predict import predict
 from maxplus.cli.report import report
 from maxplus.cli.reproduce import reproduce
@@ -27,8 +28,8 @@ app = typer.Typer(
 )
 # In the order in which they are used.
 for command in (
-    train, compare, predict, evaluate, explain, rules, certify, report, export, demo, reproduce,
-    bench,
+    train, compare, predict, evaluate, explain, rules, certify, report, export, plan, demo,
+    reproduce, bench,
 ):  # fmt: skip
     app.command()(command)
 

@@ -174,6 +174,16 @@ class LabelledData:
         )
 
 
+def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
+    """The weighted mean over the samples of all ranks."""
+    team = current()
+    if team.is_alone:
+        return float(np.average(losses, weights=weight))
+    weight = np.ones(len(losses)) if weight is None else weight
+    total, weights = team.sum(np.array([weight @ losses, weight.sum()]))
+    return float(total / weights)
+
+
 def _sum_of_rows(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> int:
     """A sum of numbers, one for each sample, its label, its weight and its place; O(N·P)."""
     facts = [np.arange(first, first + len(y)), np.asarray(y, np.int64)]

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators._data import LabelledData, rows_for
+from maxplus.estimators._data import LabelledData, mean_loss, rows_for
 from maxplus.estimators._parameters import (
     Parameters,
     as_callbacks,
@@ -236,7 +236,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             "training_labels_": data.labels,
             "training_losses_": everyone,
             "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
-            "mean_loss_": _mean(losses, data.weight),
+            "mean_loss_": mean_loss(losses, data.weight),
         }
 
     def _unfitted(self) -> dict[str, Any]:
@@ -322,13 +322,3 @@ def _told(estimator: Any) -> str:
         name: own[name] for name in sorted(own)
         if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
     })  # fmt: skip
-
-
-def _mean(losses: NDArray, weight: NDArray | None) -> float:
-    """The weighted mean over all ranks."""
-    team = current()
-    if team.is_alone:
-        return float(np.average(losses, weights=weight))
-    weight = np.ones(len(losses)) if weight is None else weight
-    total, weights = team.sum(np.array([weight @ losses, weight.sum()]))
-    return float(total / weights)

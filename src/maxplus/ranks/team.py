@@ -130,12 +130,12 @@ class Team:
             yield
         except Exception as error:
             own = error
-        told = [None if failure is None else pickle.loads(failure)
+        told: list[Any] = [None if failure is None else pickle.loads(failure)
                 for failure in self.every(None if own is None else _packed(own))]  # fmt: skip
         failed = [rank for rank, error in enumerate(told) if error is not None]
         if not failed:
             return
-        reason = told[failed[0]]
+        reason: Exception = told[failed[0]]
         if len({str(told[rank]) for rank in failed}) > 1 or len(failed) < self.size:
             message = f"rank {failed[0]} of {self.size}: {reason}"
             reason = type(reason)(message) if _is_plain(reason) else ValueError(message)

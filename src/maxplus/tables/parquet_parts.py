@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -17,12 +18,21 @@ ENDINGS = (".parquet", ".pq")
 
 def parquet_part(path: Path, rank: int, size: int) -> RawTable:
     """Rows [rank·N / size, (rank + 1)·N / size) of N, of all files together."""
+    files = _files(path)
+    with ExitStack() as stack:
+        # Python opens files, since its errors say which and why.
+        opened = [stack.enter_context(open(file, "rb")) for file in files]
+        return RawTable(str(path), join(_batches(path, files, opened, rank, size)))
+
+
+def _batches(
+    path: Path, files: Sequence[Path], opened: Sequence[BinaryIO], rank: int, size: int
+) -> list[dict[str, Cells]]:
     import pyarrow
     from pyarrow import parquet
 
-    files = _files(path)
     try:
-        contents = [parquet.ParquetFile(file) for file in files]
+        contents = [parquet.ParquetFile(file) for file in opened]
         names = contents[0].schema_arrow.names
         check_different(str(path), names)
         for file, content in zip(files, contents, strict=True):
@@ -32,7 +42,8 @@ def parquet_part(path: Path, rank: int, size: int) -> RawTable:
                 )
         total = sum(content.metadata.num_rows for content in contents)
         begin, end = rank * total // size, (rank + 1) * total // size
-        batches, first = [], 0
+        batches: list[dict[str, Cells]] = []
+        first = 0
         for content in contents:
             for group in range(content.num_row_groups):
                 n = content.metadata.row_group(group).num_rows
@@ -47,7 +58,7 @@ def parquet_part(path: Path, rank: int, size: int) -> RawTable:
             ]
     except (pyarrow.ArrowException, OSError) as error:
         raise TableError(f"{path} is not readable as Parquet: {error}") from None
-    return RawTable(str(path), join(batches))
+    return batches
 
 
 def _rows(content: Any, group: int, lo: int, hi: int) -> Iterator[dict[str, Cells]]:
