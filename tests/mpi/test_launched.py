@@ -19,6 +19,7 @@ LIMIT = 60
 
 TRAINING = """
 import os, signal, time
+from threading import Thread
 import numpy as np
 import maxplus
 from mpi4py import MPI
@@ -28,18 +29,24 @@ comm = MPI.COMM_WORLD
 rng = np.random.default_rng(comm.rank)
 X, y = rng.normal(size=(400, 5)), np.arange(400) % 3
 
-def fail(progress):
-    if comm.rank == VICTIM and progress.iteration >= 200:
+def fail(progress=None):
+    if progress is None or progress.iteration >= 200:
         print(f"began {time.time()}", flush=True)
         ACTION
 
-clf = maxplus.SubgradientLMMClassifier(
-    20, max_iter=10**9, random_state=0, callbacks=[Checkpoint(CHECKPOINT, every=0.0), fail]
-)
-if comm.rank == VICTIM and not VICTIM == 0:
-    # Callbacks are rank 0's: another rank fails in its own thread.
-    from threading import Timer
-    Timer(2.0, lambda: fail(type("P", (), {"iteration": 10**9}))).start()
+def fail_later():
+    while not os.path.exists(CHECKPOINT):
+        time.sleep(0.05)
+    fail()
+
+callbacks = [Checkpoint(CHECKPOINT, every=0.0)]
+if VICTIM == 0:
+    callbacks.append(fail)
+elif comm.rank == VICTIM:
+    # Callbacks are rank 0's: another rank fails in a thread of its own.
+    Thread(target=fail_later, daemon=True).start()
+
+clf = maxplus.SubgradientLMMClassifier(20, max_iter=10**9, random_state=0, callbacks=callbacks)
 with maxplus.distributed(comm):
     clf.fit(X, y)
 """
