@@ -55,6 +55,7 @@ BELOW = {
         "images",
         "metrics",
         "plots",
+        "ranks",
         "report",
         "tables",
     },

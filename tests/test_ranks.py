@@ -191,3 +191,14 @@ def test_a_polish_is_that_of_one_process(cloud, size):
         same([done.model.weights_by_name()], [alone.model.weights_by_name()])
         same([done.facts], [alone.facts])
         assert (done.status, done.steps) == (alone.status, alone.steps)
+
+
+def test_whether_to_polish_is_asked_once_for_all(few_digits):
+    def fit(part):
+        return warm(part, few_digits, polish="auto", slope=3.0)
+
+    parts = split(len(few_digits.y), 2)
+    first, second = run_ranks(2, lambda r: fit(parts[r]))
+    same([fitted(first, ("W1_", "W2_"))], [fitted(second, ("W1_", "W2_"))])
+    assert first.status_ == second.status_
+    assert first.polish_losses_.size

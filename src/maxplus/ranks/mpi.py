@@ -30,6 +30,7 @@ class MPITeam(Team):
         self._comm = comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[int, Any] = {}
+        self._is_crowded = False
         from mpi4py import MPI
 
         self._near = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -38,6 +39,7 @@ class MPITeam(Team):
             # Launchers may have tied each rank to some of the machine's processors, or to none.
             processors = set().union(*self._near.allgather(_processors()))
             self.cores = max(1, len(processors) // self._near.size)
+            self._is_crowded = self._near.size > len(processors)
 
     @classmethod
     def of(cls, comm: Any = None) -> MPITeam:
@@ -127,7 +129,13 @@ class MPITeam(Team):
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` with what each rank has: a few numbers, as soon as can be."""
-        self._comm.Allgather(own, everybody)
+        if not self._is_crowded:
+            self._comm.Allgather(own, everybody)
+            return
+        # MPI waits without giving way: somebody we wait for may need this processor.
+        request = self._comm.Iallgather(own, everybody)
+        while not request.Test():
+            _give_way()
 
     def unite(self, numbers: NDArray) -> None:
         """By bits: those of 0 are none."""
@@ -164,6 +172,14 @@ class MPITeam(Team):
     def close(self) -> None:
         """No more messages; memory that engines may still look at is given back at MPI's end."""
         self._comm.Free()
+
+
+def _give_way() -> None:
+    """Offer the processor to others."""
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
+    else:
+        time.sleep(0)
 
 
 def _processors() -> set[int]:

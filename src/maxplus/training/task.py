@@ -16,7 +16,6 @@ from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
 
-
 T = TypeVar("T")
 
 
