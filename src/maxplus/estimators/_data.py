@@ -159,19 +159,24 @@ class LabelledData:
         team = current()
         return team.gather(self.index + team.before(len(self.labels)))
 
-    def on_first(self, work: Callable[[LabelledData], T]) -> T:
-        """What ``work`` makes of the samples of all ranks; rank 0 does it.
+    def on_first(self, work: Callable[[LabelledData], T], rng: np.random.Generator) -> T:
+        """What ``work`` makes of the samples of all ranks; rank 0 does it, for everybody.
 
-        There y, weight and index are those of all ranks, and X can be indexed as if it were.
+        There y, weight and index are those of all ranks, and X can be indexed as if it were; what
+        is drawn from ``rng`` there counts for all.
         """
         team = current()
         if team.is_alone:
             return work(self)
         y, index = team.collect(self.y), team.collect(self.index + team.before(len(self.labels)))
         weight = None if self.weight is None else team.collect(self.weight)
-        return team.on_first(
-            lambda X: work(replace(self, X=X, y=y, weight=weight, index=index)), self.X
-        )
+
+        def draw(X: Any) -> tuple[T, Any]:
+            done = work(replace(self, X=X, y=y, weight=weight, index=index))
+            return done, rng.bit_generator.state
+
+        done, rng.bit_generator.state = team.on_first(draw, self.X)
+        return done
 
 
 def mean_loss(losses: NDArray, weight: NDArray | None) -> float:

@@ -166,7 +166,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             if state is not None:
                 start = self._restored(data, state, rng)
             else:
-                start = self._begin(data, rng, conductor) if present is None else present
+                start = self._start(data, rng, conductor) if present is None else present
             task = self._task(data, start.facts, rng)
             stages = self._stages(data, start.facts)
             trained = run_stages(stages, start.model, task, conductor, state, start.facts)
@@ -176,16 +176,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if trained.status is Status.INTERRUPTED:
             self._warn_of_interruption(trained)
         return self
-
-    def _begin(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        """`_start`, found by rank 0 for all."""
-
-        def work(everybody: LabelledData) -> tuple[Start, Any]:
-            start = self._start(everybody, rng, conductor)
-            return start, rng.bit_generator.state
-
-        start, rng.bit_generator.state = data.on_first(work)
-        return start
 
     def _labelled(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,

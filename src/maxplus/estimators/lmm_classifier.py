@@ -392,11 +392,15 @@ class LMMClassifier(BaseLMMClassifier):
         return float(self.scoring(fitted, rows.X, y))
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        candidate, facts = self._choose(data, rng, conductor)
-        rows, views = self._see(data, candidate)
-        boxes = self._boxes(rows, data.n_classes, candidate, rng)
-        facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
-        return Start(boxes.model, facts | views.facts)
+        candidate, known = self._choose(data, rng, conductor)
+
+        def find(everybody: LabelledData) -> Start:
+            rows, views = self._see(everybody, candidate)
+            boxes = self._boxes(rows, data.n_classes, candidate, rng)
+            facts = {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
+            return Start(boxes.model, known | facts | views.facts)
+
+        return data.on_first(find, rng)
 
     def _choose(
         self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
@@ -415,7 +419,8 @@ class LMMClassifier(BaseLMMClassifier):
         )  # fmt: skip
         facts: dict[str, NDArray] = {}
         if self._searches:
-            units = [c.units_for(len(data.y), data.n_classes) for c in candidates]
+            n_samples = current().total(len(data.y))
+            units = [c.units_for(n_samples, data.n_classes) for c in candidates]
             facts |= search_facts(candidates, units, search.losses, search.chosen, search.scores)
         if self._calibrates:
             facts[TEMPERATURE] = np.array([search.temperature])

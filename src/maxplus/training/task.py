@@ -1,22 +1,16 @@
 """What is to be trained on, and how: everything a stage needs besides the model."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._jit import frozen
 from maxplus.models.base import M, Network
-from maxplus.ranks import ALONE, Team, current
+from maxplus.ranks import Team, current
 from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,8 +46,7 @@ class Task:
 
     def __post_init__(self) -> None:
         """Freeze the samples, which are only read, and count those of all ranks."""
-        if isinstance(self.X, np.ndarray):
-            object.__setattr__(self, "X", frozen(self.X))
+        object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(self.y))
         counts = self.team.every(len(self.y))
         object.__setattr__(self, "n_samples", sum(counts))
@@ -79,26 +72,6 @@ class Task:
         """The losses of all ranks' samples."""
         X = np.ascontiguousarray(self.X, model.dtype)
         return self.team.gather(model.losses(X, self.y))
-
-    def on_first(self, work: Callable[[Task], T]) -> T:
-        """What ``work`` makes of the samples of all ranks; rank 0 does it, for everybody.
-
-        There X can be indexed as if all rows were there; what is drawn from ``rng`` there counts
-        for all.
-        """
-        if self.team.is_alone:
-            return work(self)
-        y = self.team.collect(self.y)
-        weight = None if self.weight is None else self.team.collect(self.weight)
-
-        def draw(X: Any) -> tuple[T, Any]:
-            done = work(replace(self, X=X, y=y, weight=weight, team=ALONE))
-            return done, None if self.rng is None else self.rng.bit_generator.state
-
-        done, drawn = self.team.on_first(draw, self.X)
-        if self.rng is not None:
-            self.rng.bit_generator.state = drawn
-        return done
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
         """A model whose weights a state holds; StateError if it is none, or not for X."""

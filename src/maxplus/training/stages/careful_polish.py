@@ -60,7 +60,7 @@ class CarefulPolish:
             conductor.report(0, 1, worst, worst, model, None, end)
             return replace(before, status=end)
         too_many = above.size - self.polish.skip > NEARLY_ALL * len(losses)
-        if too_many or not task.on_first(lambda whole: self.ask(model, whole, conductor)):
+        if too_many or not self.ask(model, task, conductor):
             conductor.report(0, 1, worst, worst, model, None, Status.UNFIT)
             return replace(before, status=conductor.asked or Status.UNFIT)
         after = self.polish.run(model, task, conductor)
