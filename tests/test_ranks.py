@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import maxplus
-from maxplus import LMMClassifier, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
 from maxplus.io import Checkpoint
 from maxplus.models import LOG2
 from maxplus.models.starts import choose_prototypes, prototype_lmm
@@ -202,3 +202,29 @@ def test_whether_to_polish_is_asked_once_for_all(few_digits):
     same([fitted(first, ("W1_", "W2_"))], [fitted(second, ("W1_", "W2_"))])
     assert first.status_ == second.status_
     assert first.polish_losses_.size
+
+
+@pytest.mark.parametrize("bagging", [False, True])
+def test_a_committee_over_ranks_is_one(iris, bagging):
+    def fit(part):
+        clf = LMMCommittee(
+            2, n_hidden=9, warmup_epochs=4, bagging=bagging, polish="log2", random_state=1, n_jobs=1
+        )
+        return clf.fit(iris.X[part], iris.y[part])
+
+    alone = fit(slice(None))
+    parts = split(len(iris.y), 2)
+    first, second = run_ranks(2, lambda r: fit(parts[r]))
+    weights = [member.weights_by_name() for member in first.model_.members]
+    same(weights, [member.weights_by_name() for member in second.model_.members])
+    assert first.scale_.tolist() == alone.scale_.tolist()
+    assert first.score(*iris) > 0.95
+    assert [member.n_hidden for member in first.model_.members] == [9, 9]
+    assert first.max_loss_ == second.max_loss_
+
+
+def test_what_is_for_one_process_says_so(iris):
+    def curve(rank):
+        LMMRegressor(4).fit(iris.X, iris.X[:, 0])
+
+    refused(2, curve, ValueError, "a regression cannot be trained over 2 ranks")
