@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from itertools import islice
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from maxplus.ranks import Team
+
+
+B = TypeVar("B")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -30,6 +35,34 @@ def all_ranks() -> Iterator[Team]:
             left = leaving
     if left is not None:
         raise left
+
+
+def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+    """What ``work`` makes of each block, in their order, on rank 0.
+
+    All ranks read the same blocks, and each works on every size-th of them.
+    """
+    from maxplus.ranks import ALONE, using
+
+    left = iter(blocks)
+    while True:
+        # Each rank reads by itself what the others read as well.
+        with using(ALONE):
+            some = list(islice(left, team.size))
+            own = work(some[team.rank]) if team.rank < len(some) else None
+        done = team.every(own)[: len(some)]
+        if not some:
+            return
+        if team.is_first:
+            yield from done  # type: ignore[misc]
+
+
+def leave_to_first() -> None:
+    """End this process if another one of the launcher's runs the command for all."""
+    from maxplus.ranks.current import is_launched, launched_rank
+
+    if is_launched() and launched_rank() > 0:
+        raise typer.Exit
 
 
 def refuse_over_ranks(option: str, remedy: str) -> NoReturn:

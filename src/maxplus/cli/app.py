@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from maxplus import __version__
+from maxplus.cli._ranks import leave_to_first
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
@@ -21,6 +22,8 @@ from maxplus.cli.reproduce import reproduce
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
+# What several ranks share; of all else the first one takes care.
+OVER_RANKS = ("train", "predict", "evaluate")
 app = typer.Typer(
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
     no_args_is_help=True,
@@ -42,6 +45,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -50,6 +54,8 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
+    if context.invoked_subcommand not in OVER_RANKS:
+        leave_to_first()
 
 
 def main() -> None:

@@ -125,8 +125,8 @@ def end_one(iterations: int) -> dict[str, Any]:
     team, rng = current(), np.random.default_rng(0)
     X, y = rng.normal(size=(20_000, 20)), np.arange(20_000) % 5
     X, y = _share(X, y, team)
-    model = paper.start(X, y, 50) if team.is_first else None
-    engine = SparseEngine(team.first(model), Task(X, y, MaxLoss(), paper.constant_steps(y)))
+    model = team.first(paper.start(X, y, 50))
+    engine = SparseEngine(model, Task(X, y, MaxLoss(), paper.constant_steps(y)))
     for _ in range(iterations):
         engine.advance(Block(10))
     if team.rank == team.size - 1:
@@ -139,7 +139,7 @@ def end_one(iterations: int) -> dict[str, Any]:
 def main() -> None:
     """The function that the first argument names, with the second's arguments."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
-    work = {
+    work: Any = {
         "iterations": iterations, "meetings": meetings, "warm_up": warm_up,
         "end_one": end_one,
     }[name]  # fmt: skip

@@ -13,6 +13,8 @@ from maxplus.ranks.team import ALONE, Team
 _CURRENT: ContextVar[Team] = ContextVar("team", default=ALONE)
 # How launchers of MPI, SLURM's among them, tell a process how many there are.
 COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
+# And which one it is.
+NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 
 
 def current() -> Team:
@@ -66,5 +68,14 @@ def distributed(comm: Any = None) -> Iterator[Team]:
 
 def is_launched() -> bool:
     """Whether a launcher of MPI has started this process beside others."""
-    return any(os.environ.get(name, "1").isdigit() and int(os.environ.get(name, "1")) > 1
-               for name in COUNTS)  # fmt: skip
+    return any(_number(name) > 1 for name in COUNTS)
+
+
+def launched_rank() -> int:
+    """Which of them this process is."""
+    return max(_number(name) for name in NUMBERS)
+
+
+def _number(name: str) -> int:
+    found = os.environ.get(name, "")
+    return int(found) if found.isdigit() else 0
