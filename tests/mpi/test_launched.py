@@ -95,6 +95,23 @@ def test_the_command_line_trains_as_in_one_process(table, tmp_path):
     assert told == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
 
 
+def test_predictions_and_figures_are_those_of_one_process(table, tmp_path):
+    model = tmp_path / "m.maxplus"
+    own = ["--paper", "-H", "9", "-n", "20", "--validate", "none", "-q", "-o", model]
+    assert run(command_line("train", table, *own)).returncode == 0
+    told = {}
+    for how, start in (("alone", run), ("together", lambda command: over(2, *command))):
+        out = tmp_path / f"{how}.csv"
+        done = start(command_line("predict", model, table, "--probabilities", "-o", out))
+        assert done.returncode == 0, done.stderr
+        judged = start(command_line("evaluate", model, table, "--json"))
+        assert judged.returncode == 0, judged.stderr
+        told[how] = out.read_text(), judged.stdout
+    assert told["alone"] == told["together"]
+    shown = over(2, *command_line("rules", model))
+    assert shown.stdout == run(command_line("rules", model)).stdout
+
+
 def test_an_error_is_told_once(tmp_path):
     done = over(3, *command_line("train", tmp_path / "none.csv", "-o", tmp_path / "m.maxplus"))
     assert done.returncode == 2

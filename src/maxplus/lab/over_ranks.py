@@ -20,9 +20,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus import LMMClassifier, datasets, distributed
+from maxplus import datasets
+from maxplus.estimators import LMMClassifier
 from maxplus.lab import measure, paper
-from maxplus.ranks import Team, current
+from maxplus.ranks import Team, current, distributed
 from maxplus.ranks.current import is_launched
 from maxplus.training import History, MaxLoss, Task
 from maxplus.training.engines.sparse import SparseEngine
