@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -19,17 +18,6 @@ from browsers import browser, keys, session  # noqa: F401
 # loops fifty times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Two processes that compile the same kernel at once can leave a cache that crashes, so each
-# worker of pytest-xdist has its own, to begin with a copy of what `make test` has compiled for
-# all (tests/kernels.py); Numba reads this when it is imported.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    WORKER = os.environ["PYTEST_XDIST_WORKER"]
-    COMPILED = Path(__file__).resolve().parents[1] / "build" / "kernels"
-    CACHE = COMPILED.with_name(f"kernels-{WORKER}")
-    if COMPILED.is_dir() and not CACHE.exists():
-        shutil.copytree(COMPILED, CACHE)
-    os.environ["NUMBA_CACHE_DIR"] = str(CACHE)
-
 # A shell starts what runs in its background with Ctrl-C ignored; tests of Ctrl-C need it as it is.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,6 +26,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("MAXPLUS_DATA", str(BESIDE))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unannounced():
+    """What commands print does not depend on which kernels are there already."""
+    from maxplus.training import compiling
+
+    compiling._SAID.set()
 
 
 class Data(NamedTuple):

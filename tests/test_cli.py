@@ -28,6 +28,7 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
         "report",
         "reproduce",
         "bench",
+        "compile",
     ]:
         assert name in names
     for name in names:

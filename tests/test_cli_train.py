@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from rich.console import Console
@@ -451,24 +450,3 @@ def test_a_stage_without_work_leaves_no_bar():
 
     assert "polish" not in drawn(nothing_to_polish)
     assert not drawn(lambda bar: None).strip()
-
-
-def test_the_progress_bar_says_when_kernels_are_compiled():
-    said = []
-
-    def compiles(bar):
-        @numba.njit
-        def twice(x):
-            return 2 * x
-
-        update = bar._bar.update
-        bar._bar.update = lambda task, **fields: (said.append(fields), update(task, **fields))
-        twice(1)
-        twice(2)  # is compiled already
-
-    drawn(compiles)
-    remarks = [fields["remark"] for fields in said if "remark" in fields]
-    assert remarks == ["compiling, once: about 20 s", ""]
-    said.clear()
-    drawn(lambda bar: None)
-    assert not said

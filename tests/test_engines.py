@@ -246,6 +246,13 @@ def test_all_are_dense_where_ties_abound(iris, spoil, init, linear_every, dtype)
     assert_engines_agree((X, y), model, STEPS["two-phase"], linear_every, 150)
 
 
+@pytest.mark.slow
+def test_trees_on_several_threads_are_dense(iris, monkeypatch):
+    monkeypatch.setattr("maxplus.training.engines._tree_kernels.PARALLEL_FROM", 0)
+    model = start_at(*iris, "prototypes", n_hidden=12)
+    assert_engines_agree(iris, model, STEPS["two-phase"], 7, 60)
+
+
 @st.composite
 def tiny_trainings(draw):
     """Everything `assert_engines_agree` takes, for problems of a few samples."""

@@ -13,11 +13,33 @@ from numba.core import caching
 from maxplus import _kernel_cache
 
 SOURCE = """
-from maxplus._jit import njit
+from numba import prange
+from maxplus._jit import inner, njit
+from maxplus.algebra._intrinsics import use_widest_vectors
 
 @njit(cache=True)
 def double(x):
     return 2 * x
+
+@njit(cache=True)
+def double_all(x, out):
+    for i in range(x.size):
+        out[i] = double(x[i])
+
+@njit(cache=True, parallel=True)
+def double_apart(x, out):
+    for i in prange(x.size):
+        out[i] = double(x[i])
+
+@inner
+def halved(x):
+    use_widest_vectors()
+    for i in range(x.size):
+        x[i] /= 2
+
+@njit(cache=True)
+def halve(x):
+    halved(x)
 """
 
 
@@ -28,11 +50,11 @@ def fresh(tmp_path, monkeypatch):
     path.write_text(SOURCE)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
 
-    def fresh():
+    def fresh(name="double"):
         spec = importlib.util.spec_from_file_location("kernels", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module.double
+        return getattr(module, name)
 
     return fresh
 
@@ -66,6 +88,47 @@ def test_kernels_are_compiled_once(fresh, tmp_path):
     assert hits(again) == 3
     assert len(kept(tmp_path, "nbi")) == 1
     assert len(kept(tmp_path, "nbc")) == 3
+
+
+def test_a_kernel_within_another_is_not_compiled_for_itself(fresh, tmp_path):
+    whole, out = fresh("double_all"), np.empty(3)
+    whole(np.arange(3.0), out)
+    assert np.array_equal(out, [0.0, 2.0, 4.0])
+    part = whole.py_func.__globals__["double"]
+    assert not part.signatures
+    assert [path.name.split("-")[0] for path in kept(tmp_path, "nbc")] == ["kernels.double_all"]
+    # Called from Python, it is.
+    assert_works(part)
+    again = fresh("double_all")
+    again(np.arange(3.0), out)
+    assert hits(again) == 1
+
+
+def test_wide_vectors_are_made_before_a_loop_is_inlined(fresh):
+    """The width belongs to a function: elsewhere the loop would get the usual one."""
+    halve, x = fresh("halve"), np.arange(100.0)
+    halve(x)
+    assert np.array_equal(x, np.arange(100.0) / 2)
+    part = halve.py_func.__globals__["halved"]
+    (compiled,) = part.overloads.values()
+    assert compiled.library.has_wide_vectors
+    assert " x double>" in str(compiled.library._final_module)
+
+
+@pytest.mark.slow
+def test_a_parallel_kernel_has_a_serial_twin(fresh, tmp_path):
+    kernel, x = fresh("double_apart"), np.arange(5.0)
+    for twin in (kernel, kernel.serial):
+        out = np.empty(5)
+        twin(x, out)
+        assert np.array_equal(out, 2 * x)
+    # Each finds its own machine code in a later process.
+    assert len(kept(tmp_path, "nbi")) == 2
+    again = fresh("double_apart")
+    again.serial(x, out)
+    assert hits(again.serial) == hits(again.__wrapped__) + 1 == 1
+    again(x, out)
+    assert hits(again.__wrapped__) == 1
 
 
 def test_two_writers_at_once_do_not_mix_their_kernels(fresh, monkeypatch):

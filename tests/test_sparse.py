@@ -3,6 +3,7 @@
 import itertools
 import time
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numba
 import numpy as np
@@ -205,7 +206,7 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
         X, y = np.random.default_rng(0).random((20, 17_000)), np.arange(20) % 2 * 2
         # These fill arrays and make none; compiled for such row numbers they would take a minute.
         for kernel in ("scan_all", "fill_columns", "replay_chunks", "move_lanes"):
-            monkeypatch.setattr(sparse_engine._whole, kernel, lambda *arguments: None)
+            monkeypatch.setattr(sparse_engine._whole, kernel, Mock())
     else:
         X, y = DATA[data]()
     model, task = problem(X, y, n_hidden, polyak(), 0, dtype)

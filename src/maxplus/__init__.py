@@ -12,6 +12,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from maxplus import algebra as algebra
+    from maxplus import certify as certify
+    from maxplus import datasets as datasets
+    from maxplus import estimators as estimators
+    from maxplus import evaluation as evaluation
+    from maxplus import explain as explain
+    from maxplus import export as export
+    from maxplus import images as images
+    from maxplus import io as io
+    from maxplus import lab as lab
+    from maxplus import metrics as metrics
+    from maxplus import models as models
+    from maxplus import plots as plots
+    from maxplus import report as report
+    from maxplus import tables as tables
+    from maxplus import training as training
+    from maxplus import trees as trees
     from maxplus.estimators import (
         LinearMaxPlusClassifier,
         LMMClassifier,
@@ -62,12 +79,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _ROOMS:
-        return importlib.import_module(f"maxplus.{name}")
-    raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
+# Not for type checkers, to whom every name would be known then, and none of its type.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        if name in _ROOMS:
+            return importlib.import_module(f"maxplus.{name}")
+        raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

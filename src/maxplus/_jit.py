@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache as once
 from functools import partial, wraps
 from threading import Event, Lock
 from typing import Any
@@ -13,6 +14,7 @@ import numba
 from numpy.typing import NDArray
 
 from maxplus._kernel_cache import KernelCache, say_uncached
+from maxplus._within import AS_PART
 
 # Numba's own threads, which it takes where it finds no OpenMP and no TBB, are one team for all: a
 # second call at the same time ends the process.
@@ -26,25 +28,47 @@ def njit(
 ) -> Any:
     """`numba.njit`, with a cache whose failure costs a compilation and nothing else.
 
-    Calls of a parallel kernel wait for each other where they must, see `alone`; one that only
-    other kernels call is ``within`` them, and those are to be called `alone`.
+    A parallel kernel has its twin on one thread as ``serial``: it takes a fraction of the time to
+    compile, and work that is done before a second thread has woken up is done by it. Calls of the
+    kernel itself wait for each other where they must, see `alone`; one that only other kernels
+    call is ``within`` them, and those are to be called `alone`.
     """
     if function is None:
         return partial(njit, cache=cache, within=within, **options)
-    kernel = numba.njit(**options)(function)
-    # With Numba switched off (NUMBA_DISABLE_JIT), functions stay what they are.
-    if cache and hasattr(kernel, "enable_caching"):
-        try:
-            kernel._cache = KernelCache(function)
-        except RuntimeError:
-            say_uncached()
+    kernel = _compiled(function, cache, options)
     if not options.get("parallel") or within:
         return kernel
-    # Not in the cache, which would take the two for one.
-    return alone(kernel, numba.njit(**{**options, "parallel": False})(function))
+    return alone(kernel, _compiled(function, cache, {**options, "parallel": False}, "-serial"))
 
 
-def alone(kernel: Callable, serial: Callable | None = None) -> Callable:
+def _compiled(function: Callable, cache: bool, options: dict[str, Any], variant: str = "") -> Any:
+    """Numba's dispatcher; what the variants of a function compile to is kept apart."""
+    kernel = numba.njit(**options)(function)
+    # With Numba switched off (NUMBA_DISABLE_JIT), functions stay what they are.
+    if not hasattr(kernel, "enable_caching"):
+        return kernel
+    if cache:
+        try:
+            kernel._cache = KernelCache(function, variant)
+        except RuntimeError:
+            say_uncached()
+    if not options.get("parallel"):
+        _link_part(kernel, function, options)
+    return kernel
+
+
+def _link_part(kernel: Any, function: Callable, options: dict[str, Any]) -> None:
+    """Other kernels take in a part instead, which has no machine code of its own."""
+
+    @once
+    def part() -> Any:
+        return numba.njit(**{**options, **AS_PART})(function)
+
+    kernel.get_call_template = lambda *arguments: part().get_call_template(*arguments)
+    kernel.get_overload = lambda signature: part().get_overload(signature)
+
+
+def alone(kernel: Callable, serial: Callable | None = None) -> Any:
     """A parallel kernel that threads of the user's may call at the same time.
 
     A forked process has ``serial`` instead, the same on one thread: OpenMP would end it.
@@ -62,6 +86,7 @@ def alone(kernel: Callable, serial: Callable | None = None) -> Callable:
         with nullcontext() if _threads() in ("omp", "tbb") else _TEAM:
             return kernel(*arguments)
 
+    call.serial = serial  # type: ignore[attr-defined]
     return call
 
 
@@ -82,12 +107,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-# For kernels that only other kernels call: without wrappers for Python, functions
-# with dozens of arrays compile in half the time. Called from Python, they crash.
+# For kernels that only other kernels call: called from Python, they crash.
 # Division follows IEEE 754: Python's check for zero would keep loops from vectorising.
-inner: Any = njit(
-    cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-)  # fmt: skip
+inner: Any = numba.njit(error_model="numpy", **AS_PART)
 
 
 def frozen(array: NDArray) -> NDArray:

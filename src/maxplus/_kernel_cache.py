@@ -17,14 +17,15 @@ class KernelCache(FunctionCache):
 
     Numba numbers the files of a kernel's signatures. Two processes that compile different ones
     at once can both take the next number, and what a third one loads is the wrong machine code.
-    Here a file is named after its signature.
+    Here a file is named after its signature, and after the ``variant`` where a function is compiled
+    in several ways.
     """
 
-    def __init__(self, function: Callable) -> None:
+    def __init__(self, function: Callable, variant: str = "") -> None:
         super().__init__(function)
         self._cache_file = _FilesByKey(
             cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
+            filename_base=self._impl.filename_base + variant,
             source_stamp=self._impl.locator.get_source_stamp(),
         )
 

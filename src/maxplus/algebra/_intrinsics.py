@@ -62,6 +62,7 @@ def use_widest_vectors(typingctx):
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         # llvmlite only knows attributes without a value, so its own check is passed by.
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        context.active_code_library.has_wide_vectors = True
         return context.get_dummy_value()
 
     return types.void(), codegen

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
 from maxplus.models import LMM, Committee
 from maxplus.models._checks import as_rows
@@ -69,6 +70,19 @@ def box_bounds(
     -------
     Bounds, in float64, of the exact scores and also of those computed in the model's type:
         the rounding of a forward pass is allowed for.
+
+    Examples
+    --------
+    >>> from maxplus.certify import box_bounds
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> low, high = box_bounds(model, X, 0.1)
+    >>> Z = model.scores(X + 0.1)
+    >>> bool(((low <= Z) & (Z <= high)).all())
+    True
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
@@ -77,7 +91,9 @@ def box_bounds(
     exact = model.astype(np.float64)
     reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    _bounds_kernels.bounds(exact.views(X), box.eps, exact.weights, reach, caps(exact), low, high)
+    large = len(X) * exact.W1.size >= PARALLEL_FROM
+    kernel = _bounds_kernels.bounds if large else _bounds_kernels.bounds.serial
+    kernel(exact.views(X), box.eps, exact.weights, reach, caps(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
 

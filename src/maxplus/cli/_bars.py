@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from maxplus.training.compiling import MESSAGE, when_compiling
-
 if TYPE_CHECKING:
     from maxplus.cli._output import Voice
 
@@ -19,10 +17,9 @@ def trainings_bar(total: int, voice: Voice) -> Iterator[Callable[[str, int], Non
     """A bar to be told what is at work, and how many trainings are done; gone at the end."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[remark]}", style="yellow"), TimeRemainingColumn(),
+        TimeRemainingColumn(),
         console=voice.aside, transient=True,
     )  # fmt: skip
     with bar:
-        task = bar.add_task("", total=total, remark="")
-        with when_compiling(lambda yes: bar.update(task, remark=MESSAGE if yes else "")):
-            yield lambda text, done: bar.update(task, description=text, completed=done)
+        task = bar.add_task("", total=total)
+        yield lambda text, done: bar.update(task, description=text, completed=done)

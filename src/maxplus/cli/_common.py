@@ -55,12 +55,15 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, or nothing at all if ``quiet``. Of ranks that all fail alike one
-    ``speaks``; where one fails by itself, all are ended (`maxplus.ranks.distributed`).
+    A warning is a line as well, and so is that kernels are being compiled; or nothing at all if
+    ``quiet``. Of ranks that all fail alike one ``speaks``; where one fails by itself, all are ended
+    (`maxplus.ranks.distributed`).
     """
+    from maxplus.training.compiling import telling_of_compilation
+
     try:
-        with warnings.catch_warnings():
-            silent = quiet or not speaks
+        silent = quiet or not speaks
+        with warnings.catch_warnings(), telling_of_compilation(_nothing if silent else _remark):
             warnings.simplefilter("ignore" if silent else "always", UserWarning)
             warnings.showwarning = _show_warning  # type: ignore[assignment]
             yield
@@ -76,8 +79,16 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
         fail_together(error, speaks)
 
 
+def _remark(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _nothing(text: str) -> None:
+    pass
+
+
 def _show_warning(message: Warning | str, *rest: object) -> None:
-    typer.echo(f"Warning: {message}", err=True)
+    _remark(f"Warning: {message}")
 
 
 def fail_together(error: Exception, speaks: bool, message: str | None = None) -> NoReturn:

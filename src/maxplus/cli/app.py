@@ -11,6 +11,7 @@ from maxplus.cli._ranks import leave_to_first
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
+from maxplus.cli.compile import compile_kernels
 from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
@@ -35,6 +36,7 @@ for command in (
     reproduce, bench,
 ):  # fmt: skip
     app.command()(command)
+app.command("compile")(compile_kernels)
 
 
 def _show_version(wanted: bool) -> None:

@@ -293,9 +293,16 @@ def check_sample_weight(
 
 def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> NDArray:
     """What a fitted estimator is asked about, checked and as its model takes it."""
+    return within_range(as_dense(checked_rows(estimator, X)), model, slopes)
+
+
+def checked_rows(estimator: Any, X: Any) -> Any:
+    """What a fitted estimator is asked about: numbers, dense or CSR, not copied if they were so."""
     X = as_numbers(estimator, X)
-    X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-    return within_range(as_dense(X), model, slopes)
+    # Whole numbers are finite, and as floats they would be another copy of all rows.
+    whole = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
+    dtype = None if whole else FLOATS
+    return validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=False)
 
 
 def as_dense(X: Any) -> NDArray:
@@ -311,7 +318,8 @@ def within_range(X: NDArray, model: Network, slopes: Sequence[str]) -> NDArray:
     members = getattr(model, "members", (model,))
     steepest = len(members) * max(_steepest(member, slopes) for member in members)
     limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
-    if float(np.abs(X).max(initial=0.0)) > limit:
+    # Two passes and no array of absolute values.
+    if max(float(X.max(initial=0.0)), -float(X.min(initial=0.0))) > limit:
         X = np.clip(X, -limit, limit)
     return np.ascontiguousarray(X, model.dtype)
 

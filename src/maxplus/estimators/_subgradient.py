@@ -89,6 +89,19 @@ class SubgradientClassifier(TrainedClassifier):
         seen, not the last: for many short calls set keep="last". ``classes``
         lists all labels there will ever be; it is only read at the first call
         and may be left out if y has them all.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+        y : labels of shape (n_samples,)
+        classes : array of labels, optional
+            All that there will ever be.
+        sample_weight : array of shape (n_samples,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
         """
         present = None
         if hasattr(self, "model_"):

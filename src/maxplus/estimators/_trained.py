@@ -22,6 +22,7 @@ from maxplus.estimators._parameters import (
     check_parameters,
     needs_state,
 )
+from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
@@ -253,28 +254,71 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         For two classes scikit-learn wants one number per sample, positive for
         ``classes_[1]``; ``model_.scores`` gives both.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), or (n_samples,)
+            Scores.
         """
         Z = self._scores(X)
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
     def predict(self, X: Any) -> NDArray:
-        """The label with the highest score; the first one among equals."""
-        winners = np.argmax(self._scores(X), axis=1)
-        return self.classes_[winners]
+        """The label with the highest score; the first one among equals.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels.
+        """
+        return self._said(X, lambda Z: self.classes_[Z.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray:
-        """softmax(z): probabilities of shape (n_samples, n_classes)."""
-        return softmax(self._scores(X))
+        """softmax(z): probabilities of shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        return self._said(X, softmax)
 
     def predict_log_proba(self, X: Any) -> NDArray:
-        """Logarithm of the probabilities, finite where they underflow."""
-        return log_softmax(self._scores(X))
+        """Logarithm of the probabilities, finite where they underflow.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        return self._said(X, log_softmax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
 
         The file holds arrays and JSON only: loading executes nothing. It is
         written whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            Where; a file that exists is replaced, whole, at the end.
         """
         from maxplus.io import save
 
@@ -289,9 +333,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return bool(self.max_loss_ < LOG2)
 
     def _scores(self, X: Any) -> NDArray:
-        X = self._validated(X)
-        with threads(self.n_jobs):
-            return self.model_.scores(X)
+        return self._said(X, lambda Z: Z)
+
+    def _said(self, X: Any, say: Answer) -> NDArray:
+        check_is_fitted(self, "model_")
+        return answers(self, X, self.model_, self._slopes, say)
 
     def _validated(self, X: Any) -> NDArray:
         """X as the fitted model takes it."""

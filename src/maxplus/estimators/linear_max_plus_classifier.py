@@ -20,23 +20,34 @@ class LinearMaxPlusClassifier(SubgradientClassifier):
     """A linear layer with ReLU, a max-plus layer and softmax.
 
     a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
-    the paper measures how sparse subgradients are.
+    the paper measures how sparse subgradients are. By default it minimises the mean loss with
+    constant steps: from random weights the maximum loss hardly leaves log C. Scale the features
+    first; with all of one sign, ReLU hardly divides them. What a parameter means is said in
+    `SubgradientLMMClassifier`, where it is not said here.
 
     Parameters
     ----------
-    n_hidden : int
+    n_hidden : int, default=100
         Hidden units H.
-    init : {"glorot", "gaussian", "uniform"}
+    init : {"glorot", "gaussian", "uniform"}, default="glorot"
         Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
-    scale : float
+    scale : float, default=1.0
         Spread of the latter two.
-    objective, step, learning_rate
-        As in `SubgradientLMMClassifier`, but by default the mean loss with constant steps:
-        from random weights the maximum loss hardly leaves log C. Scale the
-        features first; with all of one sign, ReLU hardly divides them.
-    polyak_target, polyak_fraction, engine, max_iter, keep, warm_start, n_jobs, \
-random_state, verbose, callbacks
-        As in `SubgradientLMMClassifier`; engines are "dense" and, for the mean, "sgd".
+    objective : {"max", "mean"}, default="mean"
+        The loss that is minimised: the largest, or the mean of all.
+    step : {"two-phase", "polyak", "constant", "level"}, default="constant"
+    polyak_target : float, default=0.0
+    polyak_fraction : float, default=0.5
+    learning_rate : float, default=0.1
+    engine : {"auto", "dense", "sgd"}, default="auto"
+        "sgd" is for the mean.
+    max_iter : int, default=10000
+    keep : {"best", "last"}, default="best"
+    warm_start : bool, default=False
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+    callbacks : callable or list of callables, optional
 
     Attributes
     ----------

@@ -213,6 +213,9 @@ class LMMClassifier(BaseLMMClassifier):
 
     warmup_losses_: NDArray
     polish_losses_: NDArray
+    suspects_: NDArray
+    search_: dict[str, Any]
+    temperature_: float
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numba
 import numpy as np
@@ -37,7 +37,7 @@ SEEDS, BAGS, SUSPECTS = "seeds", "bags", "suspects"
 
 
 class LMMCommittee(LMMClassifier):
-    """Some `LMMClassifier`s, trained side by side, whose mean score decides.
+    """Several networks of `LMMClassifier`, trained side by side, whose mean score decides.
 
     Members begin at clusters of their own and see batches in an order of their own, and what one
     gets wrong by chance the others may outvote: on most data a committee has a lower log loss than
@@ -263,6 +263,16 @@ class_weight, scoring
         """Let a committee that was trained on (x − centre) / spread take x itself.
 
         As `LMMClassifier.fold`; the members follow.
+
+        Parameters
+        ----------
+        centre, spread : numbers or arrays of shape (n_features,)
+        X : array of shape (n_samples, n_features), optional
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
         """
         check_is_fitted(self, "model_")
         own = fold_affine(copy(self), centre, spread, X, sample_weight)
@@ -277,6 +287,11 @@ class_weight, scoring
 
         As `LMMClassifier.prune`, for each member and the training rows of the committee.
 
+        Parameters
+        ----------
+        only_provable : bool, default=False
+            Whether only units go that can win nowhere.
+
         Returns
         -------
         Pruned(dropped, provable, left), of all members together
@@ -289,7 +304,12 @@ class_weight, scoring
 
     # -- what it can tell ----------------------------------------------------------------------
 
-    def _explanation(
+    if TYPE_CHECKING:
+
+        def explain(self, X: Any, **options: Any) -> CommitteeExplanation:  # type: ignore[override]
+            """As `LMMClassifier.explain`, of another type."""
+
+    def _explanation(  # type: ignore[override]
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
     ) -> CommitteeExplanation:  # fmt: skip

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight, rows_for
+from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight
 from maxplus.estimators._frames import prepared
 from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._lmm import LMMWeights
@@ -33,6 +33,7 @@ from maxplus.estimators._parameters import (
     whole,
 )
 from maxplus.estimators._regression import learn_curve
+from maxplus.estimators._scoring import answers
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
@@ -73,7 +74,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         2,000 steps.
     n_jobs : int, optional
         Threads; None and −1 are all.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         Chooses folds, batches, and where units begin.
     verbose : int, default=0
         1 shows progress bars: of the choice, then of the training.
@@ -176,6 +177,18 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
 
         ``sample_weight`` of 0 leaves a sample out; other weights count in the mean loss, or
         where several samples share a point. A fit that is refused leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features), or a data frame
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : array of shape (n_samples,), optional
+            Weights, >= 0.
+
+        Returns
+        -------
+        self
         """
         self._check_parameters()
         refuse_ranks("a regression", "train it in one process")
@@ -223,13 +236,29 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         refuse_checkpoints(self.callbacks, "the training of a regression")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly."""
+        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
+
+        Parameters
+        ----------
+        path : str or path
+            Where; a file that exists is replaced, whole, at the end.
+        """
         from maxplus.io import save
 
         save(self, path)
 
     def predict(self, X: Any) -> NDArray:
-        """h(x); of pyramids, the largest function below all K-Lipschitz ones through the points."""
+        """h(x); of pyramids, the largest function below all K-Lipschitz ones through the points.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The curve at each row.
+        """
         check_is_fitted(self, "model_")
         return self._curve(X, self.model_)
 
@@ -246,6 +275,16 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
         K-Lipschitz f with f(x_j) = y_j lies between, everywhere; ``coverage`` is not used.
         They cross where K is too small for the targets, which a warning tells.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+        coverage : float, default=0.9
+            The share of new rows that a learned curve's intervals are to cover, > 0 and <= 1.
+
+        Returns
+        -------
+        lower, upper : arrays of shape (n_samples,)
         """
         check_is_fitted(self, "model_")
         check_value("coverage", coverage, real(above=0.0, maximum=1.0))
@@ -266,9 +305,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         return curve, upper
 
     def _curve(self, X: Any, model: LMM) -> NDArray:
-        X = rows_for(self, X, model, ("W0",))
-        with threads(self.n_jobs):
-            return model.scores(X)[:, 0]
+        return answers(self, X, model, ("W0",), lambda Z: Z[:, 0])
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that CSR input is welcome."""

@@ -50,7 +50,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
         Polyak steps, constant steps, or the former and then the latter; "level" are Polyak
         steps whose target rises from ``polyak_target`` to the lowest loss seen, for data that
-        cannot be fitted well (`maxplus.training.steps.level`).
+        cannot be fitted well (`maxplus.training.level`).
     polyak_target : float, default=0.0
         The objective value that Polyak's step aims at; reaching it ends training.
     polyak_fraction : float, default=0.5

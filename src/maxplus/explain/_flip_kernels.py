@@ -13,6 +13,8 @@ from numba import prange
 
 from maxplus._jit import njit
 
+# From so many (row, feature, unit) on, a second thread is worth waking: a tenth of a second.
+PARALLEL_FROM = 1_000_000
 # Slopes that a unit can have along one feature: of its two rows, and none.
 N_SLOPES = 3
 

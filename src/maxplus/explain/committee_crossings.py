@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from maxplus.explain import _committee_kernels
 from maxplus.explain._committee_kernels import Members
-from maxplus.explain._flip_kernels import Room
+from maxplus.explain._flip_kernels import PARALLEL_FROM, Room
 from maxplus.explain.crossings import LMMCrossings, Nearest
 from maxplus.models import LMM
 
@@ -48,9 +48,10 @@ class CommitteeCrossings:
     def nearest(self, X: NDArray, y: NDArray, room: Room, moves: NDArray) -> Nearest:
         """The nearest crossing of each row, among the features moves[n] of row n."""
         found = np.empty(len(X), int), np.empty(len(X)), np.empty(len(X), int)
-        _committee_kernels.nearest_member_flips(
-            X, self._views(X), y, self.members, room.low, room.high, room.unit, moves, *found
-        )
+        kernel = _committee_kernels.nearest_member_flips
+        if X.size * sum(member.n_hidden for member in self.exact) < PARALLEL_FROM:
+            kernel = kernel.serial
+        kernel(X, self._views(X), y, self.members, room.low, room.high, room.unit, moves, *found)
         return Nearest(*found[:2])
 
     def along(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.explain import _flip_kernels
-from maxplus.explain._flip_kernels import Room, Units
+from maxplus.explain._flip_kernels import PARALLEL_FROM, Room, Units
 from maxplus.models import LMM
 
 # Rounding of a forward pass, in units of the scores' last place, that a flip must get over.
@@ -57,11 +57,13 @@ class LMMCrossings:
         N, D = len(X), self.exact.directions
         found = np.empty(N, int), np.empty(N), np.empty(N, int)
         limits = room.low, room.high, room.unit, moves
+        flips, view_flips = _flip_kernels.nearest_flips, _flip_kernels.nearest_view_flips
+        if X.size * self.model.n_hidden < PARALLEL_FROM:
+            flips, view_flips = flips.serial, view_flips.serial
         if D is None:
-            _flip_kernels.nearest_flips(X, y, self.units, *limits, *found)
+            flips(X, y, self.units, *limits, *found)
         else:
-            V = self.exact.views(X)
-            _flip_kernels.nearest_view_flips(X, V, y, self.units, D, *limits, *found)
+            view_flips(X, self.exact.views(X), y, self.units, D, *limits, *found)
         return Nearest(*found[:2])
 
     def along(

@@ -97,13 +97,14 @@ def resume(
     path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None,
     augment: Any = None,
 ) -> Any:  # fmt: skip
-    """Go on with a training that a `Checkpoint` has written, on the same data.
+    """Go on with a training that a `maxplus.io.Checkpoint` has written, on the same data.
 
     Parameters
     ----------
     path : the checkpoint
-    X, y, sample_weight : the data that the training began with
+    X, y : the data that the training began with
     callbacks : as in the estimators, for the rest of the training; files cannot hold them
+    sample_weight : the weights that the training began with
     augment : the one that the training began with, if it had one, for the same reason
 
     Returns
@@ -114,6 +115,22 @@ def resume(
     ------
     FileError (a ValueError)
         When the file is damaged or the data are not those it began with.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import maxplus
+    >>> from maxplus import SubgradientLMMClassifier
+    >>> from maxplus.io import Checkpoint
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "training.ckpt")
+    ...     clf = SubgradientLMMClassifier(9, engine="dense", max_iter=30, random_state=0,
+    ...                                    callbacks=Checkpoint(path)).fit(X, y)
+    ...     again = maxplus.resume(path, X, y)
+    >>> bool((again.W1_ == clf.W1_).all())
+    True
     """
     # Rank 0 reads for all.
     found = current().on_first(lambda _: read_checkpoint(path), np.empty((0, 0)))

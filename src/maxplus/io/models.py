@@ -75,6 +75,19 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
     gives) and which rows it was trained on (``training_rows_``, from
     `maxplus.tables.row_fingerprints`) are kept with an estimator that has them, and `load` gives
     them back.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from maxplus.io import load, save
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(clf, os.path.join(folder, "iris.maxplus"), notes={"by": "me"})
+    ...     os.listdir(folder)
+    ['iris.maxplus']
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
@@ -90,9 +103,18 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """A fitted estimator from a file that `save` has written.
+    """A fitted estimator from a file that `maxplus.io.save` has written.
 
     Nothing in the file is executed; every shape, type and value is checked.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    estimator
+        As it was when it was saved, to the last bit.
 
     Raises
     ------
@@ -100,6 +122,20 @@ def load(path: str | os.PathLike[str]) -> Any:
         When the file is damaged, of another kind or from a later version.
     OSError
         When it cannot be opened.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import maxplus
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf.save(os.path.join(folder, "iris.maxplus"))
+    ...     again = maxplus.load(os.path.join(folder, "iris.maxplus"))
+    >>> bool((again.decision_function(X) == clf.decision_function(X)).all())
+    True
     """
     return load_with_notes(path)[0]
 

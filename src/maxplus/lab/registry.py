@@ -62,5 +62,8 @@ BENCHMARKS = _by_name(
     Experiment(
         "mpi", "exact training over several processes: equality, speed, memory", ("mpi4py",)
     ),
+    Experiment("answers", "predictions of a million rows beside the forward kernel"),
+    Experiment("streams", "ten million rows of a CSV file predicted and certified"),
     Experiment("tables", "the default on a folder of tables against scikit-learn's models"),
+    Experiment("first-use", "processor time where no kernel has been compiled yet"),
 )

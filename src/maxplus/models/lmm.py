@@ -172,7 +172,9 @@ class LMM(Model):
         X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
-        _lmm_kernels.count_wins(X, self.weights, wins)
+        large = len(X) * self.W1.size >= PARALLEL_FROM
+        kernel = _lmm_kernels.count_wins if large else _lmm_kernels.count_wins.serial
+        kernel(X, self.weights, wins)
         return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:

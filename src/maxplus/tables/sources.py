@@ -48,10 +48,22 @@ def open_source(
 
     Parameters
     ----------
+    data : str
+        A built-in name, a file's path, or a dash.
     choices : what the user overrules about the columns, for training
     preparation : a model's
     labelled : whether rows without a label are of no use; in training they are not
     strict : whether words that training never saw are refused
+
+    Returns
+    -------
+    Samples
+
+    Examples
+    --------
+    >>> from maxplus.tables import open_source
+    >>> open_source("iris").X.shape
+    (150, 4)
     """
     team = current()
     if not team.is_alone and not is_built_in(data):
@@ -116,6 +128,39 @@ def stream_source(
     Only columns that the model needs, its target and those named in ``also`` are read. Values
     that training never saw are counted over all parts, and told in one warning at the end. With
     ``labelled``, a part without any label is left out, as rows without one are.
+
+    Parameters
+    ----------
+    data : str
+        As in `open_source`.
+    preparation : Preparation
+        A model's.
+    rows_at_once : int, default=65536
+    labelled : bool, default=False
+    strict : bool, default=False
+        Whether words that training never saw are refused.
+    also : names of columns
+        Read beside those that the model needs.
+
+    Yields
+    ------
+    Samples
+        A part of the rows.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pandas as pd
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.tables import stream_source
+    >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
+    >>> y = ["small", "large", "large"] * 4
+    >>> clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(frame, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "new.csv")
+    ...     frame.to_csv(path, index=False)
+    ...     [len(part.X) for part in stream_source(path, clf.preparation_, rows_at_once=5)]
+    [5, 5, 2]
     """
     if is_built_in(data):
         yield open_source(data, preparation=preparation, labelled=labelled)

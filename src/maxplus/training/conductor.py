@@ -72,7 +72,7 @@ class Conductor:
     Parameters
     ----------
     callbacks : what to tell
-    origin : handed on in `Progress.origin`
+    origin : handed on in ``Progress.origin``
     """
 
     def __init__(self, callbacks: Iterable[Callback] = (), origin: Any = None) -> None:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from maxplus.models import LOG2
-from maxplus.training.compiling import MESSAGE, when_compiling
+from maxplus.training.compiling import telling_of_compilation
 from maxplus.training.conductor import Progress
 from maxplus.training.stages import Iterations, Polish
 
@@ -20,9 +20,9 @@ from maxplus.training.stages import Iterations, Polish
 class ProgressBar:
     """Shows iteration, best loss, current loss and time left on standard error.
 
-    Until the first report there is nothing to count, and the bar says so, or that kernels are
-    being compiled. With ``certificate``, for losses that are maxima, also how far the best one is
-    from log 2, below which every training sample is provably right.
+    Until the first report there is nothing to count, and the bar says so. With ``certificate``,
+    for losses that are maxima, also how far the best one is from log 2, below which every training
+    sample is provably right. If kernels have to be compiled first, a line above says so.
 
     Use it as a context manager and as a callback::
 
@@ -39,7 +39,6 @@ class ProgressBar:
             BarColumn(),
             TextColumn("{task.fields[done]}"),
             TextColumn("{task.fields[losses]}"),
-            TextColumn("{task.fields[remark]}", style="yellow"),
             TimeRemainingColumn(),
             console=console or Console(file=sys.stderr),
         )
@@ -50,12 +49,12 @@ class ProgressBar:
 
     def _add(self, title: str) -> None:
         """A bar below those of the stages before; without a total it only moves."""
-        self._task = self._bar.add_task(title, total=None, done="", losses="", remark="")
+        self._task = self._bar.add_task(title, total=None, done="", losses="")
 
     def __enter__(self) -> ProgressBar:
         """Start drawing."""
         self._bar.start()
-        self._compiling.enter_context(when_compiling(self._remark))
+        self._compiling.enter_context(telling_of_compilation(self._bar.console.print))
         return self
 
     def __exit__(
@@ -99,9 +98,6 @@ class ProgressBar:
         elif is_complete or last.stage == Polish.name:
             done = f"{last.iteration}/{last.iteration}"
             self._bar.update(self._task, total=last.iteration, done=done)
-
-    def _remark(self, compiling: bool) -> None:
-        self._bar.update(self._task, remark=MESSAGE if compiling else "")
 
     def _shows_gap(self, stage: str) -> bool:
         # Only a maximum certifies anything; what the polish shows is one.

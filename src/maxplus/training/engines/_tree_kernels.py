@@ -16,7 +16,7 @@ _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
     int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
 )  # fmt: skip
 # From this many samples on, a second thread is worth waking for each iteration.
-_PARALLEL_FROM = 2_000
+PARALLEL_FROM = 2_000
 
 
 class Trees(NamedTuple):
@@ -55,20 +55,13 @@ def _plant_sample(n, X, y, weights, trees):
     trees.losses[n] = sample_loss(z, y[n])
 
 
-@njit(cache=True, parallel=True, within=True)
-def _plant_samples(X, y, weights, trees):
+@njit(cache=True, parallel=True)
+def plant_samples(X, y, weights, trees):
+    """Build every sample's trees by a full forward pass; O(N·P·H)."""
     # Only calls may stand in a parallel loop over a NamedTuple of arrays: Numba
     # drops writes made there directly (its issue 5872).
     for n in prange(X.shape[0]):
         _plant_sample(n, X, y, weights, trees)
-
-
-@alone
-@njit(cache=True)
-def plant(X, y, weights, trees):
-    """Build every tree by a full forward pass; O(N·P·H)."""
-    _plant_samples(X, y, weights, trees)
-    build(trees.losses, trees.off_loss, True)
 
 
 @njit(cache=True)
@@ -111,58 +104,78 @@ def _refresh_sample(n, X, weights, grad, trees, z):
 
 
 @njit(cache=True)
-def _refresh_serial(X, y, weights, grad, trees, losses):
-    z = np.empty(grad.z.size, grad.z.dtype)
-    for n in range(X.shape[0]):
-        losses[n] = -1.0
-        if _refresh_sample(n, X, weights, grad, trees, z):
-            losses[n] = sample_loss(z, y[n])
+def _refresh(n, X, y, weights, grad, trees, losses, z):
+    """Repair sample n's trees; losses[n] is its new loss, or −1 where no score of it moved."""
+    losses[n] = -1.0
+    if _refresh_sample(n, X, weights, grad, trees, z):
+        losses[n] = sample_loss(z, y[n])
 
 
 @njit(cache=True, parallel=True, within=True)
 def _refresh_parallel(X, y, weights, grad, trees, losses):
     for n in prange(X.shape[0]):
-        z = np.empty(grad.z.size, grad.z.dtype)
-        losses[n] = -1.0
-        if _refresh_sample(n, X, weights, grad, trees, z):
-            losses[n] = sample_loss(z, y[n])
+        _refresh(n, X, y, weights, grad, trees, losses, np.empty(grad.z.size, grad.z.dtype))
 
 
 @njit(cache=True)
-def refresh(X, y, weights, grad, trees, losses):
-    """Repair all trees after a step; O(N·(C·log P + C²·log H)), more when W0 moves.
+def _step(k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step):
+    """Iteration k's entries of loss, sample and step; a signal."""
+    loss[k] = root(trees.losses, trees.off_loss)
+    n = winner(trees.losses, trees.off_loss)
+    sample[k], step[k] = n, 0.0
+    if loss[k] <= rule.target:
+        return _TARGET
+    if not math.isfinite(loss[k]):
+        return _OVERFLOW
+    _scores(trees.maxima[n], trees.off_max, grad.z)
+    for d in range(grad.z.size):
+        grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
+        grad.i_star[d] = winner(trees.minima[n, grad.h_star[d]], trees.off_min)
+    step[k] = descend(weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k)
+    return _STATIONARY if step[k] == 0.0 else _GOES_ON
 
-    ``losses`` is scratch of N numbers: the new loss where one moved, else −1.
-    """
-    if X.shape[0] < _PARALLEL_FROM:
-        _refresh_serial(X, y, weights, grad, trees, losses)
-    else:
-        _refresh_parallel(X, y, weights, grad, trees, losses)
+
+@njit(cache=True)
+def _settle(trees, losses):
+    """The losses that moved enter the tree over all of them."""
     for n in range(losses.size):
         if losses[n] >= 0.0:
             update(trees.losses, trees.off_loss, n, losses[n], True)
 
 
-@alone
 @njit(cache=True)
 def tree_block(
     X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step
 ):
-    """Fill loss, sample and step, one iteration each; returns (iterations done, signal)."""
+    """Fill loss, sample and step, one iteration each; returns (iterations done, signal).
+
+    After a step all trees are repaired: O(N·(C·log P + C²·log H)), more when W0 moves.
+    """
+    z = np.empty(grad.z.size, grad.z.dtype)
     for k in range(loss.size):
-        loss[k] = root(trees.losses, trees.off_loss)
-        n = winner(trees.losses, trees.off_loss)
-        sample[k], step[k] = n, 0.0
-        if loss[k] <= rule.target:
-            return k + 1, _TARGET
-        if not math.isfinite(loss[k]):
-            return k + 1, _OVERFLOW
-        _scores(trees.maxima[n], trees.off_max, grad.z)
-        for d in range(grad.z.size):
-            grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
-            grad.i_star[d] = winner(trees.minima[n, grad.h_star[d]], trees.off_min)
-        step[k] = descend(weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k)
-        if step[k] == 0.0:
-            return k + 1, _STATIONARY
-        refresh(X, y, weights, grad, trees, scratch)
+        signal = _step(
+            k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step
+        )
+        if signal != _GOES_ON:
+            return k + 1, signal
+        for n in range(X.shape[0]):
+            _refresh(n, X, y, weights, grad, trees, scratch, z)
+        _settle(trees, scratch)
+    return loss.size, _GOES_ON
+
+
+@alone
+@njit(cache=True)
+def tree_block_parallel(
+    X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step
+):
+    """`tree_block` with the samples spread over the threads."""
+    for k in range(loss.size):
+        signal = _step(
+            k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step
+        )
+        if signal != _GOES_ON:
+            return k + 1, signal
+        _refresh_parallel(X, y, weights, grad, trees, scratch)
+        _settle(trees, scratch)
     return loss.size, _GOES_ON

@@ -13,7 +13,7 @@ from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
 from maxplus.training.result import Block
 from maxplus.training.task import Task
-from maxplus.trees._kernels import level_offsets
+from maxplus.trees._kernels import build, level_offsets
 from maxplus.trees.forest import nodes_per_tree
 
 
@@ -44,7 +44,11 @@ class TreeEngine(CompiledEngine):
         )  # fmt: skip
         self._grad = empty_gradient(C, model.dtype)
         self._scratch = np.empty(N)
-        _tree_kernels.plant(task.X, task.y, model.weights, self._trees)
+        self._is_large = N >= _tree_kernels.PARALLEL_FROM
+        plant = _tree_kernels.plant_samples
+        plant = plant if self._is_large else plant.serial
+        plant(task.X, task.y, model.weights, self._trees)
+        build(self._trees.losses, off_loss, True)
 
     @classmethod
     def bytes_needed(cls, model: Model, task: Task) -> int:
@@ -57,7 +61,8 @@ class TreeEngine(CompiledEngine):
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         task = self.task
-        return _tree_kernels.tree_block(
+        kernel = _tree_kernels.tree_block_parallel if self._is_large else _tree_kernels.tree_block
+        return kernel(
             task.X, task.y, self.model.weights, self._grad, self._trees, self._scratch,
             self.step, task.linear_every, self.iteration, journal,
             block.loss, block.sample, block.step,

@@ -87,6 +87,34 @@ def run_stages(
 
     With a ``state``, stages before its own are taken as done; what they brought is in
     ``before``, which holds all that a state must know of the time before its stage.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+    model : LMM or another model
+        It stays as it is; stages move copies.
+    task : Task
+    conductor : Conductor
+    state : TrainingState, optional
+    before : mapping of arrays, optional
+
+    Returns
+    -------
+    Trained
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus.models import LMM
+    >>> from maxplus.training import Conductor, Iterations, Task, run_stages
+    >>> from maxplus.training.engines import DenseEngine
+    >>> import numpy as np
+    >>> X, y = load_iris(return_X_y=True)
+    >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
+    >>> with Conductor() as conductor:
+    ...     done = run_stages([Iterations(DenseEngine, 20)], start, Task(X, y), conductor)
+    >>> bool(done.model.losses(X, y).max() <= start.losses(X, y).max())
+    True
     """
     settled = dict(before or {})
     outcomes: list[Outcome] = []

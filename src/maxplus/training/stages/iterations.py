@@ -89,6 +89,29 @@ def train(
 
     A callback is called after each block and ends the training by returning
     True. Ctrl-C ends it too; the engine keeps what it has.
+
+    Parameters
+    ----------
+    engine : Engine
+    max_iter : int
+    callbacks : iterable of callables
+    state : TrainingState, optional
+
+    Returns
+    -------
+    Iterated
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus.models import LMM
+    >>> from maxplus.training import Task, train
+    >>> from maxplus.training.engines import DenseEngine
+    >>> import numpy as np
+    >>> X, y = load_iris(return_X_y=True)
+    >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
+    >>> train(DenseEngine(start, Task(X, y)), 20).n_iter
+    20
     """
     with Conductor(callbacks) as conductor:
         conductor.begin(Iterations.name, is_last=True)

@@ -166,7 +166,7 @@ def leader_value(state, w, c, d, q):
     """
     weights, minima, maxima, lam = state.weights, state.minima, state.maxima, state.scratch.lam[w]
     while True:
-        h = maxima.unit[c, d, q]
+        h = np.int64(maxima.unit[c, d, q])  # of one type for all: else callees compile twice
         if h == NONE:
             return minima.g.dtype.type(-np.inf)
         replay(state, c, h)
@@ -188,7 +188,7 @@ def scan_units(state, w, c, d, q):
     weights, log, minima, maxima = state.weights, state.log, state.minima, state.maxima
     bound, lam, noise = state.scratch.bound[w], state.scratch.lam[w], state.scale.noise[0]
     _unit_bounds(state, c, d, bound)
-    leader = maxima.unit[c, d, q]
+    leader = np.int64(maxima.unit[c, d, q])
     best, best_unit, rest = minima.g.dtype.type(-np.inf), NONE, minima.g.dtype.type(-np.inf)
     for k in range(-1, bound.size):
         # The leader first: the better the first value, the fewer units are looked at.

@@ -70,7 +70,8 @@ class SparseEngine(CompiledEngine):
             Sizes.of(model, task, self._n_workers, self._thresholds.n_seats)
         )
         self._seat(arrange(task.y, np.arange(len(task.y)), self._lanes, self._n_workers))
-        _whole.scan_all(self._state.samples, self._state.weights, self._state.minima)
+        scan_all = self._on_threads(_whole.scan_all)
+        scan_all(self._state.samples, self._state.weights, self._state.minima)
         self._set_reach()
         self._regroup_seconds = 0.0
         self._regrouped = time.perf_counter()
@@ -129,6 +130,10 @@ class SparseEngine(CompiledEngine):
     def _lanes(self) -> int:
         return self._state.samples.sample.shape[1]
 
+    def _on_threads(self, kernel: Any) -> Any:
+        """A parallel kernel, or its serial twin where there is one worker only."""
+        return kernel if self._n_workers > 1 else kernel.serial
+
     def _entries_per_step(self) -> int:
         return entries_per_step(self.model, self.task)
 
@@ -139,7 +144,7 @@ class SparseEngine(CompiledEngine):
             refill(group)
         for name in ("sample", "lanes", "label", "worker"):
             getattr(state.samples, name)[:] = getattr(layout, name)
-        _whole.fill_columns(state.samples)
+        self._on_threads(_whole.fill_columns)(state.samples)
         search.leaf[:] = layout.leaf
         search.offsets[:] = level_offsets(search.chunk.shape[2])
         leaves = (layout.worker, layout.label, layout.leaf)
@@ -234,7 +239,7 @@ class SparseEngine(CompiledEngine):
         odds_of[samples.sample[valid]] = odds[valid]
         order = np.argsort(-odds_of, kind="stable")
         layout = arrange(self.task.y, order, self._lanes, self._n_workers)
-        _whole.move_lanes(lane_of[layout.sample], state.minima)
+        self._on_threads(_whole.move_lanes)(lane_of[layout.sample], state.minima)
         self._seat(layout)
         self._set_reach()
         self._regrouped = time.perf_counter()

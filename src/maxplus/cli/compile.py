@@ -1,0 +1,126 @@
+"""``maxplus compile``: kernels beforehand, for images, clusters and continuous integration."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from maxplus.cli._common import plain_errors
+from maxplus.cli._output import JsonOption, QuietOption, Voice
+
+# Enough copies of the rows for the parallel kernels.
+COPIES = 3_000
+
+
+def compile_kernels(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PART…]", help="Which parts; all of them by default."),
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Compile the usual kernels now, so that the first use finds them.
+
+    They are kept beside the package, or in the folder that NUMBA_CACHE_DIR names, and are for this
+    processor and for these versions of maxplus, Numba and NumPy.
+
+    Example: maxplus compile default paper
+    """
+    voice = Voice(as_json, quiet)
+    wanted = list(dict.fromkeys(names or PARTS))
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        raise typer.BadParameter(
+            f"there is no part {unknown[0]!r}; choose from {', '.join(PARTS)}", param_hint="PART"
+        )
+    seconds = {}
+    with plain_errors(quiet), warnings.catch_warnings():
+        # Trainings of a few steps do not get far, and say so.
+        warnings.simplefilter("ignore")
+        for name in wanted:
+            began = time.perf_counter()
+            with voice.busy(f"{name}: {SUMMARIES[name]}"):
+                compile_part(name)
+            seconds[name] = time.perf_counter() - began
+            voice.say(f"{name:<12} {seconds[name]:5.1f} s  {SUMMARIES[name]}")
+    voice.result({"seconds": seconds})
+
+
+def compile_part(name: str) -> None:
+    """Use what a part is about on a few rows, in both float types."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
+    for dtype in (np.float64, np.float32):
+        PARTS[name](X.astype(dtype), y)
+
+
+def _default(X: Any, y: Any) -> None:
+    import numpy as np
+
+    from maxplus import LMMClassifier
+
+    for directions in (None, np.ones((1, 4))):
+        clf = LMMClassifier(12, warmup_epochs=1, directions=directions, random_state=0).fit(X, y)
+        clf.certify(X, y, 0.1), clf.explain(X[:3])
+        many = np.tile(X, (COPIES, 1))
+        clf.predict(many), clf.model_.losses(many, np.tile(y, COPIES)), clf.model_.wins(many)
+
+
+def _paper(X: Any, y: Any) -> None:
+    from maxplus import SubgradientLMMClassifier
+
+    SubgradientLMMClassifier(6, engine="sparse", max_iter=3, random_state=0).fit(X, y)
+
+
+def _engines(X: Any, y: Any) -> None:
+    from maxplus import SubgradientLMMClassifier
+
+    for options in ({"engine": "dense"}, {"engine": "tree"}, {"objective": "mean"}):
+        SubgradientLMMClassifier(6, max_iter=3, random_state=0, **options).fit(X, y)
+
+
+def _committee(X: Any, y: Any) -> None:
+    from maxplus import LMMCommittee
+
+    LMMCommittee(2, n_hidden=6, warmup_epochs=1, random_state=0).fit(X, y).explain(X[:3])
+
+
+def _regression(X: Any, y: Any) -> None:
+    from maxplus import LMMRegressor
+
+    LMMRegressor(6, random_state=0).fit(X, y).predict_interval(X)
+
+
+def _products(X: Any, y: Any) -> None:
+    import numpy as np
+
+    from maxplus.algebra import maxplus, minplus
+
+    for product in (minplus, maxplus):
+        for A in (X, np.tile(X, (COPIES, 1))):
+            product(A, X.T, return_index=True)
+
+
+PARTS: dict[str, Callable[[Any, Any], None]] = {
+    "default": _default,
+    "paper": _paper,
+    "engines": _engines,
+    "committee": _committee,
+    "regression": _regression,
+    "products": _products,
+}
+SUMMARIES = {
+    "default": "LMMClassifier: fits, predictions, certificates, explanations",
+    "paper": "SubgradientLMMClassifier with the sparse engine",
+    "engines": "its other engines",
+    "committee": "LMMCommittee",
+    "regression": "LMMRegressor",
+    "products": "min-plus and max-plus products",
+}
