@@ -117,6 +117,11 @@ def test_an_error_is_told_once(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
     assert "No such file" in done.stderr
+    # What each rank finds out by itself, too.
+    done = over(2, *command_line("train", "iris", "--task", "poetry"))
+    assert done.returncode == 2
+    assert done.stderr.count("Error:") == 1
+    assert "failed" not in done.stderr
 
 
 def ended(tmp_path, victim, action):

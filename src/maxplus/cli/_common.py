@@ -95,7 +95,7 @@ def fail_together(error: Exception, speaks: bool, message: str | None = None) ->
     """`fail`, once: unless the error is this rank's alone, which ends the others too."""
     from maxplus.ranks import current
 
-    if not current().is_alone and not getattr(error, "agreed", False):
+    if not current().fails_alike(error):
         raise error
     if speaks:
         fail(message or str(error))

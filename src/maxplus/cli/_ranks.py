@@ -21,7 +21,7 @@ R = TypeVar("R")
 def all_ranks() -> Iterator[Team]:
     """The team of all ranks that a launcher has started; alone where there is none."""
     from maxplus.ranks import ALONE, distributed
-    from maxplus.ranks.current import is_launched
+    from maxplus.ranks.launched import is_launched
 
     if not is_launched():
         yield ALONE
@@ -59,7 +59,7 @@ def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterato
 
 def leave_to_first() -> None:
     """End this process if another one of the launcher's runs the command for all."""
-    from maxplus.ranks.current import is_launched, launched_rank
+    from maxplus.ranks.launched import is_launched, launched_rank
 
     if is_launched() and launched_rank() > 0:
         raise typer.Exit

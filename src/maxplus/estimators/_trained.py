@@ -355,6 +355,6 @@ def _told(estimator: Any) -> str:
     """The parameters that ranks must have in common, in words."""
     own = estimator.get_params(deep=False)
     return repr({
-        name: own[name] for name in sorted(own)
+        name: getattr(own[name], "__qualname__", own[name]) for name in sorted(own)
         if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
     })  # fmt: skip

@@ -24,7 +24,7 @@ from maxplus import datasets
 from maxplus.estimators import LMMClassifier
 from maxplus.lab import measure, paper
 from maxplus.ranks import Team, current, distributed
-from maxplus.ranks.current import is_launched
+from maxplus.ranks.launched import is_launched
 from maxplus.training import History, MaxLoss, Task
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.result import Block

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,10 +10,6 @@ from typing import Any
 from maxplus.ranks.team import ALONE, Team
 
 _CURRENT: ContextVar[Team] = ContextVar("team", default=ALONE)
-# How launchers of MPI, SLURM's among them, tell a process how many there are.
-COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
-# And which one it is.
-NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 
 
 def current() -> Team:
@@ -59,23 +54,8 @@ def distributed(comm: Any = None) -> Iterator[Team]:
             team.check_software()
             yield team
     except BaseException as error:
-        if not getattr(error, "agreed", False):
+        if not team.fails_alike(error):
             team.end(error)
         raise
     finally:
         team.close()
-
-
-def is_launched() -> bool:
-    """Whether a launcher of MPI has started this process beside others."""
-    return any(_number(name) > 1 for name in COUNTS)
-
-
-def launched_rank() -> int:
-    """Which of them this process is."""
-    return max(_number(name) for name in NUMBERS)
-
-
-def _number(name: str) -> int:
-    found = os.environ.get(name, "")
-    return int(found) if found.isdigit() else 0

@@ -6,13 +6,15 @@ import os
 import platform
 import sys
 import time
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
-from maxplus.ranks.team import Team
+from maxplus.ranks.launched import is_launched
+from maxplus.ranks.team import Team, agreed
 
 T = TypeVar("T")
 
@@ -20,6 +22,8 @@ T = TypeVar("T")
 MOST_BYTES = 1 << 30
 # Ranks with the same trouble say so once: each waits a little for those before it.
 GRACE = 0.05
+# How long a rank that fails waits for the others to fail alike, in seconds.
+PATIENCE = 1.0
 
 
 class MPITeam(Team):
@@ -27,7 +31,7 @@ class MPITeam(Team):
 
     def __init__(self, comm: Any) -> None:
         # Messages of our own, whatever else the program sends.
-        self._comm = comm.Dup()
+        self._comm, self._trouble = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[int, Any] = {}
         self._is_crowded = False
@@ -51,6 +55,12 @@ class MPITeam(Team):
                 "more than one process needs mpi4py, which is not installed; "
                 'pip install "maxplus[mpi]"'
             ) from None
+        if comm is None and MPI.COMM_WORLD.size == 1 and is_launched():
+            raise ImportError(
+                "a launcher has started several processes, but mpi4py sees one alone: it was made "
+                "for another MPI; reinstall it for this one: MPICC=mpicc pip install "
+                "--no-binary mpi4py mpi4py"
+            )
         return cls(MPI.COMM_WORLD if comm is None else comm)
 
     def check_software(self) -> None:
@@ -156,6 +166,23 @@ class MPITeam(Team):
             self._windows[n] = MPI.Win.Allocate_shared(own, 8, comm=self._near)
         memory, _ = self._windows[n].Shared_query(0)
         return np.frombuffer(memory, np.float64, n)
+
+    def fails_alike(self, error: BaseException) -> bool:
+        """Whether all ranks come to the same error soon: not, if some wait for messages."""
+        if self.is_alone or getattr(error, "agreed", False):
+            return True
+        own = np.frombuffer(sha256(f"{type(error)} {error}".encode()).digest()[:8], np.int64)
+        told = np.empty(self.size, np.int64)
+        request = self._trouble.Iallgather(own, told)
+        began = time.monotonic()
+        while not request.Test():
+            if time.monotonic() - began > PATIENCE:
+                return False
+            time.sleep(0.001)
+        if (told != own[0]).any():
+            return False
+        agreed(error)
+        return True
 
     def end(self, error: BaseException) -> None:
         """Say what happened here, once, and end all ranks."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class DifferentRanksError(ValueError):
@@ -155,11 +156,15 @@ class Team:
         share = RowsShare(rows) if isinstance(rows, np.ndarray) else rows
         return work_on_first(self, work, share)
 
+    def fails_alike(self, error: BaseException) -> bool:
+        """Whether all ranks have come to this error: then none of them waits for another."""
+        return True
+
     def end(self, error: BaseException) -> None:
         """One rank has failed by itself: no other may wait for it."""
 
 
-def agreed(error: Exception) -> Exception:
+def agreed(error: E) -> E:
     """An error that all ranks raise: none of them waits for another."""
     error.agreed = True  # type: ignore[attr-defined]
     return error

@@ -149,7 +149,8 @@ def advance(
                 end,
             )  # fmt: skip
     except KeyboardInterrupt:
-        if not conductor.keeps_interrupted:
+        # Other ranks may be waiting for this one.
+        if not (conductor.keeps_interrupted and current().is_alone):
             raise
         conductor.interrupted, status = True, Status.INTERRUPTED
     return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)
