@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional test-lowest coverage soak reproduce-quick pictures lint \
-        format dist bench bench-quick clean
+.PHONY: demo test test-fast test-optional test-lowest test-mpi coverage soak reproduce-quick pictures \
+        lint format dist bench bench-quick bench-mpi clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -65,6 +65,15 @@ SOAK_SECONDS ?= 3600
 soak: $(VENV)/.kernels
 	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
 
+# On two and three ranks that mpiexec starts, a time limit on each: a deadlock fails, and ends.
+OVER_MPI = timeout --kill-after=5 $(1) $(BIN)/mpiexec -n $(2) $(BIN)/python -m pytest -q -n 0 \
+  -p no:cacheprovider tests/mpi
+test-mpi: $(VENV)/.kernels
+	$(BIN)/python -m pip install --quiet --editable ".[mpi]"
+	NUMBA_NUM_THREADS=1 $(call OVER_MPI,120,2)
+	NUMBA_NUM_THREADS=1 $(call OVER_MPI,60,3)
+	MAXPLUS_LAUNCHES=1 NUMBA_NUM_THREADS=1 timeout 120 $(BIN)/python -m pytest -q -n 0 tests/mpi
+
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: build/kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
@@ -120,6 +129,11 @@ bench: bench-quick
 bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/maxplus reproduce products answers iris-torch timing --out $(BENCH)
+
+# What several ranks cost and gain: six minutes on two cores that nobody else uses.
+bench-mpi: $(VENV)/.kernels
+	$(BIN)/python -m pip install --quiet --editable ".[mpi,plot]"
+	$(BIN)/maxplus reproduce mpi --out $(BENCH)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo dist .coverage*

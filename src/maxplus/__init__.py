@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
+    from maxplus.ranks import distributed
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
@@ -50,6 +51,7 @@ _HOMES = {
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
+    "distributed": "maxplus.ranks",
     "export_onnx": "maxplus.export",
     "from_pipeline": "maxplus.estimators",
     "load": "maxplus.io",
@@ -59,7 +61,7 @@ _HOMES = {
 }
 _ROOMS = (
     "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images",
-    "io", "lab", "metrics", "models", "plots", "report", "tables", "training", "trees",
+    "io", "lab", "metrics", "models", "plots", "ranks", "report", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
     "compare",
+    "distributed",
     "export_onnx",
     "from_pipeline",
     "load",

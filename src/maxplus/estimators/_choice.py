@@ -23,6 +23,7 @@ from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._search import FOLDS
 from maxplus.estimators._views import Views
 from maxplus.models import LMM
+from maxplus.ranks import current
 from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.workers import as_they_end
@@ -145,7 +146,15 @@ class Folds(NamedTuple):
 
 
 def folds_of(rows: Rows, rng: np.random.Generator) -> Folds:
-    """All rows, or a stratified part of many, dealt to folds."""
+    """All rows, or a stratified part of many, dealt to folds; of all ranks' rows, for each."""
+    team = current()
+    if team.is_alone:
+        return _dealt(rows, rng)
+    y, weight = team.collect(rows.y), None if rows.weight is None else team.collect(rows.weight)
+    return team.on_first(lambda X: _dealt(Rows(X, y, weight), rng), rows.X)
+
+
+def _dealt(rows: Rows, rng: np.random.Generator) -> Folds:
     effort = FEW if len(rows.y) < MANY_ROWS else MANY
     rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
     return Folds(rows, deal_folds(rows.y, FOLDS, rng), effort)

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maxplus.ranks import current
+
 
 class ParameterError(ValueError, TypeError):
     """A hyper-parameter that cannot be."""
@@ -131,14 +133,26 @@ def as_callbacks(callbacks: Any) -> list[Callable]:
     return [callbacks] if callable(callbacks) else list(callbacks)
 
 
+def needs_state(callback: Callable) -> bool:
+    """Whether a callback keeps a training's state."""
+    return bool(getattr(callback, "needs_state", False))
+
+
 def refuse_checkpoints(callbacks: Any, whose: str) -> None:
     """ValueError for a callback that keeps a training's state, where a training has none."""
     for callback in as_callbacks(callbacks):
-        if getattr(callback, "needs_state", False):
+        if needs_state(callback):
             raise ValueError(
                 f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
                 "be kept; leave it out, or train an LMMClassifier"
             )
+
+
+def refuse_ranks(what: str, remedy: str) -> None:
+    """ValueError where several ranks cannot share a training."""
+    size = current().size
+    if size > 1:
+        raise ValueError(f"{what} cannot be trained over {size} ranks; {remedy}")
 
 
 def _is_whole(value: Any) -> bool:

@@ -233,7 +233,7 @@ class SubgradientClassifier(TrainedClassifier):
             history = History.of({name: facts[EARLIER + name] for name in History.columns})
         if "history.loss" in facts:
             new = History.of({name: facts[f"history.{name}"] for name in History.columns})
-            new.map_samples(data.index)
+            new.map_samples(data.given)
             history.extend(new)
         return super()._facts(data, facts, trained) | {"history_": history}
 

@@ -14,16 +14,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators._data import LabelledData, rows_for
+from maxplus.estimators._data import LabelledData, mean_loss, rows_for
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
-from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
+from maxplus.estimators._parameters import (
+    Parameters,
+    as_callbacks,
+    check_parameters,
+    needs_state,
+)
 from maxplus.estimators._progress import progress_bar
 from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
+from maxplus.ranks import current
+from maxplus.ranks.team import agreed
 from maxplus.training import Conductor, Status, Task, run_stages
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
 from maxplus.training.state import StateError, TrainingState
@@ -141,17 +148,24 @@ class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
         Training goes on from the ``present`` model, if there is one, or from a ``state`` of a
         training on data with this ``digest``.
         """
-        self._check_parameters()
+        team = current()
+        with team.together():
+            self._check_parameters()
+        team.agree({"parameters": _told(self)})
         self._warn_of_no_effect()
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
+        callbacks = as_callbacks(self.callbacks)
+        if not team.is_alone and team.any(any(map(needs_state, callbacks))):
+            assert data.digest  # Found together, because rank 0 writes it alone.
         if state is not None and data.digest != digest:
-            raise OtherDataError("the data are not those that the training began with")
+            raise agreed(OtherDataError("the data are not those that the training began with"))
         rng = self._generator(present)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
-            callbacks = as_callbacks(self.callbacks)
-            if self.verbose:
+            if not team.is_first:
+                callbacks = []
+            elif self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
             conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
             if state is not None:
@@ -177,7 +191,8 @@ class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
     def _generator(self, present: Start | None) -> np.random.Generator:
         if present is not None and present.rng is not None:
             return present.rng
-        return np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        seed = check_random_state(self.random_state).randint(2**31)
+        return np.random.default_rng(current().first(seed))
 
     def _restored(
         self, data: LabelledData, state: TrainingState, rng: np.random.Generator
@@ -214,8 +229,8 @@ class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
             "status_": trained.status.value,
             "training_labels_": data.labels,
             "training_losses_": everyone,
-            "max_loss_": float(losses.max()),
-            "mean_loss_": float(np.average(losses, weights=data.weight)),
+            "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
+            "mean_loss_": mean_loss(losses, data.weight),
         }
 
     def _unfitted(self) -> dict[str, Any]:
@@ -356,3 +371,12 @@ class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _told(estimator: Any) -> str:
+    """The parameters that ranks must have in common, in words."""
+    own = estimator.get_params(deep=False)
+    return repr({
+        name: getattr(own[name], "__qualname__", own[name]) for name in sorted(own)
+        if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
+    })  # fmt: skip

@@ -49,6 +49,7 @@ from maxplus.estimators._views import Views, check_views, find_directions
 from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, Network
 from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
+from maxplus.ranks import current
 from maxplus.training import Conductor, Status, Task, memory
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
@@ -405,11 +406,15 @@ class LMMClassifier(BaseLMMClassifier):
         return float(self.scoring(fitted, rows.X, y))
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        candidate, facts = self._choose(data, rng, conductor)
-        rows, views = self._see(data, candidate)
-        boxes = self._boxes(rows, data.n_classes, candidate, rng)
-        facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
-        return Start(boxes.model, facts | views.facts)
+        candidate, known = self._choose(data, rng, conductor)
+
+        def find(everybody: LabelledData) -> Start:
+            rows, views = self._see(everybody, candidate)
+            boxes = self._boxes(rows, data.n_classes, candidate, rng)
+            facts = {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
+            return Start(boxes.model, known | facts | views.facts)
+
+        return data.on_first(find, rng)
 
     def _choose(
         self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
@@ -428,7 +433,8 @@ class LMMClassifier(BaseLMMClassifier):
         )  # fmt: skip
         facts: dict[str, NDArray] = {}
         if self._searches:
-            units = [c.units_for(len(data.y), data.n_classes) for c in candidates]
+            n_samples = current().total(len(data.y))
+            units = [c.units_for(n_samples, data.n_classes) for c in candidates]
             facts |= search_facts(candidates, units, search.losses, search.chosen, search.scores)
         if self._calibrates:
             facts[TEMPERATURE] = np.array([search.temperature])
@@ -449,7 +455,7 @@ class LMMClassifier(BaseLMMClassifier):
         return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        return self._own_stages(len(data.y), facts)
+        return self._own_stages(current().total(len(data.y)), facts)
 
     def _own_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         """The stages of one network on so many samples."""
@@ -551,8 +557,11 @@ class LMMClassifier(BaseLMMClassifier):
         wanted = float(facts[TEMPERATURE][0])
         if "suspects" not in facts or self.polish == "auto":
             return wanted
-        fine = np.delete(np.arange(len(data.y)), facts["suspects"])
-        if not fine.size:
+        team = current()
+        suspects = facts["suspects"] - team.before(len(data.y))
+        mine = suspects[(suspects >= 0) & (suspects < len(data.y))]
+        fine = np.delete(np.arange(len(data.y)), mine)
+        if not team.total(fine.size):
             return wanted
         Z = model.scores(Views.of_facts(facts)(data.X[fine]))
         return keep_level(wanted, Z, data.y[fine], self._level)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._choice import Rows
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._folding import fold_affine
@@ -25,6 +26,7 @@ from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.explain import CommitteeExplanation, Domain, explain_committee
 from maxplus.models import Committee
 from maxplus.models.starts import class_distance
+from maxplus.ranks import current
 from maxplus.training import Conductor, Status
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Gathered, Members, Plan, Stage, Trained
@@ -163,8 +165,18 @@ training_labels_ : of the committee, as in `LMMClassifier`
         refuse_checkpoints(self.callbacks, "the training of a committee")
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        candidate, facts = self._choose(data, rng, conductor)
+        candidate, known = self._choose(data, rng, conductor)
+        return data.on_first(
+            lambda everybody: self._found(everybody, candidate, known, rng, conductor), rng
+        )
+
+    def _found(
+        self, data: LabelledData, candidate: Candidate, known: Mapping[str, NDArray],
+        rng: np.random.Generator, conductor: Conductor,
+    ) -> Start:  # fmt: skip
+        """Where members of a capacity begin, from the samples of all ranks."""
         rows, views = self._see(data, candidate)
+        facts = dict(known)
         distance = class_distance(rows.X, rows.y, rng)
         facts |= views.facts | {
             SLOPE: np.array([candidate.slope_for(distance)]), DISTANCE: np.array([distance]),
@@ -188,7 +200,8 @@ training_labels_ : of the committee, as in `LMMClassifier`
         bags = facts.get(BAGS, [None] * len(facts[SEEDS]))
         plans = []
         for seed, counts in zip(facts[SEEDS], bags, strict=True):
-            n_samples = len(data.y) if counts is None else int(np.count_nonzero(counts))
+            everybody = current().total(len(data.y))
+            n_samples = everybody if counts is None else int(np.count_nonzero(counts))
             plans.append(Plan(self._own_stages(n_samples, facts), int(seed), counts))
         return [Members(plans, numba.get_num_threads())]
 
@@ -202,9 +215,11 @@ training_labels_ : of the committee, as in `LMMClassifier`
         known = dict(facts)
         if self.polish is not None:
             losses = trained.model.losses(Views.of_facts(facts)(data.X), data.y)
-            known[SUSPECTS] = np.flatnonzero(~(losses < self._level))
+            known[SUSPECTS] = np.flatnonzero(~(current().gather(losses) < self._level))
         if not trained.status.ends_training:
-            trained = replace(trained, status=self._verdict(known, trained, len(data.y)))
+            trained = replace(
+                trained, status=self._verdict(known, trained, current().total(len(data.y)))
+            )
         fitted = super()._facts(data, known, trained)
         fitted.pop("polish_losses_")  # each member has its own
         return fitted | {"members_": self._members(data, known, fitted, trained)}

@@ -30,6 +30,7 @@ from maxplus.estimators._parameters import (
     one_of,
     real,
     refuse_checkpoints,
+    refuse_ranks,
     whole,
 )
 from maxplus.estimators._progress import progress_bar
@@ -204,6 +205,7 @@ class LMMRegressor(Ended, LMMWeights, RegressorMixin, BaseEstimator):
         self
         """
         self._check_parameters()
+        refuse_ranks("a regression", "train it in one process")
         warn_of_no_effect(self, self._effects)
         X, preparation = prepared(self, X, y, "regression")
         # scikit-learn notes the columns on whoever it is given.

@@ -190,6 +190,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+        return data.on_first(lambda everybody: self._found(everybody, rng), rng)
+
+    def _found(self, data: LabelledData, rng: np.random.Generator) -> Start:
+        """The start, from the samples of all ranks."""
         X, y, n_classes = data.X, data.y, data.n_classes
         slope = self.slope
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)

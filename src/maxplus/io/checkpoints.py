@@ -7,6 +7,7 @@ import time
 import warnings
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
@@ -14,6 +15,7 @@ from maxplus.estimators._trained import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import labels_to_json, parameters_to_json
 from maxplus.io.models import read_classes, unfitted
+from maxplus.ranks import current
 from maxplus.training import Progress
 from maxplus.training.stages import Iterations
 from maxplus.training.state import StateError, TrainingState
@@ -130,7 +132,9 @@ def resume(
     >>> bool((again.W1_ == clf.W1_).all())
     True
     """
-    estimator, state, classes, document = read_checkpoint(path)
+    # Rank 0 reads for all.
+    found = current().on_first(lambda _: read_checkpoint(path), np.empty((0, 0)))
+    estimator, state, classes, document = found
     if augment is not None:
         estimator.augment = augment
     elif document.get("augmented") and state.stage != Iterations.name:

@@ -32,6 +32,7 @@ from maxplus.io.labels import (
 )
 from maxplus.io.validations import check_validation
 from maxplus.models import Model, Network
+from maxplus.ranks import current
 from maxplus.tables import Preparation
 from maxplus.training import History, Status
 from maxplus.training.state import StateError
@@ -100,7 +101,9 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
         )
     document, arrays = describe(estimator)
     document["notes"] = notes
-    write_container(path, KIND, document, arrays)
+    # Of several ranks, one writes.
+    if current().is_first:
+        write_container(path, KIND, document, arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -67,6 +67,9 @@ BENCHMARKS = _by_name(
     Experiment("iris-torch", "training on Iris against PyTorch's MLP", ("torch",)),
     Experiment("long-run", "200,000 sparse iterations on MNIST, checked by dense ones"),
     Experiment("million", "time and memory with a million images"),
+    Experiment(
+        "mpi", "exact training over several processes: equality, speed, memory", ("mpi4py",)
+    ),
     Experiment("answers", "predictions of a million rows beside the forward kernel"),
     Experiment("streams", "ten million rows of a CSV file predicted and certified"),
     Experiment("tables", "the default on a folder of tables against scikit-learn's models"),

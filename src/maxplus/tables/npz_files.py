@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +26,19 @@ HEADERS = {
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
     """All rows at once: arrays are read whole."""
-    columns = _read_npz(path)
-    if columns:
+    columns = columns_of(path, read_arrays(path))
+    if columns and len(next(iter(columns.values()))):
         yield columns
 
 
-def _read_npz(path: Path) -> dict[str, Cells]:
-    arrays = _arrays(path)
+def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
+    """X, y and feature_names as columns, checked."""
     X = arrays.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise TableError(
             f"{path} must hold an array X of numbers with a row for each sample, and y with the "
             f"labels; it holds {', '.join(sorted(arrays)) or 'nothing'}"
         )
-    if not len(X):
-        return {}
     words = [f"feature {p}" for p in range(X.shape[1])]
     if "feature_names" in arrays:
         names = arrays["feature_names"]
@@ -59,7 +57,7 @@ def _read_npz(path: Path) -> dict[str, Cells]:
     return columns
 
 
-def _arrays(path: Path) -> dict[str, NDArray]:
+def read_arrays(path: Path) -> dict[str, NDArray]:
     """The arrays by name; TableError for a file that is none, or would take far more memory."""
     with open(path, "rb") as file:
         try:

@@ -102,7 +102,7 @@ def samples_of(
     has_labels = encoding.has_labels(table)
     if labelled and has_labels:
         unknown = is_missing(table, encoding.target)
-        if unknown.all():
+        if len(unknown) and unknown.all():
             raise no_labels(table.name, encoding)
         if unknown.any():
             n, first = int(np.count_nonzero(unknown)), table.where(int(unknown.argmax()))

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numba
 from threadpoolctl import threadpool_limits
 
+from maxplus.ranks import ALONE, current, using
 from maxplus.training.conductor import Conductor
 
 # How soon somebody who asks for the end is heard, in seconds.
@@ -32,8 +33,19 @@ def as_they_end(
     """Do jobs in n threads; each one's number and result, as soon as it is there.
 
     Ends early when somebody interrupts the conductor, or the caller asks for no more. Jobs that
-    are still at work then hear of it from ``quiet``.
+    are still at work then hear of it from ``quiet``. Ranks that all have the same jobs share them,
+    and hear of results together, in their order.
     """
+    team = current()
+    if not team.is_alone:
+        with team.together(), using(ALONE):
+            own = range(team.rank, len(jobs), team.size)
+            ended = as_they_end([jobs[k] for k in own], n, conductor, quiet)
+            mine = {own[k]: result for k, result in ended}
+        told = team.every(mine)
+        results = {k: result for part in told for k, result in part.items()}
+        yield from sorted(results.items(), key=lambda item: item[0])
+        return
     pool = workers(n)
     left = {}
     try:

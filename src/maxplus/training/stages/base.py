@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import Model, Network
+from maxplus.ranks.team import agreed
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.state import StateError, TrainingState
@@ -127,8 +128,9 @@ def run_stages(
     first = 0 if state is None else names.index(state.stage)
     require_finite(model)
     for k, stage in enumerate(stages[first:], first):
-        if conductor.asked is not None:
-            status = conductor.asked
+        asked = conductor.asked
+        if asked is not None:
+            status = asked
             break
         conductor.begin(
             stage.name,
@@ -150,7 +152,8 @@ def require_finite(model: Network) -> None:
     """Overflow ends a training with an error: a model that is not finite is none."""
     for name, W in model.weights_by_name().items():
         if not np.isfinite(W).all():
-            raise TrainingOverflowError(
+            overflow = TrainingOverflowError(
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
                 "X (for example with StandardScaler) or take a smaller slope"
             )
+            raise agreed(overflow)

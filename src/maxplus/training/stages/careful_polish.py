@@ -55,8 +55,7 @@ class CarefulPolish:
         self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
     ) -> Polished:
         """The polished model, or the one that was given."""
-        X = np.ascontiguousarray(task.X, model.dtype)
-        losses = model.losses(X, task.y)
+        losses = task.losses(model)
         above = np.flatnonzero(~(losses < self.polish.level))
         worst = float(losses.max())
         before = Polished(model, Status.UNFIT, losses, np.array([worst]), 0, above)

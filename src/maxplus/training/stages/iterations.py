@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import Model
+from maxplus.ranks import current
 from maxplus.training.conductor import Callback, Conductor
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, History, Signal, Status
@@ -76,7 +77,7 @@ class Iterations:
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The present model; StateError if this engine cannot go on from the state."""
         model = self.engine.check(state, task, kind)
-        done = _check_history(state, len(task.y))["loss"].size
+        done = _check_history(state, task.n_samples)["loss"].size
         if task.start + done != state.arrays["iteration"][0]:
             raise StateError(f"{done} iterations are in the history, which is not where it was")
         return model
@@ -143,7 +144,8 @@ def advance(
             engine.advance(block)
             history.append(block)
             done += block.n
-            size = _next_size(size, conductor.seconds - began)
+            # All ranks end a block together.
+            size = current().first(_next_size(size, conductor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = conductor.report(
                 done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,
@@ -151,7 +153,8 @@ def advance(
                 end,
             )  # fmt: skip
     except KeyboardInterrupt:
-        if not conductor.keeps_interrupted:
+        # Other ranks may be waiting for this one.
+        if not (conductor.keeps_interrupted and current().is_alone):
             raise
         conductor.interrupted, status = True, Status.INTERRUPTED
     return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)

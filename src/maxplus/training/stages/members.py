@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -49,8 +49,9 @@ class Plan(NamedTuple):
         rng = np.random.default_rng(self.seed)
         if self.counts is None:
             return replace(task, rng=rng)
-        rows = np.flatnonzero(self.counts)
-        weight = self.counts[rows].astype(np.float64)
+        own = self.counts[task.first_sample :][: len(task.y)]
+        rows = np.flatnonzero(own)
+        weight = own[rows].astype(np.float64)
         if task.weight is not None:
             weight *= task.weight[rows]
         return replace(task, X=task.X[rows], y=task.y[rows], weight=weight, rng=rng)
@@ -112,6 +113,10 @@ class Members:
             self.bytes_needed(model, task), f"training {self._at_once} members at a time", REMEDY
         )
         course = _Course(len(self.plans), conductor)
+        if not task.team.is_alone:
+            # Ranks share the rows of each member.
+            members = course.in_turn(partial(self._train, task=task, course=course), model.members)
+            return self._gathered(members, conductor)
         with threadpool_limits(1):
             pool = workers(self.n_jobs)
             try:
@@ -123,6 +128,9 @@ class Members:
             finally:
                 course.hurry()
                 pool.shutdown(cancel_futures=True)
+        return self._gathered(members, conductor)
+
+    def _gathered(self, members: Sequence[Trained], conductor: Conductor) -> Gathered:
         status = conductor.asked or Status.MAX_ITER
         return Gathered(Committee(member.model for member in members), status, tuple(members))
 
@@ -200,6 +208,22 @@ class _Course:
         if not self._over.is_set():
             self._report(Status.MAX_ITER)
         return [future.result() for future in futures if not future.cancelled()]
+
+    def in_turn(
+        self, train: Callable[[int, LMM], Trained], members: Sequence[LMM]
+    ) -> list[Trained]:
+        """Train members one after the other, as long as nobody asks for the end."""
+        trained = []
+        for k, member in enumerate(members):
+            trained.append(train(k, member))
+            while not self._news.empty():
+                number, progress = self._news.get()
+                if progress is not None and self._tell(number, progress):
+                    return trained
+            if self.conductor.interrupted:
+                raise KeyboardInterrupt
+        self._report(Status.MAX_ITER)
+        return trained
 
     def _tell(self, k: int, progress: Progress) -> bool:
         """Pass on what member k reports; whether somebody asks for the end."""
