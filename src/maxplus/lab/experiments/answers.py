@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus import SubgradientLMMClassifier
+from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.lab.finding import Finding, Settings, Table
 from maxplus.lab.process import in_a_process
 from maxplus.training.memory import human_bytes
