@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional reproduce-quick pictures lint format bench bench-quick clean
+.PHONY: demo test test-fast test-optional test-lowest test-mpi coverage soak reproduce-quick pictures \
+        lint format dist bench bench-quick bench-mpi clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -23,7 +24,7 @@ demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-build/kernels test test-fast test-optional reproduce-quick: \
+build/kernels test test-fast test-optional coverage reproduce-quick: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Two workers, a core each: libraries for matrix products would take both for each. A worker begins
@@ -47,9 +48,52 @@ test-optional: build/kernels
 	$(PYTEST) tests/test_export.py tests/test_report_page_browser.py \
 	  tests/test_report_page_what_if.py tests/test_committee.py::test_a_torch_module_has_the_mean_score
 
+# Python lines that tests reach, at least 95 %; pyproject.toml says what is left out, and why. The
+# tests take about half as long again as without. A page with every line is build/coverage/index.html.
+coverage: build/kernels
+	rm -f .coverage .coverage.*
+	$(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term
+
+# Once through everything with the lowest versions of what is needed, in a new environment.
+test-lowest:
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python -m pip install --quiet --no-compile --constraint constraints/lowest.txt .
+	NUMBA_CACHE_DIR=build/lowest/kernels build/lowest/bin/python tests/smoke.py constraints/lowest.txt
+
+# Random trials for an hour, or as long as one says: SOAK_SECONDS=600. Its counts are kept.
+SOAK_SECONDS ?= 3600
+soak: $(VENV)/.kernels
+	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
+
+# On two and three ranks that mpiexec starts, a time limit on each: a deadlock fails, and ends.
+OVER_MPI = timeout --kill-after=5 $(1) $(BIN)/mpiexec -n $(2) $(BIN)/python -m pytest -q -n 0 \
+  -p no:cacheprovider tests/mpi
+test-mpi: $(VENV)/.kernels
+	$(BIN)/python -m pip install --quiet --editable ".[mpi]"
+	NUMBA_NUM_THREADS=1 $(call OVER_MPI,120,2)
+	NUMBA_NUM_THREADS=1 $(call OVER_MPI,60,3)
+	MAXPLUS_LAUNCHES=1 NUMBA_NUM_THREADS=1 timeout 120 $(BIN)/python -m pytest -q -n 0 tests/mpi
+
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: build/kernels
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
+
+# The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,
+# docs/gallery) until the library, what draws, or a measurement has changed.
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+build/docs-cache: $(VENV)/.kernels $(VENV)/.docs $(wildcard docs/drawing/*.py results/*/*.json)
+	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
+	mkdir -p $@
+
+.PHONY: docs
+docs: build/docs-cache
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -q \
+	  -d build/docs-pages docs build/docs
+	touch build/docs-cache
+	@echo "The site is build/docs/index.html"
 
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.
 pictures: $(VENV)/.kernels
@@ -62,21 +106,36 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict --cache-dir .mypy_cache/strict tests/typed_program.py
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The whole takes about half an hour; bench-quick leaves the two long runs out. Results go to BENCH;
+# The two files of a release, checked: README's page, and what is inside.
+dist: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[release]"
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/dist_contents.py dist
+
+# The whole takes about half an hour; bench-quick leaves the three long runs out. Results go to BENCH;
 # BENCH=results renews what is committed, and then the numbers in README.md, which a test compares.
 BENCH ?= build/bench
 bench: bench-quick
-	$(BIN)/maxplus reproduce long-run million --out $(BENCH)
+	$(BIN)/maxplus reproduce long-run million streams --out $(BENCH)
 
 bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	$(BIN)/maxplus reproduce products iris-torch timing --out $(BENCH)
+	$(BIN)/maxplus reproduce products answers iris-torch timing --out $(BENCH)
+
+# What several ranks cost and gain: six minutes on two cores that nobody else uses.
+bench-mpi: $(VENV)/.kernels
+	$(BIN)/python -m pip install --quiet --editable ".[mpi,plot]"
+	$(BIN)/maxplus reproduce mpi --out $(BENCH)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo dist .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf docs/gallery docs/api/generated docs/results/generated

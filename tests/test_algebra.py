@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 import oracles
 from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
 from maxplus.algebra._exp import exp32
-from maxplus.algebra._kernels import PARALLEL_FROM
+from maxplus.algebra._kernels import COLUMNS_AT_ONCE, PARALLEL_FROM
 from strategies import (
     DTYPES,
     GRID,
@@ -142,6 +142,22 @@ def test_the_lowest_index_wins_a_tie(kind):
     values, index = PRODUCTS[kind](np.zeros((5, 33)), np.zeros((33, 5)), return_index=True)
     assert_array_equal(values, np.zeros((5, 5)))
     assert_array_equal(index, np.zeros((5, 5)))
+
+
+@KINDS
+@pytest.mark.parametrize("extra", [-1, 0, 1, COLUMNS_AT_ONCE + 9])
+def test_winners_among_several_blocks_of_columns(kind, extra):
+    """Few different values, so that most are in several blocks, and some only in the last."""
+    rng = np.random.default_rng(extra + 1)
+    m = COLUMNS_AT_ONCE + extra
+    A, B = grid_array(rng, (9, m)), grid_array(rng, (m, 6))
+    best = {"min": A.min() + B.min() - 1.0, "max": A.max() + B.max() + 1.0}[kind]
+    A[3, -1] = best - B[-1, 2]
+    sums = A[:, :, None] + B[None]
+    values, index = PRODUCTS[kind](A, B, return_index=True)
+    assert_array_equal(values, getattr(sums, kind)(axis=1))
+    assert_array_equal(index, getattr(sums, f"arg{kind}")(axis=1))
+    assert index[3, 2] == m - 1
 
 
 @pytest.mark.parametrize(

@@ -161,5 +161,6 @@ def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
     large = document("certify", orchard_model, ORCHARD)
     assert large["median_radius_of_right_rows"] is None
     assert large["certified_accuracy"] == small["certified_accuracy"]
+    assert large["right"] == small["right"]
     assert "--radii gives the median" in good("certify", orchard_model, ORCHARD)
     assert document("certify", orchard_model, ORCHARD, "--radii") == small

@@ -19,6 +19,7 @@ from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
 from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, measure, registry
 from maxplus.lab.experiments import (
+    answers,
     first_use,
     iris_torch,
     long_run,
@@ -28,6 +29,7 @@ from maxplus.lab.experiments import (
     products,
     quality,
     sparsity,
+    streams,
     timing,
     zero_hidden,
 )
@@ -508,6 +510,53 @@ def test_the_long_run_and_the_million_in_small(monkeypatch):
     assert found.values["samples"] == 80
     assert found.values["polyak"] > 0
     assert "within" in found.text
+
+
+def test_streams_in_small(monkeypatch):
+    """The commands run as they are, but in this process."""
+    began = []
+
+    def timed(code, *arguments):
+        began.append(arguments[:1])
+        if code == streams.BASELINE:
+            streams.score(*arguments)
+        else:
+            brief = ("--slope", "5") if arguments[0] == "train" else ()
+            result = runner.invoke(app, [*arguments, *brief])
+            assert result.exit_code == 0, result.output
+        return streams.Taken(float(len(began)), 2.0 * len(began), 5_000_000)
+
+    monkeypatch.setattr(streams, "in_a_process", lambda call, arguments: call(**arguments))
+    monkeypatch.setattr(streams, "_timed", timed)
+    monkeypatch.setattr(streams, "QUICK_ROWS", 700)
+    monkeypatch.setattr(streams, "TRAINING_ROWS", 300)
+    monkeypatch.setattr(streams, "FEW_ROWS", 100)
+    monkeypatch.setattr(streams, "ROWS_AT_ONCE", 400)
+    found = streams.run(Settings(quick=True))
+    # Of every two calls, the later one takes a second more.
+    for ratios in found.values["ratios"].values():
+        assert ratios == {streams.BASE: 1.0, "predict": 1.0, "certify --eps 0.1": 1.0}
+    assert "700 rows" in found.scale
+    assert "within" in found.text
+
+
+def test_answers_in_small(monkeypatch):
+    monkeypatch.setattr(answers, "in_a_process", here)
+    monkeypatch.setattr(answers, "QUICK", answers.QUICK | {"rows": 500, "rounds": 1})
+    found = answers.run(Settings(quick=True))
+    assert found.values["shares"][answers.KERNEL] == [1.0, 1.0]
+    assert set(found.values["shares"]) == {answers.KERNEL, "predict", "predict_proba"}
+    assert all(0 <= beyond < 1_000_000 for beyond in found.values["beyond"].values())
+
+
+def test_a_failure_of_what_is_timed_is_told(capfd):
+    with pytest.raises(RuntimeError, match="x y failed"):
+        streams._timed("import sys; sys.exit(3)", "x", "y")
+    taken = streams._timed("print('not seen')")
+    assert taken.clock > 0
+    assert taken.processor > 0
+    assert taken.peak > 1_000_000
+    assert "not seen" not in capfd.readouterr().out
 
 
 def test_enlarged_images_are_bytes_with_their_labels():

@@ -19,14 +19,24 @@ EVERYWHERE = {"_files", "_jit", "__version__"}
 BELOW = {
     "algebra": set(),
     "datasets": set(),
-    "tables": {"datasets"},
+    "tables": {"datasets", "ranks"},
     "trees": {"algebra"},
     "models": {"algebra", "trees"},
-    "training": {"algebra", "trees", "models"},
+    "ranks": set(),
+    "training": {"algebra", "trees", "models", "ranks"},
     "certify": {"algebra", "models"},
     "explain": {"models"},
-    "estimators": {"algebra", "trees", "models", "training", "certify", "explain", "tables"},
-    "io": {"models", "training", "estimators", "tables"},
+    "estimators": {
+        "algebra",
+        "trees",
+        "models",
+        "ranks",
+        "training",
+        "certify",
+        "explain",
+        "tables",
+    },
+    "io": {"models", "ranks", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),
     "metrics": set(),
@@ -45,6 +55,7 @@ BELOW = {
         "images",
         "metrics",
         "plots",
+        "ranks",
         "report",
         "tables",
     },
@@ -59,6 +70,7 @@ DOCUMENTED = [
     "maxplus.training.steps",
     "maxplus.estimators._explained",
     "maxplus.estimators._lmm",
+    "maxplus.estimators._pipelines",
     "maxplus.images.blur",
     "maxplus.images.shifts",
     "maxplus.evaluation.validation",
@@ -91,6 +103,8 @@ def test_a_name_is_loaded_when_it_is_used():
         "import json, sys, maxplus\nmaxplus.LMMRegressor\nprint(json.dumps(sorted(sys.modules)))"
     )
     assert {"numba", "sklearn"} <= set(loaded)
+    # Which is for the command.
+    assert "typer" not in loaded
 
 
 @pytest.mark.parametrize("name", maxplus.__all__)

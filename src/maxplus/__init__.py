@@ -12,6 +12,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from maxplus import algebra as algebra
+    from maxplus import certify as certify
+    from maxplus import datasets as datasets
+    from maxplus import estimators as estimators
+    from maxplus import evaluation as evaluation
+    from maxplus import explain as explain
+    from maxplus import export as export
+    from maxplus import images as images
+    from maxplus import io as io
+    from maxplus import lab as lab
+    from maxplus import metrics as metrics
+    from maxplus import models as models
+    from maxplus import plots as plots
+    from maxplus import report as report
+    from maxplus import tables as tables
+    from maxplus import training as training
+    from maxplus import trees as trees
     from maxplus.estimators import (
         LinearMaxPlusClassifier,
         LMMClassifier,
@@ -19,10 +36,12 @@ if TYPE_CHECKING:
         LMMRegressor,
         MaxPlusClassifier,
         SubgradientLMMClassifier,
+        from_pipeline,
     )
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
+    from maxplus.ranks import distributed
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
@@ -32,7 +51,9 @@ _HOMES = {
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
+    "distributed": "maxplus.ranks",
     "export_onnx": "maxplus.export",
+    "from_pipeline": "maxplus.estimators",
     "load": "maxplus.io",
     "resume": "maxplus.io",
     "to_torch": "maxplus.export",
@@ -40,7 +61,7 @@ _HOMES = {
 }
 _ROOMS = (
     "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images",
-    "io", "lab", "metrics", "models", "plots", "report", "tables", "training", "trees",
+    "io", "lab", "metrics", "models", "plots", "ranks", "report", "tables", "training", "trees",
 )  # fmt: skip
 
 __all__ = [
@@ -51,7 +72,9 @@ __all__ = [
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
     "compare",
+    "distributed",
     "export_onnx",
+    "from_pipeline",
     "load",
     "resume",
     "to_torch",
@@ -59,12 +82,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _ROOMS:
-        return importlib.import_module(f"maxplus.{name}")
-    raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
+# Not for type checkers, to whom every name would be known then, and none of its type.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        if name in _ROOMS:
+            return importlib.import_module(f"maxplus.{name}")
+        raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,7 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
 
     Notes
     -----
-    O(n·m·k) additions, and as many comparisons for the index; parallel over rows.
+    O(n·m·k) additions and comparisons, with the index half as many again; parallel over rows.
 
     Examples
     --------
@@ -57,6 +57,18 @@ def maxplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
     """Max-plus product, ``out[i, k] = max_j (A[i, j] + B[j, k])``.
 
     The mirror image of `minplus`: −inf is the semiring's zero.
+
+    Parameters
+    ----------
+    A : array of shape (n, m)
+    B : array of shape (m, k)
+    return_index : bool, default=False
+        Also return the winning j, the lowest one among equals.
+
+    Returns
+    -------
+    values : array of shape (n, k); −inf where m is 0 or every term is −inf
+    index : integer array of shape (n, k), only with ``return_index=True``
 
     Examples
     --------
@@ -98,10 +110,10 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
         raise ValueError("return_index=True needs at least one column in A: nothing can win")
     if _holds_opposite(A, zero) or _holds_opposite(BT, zero):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
+    elif index:
+        _kernels.winners_into(A, BT, zero > 0, values, winners)
     else:
         product(A, BT, values)
-        if index:
-            _kernels.winners_into(A, BT, values, winners)
     return (values, winners) if index else values
 
 

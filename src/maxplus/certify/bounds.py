@@ -70,6 +70,19 @@ def box_bounds(
     -------
     Bounds, in float64, of the exact scores and also of those computed in the model's type:
         the rounding of a forward pass is allowed for.
+
+    Examples
+    --------
+    >>> from maxplus.certify import box_bounds
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> low, high = box_bounds(model, X, 0.1)
+    >>> Z = model.scores(X + 0.1)
+    >>> bool(((low <= Z) & (Z <= high)).all())
+    True
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)

@@ -12,11 +12,12 @@ from maxplus.models._checks import as_rows
 # A radius is found up to this share of itself; the certified side is returned.
 TOLERANCE = 1e-6
 GROWTH = 4.0
+ROWS_AS_ONE = 32
 
 
 def certified_at(
     model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None, *,
-    scores: NDArray | None = None,
+    scores: NDArray | None = None, among: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
     """Whether each row's predicted class stays the same everywhere in its box.
 
@@ -26,6 +27,31 @@ def certified_at(
     No bound is farther from its score than eps·max_i |W0[i]|·scale_p, so that a lead of more than
     twice that needs no bounds: most rows cost one forward pass, the others three; one less with
     ``scores``, what ``model.scores(X)`` has given.
+
+    Parameters
+    ----------
+    model : LMM or Committee
+    X : array of shape (N, P)
+    eps : float or array of shape (N,), >= 0
+    scale : array of shape (P,), >= 0, optional
+    scores : array of shape (N, C), optional
+    among : array of bool of shape (N,), optional
+        Only these are asked about; the others are not certified.
+
+    Returns
+    -------
+    array of bool of shape (N,)
+
+    Examples
+    --------
+    >>> from maxplus.certify import certified_at
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> certified_at(model, X[:3], 0.0)
+    array([ True,  True,  True])
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
@@ -34,8 +60,11 @@ def certified_at(
         raise ValueError(
             f"scores must have shape {(len(X), model.n_classes)}, those of X; got {Z.shape}"
         )
-    certain = (box.eps == 0.0) | _lead_is_enough(model, X, Z, box)
-    open_rows = np.flatnonzero(~certain)
+    asked = np.ones(len(X), bool) if among is None else np.asarray(among, bool)
+    if asked.shape != (len(X),):
+        raise ValueError(f"among must have shape ({len(X)},), one for each row; got {asked.shape}")
+    certain = asked & ((box.eps == 0.0) | _lead_is_enough(model, X, Z, box))
+    open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:
         y = Z[open_rows].argmax(axis=1)
         certain[open_rows] = _gap(model, X[open_rows], y, box.eps[open_rows], box.scale) > 0.0
@@ -45,14 +74,38 @@ def certified_at(
 def _lead_is_enough(model: LMM | Committee, X: NDArray, Z: NDArray, box: Box) -> NDArray:
     """Whether the two highest scores are so far apart that their bounds are, too; O(N·(P + C)).
 
+    For some it is not told: what rounding can do is taken from the largest values of all rows.
     With s for the most by which a computed score is off, the lower bound of the first is at least
     z₁ − s − eps·slope − 2s and the upper bound of any other at most z₂ + s + eps·slope + 2s, each
     with room for rounding in `box_bounds`.
     """
-    second, first = np.partition(Z, -2, axis=1)[:, -2:].astype(np.float64).T
+    first, second = _two_highest(Z.astype(np.float64, copy=False))
+    widest = Box(box.eps.max(keepdims=True, initial=0.0), box.scale)
     with np.errstate(invalid="ignore", over="ignore"):
+        rounding = score_rounding(model, _largest_values(X)[None], widest)
         moved = 2.0 * box.eps * steepest(model, box.scale)
-        return first - second > (1.0 + TOLERANCE) * moved + 8.0 * score_rounding(model, X, box)
+        return first - second > (1.0 + TOLERANCE) * moved + 8.0 * rounding
+
+
+def _largest_values(X: NDArray) -> NDArray:
+    """max_n |x_np| of each feature, (P,); O(N·P).
+
+    Several rows count as one: a maximum over rows as short as a table's takes many times as long.
+    """
+    P, n = X.shape[1], len(X) - len(X) % ROWS_AS_ONE
+    largest = np.zeros(P)
+    for rows in (X[:n].reshape(-1, ROWS_AS_ONE * P), X[n:]):
+        sizes = np.maximum(rows.max(axis=0, initial=0.0), -rows.min(axis=0, initial=0.0))
+        largest = np.maximum(largest, sizes.reshape(-1, P).max(axis=0))
+    return largest
+
+
+def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
+    """The highest score of each row and the next, (N,) each; O(N·C), a column after the other."""
+    first, second = Z[:, 0], np.full(len(Z), -np.inf)
+    for z in Z.T[1:]:
+        first, second = np.maximum(first, z), np.maximum(second, np.minimum(first, z))
+    return first, second
 
 
 def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
@@ -66,10 +119,28 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
     together, and each evaluation costs two forward passes over the rows that are still open:
     O(N·P·H), about eight times.
 
+    Parameters
+    ----------
+    model : LMM or Committee
+    X : array of shape (N, P)
+    scale : array of shape (P,), >= 0, optional
+        How far each feature may move for a radius of 1; all ones by default.
+
     Returns
     -------
     array of shape (N,): 0 where the two highest scores are equal, up to rounding;
         infinity where no feature that may move has any influence
+
+    Examples
+    --------
+    >>> from maxplus.certify import certified_at, certified_radius
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> bool(certified_at(model, X, certified_radius(model, X)).all())
+    True
     """
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale

@@ -43,28 +43,31 @@ class Count:
         self.steps = steps
         self._trained, self._measure, self._most_radii = trained, measure, most_radii
         self._kept = np.zeros(len(steps), np.int64)
+        self._n_right = 0
         self._rights: list[NDArray] = []
         self._radii: list[NDArray] = []
         self.rows = self.filled = 0
 
-    def add(self, samples: Samples, y: NDArray) -> None:
-        """Count some more rows; each costs a few forward passes for each ε that it reaches."""
+    def add(self, samples: Samples, codes: NDArray) -> None:
+        """Count some more rows, whose classes are ``codes``.
+
+        Most cost a forward pass, others two more for each ε that they reach.
+        """
         estimator, scale = self._trained.estimator, self._measure.scale
         X = samples.X
         scores = estimator._scores(X)
-        right = estimator.classes_[scores.argmax(axis=1)] == y
-        self._rights.append(right)
-        self.rows += len(y)
+        right = scores.argmax(axis=1) == codes
+        self.rows += len(right)
+        self._n_right += int(np.count_nonzero(right))
         if samples.missing is not None:
             self.filled += int(samples.missing.any(axis=1).sum())
-        left, scores = X[right], scores[right]
+        kept = right
         for k, step in enumerate(self.steps):
             # What a small change can do, a larger one can too.
-            if step > 0:
-                kept = certified_at(estimator.model_, left, step, scale, scores=scores)
-                left, scores = left[kept], scores[kept]
-            self._kept[k] += len(left)
+            kept = certified_at(estimator.model_, X, step, scale, scores=scores, among=kept)
+            self._kept[k] += np.count_nonzero(kept)
         if self.has_radii:
+            self._rights.append(right)
             self._radii.append(estimator.certified_radius(X, scale))
 
     @property
@@ -74,7 +77,7 @@ class Count:
 
     @property
     def right(self) -> NDArray:
-        """Whether each row is right."""
+        """Whether each row is right, where each has a radius."""
         return np.concatenate(self._rights)
 
     @property
@@ -113,7 +116,7 @@ class Count:
         found = CertifiedRows.of(self.radius, self.right) if self.has_radii else None
         return {
             "rows": self.rows,
-            "right": int(self.right.sum()),
+            "right": self._n_right,
             "rows_with_missing_values": self.filled,
             "unit": self._measure.unit,
             "held_fixed": self._measure.held,

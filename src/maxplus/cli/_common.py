@@ -52,29 +52,38 @@ StrictOption = Annotated[
 
 
 @contextmanager
-def plain_errors(quiet: bool = False) -> Iterator[None]:
+def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, and so is that kernels are being compiled; or nothing at all if
-    ``quiet``.
+    A warning is a line as well, once for all folds and members that give it, and so is that kernels
+    are being compiled; or nothing at all if ``quiet``. Of ranks that all fail alike one ``speaks``;
+    where one fails by itself, all are ended (`maxplus.ranks.distributed`).
     """
     from maxplus.training.compiling import telling_of_compilation
 
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *rest: object) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            _remark(f"Warning: {message}")
+
     try:
-        with warnings.catch_warnings(), telling_of_compilation(_nothing if quiet else _remark):
-            warnings.simplefilter("ignore" if quiet else "always", UserWarning)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+        silent = quiet or not speaks
+        with warnings.catch_warnings(), telling_of_compilation(_nothing if silent else _remark):
+            warnings.simplefilter("ignore" if silent else "always", UserWarning)
+            warnings.showwarning = tell  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{error.strerror or error}")
+        fail_together(error, speaks, f"{where}{error.strerror or error}")
     # Everything that the library refuses is a ValueError, a TypeError, a MemoryError, or an
     # ImportError that names what to install; each message is written for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
-        fail(str(error))
+        fail_together(error, speaks)
 
 
 def _remark(text: str) -> None:
@@ -85,8 +94,15 @@ def _nothing(text: str) -> None:
     pass
 
 
-def _show_warning(message: Warning | str, *rest: object) -> None:
-    _remark(f"Warning: {message}")
+def fail_together(error: Exception, speaks: bool, message: str | None = None) -> NoReturn:
+    """`fail`, once: unless the error is this rank's alone, which ends the others too."""
+    from maxplus.ranks import current
+
+    if not current().fails_alike(error):
+        raise error
+    if speaks:
+        fail(message or str(error))
+    raise typer.Exit(BAD_INPUT)
 
 
 def fail(message: str) -> NoReturn:

@@ -152,18 +152,35 @@ def _checked(samples: Samples, data: str, trained: Trained, labelled: bool) -> S
 
 def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
     """The true labels, as the model's classes; ValueError if one is not among them."""
-    import numpy as np
-
     assert samples.y is not None
     if not trained.is_classifier:
         return samples.y
+    return trained.estimator.classes_[codes_for(trained, samples, data)]
+
+
+def codes_for(trained: Trained, samples: Samples, data: str) -> NDArray:
+    """The places of the true labels among the model's classes, shape (N,)."""
+    import numpy as np
+
+    from maxplus.tables.words import Words
+
+    assert samples.y is not None
+    cells = samples.table.columns.get(samples.encoding.target)
+    # Of words the different ones are known: looking at those is enough.
+    labels, codes = (
+        (cells.values, cells.codes)
+        if isinstance(cells, Words)
+        else np.unique(samples.y, return_inverse=True)
+    )
     classes = trained.estimator.classes_
+    place = {label: k for k, label in enumerate(classes.tolist())}
     # A column of digits is read as integers, whatever the labels were at training.
-    y: Any = samples.y.astype(str) if classes.dtype.kind == "U" else samples.y
-    unknown = [str(label) for label in np.unique(y) if label not in classes]
-    if unknown:
+    words = classes.dtype.kind == "U"
+    places = np.array([place.get(str(label) if words else label, -1) for label in labels])[codes]
+    if places.min() < 0:
+        unknown = sorted(str(labels[code]) for code in set(codes[places < 0].tolist()))
         raise ValueError(
             f"{data} has the label {unknown[0]!r}, which the model does not know; its classes are "
             f"{', '.join(map(str, classes[:20]))}"
         )
-    return y
+    return places

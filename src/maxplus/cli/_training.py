@@ -18,6 +18,7 @@ from maxplus.cli._tables_out import write_csv
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.models import LOG2
+from maxplus.ranks import current
 from maxplus.tables import (
     ColumnChoices,
     Preparation,
@@ -79,13 +80,14 @@ class Training:
         document: dict[str, Any] = {
             "model": str(out),
             "data": self.samples.name,
-            "rows": len(self.samples.X),
+            "rows": current().total(len(self.samples.X)),
             "features": self.samples.X.shape[1],
             "target": self.samples.encoding.target,
             "decisions": self.preparation.decisions,
             "task": "classification" if self.is_classifier else "regression",
             "estimator": type(estimator).__name__,
             "status": estimator.status_,
+            "status_message": estimator.status_message_,
             "seconds": self.seconds,
             "validation": None,
         }
@@ -104,7 +106,7 @@ class Training:
         """How the training rows fit, in one line that is not to be mistaken for more."""
         if not self.is_classifier:
             return
-        right, n = self._n_right, len(self.y)
+        right, n = self._n_right, current().total(len(self.y))
         voice.console.print(
             f"fits {'all' if right == n else f'{right:,} of'} {n:,} training rows (largest loss "
             f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); this says "
@@ -113,7 +115,9 @@ class Training:
 
     @property
     def _n_right(self) -> int:
-        return int((self.estimator.predict(self.samples.X) == self.y).sum())
+        if not len(self.y):
+            return current().total(0)
+        return current().total(int((self.estimator.predict(self.samples.X) == self.y).sum()))
 
     @property
     def _suspects(self) -> NDArray:
@@ -203,6 +207,10 @@ def _finished(
         estimator.fold(preparation.centre, preparation.spread, samples.X)
     estimator.preparation_ = preparation
     estimator.training_rows_ = row_fingerprints(samples.X)
+    # A model file knows all of its training rows, whichever ranks had them.
+    for name in ("training_rows_", "training_losses_", "training_labels_"):
+        if hasattr(estimator, name):
+            setattr(estimator, name, gather_any(getattr(estimator, name)))
     return Training(estimator, samples, preparation, choices, seed, seconds, checkpoint)
 
 
@@ -218,25 +226,36 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
     samples = open_source(data, choices)
     y, target = targets(samples), samples.encoding.target
     regression = samples.encoding.task == "regression"
-    n_classes = 0 if regression else len(np.unique(y))
+    team = current()
+    classes = [] if regression else sorted(set().union(*team.every(np.unique(y).tolist())))
+    n_classes = len(classes)
     if n_classes == 1:
         raise ValueError(
-            f"{samples.name}: the target {target!r} holds one class only ({str(y[0])!r}); add rows "
-            "of another, or name another column with --target"
+            f"{samples.name}: the target {target!r} holds one class only "
+            f"({str(classes[0])!r}); add rows of another, or name another column with --target"
         )
     kind = "a number" if regression else f"with {n_classes} classes"
     voice.say(
-        f"{samples.name}: {samples.X.shape[0]:,} rows, {samples.X.shape[1]:,} features, target "
-        f"{target!r}{',' * regression} {kind}"
+        f"{samples.name}: {team.total(len(samples.X)):,} rows, {samples.X.shape[1]:,} features, "
+        f"target {target!r}{',' * regression} {kind}"
     )
     for line in samples.decisions:
         voice.say(f"  {line}")
+    if not team.is_alone:
+        rows = team.every(len(samples.X))
+        voice.say(f"  {team.size} ranks, {min(rows):,} to {max(rows):,} rows each")
     return samples, regression
 
 
 def _bar(estimator: Any, voice: Voice) -> ProgressBar:
     certificate = getattr(estimator, "objective", "") == "max"
     return ProgressBar("training", voice.aside, certificate=certificate)
+
+
+def gather_any(facts: NDArray) -> NDArray:
+    """What ranks know of their own rows, together; of any type."""
+    team = current()
+    return facts if team.is_alone else np.concatenate(team.every(facts))
 
 
 def _quietly(fit: Callable[[], Any]) -> Any:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from maxplus import __version__
+from maxplus.cli._one_line import OneLineErrors
+from maxplus.cli._ranks import leave_to_first
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
@@ -15,21 +17,25 @@ from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
 from maxplus.cli.export import export
+from maxplus.cli.plan import plan
 from maxplus.cli.predict import predict
 from maxplus.cli.report import report
 from maxplus.cli.reproduce import reproduce
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
+# What several ranks share; of all else the first one takes care.
+OVER_RANKS = ("train", "predict", "evaluate")
 app = typer.Typer(
+    cls=OneLineErrors,
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
     no_args_is_help=True,
     add_completion=False,
 )
 # In the order in which they are used.
 for command in (
-    train, compare, predict, evaluate, explain, rules, certify, report, export, demo, reproduce,
-    bench,
+    train, compare, predict, evaluate, explain, rules, certify, report, export, plan, demo,
+    reproduce, bench,
 ):  # fmt: skip
     app.command()(command)
 app.command("compile")(compile_kernels)
@@ -43,6 +49,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -51,6 +58,8 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
+    if context.invoked_subcommand not in OVER_RANKS:
+        leave_to_first()
 
 
 def main() -> None:

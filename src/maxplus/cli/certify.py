@@ -17,7 +17,7 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import held_words, labels_for, open_model, sample_blocks
+from maxplus.cli._trained import codes_for, held_words, open_model, sample_blocks
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
@@ -66,7 +66,7 @@ def certify(
         wants_radii = radii or plot is not None
         count = Count(trained, measure, steps, None if wants_radii else ROWS_WITH_RADII)
         for samples in sample_blocks(data, trained, labelled=True, strict=strict):
-            count.add(samples, labels_for(trained, samples, data))
+            count.add(samples, codes_for(trained, samples, data))
         voice.say(f"ε and radii are in {measure.unit}{held_words(measure)}.")
         table = plain_table("ε", "certified accuracy")
         for step, share in zip(steps, count.shares, strict=True):

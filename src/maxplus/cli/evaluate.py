@@ -15,6 +15,7 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._ranks import all_ranks, refuse_over_ranks
 from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
 
 if TYPE_CHECKING:
@@ -42,15 +43,15 @@ def evaluate(
     Rows count from 1, the first line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
-    voice = Voice(as_json, quiet)
-    with plain_errors(quiet):
+    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
         if plot is not None:
             require_folder(plot, "--plot")
         trained = open_model(model, classifier=False)
         samples = open_samples(data, trained, labelled=True, strict=strict)
         y = labels_for(trained, samples, data)
         document: dict[str, Any] = {"model": str(model), "data": samples.name}
-        voice.say(f"{samples.name}: {len(y):,} rows")
+        voice.say(f"{samples.name}: {team.total(len(y)):,} rows")
         if trained.is_classifier:
             document |= _classes(trained, samples, y, plot, voice)
         else:
@@ -65,14 +66,20 @@ def _classes(
 
     from maxplus.cli._show import classes_table, confusion_table
     from maxplus.metrics import judge_classifier, reliability
+    from maxplus.ranks import current
 
     classes = trained.estimator.classes_
     codes = np.searchsorted(classes, y)
     log_proba = trained.estimator.predict_log_proba(samples.X)
+    # Each rank has predicted its own rows; rank 0 judges all of them.
+    team = current()
+    codes, log_proba = team.collect(codes), team.collect(log_proba)
+    if not team.is_first:
+        return {}
     P = np.exp(log_proba)
     figures = judge_classifier(
         codes, P, classes, predicted=log_proba.argmax(axis=1),
-        losses=-log_proba[np.arange(len(y)), codes],
+        losses=-log_proba[np.arange(len(codes)), codes],
     )  # fmt: skip
     document = figures.to_json()
     console = voice.console
@@ -110,9 +117,12 @@ def _numbers(
 ) -> dict[str, Any]:
     from maxplus.cli._show import regression_table
     from maxplus.metrics import judge_regression
+    from maxplus.ranks import current
 
     if plot is not None:
         raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
+    if not current().is_alone:
+        refuse_over_ranks("the evaluation of a regression", "start it alone")
     lower, upper = trained.estimator.predict_interval(samples.X, 0.9)
     figures = judge_regression(y, trained.estimator.predict(samples.X), lower, upper)
     voice.console.print(regression_table(figures))

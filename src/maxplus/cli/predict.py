@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._ranks import all_ranks, in_turns, refuse_over_ranks
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained, held_words, open_model, sample_blocks
 
 if TYPE_CHECKING:
@@ -74,8 +75,10 @@ def predict(
     Rows count from 1, the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
-    voice = Voice(as_json, quiet)
-    with plain_errors(quiet):
+    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
+        if not team.is_alone and (data == "-" or out is None):
+            refuse_over_ranks("standard input or output", "name a file for DATA and for --out")
         if out is not None:
             require_folder(out, "--out")
         trained = open_model(model, classifier=False)
@@ -85,14 +88,18 @@ def predict(
             voice.remark(f"certified radius in {measure.unit}{held_words(measure)}")
         n, carried = 0, names(keep_columns)
         head = {"model": str(model), "data": data}
-        with _sink(out, voice, head) as sink:
-            for samples in sample_blocks(data, trained, strict=strict, also=carried):
-                columns: dict[str, Any] = {"row": samples.rows + 1, **_carried(samples, carried)}
-                columns |= _predictions(trained, samples, probabilities, intervals)
-                if measure is not None:
-                    columns |= _radii(trained, samples, measure)
+
+        def columns_of(samples: Samples) -> dict[str, Any]:
+            columns: dict[str, Any] = {"row": samples.rows + 1, **_carried(samples, carried)}
+            columns |= _predictions(trained, samples, probabilities, intervals)
+            return columns if measure is None else columns | _radii(trained, samples, measure)
+
+        blocks = sample_blocks(data, trained, strict=strict, also=carried)
+        with _sink(out, voice, head) if team.is_first else nullcontext() as sink:
+            for columns in in_turns(team, blocks, columns_of):
+                assert sink is not None
                 sink.write(columns)
-                n += len(samples.X)
+                n += len(columns["row"])
         if out is not None:
             voice.say(f"{n:,} predictions in {out}")
             voice.result({**head, "rows": n, "out": str(out)})
@@ -109,8 +116,6 @@ def _check_options(trained: Trained, probabilities: bool, radius: bool, interval
 
 
 def _sink(out: Path | None, voice: Voice, head: dict[str, Any]) -> AbstractContextManager[Sink]:
-    from contextlib import nullcontext
-
     from maxplus.cli._tables_out import CsvSink, csv_file, json_list
 
     if out is not None:

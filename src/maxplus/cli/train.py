@@ -10,6 +10,7 @@ import typer
 from maxplus.cli import _options as opt
 from maxplus.cli._common import INTERRUPTED, DataArgument, plain_errors, require_folder
 from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._ranks import all_ranks, refuse_over_ranks
 
 if TYPE_CHECKING:
     from maxplus.cli._training import Training
@@ -70,13 +71,19 @@ def train(
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    voice = Voice(as_json, quiet)
-    with plain_errors(quiet):
+    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
         from maxplus.cli import _training
         from maxplus.cli._validating import validate_training, validation_plan
 
         require_folder(out, "--out")
         how = validation_plan(validate)
+        if not team.is_alone:
+            if suspects is not None:
+                refuse_over_ranks("--suspects", "find them with maxplus predict afterwards")
+            if validate not in ("auto", "none"):
+                refuse_over_ranks("--validate", "keep rows aside and ask maxplus evaluate")
+            how = None
         for path, option in ((checkpoint, "--checkpoint"), (suspects, "--suspects")):
             if path is not None:
                 require_folder(path, option)

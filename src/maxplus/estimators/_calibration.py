@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from maxplus.ranks import current
+
 # How far a temperature goes in either direction.
 LEAST, MOST = 0.02, 50.0
 # Halvings of an interval of logarithms: far below what a temperature is known to.
@@ -45,12 +47,14 @@ def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
     """The temperature nearest to ``wanted`` that leaves every loss below a level.
 
     They are below it at 1. log Σ exp(t·(z_d − z_y)) is convex in t, and so is the maximum over
-    rows: where it is below the level is an interval around 1, whose end is found by halving.
+    rows, those of all ranks: where it is below the level is an interval around 1, whose end is
+    found by halving.
     """
     Z = np.asarray(Z, np.float64)
 
     def fits(u: float) -> bool:
-        return bool(losses_of(math.exp(u) * Z, y).max() < level)
+        worst = float(losses_of(math.exp(u) * Z, y).max(initial=0.0))
+        return current().largest(worst) < level
 
     far = math.log(wanted)
     if fits(far):

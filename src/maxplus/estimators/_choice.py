@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +23,10 @@ from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._search import FOLDS
 from maxplus.estimators._views import Views
 from maxplus.models import LMM
+from maxplus.ranks import current
 from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.workers import HEARD_WITHIN, workers
+from maxplus.training.workers import as_they_end
 
 STAGE = "choice"
 # From here on there are many rows.
@@ -121,9 +123,7 @@ def choose(
     judge : the user's measure, the more the better
     """
     rng = np.random.default_rng(seed)
-    effort = FEW if len(rows.y) < MANY_ROWS else MANY
-    rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
-    fold_of = deal_folds(rows.y, FOLDS, rng)
+    rows, fold_of, effort = folds_of(rows, rng)
     n_survivors = min(effort.survivors, len(candidates))
     trials = _Trials(rows, tuple(candidates), train, effort, seed, conductor, n_jobs, judge)
     trials.total = len(candidates) + (FOLDS - 1) * n_survivors
@@ -135,6 +135,29 @@ def choose(
             others = [_Fold.of(rows, fold_of, i, look) for i in range(1, FOLDS)]
             trials.run([(c, fold) for fold in others for c in trying])
     return trials.verdict()
+
+
+class Folds(NamedTuple):
+    """Rows to choose on, the fold of each (`deal_folds`), and what choosing may cost."""
+
+    rows: Rows
+    fold_of: NDArray
+    effort: Effort
+
+
+def folds_of(rows: Rows, rng: np.random.Generator) -> Folds:
+    """All rows, or a stratified part of many, dealt to folds; of all ranks' rows, for each."""
+    team = current()
+    if team.is_alone:
+        return _dealt(rows, rng)
+    y, weight = team.collect(rows.y), None if rows.weight is None else team.collect(rows.weight)
+    return team.on_first(lambda X: _dealt(Rows(X, y, weight), rng), rows.X)
+
+
+def _dealt(rows: Rows, rng: np.random.Generator) -> Folds:
+    effort = FEW if len(rows.y) < MANY_ROWS else MANY
+    rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
+    return Folds(rows, deal_folds(rows.y, FOLDS, rng), effort)
 
 
 class _Fold(NamedTuple):
@@ -179,26 +202,13 @@ class _Trials:
 
     def run(self, jobs: Sequence[tuple[int, _Fold]]) -> bool:
         """Try candidates on folds, some at once; whether anybody wants the search to go on."""
-        pool = workers(self.n_jobs)
-        goes_on = False
-        try:
-            left = {
-                pool.submit(self._model, c, fold): (c, fold)
-                for c, fold in jobs
-                if self.candidates[c].views in fold.kept
-            }
-            while left:
-                wait(left, HEARD_WITHIN, FIRST_COMPLETED)
-                for future in [future for future in left if future.done()]:
-                    if not self._note(*left.pop(future), future.result()):
-                        return False
-                if self.conductor.interrupted:
+        jobs = [(c, fold) for c, fold in jobs if self.candidates[c].views in fold.kept]
+        trainings = [partial(self._model, c, fold) for c, fold in jobs]
+        with closing(as_they_end(trainings, self.n_jobs, self.conductor, self.quiet)) as ended:
+            for k, model in ended:
+                if not self._note(*jobs[k], model):
                     return False
-            goes_on = True
-        finally:
-            self.quiet.interrupted = not goes_on
-            pool.shutdown(cancel_futures=True)
-        return goes_on
+        return not self.conductor.interrupted
 
     def _model(self, c: int, fold: _Fold) -> LMM | TrainingOverflowError:
         candidate, rng = self.candidates[c], np.random.default_rng([self.seed, fold.number])

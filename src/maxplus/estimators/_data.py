@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +15,15 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from maxplus.estimators._frames import as_numbers, prepared
+from maxplus.estimators._frames import PREPARATION, as_numbers, prepared
 from maxplus.models import Network
+from maxplus.ranks import Team, current
+from maxplus.ranks.team import agreed
 
 FLOATS = (np.float64, np.float32)
+DIGEST_BITS = 128
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class LabelledData:
     X : array of shape (N, P), C order
     y : classes 0..C−1, shape (N,)
     weight : of each sample, or None
-    classes : labels in ascending order, shape (C,)
+    classes : labels in ascending order, shape (C,); those of all ranks
     index : which of the rows that were given are in X
     labels : of all rows that were given
     columns : what scikit-learn notes of X's columns, n_features_in_ and, perhaps, their names;
@@ -60,12 +64,34 @@ class LabelledData:
         """Check what `fit` was given; nothing of the estimator changes.
 
         With a model ``like`` which the training goes on from, columns, classes and float type
-        are those of the estimator.
+        are those of the estimator. Ranks that fit together agree on columns, types and classes;
+        rows stay where they are.
         """
+        team = current()
+        with team.together():
+            own = cls._own(estimator, X, y, sample_weight, team, like)
+        if not team.is_alone:
+            _agree(team, own, sample_weight is not None, classes)
+        known = None if like is None else estimator.classes_
+        if classes is None and known is None:
+            classes = _labels(team, own.y)
+        found, codes = _encode(team, own.y, classes, known)
+        return replace(own, y=codes, classes=found)
+
+    @classmethod
+    def _own(
+        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, team: Team,
+        like: Network | None,
+    ) -> LabelledData:  # fmt: skip
+        """What this rank has, checked; its labels are not numbered yet."""
         X, preparation = prepared(estimator, X, y, "classification", goes_on=like is not None)
         # scikit-learn notes the columns on whoever it is given.
         witness = copy(estimator)
-        X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None)
+        # One of several ranks may have no rows at all.
+        least = {} if team.is_alone else {"ensure_min_samples": 0}
+        X, y = validate_data(
+            witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None, **least
+        )
         columns = {
             name: fact
             for name, fact in vars(witness).items()
@@ -74,15 +100,14 @@ class LabelledData:
         columns |= preparation
         X = np.ascontiguousarray(as_dense(X), None if like is None else like.dtype)
         check_magnitude(X)
-        check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, len(y))
+        if len(y):
+            check_classification_targets(y)
+        weight = check_sample_weight(sample_weight, len(y), some=team.is_alone)
         index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
         labels = y
         if weight is not None:
             X, y, weight = X[index], y[index], weight[index]
-        known = None if like is None else estimator.classes_
-        classes, codes = _encode(y, classes, known)
-        return cls(X, codes, weight, classes, index, np.array(labels), columns)
+        return cls(X, y, weight, y[:0], index, np.array(labels), columns)
 
     def weighted(self, class_weight: Mapping[Any, float] | str | None) -> LabelledData:
         """The same samples, each of its class's weight times its own.
@@ -93,9 +118,9 @@ class LabelledData:
             return self
         own = np.ones(len(self.y)) if self.weight is None else self.weight
         if isinstance(class_weight, str):
-            sums = np.bincount(self.y, own, self.n_classes)
+            sums = current().sum(np.bincount(self.y, own, self.n_classes))
             present = sums > 0
-            factor = np.divide(own.sum() / present.sum(), sums, where=present, out=sums * 0.0)
+            factor = np.divide(sums.sum() / present.sum(), sums, where=present, out=sums * 0.0)
         else:
             labels = self.classes.tolist()
             strangers = [label for label in class_weight if label not in labels]
@@ -112,24 +137,113 @@ class LabelledData:
         """C."""
         return self.classes.size
 
-    @cached_property
+    @property
     def digest(self) -> str:
-        """What tells one training set from another; O(N·P)."""
-        digest = hashlib.sha256(f"{self.X.dtype.str}{self.X.shape}".encode())
-        digest.update(self.X.data)
-        digest.update(np.ascontiguousarray(self.y, np.int64).data)
-        if self.weight is not None:
-            digest.update(np.ascontiguousarray(self.weight, np.float64).data)
-        return digest.hexdigest()
+        """What tells one training set from another; O(N·P), once."""
+        known: str = vars(self).get("_digest") or self._found_digest()
+        vars(self)["_digest"] = known
+        return known
+
+    def _found_digest(self) -> str:
+        team = current()
+        n, first = team.total(len(self.y)), team.before(len(self.y))
+        head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
+        # A sum over rows, each with its number, is the same however ranks divide them.
+        own = _sum_of_rows(self.X, self.y, self.weight, first)
+        total = sum(team.every(own)) % (1 << DIGEST_BITS)
+        return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
+
+    @property
+    def given(self) -> NDArray:
+        """``index`` over all ranks: the numbers of samples among all rows that were given."""
+        team = current()
+        return team.gather(self.index + team.before(len(self.labels)))
+
+    def on_first(self, work: Callable[[LabelledData], T], rng: np.random.Generator) -> T:
+        """What ``work`` makes of the samples of all ranks; rank 0 does it, for everybody.
+
+        There y, weight and index are those of all ranks, and X can be indexed as if it were; what
+        is drawn from ``rng`` there counts for all.
+        """
+        team = current()
+        if team.is_alone:
+            return work(self)
+        y, index = team.collect(self.y), team.collect(self.index + team.before(len(self.labels)))
+        weight = None if self.weight is None else team.collect(self.weight)
+
+        def draw(X: Any) -> tuple[T, Any]:
+            done = work(replace(self, X=X, y=y, weight=weight, index=index))
+            return done, rng.bit_generator.state
+
+        done, rng.bit_generator.state = team.on_first(draw, self.X)
+        return done
+
+
+def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
+    """The weighted mean over the samples of all ranks."""
+    team = current()
+    if team.is_alone:
+        return float(np.average(losses, weights=weight))
+    weight = np.ones(len(losses)) if weight is None else weight
+    total, weights = team.sum(np.array([weight @ losses, weight.sum()]))
+    return float(total / weights)
+
+
+def _sum_of_rows(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> int:
+    """A sum of numbers, one for each sample, its label, its weight and its place; O(N·P)."""
+    facts = [np.arange(first, first + len(y)), np.asarray(y, np.int64)]
+    if weight is not None:
+        facts.append(np.asarray(weight, np.float64).view(np.int64))
+    told = np.stack(facts, axis=1)
+    total = 0
+    for x, about in zip(X, told, strict=True):
+        row = hashlib.blake2b(x.data, digest_size=DIGEST_BITS // 8, salt=b"row")
+        row.update(about.data)
+        total += int.from_bytes(row.digest(), "little")
+    return total
+
+
+def _agree(team: Team, own: LabelledData, is_weighted: bool, classes: ArrayLike | None) -> None:
+    """DifferentRanksError, or a ValueError, unless ranks can be fitted together."""
+    if team.any(PREPARATION in own.columns):
+        raise agreed(
+            ValueError(
+                "ranks cannot agree on what words, dates and missing values of their data frames "
+                "become; make one Preparation of all rows, and give its features"
+            )
+        )
+    names = own.columns.get("feature_names_in_")
+    team.agree({
+        "number of features": own.X.shape[1],
+        "names of features": None if names is None else tuple(names),
+        "type of features": own.X.dtype.str,
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "sample_weight, given or not": is_weighted,
+    })  # fmt: skip
+    weights = 1.0 if own.weight is None else float(own.weight.sum())
+    if not team.total(len(own.y)) or not team.largest(weights):
+        raise agreed(ValueError("there are no samples to train on, on any of the ranks"))
+
+
+def _labels(team: Team, y: NDArray) -> NDArray:
+    """All different labels of all ranks, in order."""
+    own = np.unique(y)
+    if team.is_alone:
+        return own
+    return np.unique(np.concatenate([labels for labels in team.every(own) if labels.size]))
 
 
 def _encode(
-    y: NDArray, classes: ArrayLike | None, known: NDArray | None
+    team: Team, y: NDArray, classes: ArrayLike | None, known: NDArray | None
 ) -> tuple[NDArray, NDArray]:
     """All labels in order, and y as positions among them."""
-    labels = known
-    if labels is None:
-        labels = np.unique(y if classes is None else np.asarray(classes))
+    labels = np.unique(np.asarray(classes)) if known is None else known
+    with team.together():
+        _check_labels(y, labels)
+    return labels, np.searchsorted(labels, y) if len(y) else np.empty(0, np.int64)
+
+
+def _check_labels(y: NDArray, labels: NDArray) -> None:
     is_known = np.isin(y, labels)
     if not is_known.all():
         raise ValueError(
@@ -141,7 +255,6 @@ def _encode(
             f"y holds one class only ({labels.tolist()[0]!r}); a classifier needs at least "
             "two, so add samples of another"
         )
-    return labels, np.searchsorted(labels, y)
 
 
 def check_magnitude(X: NDArray) -> None:
@@ -155,8 +268,10 @@ def check_magnitude(X: NDArray) -> None:
         )
 
 
-def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
-    """None, or one finite number >= 0 per sample, not all zero."""
+def check_sample_weight(
+    sample_weight: ArrayLike | None, n_samples: int, *, some: bool = True
+) -> NDArray | None:
+    """None, or one finite number >= 0 per sample, not all zero if there must be ``some``."""
     if sample_weight is None:
         return None
     try:
@@ -171,16 +286,23 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
     if not np.isfinite(weight).all() or (weight < 0).any():
         bad = weight[~np.isfinite(weight) | (weight < 0)][0]
         raise ValueError(f"sample_weight must hold finite numbers >= 0; got {bad}")
-    if not weight.any():
+    if some and not weight.any():
         raise ValueError("sample_weight is zero for every sample: none is left to train on")
     return weight
 
 
 def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> NDArray:
     """What a fitted estimator is asked about, checked and as its model takes it."""
+    return within_range(as_dense(checked_rows(estimator, X)), model, slopes)
+
+
+def checked_rows(estimator: Any, X: Any) -> Any:
+    """What a fitted estimator is asked about: numbers, dense or CSR, not copied if they were so."""
     X = as_numbers(estimator, X)
-    X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-    return within_range(as_dense(X), model, slopes)
+    # Whole numbers are finite, and as floats they would be another copy of all rows.
+    whole = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
+    dtype = None if whole else FLOATS
+    return validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=False)
 
 
 def as_dense(X: Any) -> NDArray:
@@ -196,7 +318,8 @@ def within_range(X: NDArray, model: Network, slopes: Sequence[str]) -> NDArray:
     members = getattr(model, "members", (model,))
     steepest = len(members) * max(_steepest(member, slopes) for member in members)
     limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
-    if float(np.abs(X).max(initial=0.0)) > limit:
+    # Two passes and no array of absolute values.
+    if max(float(X.max(initial=0.0)), -float(X.min(initial=0.0))) > limit:
         X = np.clip(X, -limit, limit)
     return np.ascontiguousarray(X, model.dtype)
 

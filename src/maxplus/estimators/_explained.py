@@ -102,9 +102,11 @@ class ExplainedClassifier(TrainedClassifier):
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             right = self.classes_[Z.argmax(axis=1)] == y
-            X, Z = X[right], Z[right]
             # Only what is right needs a certificate, and each eps a test of its own.
-            kept = [certified_at(self.model_, X, r, scale, scores=Z).sum() for r in radii.ravel()]
+            kept = [
+                certified_at(self.model_, X, r, scale, scores=Z, among=right).sum()
+                for r in radii.ravel()
+            ]
         shares = np.array(kept, float) / max(len(y), 1)
         return float(shares[0]) if radii.ndim == 0 else shares
 
@@ -120,7 +122,7 @@ class ExplainedClassifier(TrainedClassifier):
         feature_names: Sequence[str] | None = None,
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
-    ) -> Any:
+    ) -> Explanation:
         """What decided each score of each row, and what would change the prediction.
 
         Every class score is one unit's and, in it, one view's, a feature or one of the
@@ -173,7 +175,7 @@ class ExplainedClassifier(TrainedClassifier):
     def _explanation(
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
-    ) -> Any:  # fmt: skip
+    ) -> Explanation:  # fmt: skip
         """`explain`, of arguments that have been checked."""
         paths = decisive_paths(self.model_, X)
         return Explanation(
@@ -251,6 +253,11 @@ class ExplainedClassifier(TrainedClassifier):
         A unit's value g_h(x) is at least ``level`` exactly if low ≤ v_m ≤ high for every
         view m, a feature or one of the directions (`maxplus.explain.unit_boxes`).
 
+        Parameters
+        ----------
+        level : float, default=0.0
+            The value that a unit must reach inside of its box.
+
         Returns
         -------
         table with a line for each unit and view: unit, class (that it speaks for most),
@@ -321,12 +328,27 @@ class ExplainedClassifier(TrainedClassifier):
         Numbers move by their deviation in training: those of ``preparation_`` if there is one,
         else ``scale_``. Categories and two-valued columns, of which fractions mean nothing, are
         held fixed (0); with ``categories`` their 0/1 features move as well.
+
+        Parameters
+        ----------
+        categories : bool, default=False
+            Whether 0/1 features of words may move, too.
+
+        Returns
+        -------
+        array of shape (n_features,)
+            The scale, >= 0.
         """
         check_is_fitted(self, "model_")
         return self._domain().certificate_scale(categories=categories)
 
     def worst_samples(self, n: int = 10) -> Any:
         """The n training samples with the largest losses, worst first.
+
+        Parameters
+        ----------
+        n : int, default=10
+            How many.
 
         Returns
         -------

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from maxplus.estimators._data import check_sample_weight, rows_for
+from maxplus.estimators._data import check_sample_weight, mean_loss, rows_for
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
+from maxplus.ranks import current
 
 Classifier = TypeVar("Classifier", bound=Any)
 
@@ -54,7 +55,8 @@ def fold_affine(
 def _judged(classifier: Any, model: LMM, X: Any, sample_weight: ArrayLike | None) -> dict[str, Any]:
     """What `fit` says about the training samples, for other weights."""
     labels = classifier.training_labels_
-    X = rows_for(classifier, X, model, ("W0",))
+    # One of several ranks may have no rows.
+    X = rows_for(classifier, X, model, ("W0",)) if len(labels) else np.asarray(X)
     if len(X) != len(labels):
         raise ValueError(
             f"X must be the {len(labels)} training samples, before the scaling; it has {len(X)} "
@@ -64,11 +66,13 @@ def _judged(classifier: Any, model: LMM, X: Any, sample_weight: ArrayLike | None
     index = np.flatnonzero(~np.isnan(classifier.training_losses_))
     losses = np.full(len(labels), np.nan)
     with threads(classifier.n_jobs):
-        losses[index] = model.losses(X[index], np.searchsorted(classifier.classes_, labels[index]))
+        if index.size:
+            losses[index] = model.losses(
+                X[index], np.searchsorted(classifier.classes_, labels[index])
+            )
     own = losses[index]
-    mean = np.average(own, weights=None if weight is None else weight[index])
     return {
         "training_losses_": losses,
-        "max_loss_": float(own.max()),
-        "mean_loss_": float(mean),
+        "max_loss_": current().largest(float(own.max(initial=-np.inf))),
+        "mean_loss_": mean_loss(own, None if weight is None else weight[index]),
     }

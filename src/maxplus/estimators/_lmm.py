@@ -97,7 +97,7 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
         """Let a classifier that was trained on (x − centre) / spread take x itself.
 
         The scaling goes into the weights, and all fitted attributes follow: see
-        `maxplus.estimators._folding.fold_affine`.
+        ``maxplus.estimators._folding.fold_affine``.
 
         Parameters
         ----------
@@ -108,6 +108,10 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
             which differ from the old by rounding.
         sample_weight : array of shape (n_samples,), optional
             Their weights in training, for ``mean_loss_``.
+
+        Returns
+        -------
+        self
 
         Examples
         --------
@@ -128,8 +132,13 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
 
         Units that decide no class's score on any training sample go: the scores of all samples
         of the last training stay as they are, to the last bit. With ``only_provable``, only units
-        that can win nowhere go (`maxplus.models.pruning.useless_units`), which
+        that can win nowhere go (``maxplus.models.pruning.useless_units``), which
         changes no prediction at all, but for ties and rounding.
+
+        Parameters
+        ----------
+        only_provable : bool, default=False
+            Whether only units go that can win nowhere.
 
         Returns
         -------

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._views import SPREAD
 from maxplus.explain import feature_importances
+from maxplus.explain.importances import ENOUGH
 from maxplus.models import LMM
+from maxplus.ranks import current
 from maxplus.training.state import StateError, TrainingState
 
 SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_wins", "distance"
@@ -21,7 +23,7 @@ COURSES = ("warmup_losses", "validation_scores", "polish_losses")
 
 def check_reach(X: NDArray, slope: float) -> None:
     """Refuse features that times the slope leave the range of their float type."""
-    largest = float(np.abs(X).max())
+    largest = max(float(X.max()), -float(X.min()))
     reach = max(1.0, slope) * max(1.0, largest)
     if not reach < 1e-4 * np.finfo(X.dtype).max:
         raise ValueError(
@@ -47,14 +49,17 @@ def check_lmm_facts(state: TrainingState) -> None:
 def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> dict[str, Any]:
     """Fitted attributes of LMM classifiers, from the facts of the start and of all stages."""
     # Samples of earlier calls are gone; units that they needed then should stay.
-    wins = model.wins(data.X) + facts.get(WINS, 0)
+    team = current()
+    wins = team.sum(model.wins(data.X)) + facts.get(WINS, 0)
     fitted: dict[str, Any] = {
         "slope_": float(facts[SLOPE][0]), "unit_wins_": wins,
         "scale_": facts.get(SPREAD, np.ones(data.X.shape[1])),
-        "feature_importances_": feature_importances(model, data.X),
+        "feature_importances_": team.on_first(
+            lambda X: feature_importances(model, X[:: max(1, -(-len(X) // ENOUGH))]), data.X
+        ),
     }  # fmt: skip
     if PROTOTYPES in facts:
         fitted["prototypes_"] = facts[PROTOTYPES]
     if "suspects" in facts:
-        fitted["suspects_"] = data.index[facts["suspects"]]
+        fitted["suspects_"] = data.given[facts["suspects"]]
     return fitted | {f"{name}_": facts[name] for name in COURSES if name in facts}

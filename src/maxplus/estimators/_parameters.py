@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maxplus.ranks import current
+
 
 class ParameterError(ValueError, TypeError):
     """A hyper-parameter that cannot be."""
@@ -27,8 +29,12 @@ class Kind(NamedTuple):
 
 
 def whole(minimum: int) -> Kind:
-    """A whole number, at least ``minimum``."""
-    return Kind(f"an integer >= {minimum}", lambda v: _is_whole(v) and v >= minimum)
+    """A whole number, at least ``minimum``; 0.0 is as good as 0."""
+
+    def admits(v: Any) -> bool:
+        return (_is_whole(v) and v >= minimum) or (minimum == 0 and _is_zero(v))
+
+    return Kind(f"an integer >= {minimum}", admits)
 
 
 def real(
@@ -57,9 +63,7 @@ def samples(minimum: int) -> Kind:
     def admits(v: Any) -> bool:
         if isinstance(v, bool) or not isinstance(v, Real):
             return False
-        # 0.0 is as good as 0.
-        none = minimum == 0 and v == 0
-        return none or 0 < v < 1 or (_is_whole(v) and v >= minimum)  # type: ignore[operator]
+        return 0 < v < 1 or whole(minimum).admits(v)  # type: ignore[operator]
 
     words = "(how many samples) or a fraction > 0 and < 1 (which part of them)"
     return Kind(f"an integer >= {minimum} {words}", admits)
@@ -129,18 +133,34 @@ def as_callbacks(callbacks: Any) -> list[Callable]:
     return [callbacks] if callable(callbacks) else list(callbacks)
 
 
+def needs_state(callback: Callable) -> bool:
+    """Whether a callback keeps a training's state."""
+    return bool(getattr(callback, "needs_state", False))
+
+
 def refuse_checkpoints(callbacks: Any, whose: str) -> None:
     """ValueError for a callback that keeps a training's state, where a training has none."""
     for callback in as_callbacks(callbacks):
-        if getattr(callback, "needs_state", False):
+        if needs_state(callback):
             raise ValueError(
                 f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
                 "be kept; leave it out, or train an LMMClassifier"
             )
 
 
+def refuse_ranks(what: str, remedy: str) -> None:
+    """ValueError where several ranks cannot share a training."""
+    size = current().size
+    if size > 1:
+        raise ValueError(f"{what} cannot be trained over {size} ranks; {remedy}")
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == 0
 
 
 def _is_matrix(value: Any) -> bool:

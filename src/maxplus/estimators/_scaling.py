@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.ranks.shared_rows import count_nonzero
+
 # Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.
 ORDINARY, REACH = (0.05, 0.95), 1.5
 # Standard deviations beyond which a value does not count for more in an estimate.
@@ -83,7 +85,7 @@ def share_a_unit(X: NDArray) -> bool:
     range for all: within [0, 1], or most features come halfway to the largest value. A pixel
     at the border that is hardly ever used would be blown up by its own spread.
     """
-    if X.shape[1] <= MANY or X.min() < 0 or np.count_nonzero(X) > (1.0 - EMPTY) * X.size:
+    if X.shape[1] <= MANY or X.min() < 0 or count_nonzero(X) > (1.0 - EMPTY) * X.size:
         return False
     highest = X.max(axis=0)
     return bool(highest.max() <= 1.0 or np.median(highest) >= 0.5 * highest.max())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,13 +14,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators._data import LabelledData, rows_for
-from maxplus.estimators._parameters import Parameters, as_callbacks, check_parameters
+from maxplus.estimators._data import LabelledData, mean_loss, rows_for
+from maxplus.estimators._effects import Effect, warn_of_no_effect
+from maxplus.estimators._endings import Ended, warn_of_shortfall
+from maxplus.estimators._parameters import (
+    Parameters,
+    as_callbacks,
+    check_parameters,
+    needs_state,
+)
+from maxplus.estimators._progress import progress_bar
+from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
+from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
+from maxplus.ranks import current
+from maxplus.ranks.team import agreed
 from maxplus.training import Conductor, Status, Task, run_stages
-from maxplus.training.progress import ProgressBar
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
 from maxplus.training.state import StateError, TrainingState
 
@@ -52,7 +62,7 @@ class Start(NamedTuple):
     rng: np.random.Generator | None = None
 
 
-class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A model trained in stages, with scikit-learn's interface.
 
     Subclasses state their hyper-parameters, build the model that training starts from,
@@ -61,6 +71,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     # What hyper-parameters may be.
     _parameters: ClassVar[Parameters]
+    # Which of them count only beside others.
+    _effects: ClassVar[tuple[Effect, ...]] = ()
     _model_class: ClassVar[type[Model]]
     # Weight arrays that multiply an input.
     _slopes: ClassVar[tuple[str, ...]] = ()
@@ -77,7 +89,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     training_losses_: NDArray
     training_labels_: NDArray
     mean_loss_: float
-    status_: str
 
     @abstractmethod
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
@@ -137,17 +148,25 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Training goes on from the ``present`` model, if there is one, or from a ``state`` of a
         training on data with this ``digest``.
         """
-        self._check_parameters()
+        team = current()
+        with team.together():
+            self._check_parameters()
+        team.agree({"parameters": _told(self)})
+        self._warn_of_no_effect()
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
+        callbacks = as_callbacks(self.callbacks)
+        if not team.is_alone and team.any(any(map(needs_state, callbacks))):
+            assert data.digest  # Found together, because rank 0 writes it alone.
         if state is not None and data.digest != digest:
-            raise OtherDataError("the data are not those that the training began with")
+            raise agreed(OtherDataError("the data are not those that the training began with"))
         rng = self._generator(present)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
-            callbacks = as_callbacks(self.callbacks)
-            if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+            if not team.is_first:
+                callbacks = []
+            elif self.verbose:
+                callbacks.append(stack.enter_context(progress_bar(self)))
             conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
             if state is not None:
                 start = self._restored(data, state, rng)
@@ -158,9 +177,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             trained = run_stages(stages, start.model, task, conductor, state, start.facts)
             facts = self._facts(data, {**start.facts, **trained.facts}, trained)
         # One assignment: an interruption finds the old facts or the new ones, never some of both.
-        self.__dict__ = self._unfitted() | facts | {"_rng": rng}
-        if trained.status is Status.INTERRUPTED:
-            self._warn_of_interruption(trained)
+        self.__dict__ = self._unfitted() | facts | self._memory(rng, goes_on=present is not None)
+        self._warn_of_ending(trained)
         return self
 
     def _labelled(
@@ -173,7 +191,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _generator(self, present: Start | None) -> np.random.Generator:
         if present is not None and present.rng is not None:
             return present.rng
-        return np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        seed = check_random_state(self.random_state).randint(2**31)
+        return np.random.default_rng(current().first(seed))
 
     def _restored(
         self, data: LabelledData, state: TrainingState, rng: np.random.Generator
@@ -210,15 +229,34 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             "status_": trained.status.value,
             "training_labels_": data.labels,
             "training_losses_": everyone,
-            "max_loss_": float(losses.max()),
-            "mean_loss_": float(np.average(losses, weights=data.weight)),
+            "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
+            "mean_loss_": mean_loss(losses, data.weight),
         }
 
     def _unfitted(self) -> dict[str, Any]:
         """Parameters, and whatever else is no fitted attribute."""
         return {n: v for n, v in vars(self).items() if not n.endswith("_") and n != "_rng"}
 
-    def _warn_of_interruption(self, trained: Trained) -> None:
+    def _memory(self, rng: np.random.Generator, goes_on: bool) -> dict[str, Any]:
+        """What a training that goes on from this one needs to know, beside fitted attributes."""
+        return {"_rng": rng}
+
+    def _warn_of_no_effect(self) -> None:
+        """Warn of parameters that were set and change nothing."""
+        warn_of_no_effect(self, self._effects)
+
+    def _warn_of_ending(self, trained: Trained) -> None:
+        """Warn where training did not end as it should have; `fit` has set everything."""
+        if trained.status is Status.INTERRUPTED:
+            warn_user(self._interruption(trained))
+        elif trained.status.falls_short:
+            warn_of_shortfall(self._shortfall(trained.status))
+
+    def _shortfall(self, status: Status) -> str:
+        """What a training that fell short did not reach, and what helps."""
+        return f"training ended early: {status.message}"
+
+    def _interruption(self, trained: Trained) -> str:
         if trained.outcomes:
             what, which = COUNTED.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
@@ -227,7 +265,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             kept = f"the {which}parameters so far are kept"
         else:
             when, kept = "before its first step", "the start is kept"
-        warnings.warn(f"training was interrupted {when}; {kept}", stacklevel=4)
+        return f"training was interrupted {when}; {kept}"
 
     def _check_parameters(self) -> None:
         """Raise for hyper-parameters that cannot be."""
@@ -238,28 +276,71 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         For two classes scikit-learn wants one number per sample, positive for
         ``classes_[1]``; ``model_.scores`` gives both.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), or (n_samples,)
+            Scores.
         """
         Z = self._scores(X)
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
     def predict(self, X: Any) -> NDArray:
-        """The label with the highest score; the first one among equals."""
-        winners = np.argmax(self._scores(X), axis=1)
-        return self.classes_[winners]
+        """The label with the highest score; the first one among equals.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels.
+        """
+        return self._said(X, lambda Z: self.classes_[Z.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray:
-        """softmax(z): probabilities of shape (n_samples, n_classes)."""
-        return softmax(self._scores(X))
+        """softmax(z): probabilities of shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        return self._said(X, softmax)
 
     def predict_log_proba(self, X: Any) -> NDArray:
-        """Logarithm of the probabilities, finite where they underflow."""
-        return log_softmax(self._scores(X))
+        """Logarithm of the probabilities, finite where they underflow.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        return self._said(X, log_softmax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
 
         The file holds arrays and JSON only: loading executes nothing. It is
         written whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            Where; a file that exists is replaced, whole, at the end.
         """
         from maxplus.io import save
 
@@ -274,9 +355,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return bool(self.max_loss_ < LOG2)
 
     def _scores(self, X: Any) -> NDArray:
-        X = self._validated(X)
-        with threads(self.n_jobs):
-            return self.model_.scores(X)
+        return self._said(X, lambda Z: Z)
+
+    def _said(self, X: Any, say: Answer) -> NDArray:
+        check_is_fitted(self, "model_")
+        return answers(self, X, self.model_, self._slopes, say)
 
     def _validated(self, X: Any) -> NDArray:
         """X as the fitted model takes it."""
@@ -288,3 +371,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _told(estimator: Any) -> str:
+    """The parameters that ranks must have in common, in words."""
+    own = estimator.get_params(deep=False)
+    return repr({
+        name: getattr(own[name], "__qualname__", own[name]) for name in sorted(own)
+        if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
+    })  # fmt: skip

@@ -12,6 +12,7 @@ from sklearn.covariance import ledoit_wolf
 
 from maxplus.estimators._scaling import FAR, Scaling, in_parts
 from maxplus.models import LMM
+from maxplus.ranks import SharedRows
 from maxplus.training.state import StateError, TrainingState
 
 # Rows that directions are found from.
@@ -56,7 +57,9 @@ class Views(NamedTuple):
         return np.concatenate(features + own)
 
     def __call__(self, X: NDArray) -> NDArray:
-        """The views (N, M), in X's type; O(N·P·K)."""
+        """The views (N, M), in X's type; O(N·P·K). Rows of ranks are seen where they are."""
+        if isinstance(X, SharedRows):
+            return X.seen(self)
         D = self.directions
         if D is None:
             return self.scaling(X)

@@ -8,42 +8,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._parameters import Parameters, one_of, real, whole
-from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import LinearMaxPlus
 from maxplus.models.starts import gaussian, glorot_uniform, uniform
-from maxplus.training import Conductor
+from maxplus.training import Conductor, memory
 
 
 class LinearMaxPlusClassifier(SubgradientClassifier):
     """A linear layer with ReLU, a max-plus layer and softmax.
 
     a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
-    the paper measures how sparse subgradients are.
+    the paper measures how sparse subgradients are. By default it minimises the mean loss with
+    constant steps: from random weights the maximum loss hardly leaves log C. Scale the features
+    first; with all of one sign, ReLU hardly divides them. What a parameter means is said in
+    `SubgradientLMMClassifier`, where it is not said here.
 
     Parameters
     ----------
-    n_hidden : int
+    n_hidden : int, default=100
         Hidden units H.
-    init : {"glorot", "gaussian", "uniform"}
+    init : {"glorot", "gaussian", "uniform"}, default="glorot"
         Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
-    scale : float
+    scale : float, default=1.0
         Spread of the latter two.
-    objective, step, learning_rate
-        As in `SubgradientLMMClassifier`, but by default the mean loss with constant steps:
-        from random weights the maximum loss hardly leaves log C. Scale the
-        features first; with all of one sign, ReLU hardly divides them.
-    polyak_target, polyak_fraction, engine, max_iter, keep, warm_start, n_jobs, \
-random_state, verbose, callbacks
-        As in `SubgradientLMMClassifier`; engines are "dense" and, for the mean, "sgd".
+    objective : {"max", "mean"}, default="mean"
+        The loss that is minimised: the largest, or the mean of all.
+    step : {"two-phase", "polyak", "constant", "level"}, default="constant"
+    polyak_target : float, default=0.0
+    polyak_fraction : float, default=0.5
+    learning_rate : float, default=0.1
+    engine : {"auto", "dense", "sgd"}, default="auto"
+        "sgd" is for the mean.
+    max_iter : int, default=10000
+    keep : {"best", "last"}, default="best"
+    warm_start : bool, default=False
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+    callbacks : callable or list of callables, optional
 
     Attributes
     ----------
     A_ : array of shape (P, H)
     b_ : array of shape (H,)
     W_ : array of shape (H, C)
-    classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
+    classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
+certified_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples
@@ -62,6 +75,11 @@ random_state, verbose, callbacks
     _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
+    _beginning = ("n_hidden", "init", "scale")
+    _effects = (
+        *EFFECTS,
+        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
+    )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (whole(1),),
@@ -124,6 +142,11 @@ random_state, verbose, callbacks
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
+        # Weights are drawn in float64, and there is a copy of the best ones.
+        memory.require(
+            (first[0] + last[1]) * self.n_hidden * (8 + 2 * dtype.itemsize),
+            f"a start with n_hidden={self.n_hidden:,}", memory.FEWER_UNITS,
+        )  # fmt: skip
         if self.init == "glorot":
             A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
         else:

@@ -19,6 +19,7 @@ from maxplus.estimators._calibration import keep_level
 from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
 from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
 from maxplus.estimators._parameters import (
@@ -45,9 +46,11 @@ from maxplus.estimators._search import (
 )
 from maxplus.estimators._trained import Start
 from maxplus.estimators._views import Views, check_views, find_directions
+from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, Network
 from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
-from maxplus.training import Conductor, Task, memory
+from maxplus.ranks import current
+from maxplus.training import Conductor, Status, Task, memory
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
 from maxplus.training.stages.base import require_finite
@@ -83,9 +86,9 @@ class LMMClassifier(BaseLMMClassifier):
 
     Capacity and views are chosen by cross-validation on the training rows. Training then starts
     from boxes around clusters of each class and has two stages: a warm-up on the mean loss with
-    soft minima and maxima, and a polish that brings every training loss below log 2 where nearly
-    all are already; then every training sample is classified right, which says nothing about
-    new ones. Last, one temperature is folded into the weights, so that probabilities hold on
+    soft minima and maxima, and a polish that brings training losses below log 2 where that costs
+    nothing on held-out rows; then every training sample is classified right, which says nothing
+    about new ones. Last, one temperature is folded into the weights, so that probabilities hold on
     rows that were not trained on. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
@@ -130,9 +133,11 @@ class LMMClassifier(BaseLMMClassifier):
     polish : "auto", "log2", float or None, default="auto"
         After the warm-up, bring every training loss below this level
         (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None leaves it
-        out. "auto" tries log 2 where at most 1 % of the samples (or one) are above, for no longer
-        than the warm-up, and keeps the outcome only if it succeeds
-        (`maxplus.training.stages.CarefulPolish`). ``suspects_`` lists the samples that are left.
+        out. "auto" is log 2, if cross-validation says that it costs no accuracy and no log loss
+        beyond noise: three short trainings, made where some samples are above it, are polished
+        and compared with themselves on held-out rows. Such a polish takes no longer than the
+        warm-up. ``suspects_`` lists the samples that are left.
+        A level that was asked for and is not reached is a ConvergenceWarning.
     max_suspects : int or float, default=0
         How many samples, or which part of them, the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
@@ -192,7 +197,8 @@ class LMMClassifier(BaseLMMClassifier):
     feature_importances_ : array of shape (P,), how often and how much each feature decides on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
-    status_ : how training ended
+    status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
+        sentence
     max_loss_, mean_loss_ : of the final model on the training set
     certified_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
@@ -208,8 +214,19 @@ class LMMClassifier(BaseLMMClassifier):
     (True, (9, 3))
     """
 
+    suspects_: NDArray
     warmup_losses_: NDArray
     polish_losses_: NDArray
+    search_: dict[str, Any]
+    temperature_: float
+    _effects = (
+        Effect(("max_suspects",), lambda own: own.polish is not None, "there is a polish"),
+        Effect(
+            ("validation_fraction", "n_iter_no_change"), lambda own: own.early_stopping,
+            "early_stopping is True",
+        ),
+        Effect(("scoring",), lambda own: own._searches, "n_hidden and slope are both 'auto'"),
+    )  # fmt: skip
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),
@@ -389,11 +406,15 @@ class LMMClassifier(BaseLMMClassifier):
         return float(self.scoring(fitted, rows.X, y))
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        candidate, facts = self._choose(data, rng, conductor)
-        rows, views = self._see(data, candidate)
-        boxes = self._boxes(rows, data.n_classes, candidate, rng)
-        facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
-        return Start(boxes.model, facts | views.facts)
+        candidate, known = self._choose(data, rng, conductor)
+
+        def find(everybody: LabelledData) -> Start:
+            rows, views = self._see(everybody, candidate)
+            boxes = self._boxes(rows, data.n_classes, candidate, rng)
+            facts = {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
+            return Start(boxes.model, known | facts | views.facts)
+
+        return data.on_first(find, rng)
 
     def _choose(
         self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
@@ -412,7 +433,8 @@ class LMMClassifier(BaseLMMClassifier):
         )  # fmt: skip
         facts: dict[str, NDArray] = {}
         if self._searches:
-            units = [c.units_for(len(data.y), data.n_classes) for c in candidates]
+            n_samples = current().total(len(data.y))
+            units = [c.units_for(n_samples, data.n_classes) for c in candidates]
             facts |= search_facts(candidates, units, search.losses, search.chosen, search.scores)
         if self._calibrates:
             facts[TEMPERATURE] = np.array([search.temperature])
@@ -433,7 +455,7 @@ class LMMClassifier(BaseLMMClassifier):
         return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        return self._own_stages(len(data.y), facts)
+        return self._own_stages(current().total(len(data.y)), facts)
 
     def _own_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         """The stages of one network on so many samples."""
@@ -448,13 +470,29 @@ class LMMClassifier(BaseLMMClassifier):
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
             )
         ]
-        skip = count_samples(self.max_suspects, n_samples)
         if self.polish == "auto":
-            # As many samples as the warm-up looks at: it takes no longer.
-            stages.append(CarefulPolish(LOG2, skip, visits=annealing.epochs * n_samples))
+            polish_of = partial(self._bounded_polish, slope * distance)
+            ask = partial(worth_polishing, partial(self._retrained, slope), polish_of)
+            stages.append(CarefulPolish(ask, polish_of(n_samples)))
         elif self.polish is not None:
+            skip = count_samples(self.max_suspects, n_samples)
             stages.append(Polish(self._level, skip))
         return stages
+
+    def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
+        """A polish that looks at no more samples than the warm-up before it: it takes no longer."""
+        epochs = self._annealing(size, n_samples, length).epochs
+        skip = count_samples(self.max_suspects, n_samples)
+        return Polish(LOG2, skip, visits=epochs * n_samples)
+
+    def _retrained(
+        self, slope: float, model: LMM, rows: Rows, length: float, rng: np.random.Generator,
+        conductor: Conductor,
+    ) -> LMM:  # fmt: skip
+        """A network of the same size, trained on fewer rows for a share of the usual length."""
+        n_hidden = min(model.n_hidden, len(rows.y))
+        like = Candidate("features", n_hidden=n_hidden, slope=slope)
+        return self._brief(model.n_classes, rows, like, length, rng, conductor)
 
     @property
     def _level(self) -> float:
@@ -503,6 +541,15 @@ class LMMClassifier(BaseLMMClassifier):
         search = search_table(facts, per_class=True)
         return fitted | {"temperature_": factor} | ({} if search is None else {"search_": search})
 
+    def _shortfall(self, status: Status) -> str:
+        if status is not Status.GIVEN_UP:
+            return super()._shortfall(status)
+        return (
+            f"the polish left {self.suspects_.size} of {self.training_labels_.size} training "
+            f"samples above its level of {self._level:.4g} (suspects_ lists them); allow as many "
+            "with max_suspects, or let polish='auto' decide"
+        )
+
     def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:
         """The temperature, as far as it leaves what was polished below its level."""
         if not self._calibrates:
@@ -510,8 +557,11 @@ class LMMClassifier(BaseLMMClassifier):
         wanted = float(facts[TEMPERATURE][0])
         if "suspects" not in facts or self.polish == "auto":
             return wanted
-        fine = np.delete(np.arange(len(data.y)), facts["suspects"])
-        if not fine.size:
+        team = current()
+        suspects = facts["suspects"] - team.before(len(data.y))
+        mine = suspects[(suspects >= 0) & (suspects < len(data.y))]
+        fine = np.delete(np.arange(len(data.y)), mine)
+        if not team.total(fine.size):
             return wanted
         Z = model.scores(Views.of_facts(facts)(data.X[fine]))
         return keep_level(wanted, Z, data.y[fine], self._level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numba
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._choice import Rows
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._folding import fold_affine
@@ -25,6 +26,7 @@ from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.explain import CommitteeExplanation, Domain, explain_committee
 from maxplus.models import Committee
 from maxplus.models.starts import class_distance
+from maxplus.ranks import current
 from maxplus.training import Conductor, Status
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Gathered, Members, Plan, Stage, Trained
@@ -35,7 +37,7 @@ SEEDS, BAGS, SUSPECTS = "seeds", "bags", "suspects"
 
 
 class LMMCommittee(LMMClassifier):
-    """Some `LMMClassifier`s, trained side by side, whose mean score decides.
+    """Several networks of `LMMClassifier`, trained side by side, whose mean score decides.
 
     Members begin at clusters of their own and see batches in an order of their own, and what one
     gets wrong by chance the others may outvote: on most data a committee has a lower log loss than
@@ -86,8 +88,8 @@ class_weight, scoring
         scores (before the temperature)
     warmup_losses_, loss_curve_ : mean over the members of the soft loss of each epoch
     n_iter_ : epochs and rounds of all members together
-    status_, max_loss_, mean_loss_, certified_, training_losses_, training_labels_ : of the
-        committee, as in `LMMClassifier`
+    status_, status_message_, max_loss_, mean_loss_, certified_, training_losses_, \
+training_labels_ : of the committee, as in `LMMClassifier`
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -163,8 +165,18 @@ class_weight, scoring
         refuse_checkpoints(self.callbacks, "the training of a committee")
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        candidate, facts = self._choose(data, rng, conductor)
+        candidate, known = self._choose(data, rng, conductor)
+        return data.on_first(
+            lambda everybody: self._found(everybody, candidate, known, rng, conductor), rng
+        )
+
+    def _found(
+        self, data: LabelledData, candidate: Candidate, known: Mapping[str, NDArray],
+        rng: np.random.Generator, conductor: Conductor,
+    ) -> Start:  # fmt: skip
+        """Where members of a capacity begin, from the samples of all ranks."""
         rows, views = self._see(data, candidate)
+        facts = dict(known)
         distance = class_distance(rows.X, rows.y, rng)
         facts |= views.facts | {
             SLOPE: np.array([candidate.slope_for(distance)]), DISTANCE: np.array([distance]),
@@ -188,7 +200,8 @@ class_weight, scoring
         bags = facts.get(BAGS, [None] * len(facts[SEEDS]))
         plans = []
         for seed, counts in zip(facts[SEEDS], bags, strict=True):
-            n_samples = len(data.y) if counts is None else int(np.count_nonzero(counts))
+            everybody = current().total(len(data.y))
+            n_samples = everybody if counts is None else int(np.count_nonzero(counts))
             plans.append(Plan(self._own_stages(n_samples, facts), int(seed), counts))
         return [Members(plans, numba.get_num_threads())]
 
@@ -202,9 +215,11 @@ class_weight, scoring
         known = dict(facts)
         if self.polish is not None:
             losses = trained.model.losses(Views.of_facts(facts)(data.X), data.y)
-            known[SUSPECTS] = np.flatnonzero(~(losses < self._level))
+            known[SUSPECTS] = np.flatnonzero(~(current().gather(losses) < self._level))
         if not trained.status.ends_training:
-            trained = replace(trained, status=self._verdict(known, trained, len(data.y)))
+            trained = replace(
+                trained, status=self._verdict(known, trained, current().total(len(data.y)))
+            )
         fitted = super()._facts(data, known, trained)
         fitted.pop("polish_losses_")  # each member has its own
         return fitted | {"members_": self._members(data, known, fitted, trained)}
@@ -248,6 +263,16 @@ class_weight, scoring
         """Let a committee that was trained on (x − centre) / spread take x itself.
 
         As `LMMClassifier.fold`; the members follow.
+
+        Parameters
+        ----------
+        centre, spread : numbers or arrays of shape (n_features,)
+        X : array of shape (n_samples, n_features), optional
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
         """
         check_is_fitted(self, "model_")
         own = fold_affine(copy(self), centre, spread, X, sample_weight)
@@ -262,6 +287,11 @@ class_weight, scoring
 
         As `LMMClassifier.prune`, for each member and the training rows of the committee.
 
+        Parameters
+        ----------
+        only_provable : bool, default=False
+            Whether only units go that can win nowhere.
+
         Returns
         -------
         Pruned(dropped, provable, left), of all members together
@@ -274,7 +304,12 @@ class_weight, scoring
 
     # -- what it can tell ----------------------------------------------------------------------
 
-    def _explanation(
+    if TYPE_CHECKING:
+
+        def explain(self, X: Any, **options: Any) -> CommitteeExplanation:  # type: ignore[override]
+            """As `LMMClassifier.explain`, of another type."""
+
+    def _explanation(  # type: ignore[override]
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
     ) -> CommitteeExplanation:  # fmt: skip

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._parameters import Parameters, one_of, real
-from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
 from maxplus.models.starts import gaussian, glorot_uniform, uniform
@@ -20,22 +21,36 @@ class MaxPlusClassifier(SubgradientClassifier):
     """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
 
     The paper's baseline. Its scores can only compare features with constants,
-    so its loss soon stays where it is; `LMMClassifier` goes further.
+    so its loss soon stays where it is; `LMMClassifier` goes further. What a parameter means is said
+    in `SubgradientLMMClassifier`, where it is not said here.
 
     Parameters
     ----------
-    init : {"glorot", "gaussian", "uniform"}
+    init : {"glorot", "gaussian", "uniform"}, default="glorot"
         Glorot uniform, N(0, scale²) or U(−scale, scale).
-    scale : float
+    scale : float, default=1.0
         Spread of the latter two.
-    objective, step, polyak_target, polyak_fraction, learning_rate, engine, max_iter, keep, \
-warm_start, n_jobs, random_state, verbose, callbacks
-        As in `SubgradientLMMClassifier`; engines are "dense" and, for the mean, "sgd".
+    objective : {"max", "mean"}, default="max"
+        The loss that is minimised: the largest, or the mean of all.
+    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+    polyak_target : float, default=0.0
+    polyak_fraction : float, default=0.5
+    learning_rate : float, default=0.1
+    engine : {"auto", "dense", "sgd"}, default="auto"
+        "sgd" is for the mean.
+    max_iter : int, default=10000
+    keep : {"best", "last"}, default="best"
+    warm_start : bool, default=False
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+    callbacks : callable or list of callables, optional
 
     Attributes
     ----------
     W_ : array of shape (C, P)
-    classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
+    classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
+certified_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples
@@ -50,6 +65,11 @@ warm_start, n_jobs, random_state, verbose, callbacks
 
     model_: ZeroHidden
     _model_class = ZeroHidden
+    _beginning = ("init", "scale")
+    _effects = (
+        *EFFECTS,
+        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
+    )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "init": (one_of("glorot", "gaussian", "uniform"),),

@@ -39,7 +39,24 @@ class Comparison:
 
 
 def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Those of this library, and what else a user of scikit-learn would take."""
+    """Those of this library, and what else a user of scikit-learn would take.
+
+    Parameters
+    ----------
+    regression : bool, default=False
+        Whether numbers are to be predicted.
+    seed : int, default=0
+
+    Returns
+    -------
+    dict of estimators by name
+
+    Examples
+    --------
+    >>> from maxplus.evaluation import usual_models
+    >>> "logistic" in usual_models()
+    True
+    """
     if regression:
         ours: dict[str, Any] = {OURS: LMMRegressor(random_state=seed)}
         return ours | {name: make(seed) for name, make in REGRESSION_PEERS.items()}
@@ -61,9 +78,28 @@ def compare(
 
     Parameters
     ----------
-    X, y, how, choices, random_state : as in `validate`
-    models : classifiers with `predict_proba`, or regressors, by name; `usual_models` by default
+    X, y : as in `validate`
+    models : mapping of names and estimators, optional
+        Classifiers with ``predict_proba``, or regressors; those of
+        `maxplus.evaluation.usual_models` by default.
+    how, choices, random_state : as in `validate`
     watch : told the model at work, and how many of its trainings are done
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from maxplus import LMMClassifier, compare
+    >>> X, y = load_iris(return_X_y=True)
+    >>> models = {"LMM": LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0),
+    ...           "kNN": KNeighborsClassifier()}
+    >>> found = compare(X, y, models, how=2)
+    >>> {name: one.figures.accuracy > 0.8 for name, one in found.validations.items()}
+    {'LMM': True, 'kNN': True}
     """
     rows = as_rows(X, y, choices)
     if models is None:

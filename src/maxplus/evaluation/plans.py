@@ -50,6 +50,17 @@ def plan_for(
         are fewer if no class has as many rows; or a share > 0 and < 1 to hold out once
     classes : whether this is a classification
     seed : of the shuffling
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.evaluation import plan_for
+    >>> plan_for(np.arange(30) % 3).words
+    '5-fold cross-validation'
     """
     n = len(y)
     how = _settled(how, n)

@@ -121,11 +121,21 @@ def as_rows(data: Any, y: Any = None, choices: ColumnChoices | None = None) -> R
 
     Parameters
     ----------
-    data : a data frame (pandas, polars, pyarrow), a `maxplus.tables.RawTable` or `Samples`; or
+    data : a data frame (pandas, polars, pyarrow), a `maxplus.tables.RawTable`, ``Samples``, or
         an array of features
     y : labels or numbers of shape (N,); None if they are a column
     choices : what is to be overruled about columns; with ``y``, only about the others. Those that
         a table takes along, by default.
+
+    Returns
+    -------
+    ArrayRows or TableRows
+
+    Examples
+    --------
+    >>> from maxplus.evaluation import as_rows
+    >>> as_rows([[1.0], [2.0]], ["a", "b"]).regression
+    False
     """
     if isinstance(data, ArrayRows | TableRows):
         return data

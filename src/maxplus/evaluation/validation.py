@@ -131,7 +131,7 @@ def validate(
 
     Parameters
     ----------
-    model : a classifier with `predict_proba`, or a regressor; it is cloned and stays as it is
+    model : a classifier with ``predict_proba``, or a regressor; it is cloned and stays as it is
     X : a data frame with words, holes and the target, a `maxplus.tables.RawTable`, or an array
     y : labels or numbers, if they are no column of X
     how : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
@@ -140,6 +140,10 @@ def validate(
     random_state : of the shuffling
     watch : told how many trainings are done
     callbacks : for trainings of estimators of this library
+
+    Returns
+    -------
+    Validation
 
     Examples
     --------

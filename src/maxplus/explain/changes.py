@@ -77,6 +77,19 @@ def smallest_change(
     n_columns : int
     class_names : C words, for the text; the classes' numbers by default
     seconds : float
+
+    Returns
+    -------
+    Change
+
+    Examples
+    --------
+    >>> from maxplus.explain import Domain, smallest_change
+    >>> from maxplus.models import LMM
+    >>> model = LMM.of_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
+    >>> domain = Domain.free(2).within(-3.0, 3.0)
+    >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).becomes
+    1
     """
     if not isinstance(model, LMM):
         raise TypeError(

@@ -222,6 +222,23 @@ def explain_committee(
     scale : array of shape (P,), optional
         How much each feature varies: a sum's largest terms are the largest after it.
     missing, row_numbers : as in `CommitteeExplanation`
+
+    Returns
+    -------
+    CommitteeExplanation
+
+    Examples
+    --------
+    >>> from maxplus.explain import Domain, explain_committee
+    >>> from maxplus.models import Committee
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> both = Committee([model, model])
+    >>> len(explain_committee(both, X[:2], ["a", "b", "c"], Domain.free(4)))
+    2
     """
     members = []
     for member, first in zip(model.members, model.first_units, strict=False):

@@ -79,6 +79,24 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
     X : array of shape (N, P)
     domain : Domain, optional
         What values features can take; anything by default, and distances in raw units.
+
+    Returns
+    -------
+    Flips
+
+    Examples
+    --------
+    >>> from maxplus.explain import single_flips
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> flips = single_flips(model, X[:1])
+    >>> x = X[0].copy()
+    >>> x[flips.feature[0]] = flips.value[0]
+    >>> bool(model.scores(x[None])[0].argmax() == flips.becomes[0])
+    True
     """
     X = as_rows(X, model.n_features, np.float64)
     P = model.n_features
@@ -115,7 +133,32 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
 def single_feature_flips(
     model: LMM, X: ArrayLike, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
 ) -> Flips:
-    """`single_flips` in raw units, where all features are free numbers between two limits."""
+    """`single_flips` in raw units, where all features are free numbers between two limits.
+
+    Parameters
+    ----------
+    model : LMM
+    X : array of shape (N, P)
+    low, high : numbers or arrays of shape (P,)
+
+    Returns
+    -------
+    Flips
+
+    Examples
+    --------
+    >>> from maxplus.explain import single_feature_flips
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> flips = single_feature_flips(model, X[:1], low=0.0)
+    >>> x = X[0].copy()
+    >>> x[flips.feature[0]] = flips.value[0]
+    >>> bool(model.scores(x[None])[0].argmax() == flips.becomes[0])
+    True
+    """
     return single_flips(model, X, Domain.free(model.n_features).within(low, high))
 
 

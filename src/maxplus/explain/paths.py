@@ -38,7 +38,31 @@ class Paths(NamedTuple):
 
 
 def decisive_paths(model: LMM, X: NDArray) -> Paths:
-    """Active paths and runner-up units of all scores; O(N·H·(P + C))."""
+    """Active paths and runner-up units of all scores; O(N·H·(P + C)).
+
+    Parameters
+    ----------
+    model : LMM
+    X : array of shape (N, P)
+
+    Returns
+    -------
+    Paths
+
+    Examples
+    --------
+    >>> from maxplus.explain import decisive_paths
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> path = decisive_paths(model, X[:1])
+    >>> h, i = path.unit[0, 0], path.row[0, 0]
+    >>> z = model.W0[i] * X[0, i // 2] + model.W1[i, h] + model.W2[h, 0]
+    >>> bool(abs(z - path.score[0, 0]) < 1e-9)
+    True
+    """
     X = as_rows(X, model.n_features, model.dtype)
     unit, row = model.active_path(X)
     runner_up = np.full(unit.shape, -1)

@@ -46,7 +46,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules, strongest first; ``print`` them, or take `to_table`.
+    """Rules, strongest first; ``print`` them, or take ``to_table()``.
 
     Attributes
     ----------
@@ -139,6 +139,22 @@ def strongest_rules(
     domain : Domain, for names and words
     class_names : C words
     n : how many rules at most
+
+    Returns
+    -------
+    Rules
+
+    Examples
+    --------
+    >>> from maxplus.explain import Domain, strongest_rules
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> found = strongest_rules(model, X, y, Domain.free(4), ["a", "b", "c"], n=3)
+    >>> len(found)
+    3
     """
     rows = as_rows(X, model.n_features, np.float64)
     labels = as_labels(y, len(rows), model.n_classes)

@@ -36,6 +36,23 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     It is a box because g_h is a minimum over views: g_h(v) ≥ level exactly when
     a·v_m + A ≥ level for each row, a half-line of v_m that begins or ends at (level − A) / a.
     A structured start has boxes of no width at level 0: the prototypes.
+
+    Parameters
+    ----------
+    model : LMM
+    level : float, default=0.0
+
+    Returns
+    -------
+    Boxes
+
+    Examples
+    --------
+    >>> from maxplus.explain import unit_boxes
+    >>> from maxplus.models import LMM
+    >>> boxes = unit_boxes(LMM.of_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
+    >>> boxes.low.tolist(), boxes.high.tolist()
+    ([[1.5]], [[2.5]])
     """
     level = check_number("level", level)
     exact = model.astype(np.float64)

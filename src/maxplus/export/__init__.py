@@ -20,7 +20,26 @@ __all__ = ["export_onnx", "to_torch"]
 def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
     """Write a fitted LMM classifier, or a committee, as an ONNX model; it needs ``maxplus[onnx]``.
 
-    See `maxplus.export.onnx.export_onnx`.
+    ``maxplus.export.onnx`` says what the file holds.
+
+    Parameters
+    ----------
+    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+    path : str or path
+        Where; a file that exists is replaced, whole, at the end.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import maxplus
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     maxplus.export_onnx(clf, os.path.join(folder, "iris.onnx"))
+    ...     os.listdir(folder)
+    ['iris.onnx']
     """
     import_module("maxplus.export.onnx").export_onnx(clf, path)
 
@@ -28,6 +47,20 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
 def to_torch(clf: BaseLMMClassifier) -> LMMNetwork | CommitteeNetwork:
     """A fitted LMM classifier, or a committee, as a PyTorch module; it needs ``maxplus[torch]``.
 
-    See `maxplus.export.torch.to_torch`.
+    ``maxplus.export.torch`` has the layers ``MinPlus`` and ``MaxPlus``.
+
+    Parameters
+    ----------
+    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+
+    Returns
+    -------
+    torch.nn.Module
+        Its output are the scores.
+
+    Examples
+    --------
+    >>> import maxplus
+    >>> module = maxplus.to_torch(clf)  # doctest: +SKIP
     """
     return import_module("maxplus.export.torch").to_torch(clf)

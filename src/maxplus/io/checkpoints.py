@@ -7,6 +7,7 @@ import time
 import warnings
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
@@ -14,6 +15,7 @@ from maxplus.estimators._trained import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import labels_to_json, parameters_to_json
 from maxplus.io.models import read_classes, unfitted
+from maxplus.ranks import current
 from maxplus.training import Progress
 from maxplus.training.stages import Iterations
 from maxplus.training.state import StateError, TrainingState
@@ -95,13 +97,14 @@ def resume(
     path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None,
     augment: Any = None,
 ) -> Any:  # fmt: skip
-    """Go on with a training that a `Checkpoint` has written, on the same data.
+    """Go on with a training that a `maxplus.io.Checkpoint` has written, on the same data.
 
     Parameters
     ----------
     path : the checkpoint
-    X, y, sample_weight : the data that the training began with
+    X, y : the data that the training began with
     callbacks : as in the estimators, for the rest of the training; files cannot hold them
+    sample_weight : the weights that the training began with
     augment : the one that the training began with, if it had one, for the same reason
 
     Returns
@@ -112,8 +115,26 @@ def resume(
     ------
     FileError (a ValueError)
         When the file is damaged or the data are not those it began with.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import maxplus
+    >>> from maxplus import SubgradientLMMClassifier
+    >>> from maxplus.io import Checkpoint
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "training.ckpt")
+    ...     clf = SubgradientLMMClassifier(9, engine="dense", max_iter=30, random_state=0,
+    ...                                    callbacks=Checkpoint(path)).fit(X, y)
+    ...     again = maxplus.resume(path, X, y)
+    >>> bool((again.W1_ == clf.W1_).all())
+    True
     """
-    estimator, state, classes, document = read_checkpoint(path)
+    # Rank 0 reads for all.
+    found = current().on_first(lambda _: read_checkpoint(path), np.empty((0, 0)))
+    estimator, state, classes, document = found
     if augment is not None:
         estimator.augment = augment
     elif document.get("augmented") and state.stage != Iterations.name:

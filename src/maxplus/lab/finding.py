@@ -22,7 +22,7 @@ Watch = Callable[[str], AbstractContextManager[Callback]]
 
 
 def unwatched(name: str) -> AbstractContextManager[Callback]:
-    """A `Watch` that tells nobody."""
+    """A ``Watch`` that tells nobody."""
     return nullcontext(lambda progress: None)
 
 

@@ -12,6 +12,14 @@ import numpy as np
 def plain(value: Any) -> Any:
     """Data classes as dicts, arrays and tuples as lists; NaN and infinity, which JSON lacks, None.
 
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    dict, list, str, number, bool or None
+
     Examples
     --------
     >>> import numpy as np

@@ -39,6 +39,17 @@ def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliabi
     codes : the true classes as columns of P, shape (N,)
     P : probabilities of shape (N, C); of equal ones the first counts as the top
     n_bins : B; the last bin holds 1 as well
+
+    Returns
+    -------
+    Reliability
+
+    Examples
+    --------
+    >>> from maxplus.metrics import reliability
+    >>> found = reliability([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], n_bins=2)
+    >>> found.count.tolist()
+    [0, 3]
     """
     codes, P = check_predictions(codes, P)
     if n_bins < 1:
@@ -55,6 +66,18 @@ def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_B
     """The mean gap between the top probability and how often it is right (`Reliability.error`).
 
     Few samples per bin make it too large: even of perfect probabilities some gap is chance.
+
+    Parameters
+    ----------
+    codes : array of shape (N,)
+        The true classes as columns of P.
+    P : array of shape (N, C)
+        Probabilities.
+    n_bins : int, default=15
+
+    Returns
+    -------
+    float
 
     Examples
     --------

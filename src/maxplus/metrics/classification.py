@@ -85,6 +85,10 @@ def judge_classifier(
     losses : −log P of the true classes, where they are known more precisely than from P, which
         may have rounded to 0
 
+    Returns
+    -------
+    ClassifierFigures
+
     Examples
     --------
     >>> from maxplus.metrics import judge_classifier

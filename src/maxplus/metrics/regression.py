@@ -48,6 +48,16 @@ def judge_regression(
 ) -> RegressionFigures:
     """Judge predictions, and intervals if there are any, by the true numbers; O(N).
 
+    Parameters
+    ----------
+    y : array of shape (N,)
+    predicted : array of shape (N,)
+    lower, upper : arrays of shape (N,), optional
+
+    Returns
+    -------
+    RegressionFigures
+
     Examples
     --------
     >>> from maxplus.metrics import judge_regression

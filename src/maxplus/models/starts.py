@@ -38,7 +38,8 @@ def box_lmm(
     labels: list[int] = []
     for d, n_units in enumerate(_shares(_available(y, n_classes), n_hidden)):
         if n_units:
-            centre, spread = _clusters(X[y == d], n_units, rng)
+            own = _some(np.flatnonzero(y == d), rng)
+            centre, spread = _clusters(X[own], n_units, rng)
             centres.append(centre)
             spreads.append(spread)
             labels += [d] * n_units
@@ -58,6 +59,25 @@ def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
     return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
 
 
+def hill_lmm_bytes(V: NDArray, n_hidden: int) -> int:
+    """Memory that `hill_lmm` takes at its peak, about."""
+    N, M = V.shape
+    seen, H = min(N, MAX_SAMPLES), min(n_hidden, N, MAX_SAMPLES)
+    # Rows and targets side by side; who belongs to which cluster, and k-means' own; the weights.
+    return V.dtype.itemsize * (N * M + seen * (H + 3 * M) + 8 * H * M)
+
+
+def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
+    """Memory that an LMM of pyramids at so many points takes while it is made, about."""
+    return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
+
+
+def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
+    """Memory that `random_lmm` takes at its peak, about: weights are drawn in float64."""
+    P, H, C = shape
+    return (2 * P + C) * H * (8 + 2 * dtype.itemsize)
+
+
 def _available(y: NDArray, n_classes: int) -> NDArray:
     """Samples of each class that clusters are looked for among."""
     return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)
@@ -70,7 +90,8 @@ def hill_lmm(V: NDArray, target: NDArray, n_hidden: int, rng: np.random.Generato
     are then shifted alike, so that scores and targets have the same mean. Slopes are ±1.
     """
     n = min(n_hidden, len(V), MAX_SAMPLES)
-    centre, spread = _clusters(np.column_stack([V, target]), n, rng)
+    rows = _some(np.arange(len(V)), rng)
+    centre, spread = _clusters(np.column_stack([V[rows], target[rows]]), n, rng)
     start = LMM.of_boxes(centre[:, :-1], spread[:, :-1], centre[:, -1:], 1.0)
     start.W2 += target.mean() - start.scores(V).mean()
     return start
@@ -88,10 +109,15 @@ def _shares(available: NDArray, n_hidden: int) -> list[int]:
     return shares
 
 
+def _some(rows: NDArray, rng: np.random.Generator) -> NDArray:
+    """Rows to find clusters from: of many, a part."""
+    if len(rows) <= MAX_SAMPLES:
+        return rows
+    return rows[rng.choice(len(rows), MAX_SAMPLES, replace=False)]
+
+
 def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
     """Centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
-    if len(own) > MAX_SAMPLES:
-        own = own[rng.choice(len(own), MAX_SAMPLES, replace=False)]
     start = own[rng.choice(len(own), n, replace=False)]
     with warnings.catch_warnings():
         # Where points coincide there are fewer clusters: the others stay as points.

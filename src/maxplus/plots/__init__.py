@@ -9,6 +9,7 @@ from maxplus.plots.histogram import plot_probabilities
 from maxplus.plots.importances import plot_importances
 from maxplus.plots.predictions import plot_predictions
 from maxplus.plots.reliability import plot_reliability
+from maxplus.plots.scaling import plot_scaling
 from maxplus.plots.search import plot_search
 from maxplus.plots.stages import plot_stages
 
@@ -22,6 +23,7 @@ __all__ = [
     "plot_predictions",
     "plot_probabilities",
     "plot_reliability",
+    "plot_scaling",
     "plot_search",
     "plot_stages",
 ]

@@ -20,9 +20,13 @@ def plot_certified_accuracy(
 
     Parameters
     ----------
-    radius : each sample's certified radius, from `LMMClassifier.certified_radius`
+    radius : each sample's certified radius, from `maxplus.LMMClassifier.certified_radius`
     correct : whether each sample is classified right
     unit : what ε is counted in, for the axis
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------

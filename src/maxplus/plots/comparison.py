@@ -27,11 +27,30 @@ def plot_comparison(
 
     Parameters
     ----------
-    loss_curve, n_classes, switch
+    loss_curve : array of shape (n_iter,)
         As in `plot_convergence`.
-    models : at most three results, such as `maxplus.lab.comparison.TrainedModel`
+    models : sequence of at most three results
+        Each has a ``name``, and ``losses`` and ``accuracy`` on ``train`` and on ``test``.
+    n_classes : int
+    switch : int, optional
+        Both as in `plot_convergence`.
     sample : str
         What one sample is called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Record
+    >>> import numpy as np
+    >>> from maxplus.plots import plot_comparison
+    >>> seen = Record(losses=np.array([0.1, 0.4]), accuracy=1.0)
+    >>> model = Record(name="LMM", train=seen, test=seen)
+    >>> figure = plot_comparison([1.0, 0.6, 0.4], [model], n_classes=3)
+    >>> len(figure.axes)
+    2
     """
     figure = new_figure(12.0, 4.8)
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})

@@ -27,6 +27,10 @@ def plot_confusion(matrix: ArrayLike, class_names: Sequence[Any]) -> Figure:
         How often a sample of class i (row) was taken for class j (column).
     class_names : sequence of C names
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_confusion

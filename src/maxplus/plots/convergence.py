@@ -53,6 +53,10 @@ def plot_convergence(
     scale : {"log", "linear"}
         Of the iterations: the first steps drawn as large as the last, or not.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_convergence

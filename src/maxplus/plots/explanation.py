@@ -22,10 +22,14 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
 
     Parameters
     ----------
-    explanation : what `LMMClassifier.explain` returns
+    explanation : what `maxplus.LMMClassifier.explain` returns
     n : int
         Which of its rows.
     image_shape : (height, width), with height · width features
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------

@@ -36,6 +36,10 @@ def plot_probabilities(losses: Mapping[str, NDArray], sample: str = "sample") ->
     sample : str
         What one sample is called.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_probabilities

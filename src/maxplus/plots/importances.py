@@ -27,12 +27,16 @@ def plot_importances(
     Parameters
     ----------
     importances : P numbers, for example ``feature_importances_``, or ``importances_mean`` of
-        scikit-learn's `permutation_importance`
+        scikit-learn's ``permutation_importance``
     names : P words
     errors : P numbers, optional
         Drawn as whiskers, for example ``importances_std``.
     n : int
     label : what the numbers are
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------

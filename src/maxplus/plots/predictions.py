@@ -24,6 +24,10 @@ def plot_predictions(y: ArrayLike, predicted: ArrayLike, half_width: float = np.
     y, predicted : numbers, one for each row
     half_width : how far an interval reaches to each side; none is drawn if it is infinite
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_predictions

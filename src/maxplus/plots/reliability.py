@@ -43,6 +43,10 @@ def plot_reliability(bins: Binned) -> Figure:
     ----------
     bins : from `maxplus.metrics.reliability`
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.metrics import reliability

@@ -23,6 +23,10 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     losses : array of shape (K, splits); infinite where a candidate was given up before a split
     chosen : which of them was trained in the end
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_search

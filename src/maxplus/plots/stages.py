@@ -28,6 +28,10 @@ def plot_stages(
     polish_losses : such as `LMMClassifier.polish_losses_`; a panel of its own if there are any
     level : what the polish was to bring every loss below
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_stages

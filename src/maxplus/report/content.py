@@ -50,9 +50,26 @@ def report_content(
     missing : which columns each row lacked, (N, columns) of bool
     feature_names : words for the features
     image_shape : (height, width) if a row is an image
-    low, high : what features can be, as in `LMMClassifier.explain`
-    scale : how far each feature moves for a radius of 1, as in `LMMClassifier.certified_radius`
+    low, high : what features can be, as in `maxplus.LMMClassifier.explain`
+    scale : how far each feature moves for a radius of 1, as in
+        `maxplus.LMMClassifier.certified_radius`
     unit : what that is called
+
+    Returns
+    -------
+    dict
+        Plain JSON types.
+
+    Examples
+    --------
+    >>> from maxplus.report import render_page, report_content
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> page = render_page(report_content(clf, X[::5], y[::5], name="iris"))
+    >>> "</html>" in page
+    True
     """
     asked = Asked(X, np.asarray(y), name, row_numbers, ids, missing)
     words = clf._words_of(feature_names)

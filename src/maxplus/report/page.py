@@ -13,6 +13,26 @@ def render_page(report: dict[str, Any]) -> str:
 
     ``report`` holds plain JSON types, as `report_content` and `regression_content` give them.
     Numbers that are None, NaN or infinite are shown as unknown; any list may be empty.
+
+    Parameters
+    ----------
+    report : dict
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.report import render_page, report_content
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> page = render_page(report_content(clf, X[::5], y[::5], name="iris"))
+    >>> page.rstrip().endswith("</html>")
+    True
     """
     report = _plain(report)
     if report["task"] == "regression":

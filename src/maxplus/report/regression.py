@@ -34,6 +34,21 @@ def regression_content(
     reg : fitted LMMRegressor
     X, y : rows and their true numbers
     name, row_numbers, ids, feature_names : as in `report_content`
+
+    Returns
+    -------
+    dict
+        Plain JSON types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus import LMMRegressor
+    >>> from maxplus.report import regression_content, render_page
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> reg = LMMRegressor(4, slope=1.0, epochs=2, random_state=0).fit(x, x[:, 0])
+    >>> "</html>" in render_page(regression_content(reg, x, x[:, 0], name="a line"))
+    True
     """
     asked = Asked(X, np.asarray(y, float), name, row_numbers, ids)
     words = [f"feature {p}" for p in range(X.shape[1])] if feature_names is None else feature_names

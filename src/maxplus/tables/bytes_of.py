@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from maxplus.tables.table import TableError
 
@@ -17,6 +17,33 @@ STDIN = "-"
 # Behind a CSV file's ending; pyarrow unpacks them while it reads.
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
 BYTES_AT_ONCE = 1 << 20
+
+
+class Span(NamedTuple):
+    """A file's first ``head`` bytes, which hold the names, and those from ``first`` to ``last``."""
+
+    head: int
+    first: int
+    last: int
+
+
+class _Spanned:
+    """A span's bytes, one after the other."""
+
+    def __init__(self, file: BinaryIO, span: Span) -> None:
+        self._file, self._span = file, span
+        self._left = [(0, span.head), (span.first, span.last)]
+
+    def read(self, size: int) -> bytes:
+        while self._left:
+            begin, end = self._left[0]
+            self._file.seek(begin)
+            chunk = self._file.read(min(size, end - begin))
+            if chunk:
+                self._left[0] = begin + len(chunk), end
+                return chunk
+            del self._left[0]
+        return b""
 
 
 @dataclass
@@ -29,6 +56,9 @@ class Source:
     latin: bool = field(default=False, init=False)
     # The columns whose numbers have decimal commas, once that was looked at.
     commas: frozenset[str] = field(default=frozenset(), init=False)
+    # The part to read, and how the file is written, where somebody knows.
+    span: Span | None = field(default=None, init=False)
+    dialect: Any = field(default=None, init=False)
 
     @classmethod
     def of(cls, data: str | Path, *, once: bool = False) -> Source:
@@ -59,7 +89,7 @@ class Source:
         codec = pyarrow.Codec.detect(self.path.name.lower()).name if packed else None
         with open(self.path, "rb") as file:
             if codec is None:
-                yield Utf8(file, self)
+                yield Utf8(file if self.span is None else _Spanned(file, self.span), self)
                 return
             with pyarrow.input_stream(file, compression=codec) as stream:
                 yield Utf8(stream, self)

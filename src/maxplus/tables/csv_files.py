@@ -54,7 +54,7 @@ def typed_batches(
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
-        dialect = sniff(text, source.name)
+        dialect = source.dialect or sniff(text, source.name)
         source.commas = dialect.commas
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
         # A file that has none of them is read as it is: who asked for them tells what it lacks.
@@ -88,7 +88,7 @@ def text_batches(
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
-        dialect = sniff(text, source.name)
+        dialect = source.dialect or sniff(text, source.name)
         source.commas = dialect.commas
         wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
         # A file that has none of them is read as it is: who asked for them tells what it lacks.
@@ -114,6 +114,8 @@ def text_batches(
 
 def line_of(source: Source, row: int) -> str:
     """The line where a row of data begins, as editors count; lines are counted when needed."""
+    if source.span is not None:
+        return f"{row_in_words(row)} after byte {source.span.first:,}"
     rows = ((line, cells) for line, cells in _lines(source) if cells)
     # The names are a row as well.
     found = next(islice(rows, row + 1, None), None)
@@ -122,7 +124,7 @@ def line_of(source: Source, row: int) -> str:
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
     """All rows with the lines where they begin, as far as they can be read again."""
-    if not source.again:
+    if not source.again or source.span is not None:
         return
     with source.text() as text, suppress(csv.Error):
         delimiter = sniff(text, source.name).delimiter

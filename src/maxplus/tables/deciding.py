@@ -36,10 +36,29 @@ def decide(
 
     With ``labels_apart`` the labels are not in the table: ``choices`` names and describes them.
 
+    Parameters
+    ----------
+    table : RawTable
+    choices : ColumnChoices
+        What is to be overruled; nothing by default.
+    labels_apart : bool, default=False
+
+    Returns
+    -------
+    Decided
+
     Raises
     ------
     TableError
         Naming what cannot be: unknown names, no feature left, words among numbers.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import decide, table_of
+    >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
+    >>> decide(table_of(frame)).encoding.target
+    'colour'
     """
     lines = list(table.notes)
     if labels_apart:
@@ -102,7 +121,24 @@ def choose_target(table: RawTable, target: str | None) -> str:
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """What labels that are no column of the table are called: as their series is, or else y."""
+    """What labels that are no column of the table are called: as their series is, or else y.
+
+    Parameters
+    ----------
+    y : labels, perhaps with a name
+    table : RawTable
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import label_name, table_of
+    >>> label_name(pd.Series([0, 1], name="ill"), table_of(pd.DataFrame({"age": [30, 40]})))
+    'ill'
+    """
     name = getattr(y, "name", None)
     if isinstance(name, str) and name:
         return name

@@ -106,7 +106,7 @@ class Encoding:
         if self.missing == REFUSE:
             check_missing(table, names)
         X = np.zeros((table.n_rows, self.n_features))
-        missing = np.zeros((table.n_rows, len(self.columns)), bool)
+        missing = np.zeros((table.n_rows, len(self.columns)), bool, order="F")
         places = list(enumerate(zip(self.columns, self.places, strict=True)))
         # Some rows after the other: a column is written across rows, which should stay in cache.
         for start in range(0, table.n_rows, ROWS_AT_ONCE):

@@ -18,6 +18,14 @@ def row_fingerprints(X: NDArray) -> NDArray:
     The same for any float type that holds the values. Two different rows have the same number
     once in 2^63 pairs; from a number alone a row cannot be read. O(N·P).
 
+    Parameters
+    ----------
+    X : array of shape (N, P)
+
+    Returns
+    -------
+    array of int64 of shape (N,)
+
     Examples
     --------
     >>> import numpy as np

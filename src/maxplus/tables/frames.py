@@ -12,7 +12,23 @@ from maxplus.tables.words import Words
 
 
 def is_frame(data: Any) -> bool:
-    """Whether data has named columns, as data frames of any library have."""
+    """Whether data has named columns, as data frames of any library have.
+
+    Parameters
+    ----------
+    data : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import is_frame
+    >>> is_frame(pd.DataFrame({"a": [1]})), is_frame([[1.0]])
+    (True, False)
+    """
     if isinstance(data, RawTable):
         return True
     named = hasattr(data, "columns") or hasattr(data, "column_names")
@@ -22,7 +38,26 @@ def is_frame(data: Any) -> bool:
 
 
 def table_of(frame: Any, name: str = "the data frame") -> RawTable:
-    """The columns of a data frame, as a file of the same content would have them."""
+    """The columns of a data frame, as a file of the same content would have them.
+
+    Parameters
+    ----------
+    frame : data frame
+        Of pandas, polars or pyarrow.
+    name : str, default="the data frame"
+        What messages call it.
+
+    Returns
+    -------
+    RawTable
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import table_of
+    >>> table_of(pd.DataFrame({"a": [1.0, 2.0]})).n_rows
+    2
+    """
     if isinstance(frame, RawTable):
         return frame
     import pyarrow
@@ -43,7 +78,25 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
 
 
 def is_plain(table: RawTable) -> bool:
-    """Whether there are numbers only, and all of them."""
+    """Whether there are numbers only, and all of them.
+
+    Parameters
+    ----------
+    table : RawTable
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import is_plain, table_of
+    >>> is_plain(table_of(pd.DataFrame({"a": [1.0, 2.0]})))
+    True
+    >>> is_plain(table_of(pd.DataFrame({"a": [1.0, None]})))
+    False
+    """
     return all(
         not isinstance(cells, Words) and not np.isnan(cells).any()
         for cells in table.columns.values()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.ranks import current
 from maxplus.tables.choices import AUTOMATIC, ColumnChoices
 from maxplus.tables.deciding import decide
 from maxplus.tables.domain import FeatureValues, feature_values
@@ -70,14 +71,20 @@ class Preparation:
             training = samples_of(
                 training, encoding, decisions=decisions, strangers=Strangers()
             )  # fmt: skip
-        names = training.encoding.feature_names
-        ranges = Ranges.of(training.X, training.name, names)
+        names, title = training.encoding.feature_names, training.name
         if scale is None:
             scale = training.image_shape is None
+        # Of the rows of all ranks, if there are several.
+        ranges, centre = current().on_first(
+            lambda X: (
+                Ranges.of(X, title, names), X.mean(axis=0, dtype=np.float64) if scale else None
+            ),
+            training.X,
+        )  # fmt: skip
         return cls(
             training.encoding,
             ranges,
-            training.X.mean(axis=0, dtype=np.float64) if scale else None,
+            centre,
             ranges.deviations if scale else None,
             training.image_shape,
             data=training.name,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.ranks.shared_rows import column_blocks
 from maxplus.tables.table import TableError
 
 # Rows that are looked at together: images are not held in float64 as a whole.
@@ -39,15 +40,17 @@ class Ranges:
         """Measure training data of shape (N, P); O(N·P)."""
         low, high = X.min(axis=0), X.max(axis=0)
         whole, two = np.ones(X.shape[1], bool), low < high
-        for k in range(0, len(X), ROWS_AT_ONCE):
-            part = X[k : k + ROWS_AT_ONCE]
-            whole &= (part == np.round(part)).all(axis=0)
-            two &= ((part == low) | (part == high)).all(axis=0)
-        deviations = _deviations(X)
+        deviations = np.empty(X.shape[1])
+        for columns, block in column_blocks(X):
+            for k in range(0, len(X), ROWS_AT_ONCE):
+                part = block[k : k + ROWS_AT_ONCE]
+                whole[columns] &= (part == np.round(part)).all(axis=0)
+                two[columns] &= ((part == low[columns]) | (part == high[columns])).all(axis=0)
+            deviations[columns] = _deviations(block)
         if not np.isfinite(deviations).all():
             p = int(np.flatnonzero(~np.isfinite(deviations))[0])
             raise TableError(
-                f"{name}: {feature_names[p]!r} reaches {np.abs(X[:, p]).max():g}, too large to "
+                f"{name}: {feature_names[p]!r} reaches {max(high[p], -low[p]):g}, too large to "
                 "square; divide it by a power of ten"
             )
         # The rounded mean of equal numbers may differ from them, and their deviation from 0.

@@ -34,6 +34,27 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     The endings are .csv, .tsv and .txt, maybe packed; .xlsx; .parquet; .npz with X, maybe y.
     A column of a CSV file is numbers if every value is one, or missing, else words;
     ``read_as`` tells for some whether they hold words (True) or must hold numbers (False).
+
+    Parameters
+    ----------
+    path : str or path
+    read_as : mapping from names of columns to bool, optional
+
+    Returns
+    -------
+    RawTable
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from maxplus.tables import read_table
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "apples.csv")
+    >>> with open(path, "w") as file:
+    ...     print("weight,goes to", "150,shop", "98,juice", "120,shop", sep=chr(10), file=file)
+    >>> list(read_table(path).columns)
+    ['weight', 'goes to']
+    >>> folder.cleanup()
     """
     ending = _ending(path)
     if ending in EXCEL:
@@ -72,10 +93,28 @@ def read_batches(
 
     Parameters
     ----------
+    path : str or path
     read_as : the columns to read, as far as they are there, and whether they hold words
         All columns by default, which takes a second pass over a CSV file: only the whole of it
         tells which columns hold words.
     also : further columns that must be there
+
+    Yields
+    ------
+    RawTable
+        A part of the rows.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from maxplus.tables import read_batches
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "apples.csv")
+    >>> with open(path, "w") as file:
+    ...     print("weight,goes to", "150,shop", "98,juice", "120,shop", sep=chr(10), file=file)
+    >>> sum(part.n_rows for part in read_batches(path))
+    3
+    >>> folder.cleanup()
     """
     ending = _ending(path)
     n_parts = 0

@@ -72,12 +72,37 @@ def samples_of(
     With ``labelled``, rows without a label are left out, if there are labels at all; else
     labels are those of all rows or none. What is unexpected is counted in ``strangers``, or
     else told in a warning.
+
+    Parameters
+    ----------
+    table : RawTable
+    encoding : Encoding
+    image_shape : (height, width), optional
+    labelled : bool, default=False
+    decisions : tuple of str
+        What was decided about the columns, in words.
+    strangers : Strangers, optional
+    first_row : int, default=0
+        The number of the table's first row.
+
+    Returns
+    -------
+    Samples
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import decide, samples_of, table_of
+    >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
+    >>> table = table_of(frame)
+    >>> samples_of(table, decide(table).encoding).X.shape
+    (12, 1)
     """
     rows = np.arange(table.n_rows)
     has_labels = encoding.has_labels(table)
     if labelled and has_labels:
         unknown = is_missing(table, encoding.target)
-        if unknown.all():
+        if len(unknown) and unknown.all():
             raise no_labels(table.name, encoding)
         if unknown.any():
             n, first = int(np.count_nonzero(unknown)), table.where(int(unknown.argmax()))

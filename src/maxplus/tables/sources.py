@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maxplus import datasets
+from maxplus.ranks import Team, current
 from maxplus.tables.bytes_of import STDIN
 from maxplus.tables.choices import AUTOMATIC, EVERYTHING, ColumnChoices
 from maxplus.tables.deciding import decide
@@ -16,6 +18,7 @@ from maxplus.tables.encoding import Encoding
 from maxplus.tables.kinds import Number
 from maxplus.tables.reading import read_batches, read_table
 from maxplus.tables.samples import Samples, has_no_labels, no_labels, samples_of
+from maxplus.tables.shares import open_share, reopen_share
 from maxplus.tables.strangers import Strangers
 from maxplus.tables.table import Cells, RawTable, TableError
 
@@ -45,14 +48,31 @@ def open_source(
 
     Parameters
     ----------
+    data : str
+        A built-in name, a file's path, or a dash.
     choices : what the user overrules about the columns, for training
     preparation : a model's
     labelled : whether rows without a label are of no use; in training they are not
     strict : whether words that training never saw are refused
+
+    Returns
+    -------
+    Samples
+
+    Examples
+    --------
+    >>> from maxplus.tables import open_source
+    >>> open_source("iris").X.shape
+    (150, 4)
     """
+    team = current()
+    if not team.is_alone and not is_built_in(data):
+        if preparation is None:
+            return open_share(data, choices, team)
+        return reopen_share(data, preparation.encoding, team)
     name, _, part = data.partition(":")
     if name in IMAGES and part in ("", "train", "test"):
-        return _images(name, part or "train")
+        return _dealt(_images(name, part or "train"), team)
     shape = SHAPES.get(data) if data in SMALL else None
     if data in SMALL:
         table = _built_in(data)
@@ -68,9 +88,29 @@ def open_source(
         strangers.warn(table.name)
         return found
     encoding, decisions = decide(table, choices)
-    return samples_of(
+    samples = samples_of(
         table, encoding, shape, labelled=labelled in (None, True), decisions=decisions,
         strangers=Strangers(),
+    )  # fmt: skip
+    return _dealt(samples, team)
+
+
+def is_built_in(data: str) -> bool:
+    """Whether DATA names a data set of the library's."""
+    return data in SMALL or data.partition(":")[0] in IMAGES
+
+
+def _dealt(samples: Samples, team: Team) -> Samples:
+    """A rank's part of a built-in data set."""
+    if team.is_alone:
+        return samples
+    n = len(samples.X)
+    rows = np.arange(team.rank * n // team.size, (team.rank + 1) * n // team.size)
+    part = slice(rows[0], rows[-1] + 1) if rows.size else slice(0)
+    return replace(
+        samples, X=samples.X[part], y=None if samples.y is None else samples.y[part],
+        table=samples.table.take(rows), rows=samples.rows[part],
+        missing=None if samples.missing is None else samples.missing[part],
     )  # fmt: skip
 
 
@@ -88,8 +128,41 @@ def stream_source(
     Only columns that the model needs, its target and those named in ``also`` are read. Values
     that training never saw are counted over all parts, and told in one warning at the end. With
     ``labelled``, a part without any label is left out, as rows without one are.
+
+    Parameters
+    ----------
+    data : str
+        As in `open_source`.
+    preparation : Preparation
+        A model's.
+    rows_at_once : int, default=65536
+    labelled : bool, default=False
+    strict : bool, default=False
+        Whether words that training never saw are refused.
+    also : names of columns
+        Read beside those that the model needs.
+
+    Yields
+    ------
+    Samples
+        A part of the rows.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pandas as pd
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.tables import stream_source
+    >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
+    >>> y = ["small", "large", "large"] * 4
+    >>> clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(frame, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "new.csv")
+    ...     frame.to_csv(path, index=False)
+    ...     [len(part.X) for part in stream_source(path, clf.preparation_, rows_at_once=5)]
+    [5, 5, 2]
     """
-    if data in SMALL or data.partition(":")[0] in IMAGES:
+    if is_built_in(data):
         yield open_source(data, preparation=preparation, labelled=labelled)
         return
     _check_file(data)

@@ -23,7 +23,7 @@ class Words:
     ----------
     codes : int32 array of shape (N,)
         Places in ``values``; −1 where a value is missing.
-    values : K different words, without spaces around them and never a name of `MISSING`
+    values : K different words, without spaces around them and never a name of ``MISSING``
     ordered : whether the order of ``values`` means something
     """
 

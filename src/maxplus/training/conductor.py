@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from maxplus.models.base import Network
+from maxplus.ranks import current
 from maxplus.training.result import Status
 from maxplus.training.state import TrainingState
 
@@ -71,7 +72,7 @@ class Conductor:
     Parameters
     ----------
     callbacks : what to tell
-    origin : handed on in `Progress.origin`
+    origin : handed on in ``Progress.origin``
     """
 
     def __init__(self, callbacks: Iterable[Callback] = (), origin: Any = None) -> None:
@@ -80,6 +81,7 @@ class Conductor:
         self._handler_before: Any = None
         self._settle: Callable[[TrainingState], TrainingState] | None = None
         self.interrupted = False
+        self._pressed = False
         self.keeps_interrupted = not _is_one_of_many()
         self._stopped = False
         self.begin("", is_last=True)
@@ -108,9 +110,11 @@ class Conductor:
             self._handler_before = None
 
     def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
-        if self.interrupted:
+        if self._pressed:
             raise KeyboardInterrupt
-        self.interrupted = True
+        self._pressed = True
+        # Ranks hear of it together, at the next report: they must take the same steps.
+        self.interrupted |= current().is_alone
 
     def begin(
         self,
@@ -128,7 +132,11 @@ class Conductor:
 
     @property
     def asked(self) -> Status | None:
-        """Whether somebody asked for the end of the training, and who."""
+        """Whether somebody asked for the end of the training, on any rank, and who."""
+        team = current()
+        if not team.is_alone:
+            told = team.every((self.interrupted or self._pressed, self._stopped))
+            self.interrupted, self._stopped = (any(answers) for answers in zip(*told, strict=True))
         if self.interrupted:
             return Status.INTERRUPTED
         return Status.CALLBACK if self._stopped else None

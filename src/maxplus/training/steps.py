@@ -19,7 +19,7 @@ FOREVER = int(np.iinfo(np.int64).max)
 
 
 class StepKind(IntEnum):
-    """How `step_size` reads a rule."""
+    """How ``step_size`` reads a rule."""
 
     POLYAK_THEN_CONSTANT = 0
     LEVEL = 1
@@ -33,7 +33,7 @@ class StepRule(NamedTuple):
 
     POLYAK_THEN_CONSTANT: Polyak steps at iterations t < ``polyak_until``, the constant
     ``alpha`` from there. LEVEL: see `level`; ``polyak_until`` is its horizon, and
-    ``memory`` holds the lowest loss so far. `step_size` writes there, so every training
+    ``memory`` holds the lowest loss so far. ``step_size`` writes there, so every training
     needs its own (`for_one_training`); other rules have an empty one.
 
     Training ends where the objective is at or below ``target``. From iteration
@@ -66,17 +66,64 @@ def _polyak_then_constant(switch: int, target: float, alpha: float) -> StepRule:
 
 
 def polyak(target: float = 0.0) -> StepRule:
-    """α_t = (L(W_t) − L*) / ‖L'(W_t)‖² with the target L* (the paper's section 4.2)."""
+    """α_t = (L(W_t) − L*) / ‖L'(W_t)‖² with the target L* (the paper's section 4.2).
+
+    Parameters
+    ----------
+    target : float, default=0.0
+        L*, where training ends.
+
+    Returns
+    -------
+    StepRule
+
+    Examples
+    --------
+    >>> from maxplus.training import polyak
+    >>> polyak(0.5).target
+    0.5
+    """
     return _polyak_then_constant(FOREVER, target, 0.0)
 
 
 def constant(alpha: float, target: float = 0.0) -> StepRule:
-    """α_t = alpha."""
+    """α_t = alpha.
+
+    Parameters
+    ----------
+    alpha : float
+        The length of each step, as a multiple of the subgradient.
+    target : float, default=0.0
+        Where training ends.
+
+    Returns
+    -------
+    StepRule
+
+    Examples
+    --------
+    >>> from maxplus.training import constant
+    >>> constant(0.01).alpha
+    0.01
+    """
     return _polyak_then_constant(0, target, alpha)
 
 
 def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     """Polyak rule ``first`` at iterations t < ``switch``, constant rule ``then`` after.
+
+    Parameters
+    ----------
+    first : StepRule
+        From `polyak`.
+    then : StepRule
+        From `constant`.
+    switch : int
+        The first iteration of the second phase.
+
+    Returns
+    -------
+    StepRule
 
     Examples
     --------
@@ -110,6 +157,16 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
     horizon : how many iterations are planned; from there on the gap stays at its last share
     target : where training ends
     best : the lowest loss seen before, when a training goes on
+
+    Returns
+    -------
+    StepRule
+
+    Examples
+    --------
+    >>> from maxplus.training import level
+    >>> level(1000, target=0.1).polyak_until
+    1000
     """
     horizon = max(horizon, 1)
     small_from = math.ceil(LEVEL_SMALL_FROM * horizon)
@@ -118,7 +175,25 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
 
 
 def paper_alpha(learning_rate: float, n_classes: int) -> float:
-    """The paper's constant step, α = ε / (2·√(2C))."""
+    """The paper's constant step, α = ε / (2·√(2C)).
+
+    Parameters
+    ----------
+    learning_rate : float
+        The paper's ε.
+    n_classes : int
+        C.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from maxplus.training import paper_alpha
+    >>> paper_alpha(0.1, 8)
+    0.0125
+    """
     return learning_rate / (2.0 * math.sqrt(2.0 * n_classes))
 
 

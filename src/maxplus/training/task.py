@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._jit import frozen
-from maxplus.models.base import M
+from maxplus.models.base import M, Network
+from maxplus.ranks import Team, current
 from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
@@ -26,6 +27,9 @@ class Task:
     start : the iteration number t of the first iteration
     weight : positive sample weights of shape (N,), or None; they matter for a mean only
     rng : randomness of stages that draw or shuffle samples
+    team : the ranks that train together; X, y and weight are the rows of this one
+    n_samples : how many samples all ranks have
+    first_sample : the number that this rank's first sample has among all
     """
 
     X: NDArray
@@ -36,11 +40,38 @@ class Task:
     start: int = 0
     weight: NDArray | None = None
     rng: np.random.Generator | None = None
+    team: Team = field(default_factory=current)
+    n_samples: int = field(init=False)
+    first_sample: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Freeze the samples: they are only read."""
+        """Freeze the samples, which are only read, and count those of all ranks."""
         object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(self.y))
+        counts = self.team.every(len(self.y))
+        object.__setattr__(self, "n_samples", sum(counts))
+        object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
+
+    def own(self, numbers: NDArray) -> NDArray:
+        """Those of some samples that are this rank's, by their places in X."""
+        places = numbers - self.first_sample
+        return places[(places >= 0) & (places < len(self.y))]
+
+    def rows(self, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """(X, y, places) of some samples in ascending order, on every rank.
+
+        They are at these places of X and y, which hold nothing else if others' are among them.
+        """
+        if self.team.is_alone:
+            return self.X, self.y, numbers
+        places = self.own(numbers)
+        X, y = self.team.gather(self.X[places]), self.team.gather(self.y[places])
+        return X, y, np.arange(len(y))
+
+    def losses(self, model: Network) -> NDArray:
+        """The losses of all ranks' samples."""
+        X = np.ascontiguousarray(self.X, model.dtype)
+        return self.team.gather(model.losses(X, self.y))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
         """A model whose weights a state holds; StateError if it is none, or not for X."""

@@ -27,7 +27,7 @@ class ShortComputationalForest:
     Notes
     -----
     Building costs O(n_trees · n_leaves), changing one leaf O(log n_leaves).
-    Kernels work on ``nodes`` and ``offsets`` directly (see `maxplus.trees._kernels`).
+    Kernels work on ``nodes`` and ``offsets`` directly (see ``maxplus.trees._kernels``).
 
     Examples
     --------

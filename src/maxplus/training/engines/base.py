@@ -27,8 +27,15 @@ class Engine(ABC):
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
+    # Whether ranks can share its work.
+    spans_ranks: ClassVar[bool] = False
 
     def __init__(self, model: Model, task: Task) -> None:
+        if not (task.team.is_alone or self.spans_ranks):
+            raise ValueError(
+                f"engine={self.name!r} is for one process; over {task.team.size} ranks use "
+                "engine='sparse', which gives the same iterates"
+            )
         memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)
         self.model = model
         self.task = task

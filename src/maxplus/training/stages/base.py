@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import Model, Network
+from maxplus.ranks.team import agreed
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.state import StateError, TrainingState
@@ -50,6 +51,9 @@ class Stage(Protocol):
     ) -> Outcome:
         """Train; from ``state`` on, if there is one, which `check` has looked at."""
 
+    def bytes_needed(self, model: Any, task: Task) -> int:
+        """Memory that `run` takes at its peak, about; it refuses to begin where there is less."""
+
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The state's model, of a kind; StateError if training cannot go on from the state."""
 
@@ -86,6 +90,34 @@ def run_stages(
 
     With a ``state``, stages before its own are taken as done; what they brought is in
     ``before``, which holds all that a state must know of the time before its stage.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+    model : LMM or another model
+        It stays as it is; stages move copies.
+    task : Task
+    conductor : Conductor
+    state : TrainingState, optional
+    before : mapping of arrays, optional
+
+    Returns
+    -------
+    Trained
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus.models import LMM
+    >>> from maxplus.training import Conductor, Iterations, Task, run_stages
+    >>> from maxplus.training.engines import DenseEngine
+    >>> import numpy as np
+    >>> X, y = load_iris(return_X_y=True)
+    >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
+    >>> with Conductor() as conductor:
+    ...     done = run_stages([Iterations(DenseEngine, 20)], start, Task(X, y), conductor)
+    >>> bool(done.model.losses(X, y).max() <= start.losses(X, y).max())
+    True
     """
     settled = dict(before or {})
     outcomes: list[Outcome] = []
@@ -96,8 +128,9 @@ def run_stages(
     first = 0 if state is None else names.index(state.stage)
     require_finite(model)
     for k, stage in enumerate(stages[first:], first):
-        if conductor.asked is not None:
-            status = conductor.asked
+        asked = conductor.asked
+        if asked is not None:
+            status = asked
             break
         conductor.begin(
             stage.name,
@@ -119,7 +152,8 @@ def require_finite(model: Network) -> None:
     """Overflow ends a training with an error: a model that is not finite is none."""
     for name, W in model.weights_by_name().items():
         if not np.isfinite(W).all():
-            raise TrainingOverflowError(
+            overflow = TrainingOverflowError(
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
                 "X (for example with StandardScaler) or take a smaller slope"
             )
+            raise agreed(overflow)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import Model
+from maxplus.ranks import current
 from maxplus.training.conductor import Callback, Conductor
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, History, Signal, Status
@@ -69,10 +70,14 @@ class Iterations:
             done.status, done.history, done.seconds,
         )  # fmt: skip
 
+    def bytes_needed(self, model: Any, task: Task) -> int:
+        """What the engine takes, which refuses to begin where there is less."""
+        return self.engine.bytes_needed(model, task)
+
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The present model; StateError if this engine cannot go on from the state."""
         model = self.engine.check(state, task, kind)
-        done = _check_history(state, len(task.y))["loss"].size
+        done = _check_history(state, task.n_samples)["loss"].size
         if task.start + done != state.arrays["iteration"][0]:
             raise StateError(f"{done} iterations are in the history, which is not where it was")
         return model
@@ -88,6 +93,29 @@ def train(
 
     A callback is called after each block and ends the training by returning
     True. Ctrl-C ends it too; the engine keeps what it has.
+
+    Parameters
+    ----------
+    engine : Engine
+    max_iter : int
+    callbacks : iterable of callables
+    state : TrainingState, optional
+
+    Returns
+    -------
+    Iterated
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus.models import LMM
+    >>> from maxplus.training import Task, train
+    >>> from maxplus.training.engines import DenseEngine
+    >>> import numpy as np
+    >>> X, y = load_iris(return_X_y=True)
+    >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
+    >>> train(DenseEngine(start, Task(X, y)), 20).n_iter
+    20
     """
     with Conductor(callbacks) as conductor:
         conductor.begin(Iterations.name, is_last=True)
@@ -116,7 +144,8 @@ def advance(
             engine.advance(block)
             history.append(block)
             done += block.n
-            size = _next_size(size, conductor.seconds - began)
+            # All ranks end a block together.
+            size = current().first(_next_size(size, conductor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = conductor.report(
                 done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,
@@ -124,7 +153,8 @@ def advance(
                 end,
             )  # fmt: skip
     except KeyboardInterrupt:
-        if not conductor.keeps_interrupted:
+        # Other ranks may be waiting for this one.
+        if not (conductor.keeps_interrupted and current().is_alone):
             raise
         conductor.interrupted, status = True, Status.INTERRUPTED
     return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)

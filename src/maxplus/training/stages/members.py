@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maxplus.models import LMM, Committee, Model
+from maxplus.training import memory
 from maxplus.training.conductor import Conductor, Progress
 from maxplus.training.result import Status
 from maxplus.training.stages.base import Outcome, Stage, Trained, run_stages
@@ -25,6 +26,8 @@ from maxplus.training.stages.warm_up import WarmUp
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.task import Task
 from maxplus.training.workers import HEARD_WITHIN, workers
+
+REMEDY = f"{memory.FEWER_UNITS}, or a smaller n_jobs"
 
 
 class Plan(NamedTuple):
@@ -46,8 +49,9 @@ class Plan(NamedTuple):
         rng = np.random.default_rng(self.seed)
         if self.counts is None:
             return replace(task, rng=rng)
-        rows = np.flatnonzero(self.counts)
-        weight = self.counts[rows].astype(np.float64)
+        own = self.counts[task.first_sample :][: len(task.y)]
+        rows = np.flatnonzero(own)
+        weight = own[rows].astype(np.float64)
         if task.weight is not None:
             weight *= task.weight[rows]
         return replace(task, X=task.X[rows], y=task.y[rows], weight=weight, rng=rng)
@@ -105,7 +109,14 @@ class Members:
         state: TrainingState | None = None,
     ) -> Gathered:
         """A committee of members that were trained on from those of the model."""
+        memory.require(
+            self.bytes_needed(model, task), f"training {self._at_once} members at a time", REMEDY
+        )
         course = _Course(len(self.plans), conductor)
+        if not task.team.is_alone:
+            # Ranks share the rows of each member.
+            members = course.in_turn(partial(self._train, task=task, course=course), model.members)
+            return self._gathered(members, conductor)
         with threadpool_limits(1):
             pool = workers(self.n_jobs)
             try:
@@ -117,8 +128,24 @@ class Members:
             finally:
                 course.hurry()
                 pool.shutdown(cancel_futures=True)
+        return self._gathered(members, conductor)
+
+    def _gathered(self, members: Sequence[Trained], conductor: Conductor) -> Gathered:
         status = conductor.asked or Status.MAX_ITER
         return Gathered(Committee(member.model for member in members), status, tuple(members))
+
+    @property
+    def _at_once(self) -> int:
+        return min(self.n_jobs, len(self.plans))
+
+    def bytes_needed(self, model: Committee, task: Task) -> int:
+        """Memory that a run takes at its peak, about: as many of the largest as train at a time."""
+        each = [
+            max(stage.bytes_needed(member, task) for stage in plan.stages)
+            + (0 if plan.counts is None else task.X.nbytes)
+            for plan, member in zip(self.plans, model.members, strict=True)
+        ]
+        return self._at_once * max(each)
 
     def _train(self, k: int, member: LMM, task: Task, course: _Course) -> Trained:
         try:
@@ -181,6 +208,22 @@ class _Course:
         if not self._over.is_set():
             self._report(Status.MAX_ITER)
         return [future.result() for future in futures if not future.cancelled()]
+
+    def in_turn(
+        self, train: Callable[[int, LMM], Trained], members: Sequence[LMM]
+    ) -> list[Trained]:
+        """Train members one after the other, as long as nobody asks for the end."""
+        trained = []
+        for k, member in enumerate(members):
+            trained.append(train(k, member))
+            while not self._news.empty():
+                number, progress = self._news.get()
+                if progress is not None and self._tell(number, progress):
+                    return trained
+            if self.conductor.interrupted:
+                raise KeyboardInterrupt
+        self._report(Status.MAX_ITER)
+        return trained
 
     def _tell(self, k: int, progress: Progress) -> bool:
         """Pass on what member k reports; whether somebody asks for the end."""

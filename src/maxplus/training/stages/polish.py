@@ -108,18 +108,19 @@ class Polish:
         """Polish a copy of the model; ``task.rng`` shuffles the active set."""
         memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
         level, model = self.level, model.copy()
-        X, y = np.ascontiguousarray(task.X, model.dtype), task.y
         assert task.rng is not None
         aim = AIM
-        active = np.zeros(len(y), bool)
-        failures = np.zeros(len(y), np.int64)
-        skipped = _worst(model.losses(X, y), level, self.skip)
+        # Ranks evaluate their own samples, and then do the same with what they have heard.
+        n_samples = task.n_samples
+        active = np.zeros(n_samples, bool)
+        failures = np.zeros(n_samples, np.int64)
+        skipped = _worst(task.losses(model), level, self.skip)
         failures[skipped] = PATIENCE
         course: list[float] = []
         steps, best = 0, None
         left = math.inf if self.visits is None else float(self.visits)
         for n_round in range(self.max_rounds + 1):
-            losses = model.losses(X, y)
+            losses = task.losses(model)
             above = ~(losses < level)
             course.append(float(losses.max()))
             if best is None or (above.sum(), losses.sum()) < (best[1].sum(), best[2].sum()):
@@ -127,8 +128,8 @@ class Polish:
             failures[above & active] += 1
             active |= losses > aim * level
             active &= failures < PATIENCE
-            _reseat(model, X, y, np.flatnonzero(above & (failures == RESEAT_AFTER)), aim * level)
-            left -= len(y)
+            _reseat(model, task, np.flatnonzero(above & (failures == RESEAT_AFTER)), aim * level)
+            left -= n_samples
             over = not (above & active).any() or n_round == self.max_rounds or left <= 0
             status = conductor.report(
                 n_round, self.max_rounds, course[-1], float(best[2].max()), model, None,
@@ -137,7 +138,7 @@ class Polish:
             if status is not None:
                 break
             swept = _sweeps(
-                model, X, y, np.flatnonzero(active), aim * level, task.rng, conductor, left
+                model, *task.rows(np.flatnonzero(active)), aim * level, task.rng, conductor, left
             )
             steps += swept.steps
             left -= swept.visits
@@ -182,6 +183,7 @@ def _sweeps(
     """
     grad = empty_gradient(model.n_classes, model.dtype)
     journal = empty_journal(1, model.n_classes)
+    X = np.ascontiguousarray(X, model.dtype)
     steps, visits, order = 0, 0, active.copy()
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
@@ -200,7 +202,7 @@ def _sweeps(
     return _Swept(steps, visits, False)
 
 
-def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> None:
+def _reseat(model: LMM, task: Task, stuck: NDArray, loss: float) -> None:
     """Put idle units onto stuck samples: steps on shared paths cannot tell neighbours apart.
 
     A unit that decides no score on any sample becomes a pyramid at the sample's point, high
@@ -208,9 +210,12 @@ def _reseat(model: LMM, X: NDArray, y: NDArray, stuck: NDArray, loss: float) -> 
     """
     if not stuck.size:
         return
-    idle = np.flatnonzero(model.wins(X) == 0)
+    own = np.ascontiguousarray(task.X, model.dtype)
+    idle = np.flatnonzero(task.team.sum(model.wins(own)) == 0)
+    X, y, places = task.rows(stuck)
+    X = np.ascontiguousarray(X, model.dtype)
     lowest = model.W2.min()
-    for n, h in zip(stuck, idle, strict=False):
+    for n, h in zip(places, idle, strict=False):
         others = np.delete(model.scores(X[n : n + 1])[0].astype(np.float64), y[n])
         odds = math.log(math.exp(-loss) / -math.expm1(-loss))
         heights = np.full(model.n_classes, lowest)

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from maxplus.models import LMM, Model
+from maxplus.ranks import Team
+from maxplus.ranks.team import agreed
 from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.smooth import Adam, Rescaling, SoftLMM
+from maxplus.training.smooth.batches import Batches
 from maxplus.training.smooth.soft_lmm import SoftGradient
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
@@ -95,55 +98,61 @@ class WarmUp:
     ) -> WarmedUp:
         """Train a copy of the model; ``task.rng`` chooses what is held out, and shuffles."""
         memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
-        annealing, rng = self.annealing, task.rng
+        annealing, rng, team = self.annealing, task.rng, task.team
         assert rng is not None
         held_out = self._held_out(task, rng) if state is None else state.arrays["held_out"]
         X, y, weight = task.X, task.y, task.weight
+        judges = task.own(held_out)
         if held_out.size:
-            kept = np.setdiff1d(np.arange(len(y)), held_out)
+            kept = np.setdiff1d(np.arange(len(y)), judges)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
-            weight = weight / weight.mean()
-        scaling = Rescaling.of(model, X, annealing.size)
+            weight = weight / team.mean(weight)
+        scaling = team.on_first(lambda rows: Rescaling.of(model, rows, annealing.size), X)
         run = _Run.begin(scaling, model) if state is None else _Run.restore(scaling, state)
         if state is not None:
             state.restore_generator(rng)
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.size)
-        batch = min(annealing.batch, len(y))
-        n_batches = max(1, len(y) // batch)
+        batches = Batches.of(team, len(y), annealing.batch)
+        n_batches = batches.number
         schedule = Schedule.of(annealing, scaling, annealing.epochs * n_batches)
         status = run.verdict(annealing)
         settled = run.state(model, held_out, rng)
         while status is None:
-            epoch, order, epoch_loss = len(run.losses), rng.permutation(len(y)), 0.0
-            for k in range(n_batches):
+            epoch, epoch_loss = len(run.losses), 0.0
+            parts, own_rng = batches.deal(rng)
+            for k, part in enumerate(parts):
                 tau, rate = schedule.at(epoch * n_batches + k)
-                part = order[k * batch : (k + 1) * batch]
                 batch_rows = rows[part]
-                if self.augment is not None:
-                    batch_rows = scaling.rows(augmented(self.augment, X[part], rng))
+                if self.augment is not None and part.size:
+                    batch_rows = scaling.rows(augmented(self.augment, X[part], own_rng))
+                own = None
                 # What overflows here ends as weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    gradient = soft.gradient(
-                    batch_rows, y[part], run.W1, run.W2, tau, self.margin / annealing.size,
-                    None if weight is None else weight[part],
-                )  # fmt: skip
-                if weight is not None:
-                    # A batch of light samples counts as little as they do.
-                    gradient = gradient.times(float(weight[part].mean()))
+                    if part.size:
+                        own = soft.gradient(
+                            batch_rows, y[part], run.W1, run.W2, tau,
+                            self.margin / annealing.size,
+                            None if weight is None else weight[part],
+                        )  # fmt: skip
+                    if own is not None and weight is not None:
+                        # A batch of light samples counts as little as they do.
+                        own = own.times(float(weight[part].mean()))
+                    gradient = batches.add(k, own, run.W1, run.W2)
                 run.move(gradient, rate)
                 epoch_loss += gradient.loss
                 if conductor.interrupted:
                     break
             run.losses.append(epoch_loss / (k + 1))
             if not (math.isfinite(epoch_loss) and np.isfinite(run.W1).all()):
-                raise TrainingOverflowError(
+                overflow = TrainingOverflowError(
                     f"the warm-up overflowed: a distance between classes is worth a score of "
                     f"{annealing.size:g}; scale X (for example with StandardScaler) or take a "
                     "smaller slope"
                 )
+                raise agreed(overflow)
             if held_out.size:
-                run.judge(model, task.X[held_out], task.y[held_out])
+                run.judge(model, task.X[judges], task.y[judges], team)
             if not conductor.interrupted:
                 # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
                 settled = run.state(model, held_out, rng)
@@ -185,8 +194,8 @@ class WarmUp:
             raise StateError("its steps cannot be fewer than none")
         losses = state.array("losses", np.float64, (None,))
         held_out = state.array("held_out", np.int64, (None,))
-        some = held_out.size < len(task.y) and (np.diff(held_out) > 0).all()
-        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < len(task.y)):
+        some = held_out.size < task.n_samples and (np.diff(held_out) > 0).all()
+        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < task.n_samples):
             raise StateError("what it holds out are not some of the samples")
         scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
         if ("best1" in state.arrays) != bool(scores.size):
@@ -194,19 +203,23 @@ class WarmUp:
         return model
 
     def _held_out(self, task: Task, rng: np.random.Generator) -> NDArray:
-        """Samples to validate with, in ascending order."""
+        """Samples to validate with, of all ranks, in ascending order."""
         if not self.hold_out:
             return np.empty(0, np.int64)
+        seed = int(rng.integers(2**31))
+        labels = task.team.collect(task.y)
+        return task.team.on_first(lambda _: self._split(labels, seed), task.X)
+
+    def _split(self, y: NDArray, seed: int) -> NDArray:
         # A class with a single sample cannot be on both sides: it stays where training is.
-        several = np.flatnonzero(np.bincount(task.y)[task.y] > 1)
+        several = np.flatnonzero(np.bincount(y)[y] > 1)
         try:
             _, held_out = train_test_split(
-                several, test_size=self.hold_out, stratify=task.y[several],
-                random_state=int(rng.integers(2**31)),
+                several, test_size=self.hold_out, stratify=y[several], random_state=seed,
             )  # fmt: skip
         except ValueError:
             raise ValueError(
-                f"validation_fraction={self.hold_out} of {len(task.y)} samples holds none out of "
+                f"validation_fraction={self.hold_out} of {len(y)} samples holds none out of "
                 "some class; give more samples, a larger fraction or early_stopping=False"
             ) from None
         return np.sort(held_out)
@@ -288,10 +301,10 @@ class _Run:
         self.adam[0].move(gradient.W1, rate)
         self.adam[1].move(gradient.W2, rate)
 
-    def judge(self, model: LMM, X: NDArray, y: NDArray) -> None:
+    def judge(self, model: LMM, X: NDArray, y: NDArray, team: Team) -> None:
         """Note the hard model's accuracy, and the weights if it is the best so far."""
         right = self.hard(model).scores(X).argmax(axis=1) == y
-        self.scores.append(float(right.mean()))
+        self.scores.append(team.total(int(right.sum())) / team.total(len(y)))
         if self.scores[-1] >= max(self.scores):
             self._best = self.W1.copy(), self.W2.copy()
 

@@ -4,10 +4,9 @@ import numpy as np
 
 from maxplus._jit import inner, njit
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._block import take_step
+from maxplus.training.engines.sparse._block import find_paths, find_worst, take_step
 from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
-from maxplus.training.engines.sparse._worst import rank_found
 
 GOOD, STOPPED = 0, -1
 WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(1, 9)
@@ -100,9 +99,13 @@ def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, 
     end_search(state, w, t, flags)
     if w > 0:
         return GOOD
-    loss[0], sample[0] = rank_found(state.worst)
+    loss[0], sample[0], was_told = find_worst(state)
     code = _audit(state, t)
     step[0] = 0.0
+    if not was_told:
+        return STOPPED
     if code == GOOD and loss[0] > rule.target:
+        if not find_paths(state):
+            return STOPPED
         step[0] = take_step(state, k, t, loss[0], rule, linear_every, journal)
     return code

@@ -10,10 +10,20 @@ from maxplus.models._lmm_kernels import linear, subgradient_entries
 from maxplus.training.engines._descent import linear_moves
 from maxplus.training.engines.sparse._growth import record_lift, record_step, step_growth
 from maxplus.training.engines.sparse._mean import add_sample, descend_along
+from maxplus.training.engines.sparse._meeting import (
+    TELL_PATHS,
+    call_python,
+    rank_heard,
+    read_path,
+    tell_found,
+    tell_overflow,
+    write_path,
+)
 from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.engines.sparse._worst import rank_found
+from maxplus.training.engines.sparse.sizes import FOUND
 from maxplus.training.result import Signal
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
@@ -64,19 +74,64 @@ def _is_bounded(state):
 
 
 @inner
+def _find_path(state, rank, path):
+    """The path of one of the worst samples that were found here; O(C·(H + P))."""
+    samples, worst = state.samples, state.worst
+    finder, place = worst.rank[rank, 0], worst.rank[rank, 1]
+    n = worst.sample[finder, place]
+    _winners(state, samples.X[n], finder, place)
+    write_path(samples.X[n], samples.y[n], state.grad, path)
+
+
+@inner
+def find_worst(state):
+    """(Mean loss, worst sample) of the k worst of all ranks, and whether they could be asked."""
+    worst, meeting = state.worst, state.meeting
+    loss, sample = rank_found(worst)
+    if meeting.address == 0:
+        return loss, sample, True
+    if worst.rank.shape[0] == 1 and sample != NONE and math.isfinite(loss):
+        _find_path(state, 0, meeting.told[FOUND:])
+    if not tell_found(meeting, worst):
+        return loss, sample, False
+    loss, sample = rank_heard(meeting)
+    return loss, sample, True
+
+
+@inner
+def find_paths(state):
+    """The paths of the k worst samples of all ranks; whether those who have them could be asked.
+
+    O(C·(H + P)) for each sample that is this rank's.
+    """
+    meeting = state.meeting
+    n_samples = meeting.rank.shape[0]
+    if meeting.address != 0 and n_samples == 1:
+        owner = meeting.rank[0, 0]
+        for j in range(meeting.path.shape[1]):
+            meeting.path[0, j] = meeting.heard[owner, FOUND + j]
+        return True
+    for rank in range(n_samples):
+        if meeting.address == 0:
+            _find_path(state, rank, meeting.path[rank])
+        elif meeting.rank[rank, 0] == meeting.me:
+            _find_path(state, meeting.rank[rank, 1], meeting.path[rank])
+        else:
+            meeting.path[rank, :] = 0.0
+    return meeting.address == 0 or call_python(meeting.address, TELL_PATHS) == 0
+
+
+@inner
 def take_step(state, k, t, loss, rule, linear_every, journal):
     """The step on the worst samples and what follows for all bounds; returns α.
 
-    O(C·(H + P)) for each sample: all subgradients are taken before anything moves.
+    O(C²) for each sample: all subgradients are taken before anything moves.
     """
-    samples, worst, grad, total = state.samples, state.worst, state.grad, state.total
-    n_samples = worst.rank.shape[0]
+    meeting, grad, total = state.meeting, state.grad, state.total
+    n_samples = meeting.rank.shape[0]
     for rank in range(n_samples):
-        finder, place = worst.rank[rank, 0], worst.rank[rank, 1]
-        n = worst.sample[finder, place]
-        x = samples.X[n]
-        _winners(state, x, finder, place)
-        subgradient_entries(x, samples.y[n], linear_moves(t, linear_every), grad)
+        label = read_path(meeting.path[rank], grad, meeting.x)
+        subgradient_entries(meeting.x, label, linear_moves(t, linear_every), grad)
         add_sample(grad, total)
     first = journal.n[0]
     alpha = descend_along(state.weights, total, n_samples, loss, t, rule, journal, k)
@@ -97,6 +152,8 @@ def sparse_block(w, flags, state, rule, linear_every, t0, journal, loss, sample,
         t = t0 + k
         if w == 0 and not _is_bounded(state):
             loss[k], sample[k], step[k] = np.nan, NONE, 0.0
+            if state.meeting.address != 0:
+                tell_overflow(state.meeting)
             return k + 1, _OVERFLOW
         if not begin_search(state, w, t, flags):
             return k, _GOES_ON
@@ -104,12 +161,16 @@ def sparse_block(w, flags, state, rule, linear_every, t0, journal, loss, sample,
         end_search(state, w, t, flags)
         if w > 0:
             continue
-        loss[k], sample[k] = rank_found(state.worst)
+        loss[k], sample[k], was_told = find_worst(state)
         step[k] = 0.0
+        if not was_told:
+            return k, _GOES_ON
         if not math.isfinite(loss[k]):
             return k + 1, _OVERFLOW
         if loss[k] <= rule.target:
             return k + 1, _TARGET
+        if not find_paths(state):
+            return k, _GOES_ON
         step[k] = take_step(state, k, t, loss[k], rule, linear_every, journal)
         if step[k] == 0.0:
             return k + 1, _STATIONARY

@@ -21,6 +21,7 @@ from maxplus.training.engines.sparse._team import LINE, STOP, atomic_store, wait
 from maxplus.training.engines.sparse._visit import visit
 from maxplus.training.engines.sparse._worst import (
     forget_found,
+    forget_thresholds,
     offer,
     sort_found,
     threshold_found,
@@ -155,8 +156,7 @@ def begin_search(state, w, t, flags):
     """Worker 0 announces iteration t, helpers wait for it; False if they are told to stop."""
     if w > 0:
         return wait_for(flags, 0, t) != STOP
-    # What the others found last time must not pass for a loss of this iteration.
-    state.worst.threshold[:] = -np.inf
+    forget_thresholds(state.worst, t + 1)
     atomic_store(flags, 0, t)
     return True
 
@@ -189,7 +189,7 @@ def search_worker(state, w, t, small_from):
             top = root(search.keys[w, d], search.offsets) + search.growth[d]
             if top > bound:
                 label, bound = d, top
-        threshold = threshold_found(worst)
+        threshold = threshold_found(worst, t)
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
@@ -199,7 +199,7 @@ def search_worker(state, w, t, small_from):
             counts[2] += 1
             if q != NONE:
                 search.worst[c] = max(search.worst[c], loss)
-                offer(worst, w, loss, state.samples.sample[c, q], c, q, scratch.z[w])
+                offer(worst, w, t, loss, state.samples.sample[c, q], c, q, scratch.z[w])
         elif search.base[c] < np.inf and search.narrowed[c] != t:
             # Keys grow by the most that each step can do to any loss of the class. To
             # this chunk it can do less, and the net effect of all steps is less again.

@@ -164,7 +164,8 @@ class Worst(NamedTuple):
     sample on top during the search, the worst sample first after it.
     """
 
-    threshold: Array = field("8W", REAL, 0)  # a worker's k-th and Q-th largest loss, a line apart
+    threshold: Array  # (2, 8S): each seat's k-th and Q-th largest loss, by the iteration's parity
+    first_seat: int  # of this rank's W workers, among all S that see each other's thresholds
     quota: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the least on top
     heap: Array = field("W k", INT)  # places in order
     loss: Array = field("W k", REAL, 0)
@@ -173,6 +174,24 @@ class Worst(NamedTuple):
     scores: Array = field("W k C", F, 0)
     taken: Array = field("W", INT, 0)  # how many of a worker's are among the k worst of all
     rank: Array = field("k 2", INT, 0)  # worker and place of the k worst of all, worst first
+
+
+class Meeting(NamedTuple):
+    """What T ranks tell each other in an iteration; alone, only the paths are used.
+
+    A path is a sample's label and, for each class, (z, h*, i*, x[i* // 2]): all that a step on
+    the sample takes. Numbers of samples, units and rows travel as float64: it holds them exactly.
+    """
+
+    address: int  # of the function that carries messages; 0 if alone
+    first: int  # the number of this rank's first sample among all samples
+    me: int  # this rank
+    told: Array = field("told", REAL, 0)  # k times (loss, sample), and the path if k is 1
+    heard: Array = field("T told", REAL, 0)  # the same of all ranks
+    taken: Array = field("T", INT, 0)  # how many of a rank's are among the k worst of all
+    rank: Array = field("k 2", INT, 0)  # rank and place of the k worst of all, worst first
+    path: Array = field("k path", REAL, 0)
+    x: Array = field("P", F, 0)  # the sample, as far as its path goes
 
 
 class Scale(NamedTuple):
@@ -234,6 +253,7 @@ class State(NamedTuple):
     events: Events
     search: Search
     worst: Worst
+    meeting: Meeting
     scale: Scale
     scratch: Scratch
     grad: LMMGradient  # one sample's subgradient

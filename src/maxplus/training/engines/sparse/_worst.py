@@ -1,8 +1,9 @@
 """The k worst samples found so far: a heap for each worker, and one ranking in the end.
 
 When may a worker stop? When its largest bound is below k losses that were found: the k
-worst of one worker, or the k / W worst of each of the W workers. So everybody publishes
-two thresholds; with k = 1 both are the worst loss found.
+worst of one worker, or the k / S worst of each of S workers. So everybody publishes two
+thresholds, where all threads and, if memory is shared, all ranks see them; with k = 1 both are
+the worst loss found.
 """
 
 import numpy as np
@@ -13,14 +14,14 @@ from maxplus.training.engines.sparse._team import LINE, atomic_load, atomic_stor
 
 
 @inner
-def _comes_before(loss, sample, other_loss, other_sample):
+def comes_before(loss, sample, other_loss, other_sample):
     """Whether a sample is worse than another; the lower one among equals."""
     return loss > other_loss or (loss == other_loss and sample < other_sample)
 
 
 @inner
 def _is_worse(worst, w, place, other):
-    return _comes_before(
+    return comes_before(
         worst.loss[w, place], worst.sample[w, place], worst.loss[w, other], worst.sample[w, other]
     )
 
@@ -66,34 +67,50 @@ def forget_found(worst, w):
 
 
 @inner
-def offer(worst, w, loss, n, c, q, z):
+def offer(worst, w, t, loss, n, c, q, z):
     """Worker w has found the loss and scores of sample n, in lane q of chunk c; O(C + log k).
 
     The mildest of its k worst gives way to a worse one.
     """
     # A score that overflowed is worse than any number.
     loss = loss if loss == loss else np.inf
+    threshold, seat = worst.threshold[t & 1], LINE * (worst.first_seat + w)
     if loss > worst.quota[w, 0]:
         _replace_least(worst.quota[w], loss)
-        atomic_store(worst.threshold, LINE * w + 1, worst.quota[w, 0])
+        atomic_store(threshold, seat + 1, worst.quota[w, 0])
     place = worst.heap[w, 0]
-    if not _comes_before(loss, n, worst.loss[w, place], worst.sample[w, place]):
+    if not comes_before(loss, n, worst.loss[w, place], worst.sample[w, place]):
         return
     worst.loss[w, place], worst.sample[w, place] = loss, n
     worst.seat[w, place, 0], worst.seat[w, place, 1] = c, q
     for d in range(z.size):
         worst.scores[w, place, d] = z[d]
     _sink(worst, w, worst.heap.shape[1])
-    atomic_store(worst.threshold, LINE * w, worst.loss[w, worst.heap[w, 0]])
+    atomic_store(threshold, seat, worst.loss[w, worst.heap[w, 0]])
 
 
 @inner
-def threshold_found(worst):
-    """A loss that k samples are known to reach, whoever has found them; O(W)."""
-    alone, each = -np.inf, np.inf
+def forget_thresholds(worst, t):
+    """Before iteration t: what this rank's workers have published is forgotten; O(W).
+
+    It is called one iteration ahead. Then nobody reads the thresholds of t − 2 any more, which
+    are in the same place, and everybody meets once more before anybody reads those of t.
+    """
+    threshold = worst.threshold[t & 1]
     for w in range(worst.heap.shape[0]):
-        alone = max(alone, atomic_load(worst.threshold, LINE * w))
-        each = min(each, atomic_load(worst.threshold, LINE * w + 1))
+        seat = LINE * (worst.first_seat + w)
+        atomic_store(threshold, seat, -np.inf)
+        atomic_store(threshold, seat + 1, -np.inf)
+
+
+@inner
+def threshold_found(worst, t):
+    """A loss that k samples are known to reach in iteration t, whoever has found them; O(S)."""
+    threshold = worst.threshold[t & 1]
+    alone, each = -np.inf, np.inf
+    for seat in range(0, threshold.size, LINE):
+        alone = max(alone, atomic_load(threshold, seat))
+        each = min(each, atomic_load(threshold, seat + 1))
     return max(alone, each)
 
 
@@ -119,7 +136,7 @@ def rank_found(worst):
         finder, place = 0, worst.heap[0, worst.taken[0]]
         for w in range(1, W):
             other = worst.heap[w, worst.taken[w]]
-            if _comes_before(
+            if comes_before(
                 worst.loss[w, other], worst.sample[w, other],
                 worst.loss[finder, place], worst.sample[finder, place],
             ):  # fmt: skip

@@ -22,6 +22,7 @@ from maxplus.training.engines.sparse._growth import update_noise
 from maxplus.training.engines.sparse._state import GROUPS, State
 from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange
+from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
 from maxplus.training.engines.sparse.sizes import Sizes, entries_per_step
 from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
@@ -57,13 +58,17 @@ class SparseEngine(CompiledEngine):
 
     name = "sparse"
     objectives = ("max", "top-k")
+    spans_ranks = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
     def __init__(self, model: LMM, task: Task, *, audit: bool = False) -> None:
         super().__init__(model, task)
         self._audit = audit
         self._n_workers = _count_workers(model, task)
-        self._state = self._allocate(Sizes.of(model, task, self._n_workers))
+        self._thresholds = Thresholds.of(task.team, self._n_workers)
+        self._state = self._allocate(
+            Sizes.of(model, task, self._n_workers, self._thresholds.n_seats)
+        )
         self._seat(arrange(task.y, np.arange(len(task.y)), self._lanes, self._n_workers))
         scan_all = self._on_threads(_whole.scan_all)
         scan_all(self._state.samples, self._state.weights, self._state.minima)
@@ -84,12 +89,22 @@ class SparseEngine(CompiledEngine):
 
     def _allocate(self, sizes: Sizes) -> State:
         """Room for everything; no sample has a seat yet."""
-        model, X = self.model, self.task.X
+        model, X, team = self.model, self.task.X, self.task.team
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
+        self._messenger = Messenger(team)
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.task.y},
+            "worst": {
+                "threshold": self._thresholds.shared,
+                "first_seat": self._thresholds.first_seat,
+            },
+            "meeting": {
+                "address": self._messenger.address,
+                "first": self.task.first_sample,
+                "me": team.rank,
+            },
             "scale": {
-                "x_largest": float(np.abs(X).max()),
+                "x_largest": team.largest(float(np.abs(X).max(initial=0.0))),
                 "eps": float(np.finfo(sizes.F).eps),
                 "small": 0.0125 * largest[2],
                 "small_rise": 0.00075 * largest[2],
@@ -101,7 +116,11 @@ class SparseEngine(CompiledEngine):
             grad=empty_gradient(sizes.C, sizes.F),
             **{name: allocate(g, sizes, **others.get(name, {})) for name, g in GROUPS.items()},
         )
-        state.samples.x_min[:], state.samples.x_max[:] = X.min(axis=0), X.max(axis=0)
+        self._messenger.serve(state.meeting)
+        if len(X):
+            state.samples.x_min[:], state.samples.x_max[:] = X.min(axis=0), X.max(axis=0)
+        else:
+            state.samples.x_min[:] = state.samples.x_max[:] = 0.0
         state.worst.heap[:] = np.arange(sizes.k)
         state.scale.largest[:] = largest
         update_noise(state.scale)
@@ -135,7 +154,8 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, search.offsets, True)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        if self._is_regroup_due():
+        # All ranks at once: each would wait for the others anyway.
+        if self.task.team.first(self._is_regroup_due()):
             self.regroup()
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
@@ -149,6 +169,7 @@ class SparseEngine(CompiledEngine):
                 flags[0] = STOP
         for helper in helpers:
             helper.result()  # raises what the helper raised
+        self._messenger.check()
         return done
 
     def _is_regroup_due(self) -> bool:
@@ -227,7 +248,8 @@ class SparseEngine(CompiledEngine):
     def _set_reach(self) -> None:
         """All minima are up to date: note each unit's reach."""
         state = self._state
-        state.lift.reach[:] = state.minima.g_max.max(axis=0) - state.log.raised
+        highest = state.minima.g_max.max(axis=0, initial=-np.inf)
+        state.lift.reach[:] = highest - state.log.raised
 
     def _hardness(self) -> NDArray:
         """An order of lanes: bounds of the last visits will do; resolved lanes were the worst."""

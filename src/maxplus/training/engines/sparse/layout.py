@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
 def lanes_per_chunk(y: NDArray) -> int:
     """B: a multiple of the vector length, no larger than the largest class needs."""
-    largest = int(np.bincount(y).max())
+    largest = int(np.bincount(y).max(initial=1))
     return min(MAX_LANES, -(-largest // LANE_STEP) * LANE_STEP)
 
 
@@ -35,8 +35,8 @@ def count_chunks(y: NDArray, n_lanes: int) -> int:
 
 
 def count_leaves(y: NDArray, n_lanes: int, n_workers: int) -> int:
-    """The most chunks of one class that `arrange` gives to one worker."""
-    largest = -(-int(np.bincount(y).max()) // n_lanes)
+    """The most chunks of one class that `arrange` gives to one worker, or 1 if there are none."""
+    largest = -(-int(np.bincount(y).max(initial=1)) // n_lanes)
     return -(-largest // n_workers)
 
 
@@ -47,7 +47,7 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
     about equally hard, so everybody gets the same share of hard ones.
     """
     samples, lanes, labels, workers, leaves = [], [], [], [], []
-    for label in range(int(y.max()) + 1):
+    for label in range(int(y.max(initial=-1)) + 1):
         members = order[y[order] == label]
         for rank, lo in enumerate(range(0, len(members), n_lanes)):
             part = members[lo : lo + n_lanes]
@@ -57,6 +57,6 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
             workers.append(rank % n_workers)
             leaves.append(rank // n_workers)
     return Layout(
-        np.array(samples, np.int64), np.array(lanes, np.int64), np.array(labels, np.int64),
-        np.array(workers, np.int64), np.array(leaves, np.int64),
+        np.array(samples, np.int64).reshape(-1, n_lanes), np.array(lanes, np.int64),
+        np.array(labels, np.int64), np.array(workers, np.int64), np.array(leaves, np.int64),
     )  # fmt: skip

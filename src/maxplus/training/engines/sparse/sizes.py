@@ -15,6 +15,8 @@ from maxplus.trees._kernels import level_offsets
 # Iterations whose events are remembered if each steps on one sample; a chunk that
 # missed more is rebuilt.
 RING = 512
+# Numbers of a class in a sample's path, and of a sample that was found.
+PATH, FOUND = 4, 2
 
 
 class Sizes(NamedTuple):
@@ -26,28 +28,35 @@ class Sizes(NamedTuple):
     H: int  # units
     C: int  # classes
     W: int  # workers
+    S: int  # workers that see each other's thresholds
+    T: int  # ranks
     k: int  # samples that an iteration steps on
-    Q: int  # k / W, rounded up
+    Q: int  # k / S, rounded up
     E: int  # entries of a layer that an iteration moves at most
     R: int  # iterations that the ring of events holds
     leaves: int  # of a tree: the most chunks of one class that a worker has
     nodes: int  # of such a tree
     bounds: int  # of its levels: where each begins and the last one ends
+    path: int  # numbers that tell a sample's path
+    told: int  # numbers that a rank tells the others first
     F: np.dtype  # the model's float type
     ROW: np.dtype  # holds row numbers and "no row"
 
     @classmethod
-    def of(cls, model: LMM, task: Task, n_workers: int) -> Sizes:
-        """The sizes of a training shared by so many workers; O(N)."""
+    def of(cls, model: LMM, task: Task, n_workers: int, n_seats: int | None = None) -> Sizes:
+        """The sizes of a training shared by so many workers, of how many in all; O(N)."""
         B = lanes_per_chunk(task.y)
         k = samples_per_step(task)
+        S = n_workers if n_seats is None else n_seats
+        path = 1 + PATH * model.n_classes
         offsets = level_offsets(count_leaves(task.y, B, n_workers))
         return cls(
             K=count_chunks(task.y, B), B=B,
             P=model.n_features, H=model.n_hidden, C=model.n_classes,
-            W=n_workers, k=k, Q=-(-k // n_workers),
+            W=n_workers, S=S, T=task.team.size, k=k, Q=-(-k // S),
             E=entries_per_step(model, task), R=ring_length(k),
             leaves=int(offsets[1]), nodes=int(offsets[-1]), bounds=offsets.size,
+            path=path, told=FOUND + path if k == 1 else FOUND * k,
             F=model.dtype, ROW=np.dtype(_index_type(2 * model.n_features)),
         )  # fmt: skip
 
@@ -55,7 +64,7 @@ class Sizes(NamedTuple):
 def samples_per_step(task: Task) -> int:
     """k: how many samples an iteration steps on."""
     objective = task.objective
-    return objective.count(len(task.y)) if isinstance(objective, TopKLoss) else 1
+    return objective.count(task.n_samples) if isinstance(objective, TopKLoss) else 1
 
 
 def entries_per_step(model: LMM, task: Task) -> int:

@@ -1,0 +1,107 @@
+"""Why the sparse engine need not look: its bounds, drawn from small trainings."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+BLUE, VERMILION, GREEN, GREY, PALE = "#0072B2", "#D55E00", "#009E73", "#6B6B6B", "#D9E4EC"
+
+
+def minima_cases():
+    """The four things that a changed row can do to a witness and a runner-up."""
+    rows = np.array([2.0, 4.6, 3.0, 5.2, 4.1, 3.7])  # witness 0, runner-up 2
+    cases = (
+        ("the witness rises,\nbut not above g₂", 0, 2.7),
+        ("the witness rises above g₂:\nthe runner-up takes over", 0, 4.4),
+        ("another row falls below g:\na new witness", 4, 1.2),
+        ("another row falls between:\na new runner-up", 4, 2.5),
+    )
+    fig, axes = plt.subplots(2, 2, figsize=(7.6, 4.6), sharex=True, sharey=True)
+    for ax, (title, changed, value) in zip(axes.flat, cases, strict=True):
+        new = rows.copy()
+        new[changed] = value
+        order = np.argsort(new)
+        colours = [
+            VERMILION if i == order[0] else GREEN if i == order[1] else PALE
+            for i in range(rows.size)
+        ]
+        ax.bar(range(rows.size), new, color=colours)
+        ax.bar(
+            changed, rows[changed], fill=False, edgecolor="#222222", linestyle="--", linewidth=0.9
+        )
+        ax.axhline(3.0, color=GREY, linewidth=0.8, linestyle=":")
+        ax.text(5.6, 3.05, "g₂ before", ha="right", fontsize=7, color=GREY)
+        ax.set_title(title, fontsize=8.5, fontweight="normal")
+        ax.set(xticks=range(6), xlabel="row i" if ax in axes[1] else "")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("row's value at one sample")
+    return fig
+
+
+def step_bounds(before, after):
+    """By how much any score can have risen or fallen in a step that left W⁰ alone: (C,), (C,)."""
+    up, down = (np.maximum(s * (after.W1 - before.W1), 0).max(axis=0) for s in (1, -1))
+    lift = after.W2 - before.W2
+    rise = np.maximum(up[:, None] + lift, 0).max(axis=0)
+    fall = np.maximum(down[:, None] - lift, 0).max(axis=0)
+    return rise, fall
+
+
+def growth_of(before, after, label):
+    """The most by which a loss of this class can have grown: a wrong score's rise, its own fall."""
+    rise, fall = step_bounds(before, after)
+    return np.delete(rise, label).max() + fall[label]
+
+
+def bound_over_time(models, X, y, label, chunk):
+    """A chunk's largest loss, its bound, and when it must be looked at again."""
+    exact = [model.losses(X[chunk], y[chunk]).max() for model in models]
+    worst = [model.losses(X, y).max() for model in models]
+    bound, bounds, visits = exact[0], [exact[0]], [0]
+    for t in range(1, len(models)):
+        bound += growth_of(models[t - 1], models[t], label)
+        if bound >= worst[t]:
+            bound = exact[t]
+            visits.append(t)
+        bounds.append(bound)
+    fig, ax = plt.subplots(figsize=(7.4, 3.1))
+    ax.plot(worst, color=GREY, linewidth=0.9, label="the worst loss of all samples")
+    ax.plot(bounds, color=VERMILION, label="the bound on this chunk")
+    ax.plot(exact, color=BLUE, label="the chunk's largest loss")
+    ax.plot(visits, [exact[t] for t in visits], "o", color=BLUE, markersize=4, label="visits")
+    ax.set(
+        xlabel="iteration",
+        ylabel="loss",
+        title=f"{len(visits)} visits, the first included, in {len(models) - 1} iterations",
+    )
+    ax.legend(fontsize=8)
+    return fig
+
+
+def share_curves():
+    """How much of a wrong score's rise reaches the loss, by the share of its term."""
+    r = np.linspace(0, 2, 100)
+    fig, ax = plt.subplots(figsize=(5.4, 3))
+    for s in (1.0, 0.5, 0.2, 0.05):
+        ax.plot(r, np.log1p(s * np.expm1(r)), label=f"s = {s:g}")
+    ax.set(xlabel="rise r of one wrong score", ylabel="the loss grows by at most")
+    ax.legend(fontsize=8)
+    return fig
+
+
+def search_picture(bounds, exact, threshold):
+    """Chunks by their bound; only those above the worst loss found had to be opened."""
+    order = np.argsort(-bounds)
+    opened = bounds[order] >= threshold
+    fig, ax = plt.subplots(figsize=(7.2, 2.8))
+    x = np.arange(len(bounds))
+    ax.bar(x, bounds[order], color=np.where(opened, VERMILION, PALE), label="bound")
+    ax.plot(x, exact[order], "o", color=BLUE, markersize=4, label="largest loss inside")
+    ax.axhline(threshold, color="#222222", linewidth=0.8, linestyle="--")
+    ax.text(len(bounds) - 0.5, threshold, "worst loss found", ha="right", va="bottom", fontsize=8)
+    ax.set(
+        xlabel="chunks, highest bound first",
+        ylabel="loss",
+        title=f"{opened.sum()} of {len(bounds)} chunks opened",
+    )
+    ax.legend(fontsize=8)
+    return fig

@@ -1,0 +1,54 @@
+"""
+Pipelines and GridSearchCV
+==========================
+
+The estimators are scikit-learn's kind: they go into pipelines, searches and cross-validations. An
+``LMMClassifier()`` chooses units and slope by itself; here a search does it, together with a step
+that comes before.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+
+from maxplus import LMMClassifier
+
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, train_size=500, stratify=y, random_state=0
+)
+
+# %%
+# A search over the components that are kept and over the slope of the boxes:
+
+pipeline = make_pipeline(
+    PCA(random_state=0), LMMClassifier(60, warmup_epochs=8, polish=None, random_state=0)
+)
+grid = {"pca__n_components": [8, 16, 32], "lmmclassifier__slope": [2.0, 4.0, 8.0, 16.0]}
+search = GridSearchCV(pipeline, grid, cv=3, scoring="neg_log_loss").fit(X_train, y_train)
+print("best:", search.best_params_)
+print(f"new images that are right: {search.best_estimator_.score(X_test, y_test):.1%}")
+
+# %%
+# What the search saw
+# -------------------
+
+results = search.cv_results_
+loss = np.empty((3, 4))
+for score, parameters in zip(results["mean_test_score"], results["params"], strict=True):
+    row = grid["pca__n_components"].index(parameters["pca__n_components"])
+    loss[row, grid["lmmclassifier__slope"].index(parameters["lmmclassifier__slope"])] = -score
+fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
+image = ax.imshow(loss, cmap="viridis_r", aspect="auto")
+for (row, column), value in np.ndenumerate(loss):
+    best = value == loss.min()
+    ax.text(column, row, f"{value:.3f}", ha="center", va="center", weight="bold" if best else None,
+            color="white" if value > loss.mean() else "black")  # fmt: skip
+ax.set_xticks(range(4), grid["lmmclassifier__slope"])
+ax.set_yticks(range(3), grid["pca__n_components"])
+ax.set(xlabel="slope", ylabel="components", title="Log loss on held-out images")
+fig.colorbar(image)
+plt.show()

@@ -1,0 +1,77 @@
+"""
+Shortest paths by min-plus products
+===================================
+
+In the min-plus algebra a product takes the best of all ways over one stop:
+``C[i, k] = min_j (A[i, j] + B[j, k])``. Squaring a matrix of distances allows twice as many steps,
+so a few squarings find all shortest paths.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from maxplus.algebra import minplus
+
+# %%
+# A map
+# -----
+#
+# Dark squares are hills, where a step takes longer; some squares cannot be entered.
+
+size = 18
+rng = np.random.default_rng(4)
+rows, columns = np.indices((size, size))
+height = sum(
+    np.exp(-((rows - r) ** 2 + (columns - c) ** 2) / s)
+    for r, c, s in ((4, 5, 8), (12, 11, 12), (5, 14, 6), (14, 3, 7))
+)
+closed = rng.random((size, size)) < 0.12
+closed[0, 0] = closed[-1, -1] = False
+
+n = size * size
+step = np.full((n, n), np.inf)  # no road: the algebra's zero
+np.fill_diagonal(step, 0.0)
+for r, c in zip(*np.nonzero(~closed), strict=True):
+    for dr, dc in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+        a, b = r + dr, c + dc
+        if 0 <= a < size and 0 <= b < size and not closed[a, b]:
+            step[r * size + c, a * size + b] = 5 + round(20 * height[a, b])  # whole minutes
+
+# %%
+# All distances
+# -------------
+#
+# After k squarings paths may have 2ᵏ steps. It is done when nothing changes.
+
+distance, squarings = step, 0
+while True:
+    longer = minplus(distance, distance)
+    squarings += 1
+    if np.array_equal(longer, distance):
+        break
+    distance = longer
+print(f"all {n * n:,} shortest ways after {squarings} products of {n} × {n} matrices")
+
+# %%
+# The way itself: from each square the first step that begins a shortest path. ``return_index`` has
+# the winner of every minimum.
+
+without_staying = step + np.diag(np.full(n, np.inf))
+_, first = minplus(without_staying, distance, return_index=True)
+goal, path = n - 1, [0]
+while path[-1] != goal:
+    path.append(int(first[path[-1], goal]))
+print(f"{len(path) - 1} steps, {distance[0, goal]:.0f} minutes")
+
+fig, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+ground = np.ma.masked_where(closed, height)
+far = np.ma.masked_where(closed, distance[0].reshape(size, size))
+for ax, values, title in zip(axes, (ground, far), ("Hills", "Minutes from the start"), strict=True):
+    colours = plt.get_cmap("copper_r" if values is ground else "viridis").with_extremes(bad="black")
+    image = ax.imshow(values, cmap=colours)
+    ax.plot(np.array(path) % size, np.array(path) // size, color="white", linewidth=2.5)
+    ax.plot(0, 0, "o", color="white", markersize=9)
+    ax.plot(size - 1, size - 1, "*", color="white", markersize=14)
+    ax.set(title=title, xticks=[], yticks=[])
+    fig.colorbar(image)
+plt.show()

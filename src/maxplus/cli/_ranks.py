@@ -1,0 +1,74 @@
+"""Commands that an MPI launcher has started on several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from maxplus.ranks import Team
+
+
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+@contextmanager
+def all_ranks() -> Iterator[Team]:
+    """The team of all ranks that a launcher has started; alone where there is none."""
+    from maxplus.ranks import ALONE, distributed
+    from maxplus.ranks.launched import is_launched
+
+    if not is_launched():
+        yield ALONE
+        return
+    left: typer.Exit | None = None
+    with distributed() as team:
+        try:
+            yield team
+        except typer.Exit as leaving:
+            # Everybody leaves, as it should be: no failure of one rank.
+            left = leaving
+    if left is not None:
+        raise left
+
+
+def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+    """What ``work`` makes of each block, in their order, on rank 0.
+
+    All ranks read the same blocks, and each works on every size-th of them.
+    """
+    from maxplus.ranks import ALONE, using
+
+    left = iter(blocks)
+    while True:
+        # Each rank reads by itself what the others read as well.
+        with using(ALONE):
+            some = list(islice(left, team.size))
+            own = work(some[team.rank]) if team.rank < len(some) else None
+        done = team.every(own)[: len(some)]
+        if not some:
+            return
+        if team.is_first:
+            yield from done  # type: ignore[misc]
+
+
+def leave_to_first() -> None:
+    """End this process if another one of the launcher's runs the command for all."""
+    from maxplus.ranks.launched import is_launched, launched_rank
+
+    if is_launched() and launched_rank() > 0:
+        raise typer.Exit
+
+
+def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
+    """ValueError for an option that is for one process, on all ranks."""
+    from maxplus.ranks.team import agreed
+
+    raise agreed(
+        ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")
+    )

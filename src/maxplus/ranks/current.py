@@ -1,0 +1,61 @@
+"""The team that trainings belong to, unless they are given another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from maxplus.ranks.team import ALONE, Team
+
+_CURRENT: ContextVar[Team] = ContextVar("team", default=ALONE)
+
+
+def current() -> Team:
+    """Whose rank this is; alone unless `distributed` says otherwise."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def using(team: Team) -> Iterator[Team]:
+    """Trainings inside belong to this team."""
+    token = _CURRENT.set(team)
+    try:
+        yield team
+    finally:
+        _CURRENT.reset(token)
+
+
+@contextmanager
+def distributed(comm: Any = None) -> Iterator[Team]:
+    """Let all ranks of an MPI communicator train one model, each with rows of its own.
+
+    Every rank makes the same calls inside. Classifiers are then fitted on the rows of all ranks,
+    those of rank 0 first; every rank has the fitted model in the end, and what belongs to training
+    rows (``training_losses_``) for its own. An error on one rank ends all of them.
+
+    Parameters
+    ----------
+    comm : mpi4py communicator, optional
+        All ranks that the program was started with by default.
+
+    Examples
+    --------
+    >>> import maxplus
+    >>> with maxplus.distributed():  # doctest: +SKIP
+    ...     clf.fit(X_of_this_rank, y_of_this_rank)
+    """
+    from maxplus.ranks.mpi import MPITeam
+
+    team = MPITeam.of(comm)
+    try:
+        with using(team):
+            team.check_software()
+            yield team
+    except BaseException as error:
+        if not team.fails_alike(error):
+            team.end(error)
+        raise
+    finally:
+        team.close()

@@ -1,0 +1,165 @@
+"""A table that no machine holds: each rank reads its part, and all decide about columns alike.
+
+Ranks have about as many rows each, in the order of the file, or of the files of a folder by name.
+What columns become is decided by rank 0, which asks for one whole column at a time: the same as on
+one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxplus.ranks import Team
+from maxplus.tables.choices import ColumnChoices
+from maxplus.tables.csv_parts import CsvPart
+from maxplus.tables.deciding import decide
+from maxplus.tables.encoding import Encoding
+from maxplus.tables.npz_parts import npz_part
+from maxplus.tables.parquet_parts import parquet_part
+from maxplus.tables.reading import CSV, PARQUET, read_table
+from maxplus.tables.samples import Samples, samples_of
+from maxplus.tables.strangers import Strangers
+from maxplus.tables.table import Cells, RawTable, TableError, row_in_words
+from maxplus.tables.words import Words
+
+
+def open_share(data: str, choices: ColumnChoices, team: Team) -> Samples:
+    """A rank's part of a training table; what columns are is decided by all rows."""
+    table = read_share(data, team)
+    found = team.on_first(lambda whole: decide(whole, choices), TableShare(table))
+    with team.together():
+        samples = samples_of(
+            table, found.encoding, labelled=True, decisions=found.decisions, strangers=Strangers(),
+            first_row=team.before(table.n_rows),
+        )  # fmt: skip
+    return replace(samples, decisions=team.first(samples.decisions))
+
+
+def reopen_share(data: str, encoding: Encoding, team: Team) -> Samples:
+    """A rank's part of a table whose columns were decided before."""
+    table = read_share(data, team, dict(encoding.read_as))
+    first = team.before(table.n_rows)
+    with team.together():
+        return samples_of(table, encoding, labelled=True, strangers=Strangers(), first_row=first)
+
+
+def read_share(data: str, team: Team, read_as: Mapping[str, bool | None] | None = None) -> RawTable:
+    """About as many rows as each rank has, those of rank 0 first; columns are alike on all."""
+    kinds, part = dict(read_as or {}), None
+    path = Path(data)
+    if path.suffix.lower() in CSV:
+        with team.together():
+            part = CsvPart(path, team.rank, team.size)
+            part = part if part.can_be_cut else None
+    quotes = team.every(0 if part is None else part.quotes)
+
+    def read(kinds: Mapping[str, bool | None]) -> RawTable:
+        return _part(data, team, kinds) if part is None else part.table(quotes, kinds)
+
+    with team.together():
+        table = read(kinds)
+    team.agree({"columns": tuple(table.columns)})
+    # A word anywhere makes words of a column everywhere, as they were written.
+    n_rows = team.every(table.n_rows)
+    told = team.every([isinstance(cells, Words) for cells in table.columns.values()])
+    is_words = np.any([kinds for kinds, n in zip(told, n_rows, strict=True) if n], axis=0)
+    words = {name for name, worded in zip(table.columns, is_words, strict=True) if worded}
+    late = {n for n in words if not isinstance(table.columns[n], Words)} if table.n_rows else set()
+    with team.together():
+        if late and path.suffix.lower() in CSV:
+            table = read({**kinds, **dict.fromkeys(words, True)})
+        columns = {
+            name: Words.of(map(str, cells)) if name in words and not isinstance(cells, Words)
+            else cells
+            for name, cells in table.columns.items()
+        }  # fmt: skip
+    first = team.before(table.n_rows)
+    return replace(table, columns=columns, where=lambda row: row_in_words(first + row))
+
+
+def _part(data: str, team: Team, read_as: Mapping[str, bool | None]) -> RawTable:
+    path = Path(data)
+    ending = path.suffix.lower()
+    if path.is_dir() or ending in PARQUET:
+        return parquet_part(path, team.rank, team.size)
+    if ending == ".npz":
+        return npz_part(path, team.rank, team.size)
+    # What cannot be cut, because it is packed for example, is read by everybody.
+    table = read_table(data, read_as or None)
+    cuts = [k * table.n_rows // team.size for k in (team.rank, team.rank + 1)]
+    return table.part(*cuts)
+
+
+@dataclass(frozen=True)
+class WholeTable(RawTable):
+    """The rows of all ranks, as rank 0 sees them: a column is asked for when it is looked at."""
+
+    n_all: int = 0
+
+    def __post_init__(self) -> None:
+        """Columns stay where they are."""
+
+    @property
+    def n_rows(self) -> int:
+        """Those of all ranks."""
+        return self.n_all
+
+
+class TableShare:
+    """A rank's own columns, which it hands over when it is asked."""
+
+    def __init__(self, own: RawTable) -> None:
+        self.own = own
+
+    def whole(self, team: Team) -> WholeTable:
+        """All ranks' rows."""
+        n = team.total(self.own.n_rows)
+        if not n:
+            raise TableError(f"{self.own.name} holds no rows of data")
+        columns: Any = _Columns(self, team)
+        own = self.own
+        return WholeTable(own.name, columns, row_in_words, own.notes, own.commas, own.choices, n)
+
+    def answer(self, team: Team, question: Any) -> Cells:
+        """A column of all ranks."""
+        cells = self.own.columns[question[1]]
+        if not isinstance(cells, Words):
+            return team.collect(cells)
+        place: dict[str, int] = {}
+        parts = team.every(cells.values)
+        for values in parts:
+            for value in values:
+                place.setdefault(value, len(place))
+        new = np.array([*(place[value] for value in cells.values), -1], np.int32)
+        codes = team.collect(new[cells.codes])
+        ordered = cells.ordered and all(values == parts[0] for values in parts)
+        return Words(codes, tuple(place), ordered)
+
+
+class _Columns(Mapping[str, Cells]):
+    """Columns by name; the last one that was looked at is at hand."""
+
+    def __init__(self, share: TableShare, team: Team) -> None:
+        self._share, self._team = share, team
+        self._last: tuple[str, Cells] | None = None
+
+    def __getitem__(self, name: str) -> Cells:
+        if name not in self._share.own.columns:
+            raise KeyError(name)
+        if self._last is None or self._last[0] != name:
+            question = "column", name
+            self._team.first(question)
+            cells = self._share.answer(self._team, question)
+            self._last = name, cells
+        return self._last[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._share.own.columns)
+
+    def __len__(self) -> int:
+        return len(self._share.own.columns)

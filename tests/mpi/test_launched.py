@@ -1,0 +1,166 @@
+"""Whole programs on several ranks: the command line, and how ranks end when one of them fails."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+import maxplus
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+# A rank that waits for ever fails its test.
+LIMIT = 60
+
+TRAINING = """
+import os, signal, time
+from threading import Thread
+import numpy as np
+import maxplus
+from mpi4py import MPI
+from maxplus.io import Checkpoint
+
+comm = MPI.COMM_WORLD
+rng = np.random.default_rng(comm.rank)
+X, y = rng.normal(size=(400, 5)), np.arange(400) % 3
+
+def fail(progress=None):
+    if progress is None or progress.iteration >= 200:
+        print(f"began {time.time()}", flush=True)
+        ACTION
+
+def fail_later():
+    while not os.path.exists(CHECKPOINT):
+        time.sleep(0.05)
+    fail()
+
+callbacks = [Checkpoint(CHECKPOINT, every=0.0)]
+if VICTIM == 0:
+    callbacks.append(fail)
+elif comm.rank == VICTIM:
+    # Callbacks are rank 0's: another rank fails in a thread of its own.
+    Thread(target=fail_later, daemon=True).start()
+
+clf = maxplus.SubgradientLMMClassifier(20, max_iter=10**9, random_state=0, callbacks=callbacks)
+with maxplus.distributed(comm):
+    clf.fit(X, y)
+"""
+
+
+def run(command, **options):
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=LIMIT, check=False,
+        **options,
+    )  # fmt: skip
+
+
+def over(n, *command, **options):
+    return run([MPIEXEC, "-n", n, *command], **options)
+
+
+def command_line(*arguments):
+    program = "from maxplus.cli import main; main()"
+    return [sys.executable, "-c", program, *arguments]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "table.parquet"
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    X = 2.0 * rng.normal(size=(3, 4))[y] + rng.normal(size=(600, 4))
+    columns = {f"f{p}": X[:, p] for p in range(4)} | {"class": np.array(["a", "b", "c"])[y]}
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=100)
+    return path
+
+
+def test_the_command_line_trains_as_in_one_process(table, tmp_path):
+    options = ["--paper", "-H", "20", "-n", "300", "--validate", "none", "--seed", "3"]
+    alone, together = tmp_path / "alone.maxplus", tmp_path / "together.maxplus"
+    one = run(command_line("train", table, *options, "-o", alone))
+    assert one.returncode == 0, one.stderr
+    three = over(3, *command_line("train", table, *options, "-o", together))
+    assert three.returncode == 0, three.stderr
+    first, second = maxplus.load(alone), maxplus.load(together)
+    for name in ("W0_", "W1_", "W2_", "training_rows_", "training_losses_", "training_labels_"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
+    assert first.preparation_.to_json() == second.preparation_.to_json()
+    # Rank 0 speaks, and says the same.
+    told = [line for line in three.stdout.splitlines() if "ranks," not in line]
+    assert told == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
+
+
+def test_predictions_and_figures_are_those_of_one_process(table, tmp_path):
+    model = tmp_path / "m.maxplus"
+    own = ["--paper", "-H", "9", "-n", "20", "--validate", "none", "-q", "-o", model]
+    assert run(command_line("train", table, *own)).returncode == 0
+    told = {}
+    for how, start in (("alone", run), ("together", lambda command: over(2, *command))):
+        out = tmp_path / f"{how}.csv"
+        done = start(command_line("predict", model, table, "--probabilities", "-o", out))
+        assert done.returncode == 0, done.stderr
+        judged = start(command_line("evaluate", model, table, "--json"))
+        assert judged.returncode == 0, judged.stderr
+        told[how] = out.read_text(), judged.stdout
+    assert told["alone"] == told["together"]
+    shown = over(2, *command_line("rules", model))
+    assert shown.stdout == run(command_line("rules", model)).stdout
+
+
+def test_an_error_is_told_once(tmp_path):
+    done = over(3, *command_line("train", tmp_path / "none.csv", "-o", tmp_path / "m.maxplus"))
+    assert done.returncode == 2
+    assert done.stderr.count("Error:") == 1
+    assert "No such file" in done.stderr
+    # What each rank finds out by itself, too.
+    done = over(2, *command_line("train", "iris", "--task", "poetry"))
+    assert done.returncode == 2
+    assert done.stderr.count("Error:") == 1
+    assert "failed" not in done.stderr
+
+
+def ended(tmp_path, victim, action):
+    """(seconds from the failure to the end of all, the outcome) of a training that a rank ends."""
+    checkpoint = tmp_path / "training.ckpt"
+    program = TRAINING.replace("VICTIM", str(victim)).replace("ACTION", action)
+    script = tmp_path / "train.py"
+    script.write_text(program.replace("CHECKPOINT", repr(str(checkpoint))))
+    done = over(3, sys.executable, script)
+    began = [line for line in done.stdout.splitlines() if line.startswith("began")]
+    assert len(began) == 1, done.stderr
+    assert done.returncode != 0
+    assert checkpoint.exists()
+    return time.time() - float(began[0].split()[1]), done
+
+
+def test_a_killed_rank_ends_all(tmp_path):
+    seconds, _ = ended(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert seconds < 5.0
+
+
+def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
+    seconds, done = ended(tmp_path, 0, "raise MemoryError('no more of it')")
+    assert seconds < 5.0
+    said = [line for line in done.stderr.splitlines() if "failed, and with it all ranks" in line]
+    assert len(said) == 1
+    assert "rank 0 of 3" in said[0]
+    assert "MemoryError: no more of it; use more machines" in said[0]
+    # What was written goes on.
+    rng = [np.random.default_rng(rank).normal(size=(400, 5)) for rank in range(3)]
+    y = np.tile(np.arange(400) % 3, 3)
+    stop = [lambda progress: True]
+    clf = maxplus.resume(tmp_path / "training.ckpt", np.concatenate(rng), y, callbacks=stop)
+    assert clf.n_iter_ >= 200
+
+
+def test_several_processes_without_mpi4py_are_told_what_to_install():
+    program = (
+        "import sys; sys.modules['mpi4py'] = None\nimport maxplus\nwith maxplus.distributed(): pass"
+    )
+    done = run([sys.executable, "-c", program], env=os.environ)
+    assert 'pip install "maxplus[mpi]"' in done.stderr

@@ -1,0 +1,70 @@
+"""What teams of threads cannot tell: messages, memory that ranks share, ends of ranks."""
+
+import numpy as np
+import pytest
+
+import maxplus
+from maxplus import SubgradientLMMClassifier
+from maxplus.ranks import DifferentRanksError
+from teams import split
+
+
+def test_a_team_carries_messages(comm):
+    with maxplus.distributed(comm) as team:
+        assert (team.rank, team.size) == (comm.rank, comm.size)
+        assert team.every(str(team.rank)) == [str(r) for r in range(team.size)]
+        assert team.first(team.rank) == 0
+        # Rank 1 has no rows.
+        rows = np.full((0 if team.rank == 1 else team.rank + 2, 3), team.rank, np.float32)
+        whole = np.concatenate(comm.allgather(rows))
+        np.testing.assert_array_equal(team.gather(rows), whole)
+        collected = team.collect(rows)
+        np.testing.assert_array_equal(collected, whole if team.is_first else whole[:0])
+        own = np.random.default_rng(team.rank).normal(size=(5, 2)).astype(np.float32)
+        total, *others = comm.allgather(own)
+        for other in others:
+            total = total + other
+        np.testing.assert_array_equal(team.sum(own), total)
+        numbers = np.where(np.arange(2 * team.size) % team.size == team.rank, -0.1, 0.0)
+        team.unite(numbers)
+        np.testing.assert_array_equal(numbers, np.full(2 * team.size, -0.1))
+        counts = team.nearby(1)
+        shared = team.shared(64 + sum(counts))
+        shared[team.place] = team.place + 1.0
+        comm.Barrier()
+        assert shared[: len(counts)].tolist() == [place + 1.0 for place in range(len(counts))]
+
+
+def test_large_rows_travel_in_parts(comm, monkeypatch):
+    monkeypatch.setattr("maxplus.ranks.mpi.MOST_BYTES", 100)
+    with maxplus.distributed(comm) as team:
+        rows = np.arange(200.0 + team.rank).reshape(-1, 1) + 1000 * team.rank
+        whole = np.concatenate(comm.allgather(rows))
+        np.testing.assert_array_equal(team.gather(rows), whole)
+        collected = team.collect(rows)
+        np.testing.assert_array_equal(collected, whole if team.is_first else whole[:0])
+
+
+@pytest.mark.parametrize("options", [{}, {"objective": "top-k", "top_k": 5}], ids=["max", "top-k"])
+def test_a_fit_is_that_of_one_process(comm, iris, options):
+    def fit(X, y):
+        return SubgradientLMMClassifier(12, max_iter=200, random_state=3, **options).fit(X, y)
+
+    X, y = iris
+    alone = fit(X, y)
+    part = split(len(y), comm.size)[comm.rank]
+    with maxplus.distributed(comm):
+        clf = fit(X[part], y[part])
+    for name in ("W0_", "W1_", "W2_", "unit_wins_", "prototypes_", "feature_importances_"):
+        np.testing.assert_array_equal(getattr(clf, name), getattr(alone, name), err_msg=name)
+    for name in alone.history_:
+        np.testing.assert_array_equal(clf.history_[name], alone.history_[name])
+
+
+def test_different_ranks_are_refused_by_all(comm, iris):
+    X, y = iris
+    with (
+        pytest.raises(DifferentRanksError, match="number of features"),
+        maxplus.distributed(comm),
+    ):
+        SubgradientLMMClassifier(4, max_iter=2).fit(X[:, : 4 - comm.rank % 2], y)

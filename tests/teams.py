@@ -1,0 +1,101 @@
+"""Teams of threads: ranks without MPI, that meet at a barrier."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from maxplus.ranks import Team, using
+
+# Nobody waits longer than this for the others: a deadlock is a failure.
+PATIENCE = 60.0
+
+
+class Hall:
+    """Where the threads of a team meet."""
+
+    def __init__(self, size):
+        self.size = size
+        self.barrier = threading.Barrier(size, timeout=PATIENCE)
+        self.brought = [None] * size
+        self.shared = {}
+
+
+class ThreadTeam(Team):
+    """One rank of a team of threads."""
+
+    def __init__(self, hall, rank):
+        self.hall, self.rank, self.size, self.place = hall, rank, hall.size, rank
+        self.cores = 1
+
+    def every(self, thing):
+        self.hall.brought[self.rank] = thing
+        self.hall.barrier.wait()
+        brought = list(self.hall.brought)
+        self.hall.barrier.wait()
+        return brought
+
+    def first(self, thing):
+        return self.every(thing)[0]
+
+    def gather(self, rows):
+        return np.concatenate(self.every(rows.copy()))
+
+    def collect(self, rows):
+        whole = self.gather(rows)
+        return whole if self.is_first else whole[:0]
+
+    def sum(self, array):
+        total, *others = self.every(array.copy())
+        total = total.copy()
+        for other in others:
+            total += other
+        return total
+
+    def meet(self, own, everybody):
+        everybody[:] = self.every(own.copy())
+
+    def unite(self, numbers):
+        told = self.every(numbers.copy())
+        numbers.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in told])
+
+    def nearby(self, n):
+        return self.every(n)
+
+    def shared(self, n):
+        if self.is_first:
+            self.hall.shared.setdefault(n, np.zeros(n))
+        self.every(None)
+        return self.hall.shared[n]
+
+
+def run_ranks(size, work):
+    """What ``work(rank)`` returns on each rank of a team; the first error there is, if any."""
+    hall = Hall(size)
+    failures = []
+
+    def one(rank):
+        try:
+            with using(ThreadTeam(hall, rank)):
+                return work(rank)
+        except BaseException as error:
+            failures.append(error)
+            hall.barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(one, rank) for rank in range(size)]
+    if failures:
+        real = [error for error in failures if not isinstance(error, threading.BrokenBarrierError)]
+        raise (real or failures)[0]
+    return [future.result() for future in futures]
+
+
+def split(n_rows, size, seed=0):
+    """Slices of so many rows for ranks, of any sizes; rank 1 of three or more has none."""
+    rng = np.random.default_rng(seed)
+    cuts = np.sort(rng.integers(0, n_rows + 1, size - 1))
+    if size > 2:
+        cuts[1] = cuts[0]
+    ends = [0, *cuts.tolist(), n_rows]
+    return [slice(ends[k], ends[k + 1]) for k in range(size)]

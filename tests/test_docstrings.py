@@ -1,0 +1,94 @@
+"""Docstrings of public names: parameters, results and defaults are stated, and examples run."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+from numpydoc.docscrape import NumpyDocString
+from numpydoc.validate import validate
+
+from test_package import DOCUMENTED
+
+ROOMS = (
+    "maxplus", "maxplus.algebra", "maxplus.trees", "maxplus.models", "maxplus.training",
+    "maxplus.training.stages", "maxplus.training.engines", "maxplus.certify", "maxplus.explain",
+    "maxplus.datasets", "maxplus.tables", "maxplus.io", "maxplus.export", "maxplus.images",
+    "maxplus.metrics", "maxplus.plots", "maxplus.evaluation", "maxplus.report", "maxplus.lab",
+)  # fmt: skip
+# What numpydoc would like to see and this project does not: a fixed beginning of the first line, an
+# extended summary and a "See Also" everywhere, and sentences for what a type says already. Examples
+# are asked for below, of functions.
+NOT_ASKED = {
+    "ES01", "EX01", "GL01", "PR04", "PR07", "PR08", "PR09", "RT02", "RT03", "RT04", "RT05",
+    "SA01", "SS02", "SS05",
+}  # fmt: skip
+# A refusal: whatever it is given.
+EXCEPTIONS = {"maxplus.LMMCommittee.smallest_change": {"PR01", "RT01"}}
+
+
+def functions():
+    """Every public function by its first address."""
+    seen = {}
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isfunction(thing):
+                seen.setdefault(thing, f"{room}.{name}")
+    return {address: thing for thing, address in seen.items()}
+
+
+def estimators():
+    """The classes of ``maxplus`` itself, and their public methods that the project wrote."""
+    import maxplus
+
+    for name in maxplus.__all__:
+        cls = getattr(maxplus, name)
+        if not inspect.isclass(cls):
+            continue
+        yield f"maxplus.{name}"
+        for method, thing in inspect.getmembers(cls, inspect.isfunction):
+            if not method.startswith("_") and thing.__module__.startswith("maxplus"):
+                yield f"maxplus.{name}.{method}"
+
+
+FUNCTIONS = functions()
+
+
+@pytest.mark.parametrize("address", [*FUNCTIONS, *estimators()])
+def test_docstrings_say_what_goes_in_and_what_comes_out(address):
+    found = validate(address)["errors"]
+    left = NOT_ASKED | EXCEPTIONS.get(address, set())
+    assert [(code, text) for code, text in found if code not in left] == []
+
+
+@pytest.mark.parametrize("name", [name for name in estimators() if name.count(".") == 1])
+def test_an_estimator_states_its_defaults(name):
+    """Each as it is; "optional" stands for None. A committee refers to its members' class."""
+    cls = getattr(importlib.import_module("maxplus"), name.partition(".")[2])
+    stated = {
+        one.strip(): parameter.type
+        for parameter in NumpyDocString(inspect.getdoc(cls))["Parameters"]
+        for one in parameter.name.split(",")
+        if parameter.type
+    }
+    parameters = inspect.signature(cls).parameters
+    assert len(stated) >= 6
+    for one, text in stated.items():
+        default = parameters[one].default
+        shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        assert f"default={shown}" in text or (default is None and "optional" in text), one
+
+
+@pytest.mark.parametrize("address", FUNCTIONS)
+def test_every_function_has_an_example_that_runs(address):
+    function = FUNCTIONS[address]
+    assert ">>>" in function.__doc__, address
+    if function.__module__ in DOCUMENTED:
+        return  # all of the module's examples run there
+    module = importlib.import_module(function.__module__)
+    runner = doctest.DocTestRunner(verbose=False)
+    for case in doctest.DocTestFinder(recurse=False).find(function, address, module):
+        runner.run(case)
+    assert runner.failures == 0

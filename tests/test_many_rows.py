@@ -1,0 +1,123 @@
+"""Answers about many rows, some of them at a time: the same, in little memory."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from maxplus import LMMRegressor, SubgradientLMMClassifier
+from maxplus.estimators import _scoring
+from memory_used import most_memory
+
+N_ROWS, N_FEATURES = 60_000, 16
+ANSWERS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Whole numbers, so that every type holds them; many are zero."""
+    rng = np.random.default_rng(0)
+    return rng.integers(-3, 4, (N_ROWS, N_FEATURES)) * (rng.random((N_ROWS, N_FEATURES)) < 0.3)
+
+
+def trained(dtype, classes=3):
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(60, N_FEATURES)).astype(dtype), np.arange(60) % classes
+    names = np.array(["a", "bee", "c"])
+    return SubgradientLMMClassifier(6, max_iter=5, random_state=0).fit(X, names[y])
+
+
+@pytest.fixture(scope="module", params=[np.float64, np.float32], ids=["float64", "float32"])
+def classifier(request):
+    return trained(request.param)
+
+
+FORMS = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "bytes": np.int8,
+    "columns": lambda X: np.asfortranarray(X, np.float64),
+    "sparse": lambda X: sparse.csr_array(X.astype(np.float64)),
+    "list": np.ndarray.tolist,
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_parts_say_what_the_whole_says(classifier, rows, form, monkeypatch):
+    few = rows[:97]
+    Z = classifier.model_.scores(few)
+    expected = [
+        classifier.classes_[Z.argmax(axis=1)],
+        np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True),
+        Z - np.log(np.exp(Z).sum(axis=1, keepdims=True)),
+        Z,
+    ]
+    X = few.astype(form) if isinstance(form, type) else form(few)
+    for at_once in (10**6, 200, 1):
+        monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", at_once)
+        found = [getattr(classifier, name)(X) for name in ANSWERS]
+        assert np.array_equal(found[0], expected[0])
+        assert np.array_equal(found[3], expected[3])
+        for one, other in zip(found[1:3], expected[1:3], strict=True):
+            assert one.dtype == Z.dtype
+            np.testing.assert_allclose(one, other, rtol=2e-6)
+
+
+def test_two_classes_have_one_number_in_parts_too(rows, monkeypatch):
+    classifier = trained(np.float64, classes=2)
+    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    Z = classifier.model_.scores(rows[:50])
+    assert np.array_equal(classifier.decision_function(rows[:50]), Z[:, 1] - Z[:, 0])
+
+
+@pytest.mark.parametrize("form", ["float64", "float32", "bytes", "columns", "sparse"])
+def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypatch):
+    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 1 << 14)
+    make = FORMS[form]
+    X = rows.astype(make) if isinstance(make, type) else make(rows)
+    for name in ("predict", "predict_proba"):
+        answer = getattr(classifier, name)(X)
+        taken = most_memory(lambda name=name: getattr(classifier, name)(X))
+        # All rows in float64 would be 7.7 MB, and all scores up to 1.4 MB.
+        assert taken < answer.nbytes + 900_000, name
+
+
+def test_a_curve_is_followed_in_parts(rows, monkeypatch):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(30, N_FEATURES))
+    curve = LMMRegressor(slope=4.0, method="interpolate").fit(X, X[:, 0])
+    expected = curve.model_.scores(rows[:50])[:, 0]
+    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    assert np.array_equal(curve.predict(rows[:50]), expected)
+
+
+def test_bad_rows_are_refused_wherever_they_are(classifier, rows, monkeypatch):
+    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    X = rows[:300].astype(float)
+    X[299, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        classifier.predict(X)
+    with pytest.raises(ValueError, match="15 features"):
+        classifier.predict(rows[:, 1:])
+    with pytest.raises(ValueError, match="0 sample"):
+        classifier.predict(X[:0])
+
+
+def test_names_are_checked_once(rows, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    names = [f"x{p}" for p in range(N_FEATURES)]
+    rng = np.random.default_rng(1)
+    frame = pandas.DataFrame(rng.normal(size=(60, N_FEATURES)), columns=names)
+    classifier = SubgradientLMMClassifier(6, max_iter=5, random_state=0).fit(
+        frame, np.arange(60) % 3
+    )
+    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    expected = classifier.model_.scores(rows[:50]).argmax(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = classifier.predict(pandas.DataFrame(rows[:50], columns=names))
+    assert np.array_equal(found, expected)
+    with pytest.warns(UserWarning, match="feature names") as caught:
+        classifier.predict(rows[:50])
+    assert len(caught) == 1

@@ -1,0 +1,230 @@
+"""Ranks: training over several gives what training on one does."""
+
+import numpy as np
+import pytest
+
+import maxplus
+from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus.io import Checkpoint
+from maxplus.models import LOG2
+from maxplus.models.starts import choose_prototypes, prototype_lmm
+from maxplus.ranks import DifferentRanksError
+from maxplus.training import (
+    Conductor,
+    MaxLoss,
+    Polish,
+    Task,
+    TopKLoss,
+    constant,
+    polyak,
+    train,
+    two_phase,
+)
+from maxplus.training.engines import DenseEngine, SparseEngine
+from teams import run_ranks, split
+
+
+def start(data, n_hidden=9):
+    X, y = data
+    chosen = choose_prototypes(y, n_hidden, np.random.default_rng(1))
+    return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, 2.0, 1.0)
+
+
+def course(engine_class, data, part, objective, step, n_iter, linear_every):
+    X, y = data
+    task = Task(X[part], y[part], objective, step, linear_every=linear_every)
+    engine = engine_class(start(data), task)
+    done = train(engine, n_iter)
+    return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()
+
+
+def same(one, other):
+    for mine, yours in zip(one, other, strict=True):
+        for name, array in mine.items():
+            np.testing.assert_array_equal(array, yours[name], err_msg=name)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7)], ids=["max", "top-7"])
+def test_iterates_are_those_of_one_process(iris, size, objective):
+    step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
+    law = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
+    parts = split(len(iris.y), size, seed=size)
+    for found in run_ranks(
+        size, lambda r: course(SparseEngine, iris, parts[r], objective, step, n_iter, 7)
+    ):
+        same(found, law)
+
+
+def fitted(clf, names):
+    return {name: getattr(clf, name) for name in names}
+
+
+EXACT = ("W0_", "W1_", "W2_", "classes_", "unit_wins_", "prototypes_", "feature_importances_")
+
+
+def fit_part(data, part, weight=None, **options):
+    clf = SubgradientLMMClassifier(12, max_iter=80, random_state=3, n_jobs=1, **options)
+    own = None if weight is None else weight[part]
+    return clf.fit(data.X[part], np.array(["a", "bb", "c"])[data.y[part]], own)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_fit_is_that_of_one_process(iris, size):
+    weight = np.ones(len(iris.y))
+    weight[::7] = 0.0
+    alone = fit_part(iris, slice(None), weight)
+    parts = split(len(iris.y), size)
+    for rank, clf in enumerate(run_ranks(size, lambda r: fit_part(iris, parts[r], weight))):
+        same([fitted(clf, EXACT), dict(clf.history_)], [fitted(alone, EXACT), alone.history_])
+        assert (clf.n_iter_, clf.status_, clf.slope_, clf.max_loss_) == (
+            alone.n_iter_, alone.status_, alone.slope_, alone.max_loss_
+        )  # fmt: skip
+        assert clf.mean_loss_ == pytest.approx(alone.mean_loss_, rel=1e-12)
+        np.testing.assert_array_equal(clf.training_losses_, alone.training_losses_[parts[rank]])
+
+
+def test_a_training_on_three_ranks_goes_on_on_two_and_on_one(iris, tmp_path):
+    path, labels = tmp_path / "training.ckpt", np.array(["a", "bb", "c"])[iris.y]
+    whole = fit_part(iris, slice(None))
+
+    def begin(rank, parts):
+        stop = [Checkpoint(path, every=0.0), lambda progress: progress.iteration > 20]
+        fit_part(iris, parts[rank], callbacks=stop)
+
+    def go_on(rank, parts):
+        return maxplus.resume(path, iris.X[parts[rank]], labels[parts[rank]])
+
+    parts = split(len(iris.y), 3)
+    run_ranks(3, lambda r: begin(r, parts))
+    parts = split(len(iris.y), 2, seed=5)
+    for clf in run_ranks(2, lambda r: go_on(r, parts)):
+        same([fitted(clf, EXACT), dict(clf.history_)], [fitted(whole, EXACT), whole.history_])
+    clf = go_on(0, [slice(None)])
+    same([fitted(clf, EXACT)], [fitted(whole, EXACT)])
+
+
+def refused(size, work, kind, match):
+    """All ranks refuse, with one and the same error."""
+    messages = []
+
+    def one(rank):
+        with pytest.raises(kind, match=match) as caught:
+            work(rank)
+        messages.append(str(caught.value))
+
+    run_ranks(size, one)
+    assert len(messages) == size
+    assert len(set(messages)) == 1
+
+
+def test_ranks_that_do_not_fit_together_are_refused(iris):
+    def fit(X, y, **options):
+        SubgradientLMMClassifier(4, **{"max_iter": 2, **options}).fit(X, y)
+
+    X, y = iris
+    refused(2, lambda r: fit(X[:, : 4 - r], y), DifferentRanksError, "number of features")
+    refused(2, lambda r: fit(X.astype(["f8", "f4"][r]), y), DifferentRanksError, "rank 1 has '<f4'")
+    refused(2, lambda r: fit(X, y, slope=[1.0, 2.0][r]), DifferentRanksError, "same parameters")
+    refused(2, lambda r: fit(X, y, max_iter=r), ValueError, "rank 0 of 2: max_iter must be")
+    refused(
+        2, lambda r: fit([X, X * np.nan][r], y), ValueError, "rank 1 of 2: Input X contains NaN"
+    )
+    refused(2, lambda r: fit(X, y * 0), ValueError, "one class only")
+    refused(3, lambda r: fit(X[:0], y[:0]), ValueError, "no samples")
+    refused(2, lambda r: fit(X, y, engine="dense"), ValueError, "is for one process")
+
+
+def warm(part, data, **options):
+    clf = LMMClassifier(12, warmup_epochs=3, random_state=1, n_jobs=1, **options)
+    return clf.fit(data.X[part], data.y[part])
+
+
+START = ("slope_", "scale_")
+
+
+@pytest.mark.parametrize("options", [{"early_stopping": True}, {"class_weight": "balanced"}])
+def test_a_warm_up_over_ranks_is_near_that_of_one(few_digits, options):
+    alone = warm(slice(None), few_digits, **options)
+    parts = split(len(few_digits.y), 3)
+    together = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
+    for clf in together:
+        # Where it starts is the same, to the last bit; batches differ.
+        same([fitted(clf, START)], [fitted(alone, START)])
+        same([fitted(clf, ("W0_", "W1_", "W2_"))], [fitted(together[0], ("W0_", "W1_", "W2_"))])
+        assert clf.score(*few_digits) > 0.95
+        assert clf.warmup_losses_[-1] == pytest.approx(alone.warmup_losses_[-1], rel=0.2, abs=0.02)
+        assert clf.max_loss_ == together[0].max_loss_
+    again = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
+    same([fitted(again[0], ("W1_", "W2_"))], [fitted(together[0], ("W1_", "W2_"))])
+
+
+def test_a_search_over_ranks_chooses_what_one_process_does(iris):
+    def search(part):
+        clf = LMMClassifier(warmup_epochs=8, polish=None, random_state=1, n_jobs=1)
+        return clf.fit(iris.X[part], iris.y[part])
+
+    alone = search(slice(None))
+    parts = split(len(iris.y), 2)
+    for clf in run_ranks(2, lambda r: search(parts[r])):
+        same([clf.search_], [alone.search_])
+        assert (clf.slope_, clf.temperature_) == (alone.slope_, alone.temperature_)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_polish_is_that_of_one_process(cloud, size):
+    X, y = cloud
+    # Two labels for one point: somebody is given up.
+    X, y = np.concatenate([X, X[:1]]), np.append(y, (y[0] + 1) % 3)
+    model = start((X, y), 20)
+
+    def polish(part):
+        task = Task(X[part], y[part], rng=np.random.default_rng(5))
+        with Conductor() as conductor:
+            return Polish(LOG2, max_rounds=9).run(model, task, conductor)
+
+    alone = polish(slice(None))
+    assert alone.above.size
+    assert alone.steps > 50
+    parts = split(len(y), size, seed=3)
+    for done in run_ranks(size, lambda r: polish(parts[r])):
+        same([done.model.weights_by_name()], [alone.model.weights_by_name()])
+        same([done.facts], [alone.facts])
+        assert (done.status, done.steps) == (alone.status, alone.steps)
+
+
+def test_whether_to_polish_is_asked_once_for_all(few_digits):
+    def fit(part):
+        return warm(part, few_digits, polish="auto", slope=3.0)
+
+    parts = split(len(few_digits.y), 2)
+    first, second = run_ranks(2, lambda r: fit(parts[r]))
+    same([fitted(first, ("W1_", "W2_"))], [fitted(second, ("W1_", "W2_"))])
+    assert first.status_ == second.status_
+    assert first.polish_losses_.size
+
+
+@pytest.mark.parametrize("bagging", [False, True])
+def test_a_committee_over_ranks_is_one(iris, bagging):
+    def fit(part):
+        clf = LMMCommittee(
+            2, n_hidden=9, warmup_epochs=4, bagging=bagging, polish="log2", random_state=1, n_jobs=1
+        )
+        return clf.fit(iris.X[part], iris.y[part])
+
+    alone = fit(slice(None))
+    parts = split(len(iris.y), 2)
+    first, second = run_ranks(2, lambda r: fit(parts[r]))
+    weights = [member.weights_by_name() for member in first.model_.members]
+    same(weights, [member.weights_by_name() for member in second.model_.members])
+    assert first.scale_.tolist() == alone.scale_.tolist()
+    assert first.score(*iris) > 0.95
+    assert [member.n_hidden for member in first.model_.members] == [9, 9]
+    assert first.max_loss_ == second.max_loss_
+
+
+def test_what_is_for_one_process_says_so(iris):
+    def curve(rank):
+        LMMRegressor(4).fit(iris.X, iris.X[:, 0])
+
+    refused(2, curve, ValueError, "a regression cannot be trained over 2 ranks")
