@@ -24,33 +24,32 @@ demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-build/kernels test test-fast test-optional coverage reproduce-quick: \
+test test-fast test-optional test-mpi coverage docs reproduce-quick $(VENV)/.compiled: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Two workers, a core each: libraries for matrix products would take both for each. A worker begins
 # with half of the files; who is done first helps the other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
-test: build/kernels
+test: $(VENV)/.compiled
 	$(PYTEST)
 
 # What takes long is left out; with kernels compiled, an answer in a minute.
-test-fast: build/kernels
+test-fast: $(VENV)/.compiled
 	$(PYTEST) -m "not slow"
 
 # What nearly all tests need, on both cores, before their workers start.
-build/kernels: $(VENV)/.kernels
-	mkdir -p $@
+$(VENV)/.compiled: $(VENV)/.kernels
 	$(BIN)/python tests/kernels.py
 	touch $@
 
 # What is skipped where PyTorch or a browser is not installed.
-test-optional: build/kernels
+test-optional: $(VENV)/.compiled
 	$(PYTEST) tests/test_export.py tests/test_report_page_browser.py \
 	  tests/test_report_page_what_if.py tests/test_committee.py::test_a_torch_module_has_the_mean_score
 
 # Python lines that tests reach, at least 95 %; pyproject.toml says what is left out, and why. The
 # tests take about half as long again as without. A page with every line is build/coverage/index.html.
-coverage: build/kernels
+coverage: $(VENV)/.compiled
 	rm -f .coverage .coverage.*
 	$(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term
 
@@ -75,7 +74,7 @@ test-mpi: $(VENV)/.kernels
 	MAXPLUS_LAUNCHES=1 NUMBA_NUM_THREADS=1 timeout 120 $(BIN)/python -m pytest -q -n 0 tests/mpi
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
-reproduce-quick: build/kernels
+reproduce-quick: $(VENV)/.compiled
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
 
 # The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,

@@ -2,7 +2,10 @@
 
 import io
 import json
+import threading
 import time
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numba
 import pytest
@@ -25,30 +28,33 @@ def patience(monkeypatch):
     compiling._SAID.set()
 
 
-def compiles(seconds):
-    """As if a kernel, and one within it, took so long."""
+def compiles(heard=None):
+    """As if a kernel, and one within it, took long: a moment, or until somebody has heard of it."""
     with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
-        time.sleep(seconds)
+        end = time.monotonic() + (0.1 if heard is None else 60.0)
+        while time.monotonic() < end and not (heard and heard()):
+            time.sleep(0.01)
 
 
 def test_what_takes_long_is_said_once(patience):
     said = []
     with compiling.telling_of_compilation(said.append):
-        compiles(0.2)
-        assert said == [compiling.MESSAGE]
-        compiles(0.2)
+        compiles(lambda: said)
+        compiles()
     with compiling.telling_of_compilation(said.append):
-        compiles(0.2)
+        compiles()
     assert said == [compiling.MESSAGE]
 
 
-def test_short_compilations_add_up(patience):
-    said = []
-    with compiling.telling_of_compilation(said.append):
-        compiles(0.03)
-        assert not said
-        compiles(0.15)
-    assert said
+def test_short_compilations_add_up(monkeypatch):
+    waits, now = [], [0.0]
+    monkeypatch.setattr(compiling, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(compiling, "Timer", lambda seconds, say: waits.append(seconds) or Mock())
+    with compiling.telling_of_compilation(print):
+        for _ in range(4):
+            with event.trigger_event("numba:compile"):
+                now[0] += 0.4
+    assert waits == pytest.approx([1.0, 0.6, 0.2, 0.0])
 
 
 def test_a_moment_is_not_worth_a_line(patience, monkeypatch):
@@ -76,21 +82,24 @@ def test_who_listens_no_more_is_not_told(patience):
     said = []
     with compiling.telling_of_compilation(said.append):
         pass
-    compiles(0.2)
+    compiles()
     assert not said
 
 
 def test_a_progress_bar_says_it(patience):
     text = io.StringIO()
     with ProgressBar("training", Console(file=text, width=120)):
-        compiles(0.2)
+        compiles(text.getvalue)
     assert text.getvalue().count(compiling.MESSAGE) == 1
 
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_commands_say_it_unless_they_are_quiet(patience, capsys, quiet):
     with plain_errors(quiet):
-        compiles(0.2)
+        compiles(compiling._SAID.is_set)
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer):
+                thread.join()
     assert capsys.readouterr() == ("", "" if quiet else f"{compiling.MESSAGE}\n")
 
 

@@ -11,6 +11,8 @@ import pytest
 from numba.core import caching
 
 from maxplus import _kernel_cache
+from maxplus.certify import box_bounds
+from maxplus.explain import single_feature_flips
 
 SOURCE = """
 from numba import prange
@@ -129,6 +131,23 @@ def test_a_parallel_kernel_has_a_serial_twin(fresh, tmp_path):
     assert hits(again.serial) == hits(again.__wrapped__) + 1 == 1
     again(x, out)
     assert hits(again.__wrapped__) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["fitted", "seer"])
+def test_results_do_not_depend_on_who_computes_them(which, iris, request, monkeypatch):
+    """Few rows are a serial kernel's, many its parallel twin's."""
+    model, X = request.getfixturevalue(which).model_, iris.X[::5]
+
+    def results():
+        flips = single_feature_flips(model, X)
+        return (model.scores(X), model.wins(X), *box_bounds(model, X, 0.1), *flips)
+
+    few = results()
+    for place in ("models.lmm", "certify.bounds", "explain.crossings"):
+        monkeypatch.setattr(f"maxplus.{place}.PARALLEL_FROM", 0)
+    for one, other in zip(few, results(), strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
 
 
 def test_two_writers_at_once_do_not_mix_their_kernels(fresh, monkeypatch):
