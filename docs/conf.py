@@ -101,7 +101,7 @@ numpydoc_use_plots = False
 
 # -- the gallery ----------------------------------------------------------------------------------
 
-if (HERE.parent / "examples" / "GALLERY_HEADER.rst").exists():
+if (HERE.parent / "examples" / "GALLERY_HEADER.txt").exists():
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
         "examples_dirs": "../examples",

@@ -48,16 +48,25 @@ def test_every_measurement_is_a_page(tmp_path):
     (tmp_path / "docs").mkdir()
     found = tmp_path / "results" / "speed"
     found.mkdir(parents=True)
-    record = {"title": "How fast", "text": "It is. Very.", "quick": False, "seconds": 3.0}
-    (found / "speed.json").write_text(json.dumps(record | {"machine": {"cores": 2}}))
-    (found / "speed.md").write_text("## How fast (`speed`)\n\nIt is. Very.\n\n3 s\n")
+    record = {
+        "title": "How fast", "text": "It is. Very.", "quick": False, "seconds": 3.0,
+        "machine": {"cores": 2}, "figures": ["growth"],
+        "tables": [{"caption": "All", "columns": ["what", "ms"], "rows": [["|x|", "2"]]}],
+    }  # fmt: skip
+    (found / "speed.json").write_text(json.dumps(record))
+    (found / "speed-growth.png").write_bytes(b"picture")
     pages = part("result_pages")
     pages.write_pages(SimpleNamespace(srcdir=tmp_path / "docs"))
-    page = (tmp_path / "docs" / pages.PLACE / "speed.md").read_text()
-    assert page.startswith("# How fast\n\n\nIt is. Very.\n")
+    place = tmp_path / "docs" / pages.PLACE
+    page = (place / "speed.md").read_text()
+    assert page.startswith(
+        "# How fast\n\nIt is. Very.\n\n**All**\n\n| what | ms |\n| --- | --- |\n"
+    )
+    assert r"| \|x\| | 2 |" in page
+    assert "![How fast: growth](speed-growth.png)" in page
     assert "`maxplus reproduce speed` at full scale, in 3 s (cores 2)" in page
-    listed = (tmp_path / "docs" / pages.PLACE / "list.txt").read_text()
-    assert "- [](generated/speed.md): It is.\n" in listed
+    assert (place / "speed-growth.png").read_bytes() == b"picture"
+    assert "- [](generated/speed.md): It is.\n" in (place / "list.txt").read_text()
 
 
 def test_docstrings_are_taken_as_text():

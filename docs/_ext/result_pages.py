@@ -22,41 +22,50 @@ def write_pages(app: Sphinx) -> None:
     pages.mkdir(parents=True, exist_ok=True)
     found = sorted(path.parent.name for path in measured.glob("*/*.json"))
     names = sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
-    for old in pages.iterdir():
-        if old.stem.partition("-")[0] not in {name.partition("-")[0] for name in names}:
+    for old in pages.glob("*.md"):
+        if old.stem not in names:
             old.unlink()
-    for name in names:
-        record = json.loads((measured / name / f"{name}.json").read_text(encoding="utf-8"))
-        text = (measured / name / f"{name}.md").read_text(encoding="utf-8")
-        _write(pages / f"{name}.md", _page(name, record, text))
+    records = {name: _record(measured / name / f"{name}.json") for name in names}
+    for name, record in records.items():
+        _write(pages / f"{name}.md", _page(name, record))
         for picture in (measured / name).glob("*.png"):
             shutil.copy2(picture, pages)
-    told = [f"- [](generated/{name}.md): {_first_sentence(measured, name)}" for name in names]
+    told = [f"- [](generated/{name}.md): {_first_sentence(records[name])}" for name in names]
     tree = ["```{toctree}", ":hidden:", "", *(f"generated/{name}" for name in names), "```"]
     _write(pages / "list.txt", "\n".join([*told, "", *tree, ""]))
 
 
-def _first_sentence(measured: Path, name: str) -> str:
+def _record(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _first_sentence(record: dict) -> str:
     """How a finding's text begins."""
-    record = json.loads((measured / name / f"{name}.json").read_text(encoding="utf-8"))
     return re.split(r"(?<=[.:;]) (?=[A-Z])", record["text"], maxsplit=1)[0].replace("$", r"\$")
 
 
-def _page(name: str, record: dict, text: str) -> str:
-    """A finding's Markdown, with its title on top and where it comes from below."""
-    body = re.sub(r"\A## .*\n", "", text)
-    body = re.sub(r"\n[\d,]+ s\s*\Z", "\n", body)
-    # What looks like mathematics to MyST, and a line of its own for each table's name.
-    body = body.replace("$", r"\$")
+def _page(name: str, record: dict) -> str:
+    """A finding: its text, tables and pictures, and where it comes from below."""
+    parts = [f"# {record['title']}", record["text"].replace("$", r"\$")]
+    parts += [_table(table) for table in record["tables"]]
+    parts += [f"![{record['title']}: {what}]({name}-{what}.png)" for what in record["figures"]]
     machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     kind = "at reduced scale" if record["quick"] else "at full scale"
     took = "" if record["seconds"] is None else f", in {record['seconds']:,.0f} s"
-    return (
-        f"# {record['title']}\n\n{body}\n---\n\n"
-        f"Measured by `maxplus reproduce {name}` {kind}{took} "
-        f"({machine}). This page is made of `results/{name}/{name}.json` and what was written "
-        "beside it.\n"
+    parts.append(
+        f"---\n\nMeasured by `maxplus reproduce {name}` {kind}{took} ({machine}). This page is "
+        f"made of `results/{name}/{name}.json`."
     )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(table: dict) -> str:
+    """Markdown; a bar in a cell is no end of it."""
+    rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
+    lines = [
+        "| " + " | ".join(str(cell).replace("|", r"\|") for cell in row) + " |" for row in rows
+    ]
+    return "\n".join([f"**{table['caption']}**", "", *lines])
 
 
 def _write(path: Path, text: str) -> None:
