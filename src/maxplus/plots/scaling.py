@@ -27,7 +27,7 @@ def plot_scaling(
 
     Returns
     -------
-    matplotlib Figure
+    matplotlib.figure.Figure
 
     Examples
     --------
