@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional test-mpi coverage reproduce-quick pictures lint format \
-        dist bench bench-quick bench-mpi clean
+.PHONY: demo test test-fast test-optional test-lowest test-mpi coverage soak reproduce-quick pictures \
+        lint format dist bench bench-quick bench-mpi clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -24,11 +24,12 @@ demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-build/kernels test test-fast test-optional reproduce-quick: \
+build/kernels test test-fast test-optional coverage reproduce-quick: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
-# Each worker begins with half of the files; who is done first helps the other.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Two workers, a core each: libraries for matrix products would take both for each. A worker begins
+# with half of the files; who is done first helps the other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 test: build/kernels
 	$(PYTEST)
 
@@ -52,6 +53,17 @@ test-optional: build/kernels
 coverage: build/kernels
 	rm -f .coverage .coverage.*
 	$(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term
+
+# Once through everything with the lowest versions of what is needed, in a new environment.
+test-lowest:
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python -m pip install --quiet --no-compile --constraint constraints/lowest.txt .
+	NUMBA_CACHE_DIR=build/lowest/kernels build/lowest/bin/python tests/smoke.py constraints/lowest.txt
+
+# Random trials for an hour, or as long as one says: SOAK_SECONDS=600. Its counts are kept.
+SOAK_SECONDS ?= 3600
+soak: $(VENV)/.kernels
+	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
 
 # On two and three ranks that mpiexec starts, a time limit on each: a deadlock fails, and ends.
 OVER_MPI = timeout --kill-after=5 $(1) $(BIN)/mpiexec -n $(2) $(BIN)/python -m pytest -q -n 0 \

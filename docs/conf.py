@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -55,9 +56,11 @@ extensions = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "**/README.md"]
+# What the gallery keeps beside its pages.
+exclude_patterns = [f"gallery/*.{ending}" for ending in ("ipynb", "json", "py", "zip", "md5")]
 root_doc = "index"
 language = "en"
+smartquotes = False  # two hyphens are an option of a command
 
 # -- what counts as a mistake: everything (the Makefile makes errors of warnings) -----------------
 
@@ -103,7 +106,8 @@ if (HERE.parent / "examples" / "GALLERY_HEADER.rst").exists():
     sphinx_gallery_conf = {
         "examples_dirs": "../examples",
         "gallery_dirs": "gallery",
-        "filename_pattern": r"plot_",
+        # PyTorch is larger than all the rest: its page is run where it is installed.
+        "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
         "ignore_pattern": r"make_examples",
         "abort_on_example_error": True,
         "download_all_examples": False,

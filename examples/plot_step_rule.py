@@ -20,10 +20,10 @@ X, y = load_breast_cancer(return_X_y=True)
 X = StandardScaler().fit_transform(X)
 # The paper's start: pyramids at some samples, high for their own class.
 rng = np.random.default_rng(0)
-chosen = np.concatenate([rng.choice(np.flatnonzero(y == d), 100, replace=False) for d in (0, 1)])
+chosen = np.concatenate([rng.choice(np.flatnonzero(y == d), 60, replace=False) for d in (0, 1)])
 heights = np.where(np.eye(2)[y[chosen]] == 1, 0.0, -1.0)
 start = LMM.of_boxes(X[chosen], 0.0, heights, slope=1.0)
-N_ITER = 10_000
+N_ITER = 5_000
 
 # %%
 # Ours: aim at half of the lowest loss so far. Where a piece brings nothing, that was too much, and

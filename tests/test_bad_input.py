@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 from maxplus import (
     LinearMaxPlusClassifier,
@@ -16,6 +17,7 @@ from maxplus import (
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
+from maxplus.estimators import NoEffectWarning
 
 LMMS = [LMMClassifier, SubgradientLMMClassifier]
 STEPPED = [SubgradientLMMClassifier, MaxPlusClassifier, LinearMaxPlusClassifier]
@@ -58,13 +60,13 @@ PARAMETERS = [
     (STEPPED, "warm_start", [None, 1, "yes"], ["True or False"]),
     (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["integer >= 0"]),
     (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
-    (ALL, "n_jobs", [0, 1.5, "2", True], ["integer|number of threads"]),
+    (ALL, "n_jobs", [0, 1.0, 1.5, "2", True], ["None, a number of threads as an integer, or -1"]),
     (STEPPED[:1], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
     (STEPPED[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
     (STEPPED[1:], "scale", POSITIVE, ["> 0"]),
     ([*LMMS, LinearMaxPlusClassifier], "n_hidden", WHOLE, ["integer >= 1"]),
     ([LMMRegressor], "n_hidden", WHOLE, ["integer >= 1"]),
-    ([*LMMS, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0"]),
+    ([*LMMS, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0 or 'auto'"]),
     ([*LMMS, LMMRegressor], "slope", ["steep"], ["'auto'"]),
     ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
     ([LMMRegressor], "directions", ["some", True], ["'auto' or None"]),
@@ -83,7 +85,12 @@ PARAMETERS = [
     ([LMMClassifier], "n_iter_no_change", WHOLE, ["integer >= 1"]),
     ([LMMClassifier], "max_suspects", [-1, 1.5, NAN, "few", True, None], ["integer >= 0"]),
     ([LMMClassifier], "polish", ["log3"], ["'log2'"]),
-    ([LMMClassifier], "polish", [0, -1.0, NAN, INF, True], ["> 0"]),
+    (
+        [LMMClassifier],
+        "polish",
+        [0, -1.0, NAN, INF, True, False],
+        ["> 0", "'auto', 'log2' or None"],
+    ),
     (STEPPED[:1], "linear_every", [-1, 2.5, "7", None], ["integer >= 0"]),
 ]
 CASES = [
@@ -133,9 +140,17 @@ def test_parameters(iris, estimator, name, value, allowed):
         ),
     ],
 )
-def test_engines_that_do_not_fit(iris, estimator, parameters, parts):
+def test_engines_that_do_not_fit_leave_it_to_another(iris, estimator, parameters, parts):
+    """A search over engines and objectives has no holes."""
+    parameters = {"random_state": 0, **parameters}
     model = quick(estimator, **parameters)
-    assert_refused(lambda: model.fit(*iris), *parts, "engine='auto'", error=ValueError)
+    with pytest.warns(NoEffectWarning) as told:
+        model.fit(*iris)
+    (said,) = (str(one.message) for one in told)
+    assert all(re.search(part, said) for part in parts), said
+    automatic = quick(estimator, **parameters | {"engine": "auto"}).fit(*iris)
+    assert re.search(rf"; '{automatic._engine_class().name}' is used", said)
+    assert np.array_equal(model.loss_curve_, automatic.loss_curve_)
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -328,7 +343,84 @@ def test_a_refused_fit_leaves_a_fitted_model_usable(iris, estimator):
     assert np.array_equal(model.set_params(n_jobs=1).predict(iris.X), before)
 
 
-def test_no_suspects_may_be_a_fraction_too():
+# What counts only beside others: estimators, parameters, which of them do nothing, when it would.
+MOOT = [
+    (
+        STEPPED,
+        {"step": "polyak", "learning_rate": 0.5},
+        "learning_rate=0.5",
+        "'two-phase' or 'const",
+    ),
+    (STEPPED, {"step": "level", "learning_rate": 0.5}, "learning_rate=0.5", "step is"),
+    (STEPPED, {"step": "constant", "polyak_fraction": 0.2}, "polyak_fraction=0.2", "'two-phase'"),
+    (STEPPED[:1], {"top_k": 3}, "top_k=3", "objective is 'top-k'"),
+    (STEPPED[1:], {"scale": 2.0}, "scale=2.0", "'gaussian' or 'uniform'"),
+    ([LMMClassifier], {"polish": None, "max_suspects": 3}, "max_suspects=3", "there is a polish"),
+    ([LMMClassifier], {"n_iter_no_change": 2}, "n_iter_no_change=2", "early_stopping is True"),
+    ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
+    ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "both 'auto'"),
+    ([LMMRegressor], {"method": "interpolate", "epochs": 2}, "epochs=2", "method is 'learn'"),
+]
+MOOT = [
+    pytest.param(estimator, parameters, what, when, id=f"{estimator.__name__}-{what}")
+    for estimators, parameters, what, when in MOOT
+    for estimator in estimators
+]
+
+
+@pytest.mark.parametrize(("estimator", "parameters", "what", "when"), MOOT)
+def test_what_has_no_effect_is_said_and_not_refused(iris, estimator, parameters, what, when):
+    few = {"n_hidden": 6, "slope": 3.0} if estimator is LMMClassifier else {}
+    model = quick(estimator, **few | parameters)
+    with pytest.warns(NoEffectWarning, match=f"{what} has no effect unless .*{when}") as told:
+        model.fit(*iris)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    # With its default there is nothing to say.
+    name = what.partition("=")[0]
+    model.set_params(**{name: getattr(type(model)(), name)}).fit(*iris)
+
+
+def test_constant_steps_that_come_too_late_are_said(iris):
+    """The lowest loss is among the Polyak steps: any learning_rate gives the same parameters."""
+    model = SubgradientLMMClassifier(
+        8, engine="dense", max_iter=20, polyak_fraction=1.0, learning_rate=0.5, random_state=0
+    )
+    with pytest.warns(NoEffectWarning, match=r"learning_rate=0.5 has no effect here.*begin at 20"):
+        model.fit(*iris)
+    # From the first iteration on they count.
+    model.set_params(polyak_fraction=0.0, keep="last").fit(*iris)
+
+
+GRIDS = {
+    "engines": (
+        SubgradientLMMClassifier(6, max_iter=5, random_state=0),
+        {"engine": ["dense", "tree", "sgd"], "objective": ["max", "mean", "top-k"]},
+    ),
+    "steps": (
+        SubgradientLMMClassifier(6, max_iter=5, random_state=0, engine="dense"),
+        {"learning_rate": [0.01, 1.0], "keep": ["best", "last"], "step": ["polyak", "level"]},
+    ),
+    "suspects": (
+        LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0),
+        {"polish": [None, "auto"], "max_suspects": [0, 0.0, 2]},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
+@pytest.mark.parametrize(("model", "grid"), GRIDS.values(), ids=GRIDS)
+def test_a_grid_has_no_holes(iris, model, grid):
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*iris)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_nothing_may_be_a_fraction_too(iris):
     LMMClassifier(max_suspects=0.0)._check_parameters()
+    own = {"random_state": 0, "engine": "dense"}
+    whole, fraction = (
+        quick(SubgradientLMMClassifier, linear_every=n, **own).fit(*iris) for n in (0, 0.0)
+    )
+    assert np.array_equal(whole.W1_, fraction.W1_)
     with pytest.raises(ValueError, match="top_k must be"):
         SubgradientLMMClassifier(top_k=0.0)._check_parameters()

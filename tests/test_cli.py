@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import IRIS, ORCHARD, bad, good, run
+from commands import BRIEF, IRIS, ORCHARD, bad, good, run
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +76,47 @@ def test_bench_times_every_engine():
     printed = good("bench", "--samples", 60, "--features", 4, "--hidden", 8, "--seconds", 0.1)
     for engine in ("dense", "tree", "sparse"):
         assert re.search(rf"{engine} +[\d.e-]+ +[\d.e-]+ +[\d.]+ \w?B", printed)
+
+
+MISTAKES = {
+    "an unknown option": (("train", IRIS, "--no-such"), "No such option: --no-such", "train"),
+    "no word for a number": (
+        ("train", IRIS, "-H", "many"),
+        "Invalid value for '--hidden'",
+        "train",
+    ),
+    "a number out of range": (
+        ("reproduce", "iris", "--seeds", 0),
+        "Invalid value for '--seeds'",
+        "repro",
+    ),
+    "a missing argument": (("predict",), "Missing argument 'MODEL'", "predict"),
+    "an unknown command": (("forecast",), "No such command 'forecast'", ""),
+    "an unknown name": (("reproduce", "everything"), "no experiment 'everything'", "reproduce"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words", "command"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_in_options_are_one_line(arguments, words, command):
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert re.fullmatch(rf"Error: .*{re.escape(words)}.*; see .*{command}\w* --help", line)
+
+
+def test_no_arguments_show_the_help():
+    result = run()
+    assert "train" in result.output
+    assert "Error" not in result.output
+
+
+def test_a_warning_is_told_once_for_all_folds(tmp_path):
+    result = run("train", IRIS, *BRIEF[:-2], "--validate", 2, "--no-polish", "--max-suspects", 3,
+                 "-o", tmp_path / "model")  # fmt: skip
+    assert result.exit_code == 0
+    warned = [line for line in result.stderr.splitlines() if "max_suspects=3 has no effect" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith("Warning: ")
 
 
 def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):

@@ -20,6 +20,7 @@ from maxplus.datasets import DataNotFoundError
 from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, measure, registry
 from maxplus.lab.experiments import (
     answers,
+    first_use,
     iris_torch,
     long_run,
     million,
@@ -476,6 +477,19 @@ def test_a_missing_package_is_a_message_before_anything_runs(tmp_path, monkeypat
     assert result.exit_code == 2
     assert "products needs tropical-gemm: pip install 'maxplus[bench]'" in result.output
     assert not (tmp_path / "million").exists()
+
+
+def test_first_uses_are_measured_in_processes_of_their_own(monkeypatch):
+    long = "sum(range(10**7))"
+    uses = (
+        first_use.Use("whole", long, asked=1e6),
+        first_use.Use("rest", "pass", before=long, asked=0.0),
+    )
+    monkeypatch.setattr(first_use, "USES", uses)
+    found = first_use.run(Settings())
+    assert found.values["whole"]["first"] > 10 * found.values["rest"]["first"] >= 0
+    assert set(found.values["rest"]) == {"first", "later"}
+    assert "1 of 2 within" in found.text
 
 
 def test_every_name_has_its_module():

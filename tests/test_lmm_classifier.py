@@ -1,5 +1,6 @@
 """LMMClassifier: parameters, fitted attributes, going on, prediction, weights, interruption."""
 
+import itertools
 import signal
 import threading
 
@@ -9,7 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+import maxplus
 from maxplus import SubgradientLMMClassifier
+from maxplus.estimators import NoEffectWarning
 from maxplus.training import MaxLoss, Progress, Task, level, train
 from maxplus.training.engines import ENGINES
 from trainings import press_ctrl_c, raise_keyboard_interrupt
@@ -158,7 +161,7 @@ def test_fitted_attributes(cloud, engine, dtype):
     assert set(clf.history_) == set(HISTORY)
     assert [clf.history_[name].shape for name in HISTORY] == [(60,)] * 3
     assert clf.n_iter_ == 60
-    assert clf.status_ == "all iterations done"
+    assert (clf.status_, clf.status_message_) == ("max_iter", "all iterations done")
     assert_array_equal(clf.loss_curve_, clf.history_["loss"])
     assert clf.predict_proba(X).dtype == clf.decision_function(X).dtype == dtype
 
@@ -224,7 +227,8 @@ def test_reaching_the_target_ends_training(cloud, engine):
 @MAX_ENGINES
 def test_a_zero_subgradient_ends_training(engine):
     clf = lmm(engine=engine, slope=1.0, confidence=300.0).fit([[0.0], [1e6]], [0, 1])
-    assert "subgradient is zero" in clf.status_
+    assert clf.status_ == "stationary"
+    assert "subgradient is zero" in clf.status_message_
     assert clf.n_iter_ == 1
     assert clf.certified_
 
@@ -311,6 +315,28 @@ def test_warm_start_goes_on_from_the_parameters(cloud):
     straight = lmm(**parameters, max_iter=60).fit(*cloud)
     assert_array_equal(warm.W1_, straight.W1_)
     assert_array_equal(warm.history_["loss"], straight.history_["loss"][30:])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_hidden", 12), ("slope", 2.0), ("confidence", 1.0), ("init", "gaussian")],
+)
+def test_going_on_says_that_the_beginning_is_past(cloud, tmp_path, name, value):
+    clf = lmm(max_iter=5, engine="dense", warm_start=True).fit(*cloud)
+    clf.save(tmp_path / "model")
+    loaded = maxplus.load(tmp_path / "model")
+    began = getattr(clf, name)
+    words = rf"{name}={value!r} has no effect .* one with {name}={began!r}; .*warm_start=False"
+    for model, go_on in itertools.product((clf, loaded), ("fit", "partial_fit")):
+        shape = model.W1_.shape
+        with pytest.warns(NoEffectWarning, match=words) as told:
+            getattr(model.set_params(**{name: value}), go_on)(*cloud)
+        assert told[0].filename == __file__
+        assert model.W1_.shape == shape
+    # Without a change, and from scratch, there is nothing to say.
+    clf.set_params(**{name: began}).fit(*cloud)
+    clf.set_params(**{name: value, "warm_start": False}).fit(*cloud)
+    clf.set_params(warm_start=True).fit(*cloud)
 
 
 def test_going_on_in_float32_stays_there(cloud):

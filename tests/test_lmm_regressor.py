@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from maxplus import LMMRegressor
 
@@ -52,7 +53,7 @@ def samples(draw):
 
 @given(data=samples(), slope=st.sampled_from([0.1, 1.0, 7.5]), seed=SEEDS)
 @settings(max_examples=40, deadline=None)
-@pytest.mark.filterwarnings("ignore:the envelopes cross")
+@pytest.mark.filterwarnings("ignore:the envelopes cross", "ignore:no function with slope")
 def test_the_formula(data, slope, seed):
     X, y = data
     new = np.random.default_rng(seed).uniform(-6, 6, (9, X.shape[1]))
@@ -102,7 +103,10 @@ def test_the_slope_is_the_lipschitz_constant(data):
 
 def test_a_slope_that_is_too_small_is_reported():
     X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
-    reg = interpolator(slope=1.0).fit(X, y)
+    with pytest.warns(
+        ConvergenceWarning, match=r"slope 1 .* Lipschitz constant is 3.*larger slope"
+    ):
+        reg = interpolator(slope=1.0).fit(X, y)
     assert reg.lipschitz_ == 3.0
     assert reg.slope_ == 1.0
     assert not reg.interpolates_
@@ -120,6 +124,18 @@ def test_interpolates_tells_the_truth(offset, dtype):
     y = rng.normal(size=200).astype(dtype)[first]
     reg = interpolator().fit(X, y)
     assert reg.interpolates_ == np.array_equal(reg.predict(X), y)
+
+
+def test_bounds_that_meet_do_not_cross_by_rounding():
+    """Between points of the steepest slope both bounds are the line; in float32 they part."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-1, 1, (40, 1)), axis=0).astype(np.float32)
+    lower, upper = (
+        interpolator()
+        .fit(x, 3.7 * x[:, 0])
+        .predict_interval(rng.uniform(-1, 1, (2000, 1)).astype(np.float32))
+    )
+    assert (lower <= upper).all()
 
 
 # -- the theorem ------------------------------------------------------------------------------

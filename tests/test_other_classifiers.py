@@ -97,7 +97,7 @@ def test_fitted_attributes(cloud, make, dtype):
     assert_array_equal(clf.classes_, ["a", "b", "c"])
     assert clf.n_features_in_ == 4
     assert clf.n_iter_ == clf.loss_curve_.size == 60
-    assert clf.status_ == "all iterations done"
+    assert (clf.status_, clf.status_message_) == ("max_iter", "all iterations done")
     assert clf.certified_ == (clf.max_loss_ < np.log(2))
 
 

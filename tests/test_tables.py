@@ -3,6 +3,8 @@
 import csv
 import gc
 import gzip
+import io
+import pickle
 import random
 import string
 import zipfile
@@ -17,11 +19,13 @@ from maxplus.tables import (
     TableError,
     bytes_of,
     csv_files,
+    npz_files,
     parquet_files,
     read_batches,
     read_table,
     reading,
 )
+from memory_used import most_memory
 from strategies import quick
 from table_helpers import encoding_of, refused, same
 
@@ -295,6 +299,10 @@ def test_missing_files_are_missing(tmp_path, name):
         read_table(tmp_path / name)
 
 
+def test_table_errors_are_one_line_whatever_others_say():
+    assert str(TableError("x.parquet: Invalid data\nat 3\n")) == "x.parquet: Invalid data at 3"
+
+
 def test_table_errors_are_value_errors():
     assert issubclass(TableError, ValueError)
 
@@ -527,6 +535,65 @@ def test_damaged_npz_is_refused(npz, damage):
     with refused(path):
         read_table(path)
     gc.collect()  # a file that was left open warns now
+
+
+def test_an_npz_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz_files, "ALWAYS", 1_000_000)
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, X=np.zeros((2_000, 200)))
+    assert path.stat().st_size < 10_000
+
+    def refusal():
+        with refused(path, "unpacks to 3,200,128", "np.savez"):
+            read_table(path)
+
+    assert most_memory(refusal) < 500_000
+    # As it takes memory without being packed, it may.
+    np.savez(path, X=np.zeros((2_000, 200)))
+    assert read_table(path).n_rows == 2_000
+
+
+def test_an_npz_file_that_lies_about_its_sizes_takes_no_memory(tmp_path):
+    """The archive says little, and the packed bytes go on and on."""
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, X=np.zeros((20_000, 100)))
+    with zipfile.ZipFile(path) as archive:
+        (member,) = archive.infolist()
+    content, size = path.read_bytes(), member.file_size.to_bytes(4, "little")
+    assert content.count(size) >= 1
+    path.write_bytes(content.replace(size, (1000).to_bytes(4, "little")))
+    assert most_memory(lambda: refused_read(path)) < 500_000
+    # Or an array that claims to be large and holds no row.
+    for shape in ((0, 10**12), (10**12, 0)):
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"shape": shape, "fortran_order": False, "descr": "<f8"}
+        )
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("X.npy", header.getvalue())
+        assert most_memory(lambda: refused_read(path)) < 500_000
+
+
+def refused_read(path):
+    with refused(path):
+        read_table(path)
+
+
+@pytest.mark.parametrize("what", ["objects", "text", "pickle"])
+def test_npz_messages_advise_nothing_dangerous(tmp_path, what):
+    """NumPy would have its users load pickles."""
+    path = tmp_path / "data.npz"
+    if what == "objects":
+        np.savez(path, X=SQUARE, y=np.array(["a", None], object))
+    else:
+        path.write_bytes(b"a,b\n1,2\n" if what == "text" else pickle.dumps([1, 2]))
+    with pytest.raises(TableError) as caught:
+        read_table(path)
+    said = str(caught.value)
+    assert str(path) in said
+    assert "\n" not in said
+    assert "pickle" not in said
+    assert ("'y'" in said and "astype(str)" in said) if what == "objects" else "np.savez" in said
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

@@ -211,6 +211,15 @@ def block_of(*samples):
     return block
 
 
+def test_a_status_is_a_code_with_a_sentence():
+    for status in Status:
+        assert status is Status.of(status.value) is Status.of(status.message)
+        assert status.value == status.name.lower()
+        assert len(status.message.split()) > 2
+    with pytest.raises(ValueError, match="there is no status 'else'"):
+        Status.of("else")
+
+
 def test_a_history_is_a_mapping_of_columns():
     history = History()
     assert {name: column.size for name, column in history.items()} == dict.fromkeys(

@@ -16,6 +16,8 @@ def write_page(app: Sphinx) -> None:
     )  # fmt: skip
     text = re.sub(r"(?m)^(#+) `maxplus (\w+)`$", r"\1 maxplus \2", done.stdout)
     text = re.sub(r"\A# `maxplus`", "# Commands", text).replace("$ maxplus", "maxplus")
+    # The contents beside the page list the commands in full words.
+    text = re.sub(r"\*\*Commands\*\*:.*?(?=^## )", "", text, count=1, flags=re.S | re.M)
     path = Path(app.srcdir) / "api" / "commands.md"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")

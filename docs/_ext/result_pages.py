@@ -31,10 +31,15 @@ def write_pages(app: Sphinx) -> None:
         _write(pages / f"{name}.md", _page(name, record, text))
         for picture in (measured / name).glob("*.png"):
             shutil.copy2(picture, pages)
-    listing = "\n".join(
-        ["```{toctree}", ":maxdepth: 1", "", *(f"generated/{n}" for n in names), "```"]
-    )
-    _write(pages / "list.txt", listing + "\n")
+    told = [f"- [](generated/{name}.md): {_first_sentence(measured, name)}" for name in names]
+    tree = ["```{toctree}", ":hidden:", "", *(f"generated/{name}" for name in names), "```"]
+    _write(pages / "list.txt", "\n".join([*told, "", *tree, ""]))
+
+
+def _first_sentence(measured: Path, name: str) -> str:
+    """How a finding's text begins."""
+    record = json.loads((measured / name / f"{name}.json").read_text(encoding="utf-8"))
+    return re.split(r"(?<=[.:;]) (?=[A-Z])", record["text"], maxsplit=1)[0].replace("$", r"\$")
 
 
 def _page(name: str, record: dict, text: str) -> str:

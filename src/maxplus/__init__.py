@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         LMMRegressor,
         MaxPlusClassifier,
         SubgradientLMMClassifier,
+        from_pipeline,
     )
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
@@ -52,6 +53,7 @@ _HOMES = {
     "compare": "maxplus.evaluation",
     "distributed": "maxplus.ranks",
     "export_onnx": "maxplus.export",
+    "from_pipeline": "maxplus.estimators",
     "load": "maxplus.io",
     "resume": "maxplus.io",
     "to_torch": "maxplus.export",
@@ -72,6 +74,7 @@ __all__ = [
     "compare",
     "distributed",
     "export_onnx",
+    "from_pipeline",
     "load",
     "resume",
     "to_torch",

@@ -55,17 +55,24 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, and so is that kernels are being compiled; or nothing at all if
-    ``quiet``. Of ranks that all fail alike one ``speaks``; where one fails by itself, all are ended
-    (`maxplus.ranks.distributed`).
+    A warning is a line as well, once for all folds and members that give it, and so is that kernels
+    are being compiled; or nothing at all if ``quiet``. Of ranks that all fail alike one ``speaks``;
+    where one fails by itself, all are ended (`maxplus.ranks.distributed`).
     """
     from maxplus.training.compiling import telling_of_compilation
+
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *rest: object) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            _remark(f"Warning: {message}")
 
     try:
         silent = quiet or not speaks
         with warnings.catch_warnings(), telling_of_compilation(_nothing if silent else _remark):
             warnings.simplefilter("ignore" if silent else "always", UserWarning)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = tell  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
@@ -85,10 +92,6 @@ def _remark(text: str) -> None:
 
 def _nothing(text: str) -> None:
     pass
-
-
-def _show_warning(message: Warning | str, *rest: object) -> None:
-    _remark(f"Warning: {message}")
 
 
 def fail_together(error: Exception, speaks: bool, message: str | None = None) -> NoReturn:

@@ -87,6 +87,7 @@ class Training:
             "task": "classification" if self.is_classifier else "regression",
             "estimator": type(estimator).__name__,
             "status": estimator.status_,
+            "status_message": estimator.status_message_,
             "seconds": self.seconds,
             "validation": None,
         }

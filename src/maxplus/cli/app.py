@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from maxplus import __version__
+from maxplus.cli._one_line import OneLineErrors
 from maxplus.cli._ranks import leave_to_first
 from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
@@ -26,6 +27,7 @@ from maxplus.cli.train import train
 # What several ranks share; of all else the first one takes care.
 OVER_RANKS = ("train", "predict", "evaluate")
 app = typer.Typer(
+    cls=OneLineErrors,
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
     no_args_is_help=True,
     add_completion=False,

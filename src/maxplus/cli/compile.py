@@ -82,8 +82,10 @@ def _paper(X: Any, y: Any) -> None:
 def _engines(X: Any, y: Any) -> None:
     from maxplus import SubgradientLMMClassifier
 
-    for options in ({"engine": "dense"}, {"engine": "tree"}, {"objective": "mean"}):
-        SubgradientLMMClassifier(6, max_iter=3, random_state=0, **options).fit(X, y)
+    for engine, objective in (("dense", "max"), ("tree", "max"), ("sgd", "mean")):
+        SubgradientLMMClassifier(
+            6, engine=engine, objective=objective, max_iter=3, random_state=0
+        ).fit(X, y)
 
 
 def _committee(X: Any, y: Any) -> None:

@@ -1,5 +1,7 @@
 """scikit-learn estimators."""
 
+from maxplus.estimators._effects import NoEffectWarning
+from maxplus.estimators._pipelines import from_pipeline
 from maxplus.estimators.linear_max_plus_classifier import LinearMaxPlusClassifier
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.estimators.lmm_committee import LMMCommittee
@@ -13,5 +15,7 @@ __all__ = [
     "LMMRegressor",
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",
+    "NoEffectWarning",
     "SubgradientLMMClassifier",
+    "from_pipeline",
 ]

@@ -10,6 +10,8 @@ from sklearn.utils import check_random_state
 
 from maxplus.models import LMM
 from maxplus.models.lipschitz import lipschitz_constant
+from maxplus.models.starts import pyramids_bytes
+from maxplus.training import memory
 
 
 def interpolate(
@@ -31,6 +33,10 @@ def interpolate(
         rng = check_random_state(random_state)
         chosen = np.sort(rng.choice(len(points), int(n_hidden), replace=False))
         points, targets, index = points[chosen], targets[chosen], index[chosen]
+    memory.require(
+        pyramids_bytes(len(points), points.shape[1], 1, points.dtype), f"{len(points):,} pyramids",
+        memory.FEWER_UNITS,
+    )  # fmt: skip
     model = LMM.of_boxes(points, 0.0, targets[:, None], K)
     return {
         "model_": model,

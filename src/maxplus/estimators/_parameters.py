@@ -29,8 +29,12 @@ class Kind(NamedTuple):
 
 
 def whole(minimum: int) -> Kind:
-    """A whole number, at least ``minimum``."""
-    return Kind(f"an integer >= {minimum}", lambda v: _is_whole(v) and v >= minimum)
+    """A whole number, at least ``minimum``; 0.0 is as good as 0."""
+
+    def admits(v: Any) -> bool:
+        return (_is_whole(v) and v >= minimum) or (minimum == 0 and _is_zero(v))
+
+    return Kind(f"an integer >= {minimum}", admits)
 
 
 def real(
@@ -59,9 +63,7 @@ def samples(minimum: int) -> Kind:
     def admits(v: Any) -> bool:
         if isinstance(v, bool) or not isinstance(v, Real):
             return False
-        # 0.0 is as good as 0.
-        none = minimum == 0 and v == 0
-        return none or 0 < v < 1 or (_is_whole(v) and v >= minimum)  # type: ignore[operator]
+        return 0 < v < 1 or whole(minimum).admits(v)  # type: ignore[operator]
 
     words = "(how many samples) or a fraction > 0 and < 1 (which part of them)"
     return Kind(f"an integer >= {minimum} {words}", admits)
@@ -155,6 +157,10 @@ def refuse_ranks(what: str, remedy: str) -> None:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == 0
 
 
 def _is_matrix(value: Any) -> bool:

@@ -15,8 +15,8 @@ from maxplus.estimators._data import check_magnitude
 from maxplus.estimators._scaling import FAR, Scaling
 from maxplus.estimators._search import FOLDS, search_facts, search_table
 from maxplus.models import LMM
-from maxplus.models.starts import hill_lmm
-from maxplus.training import Conductor, Status, Task
+from maxplus.models.starts import hill_lmm, hill_lmm_bytes
+from maxplus.training import Conductor, Status, Task, memory
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Cooling, Curve, Curved
 
@@ -169,7 +169,12 @@ def learn(
     """A curve through the rows; ``length`` 0.5 is half as many epochs. O(epochs·N·M·(P + H))."""
     N = len(rows.Z)
     D = directions_of(rows, capacity)
-    start = hill_lmm(rows.Z @ D.T, rows.target, capacity.units, rng)
+    V = rows.Z @ D.T
+    memory.require(
+        hill_lmm_bytes(V, capacity.units), f"a start with {capacity.units:,} units",
+        memory.FEWER_UNITS,
+    )  # fmt: skip
+    start = hill_lmm(V, rows.target, capacity.units, rng)
     batch = min(N, MOST_BATCH, max(LEAST_BATCH, N // 30))
     if epochs == "auto":
         epochs = max(EPOCHS, math.ceil(STEPS / (N // batch)))

@@ -33,6 +33,8 @@ def answers(estimator: Any, X: Any, model: Network, slopes: Sequence[str], say: 
         for start in range(0, n_rows, size):
             rows = slice(start, start + size)
             part = say(model.scores(within_range(as_dense(X[rows]), model, slopes)))
+            if n_rows <= size:
+                return part
             if found is None:
                 found = np.empty((n_rows, *part.shape[1:]), part.dtype)
             found[rows] = part

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect, is_set, say_no_effect
 from maxplus.estimators._parameters import TRAINED, TRUTH, Parameters, one_of, real, whole
 from maxplus.estimators._trained import Start, TrainedClassifier
 from maxplus.training import (
@@ -33,7 +34,8 @@ from maxplus.training.state import TrainingState, prefixed
 
 Self = TypeVar("Self", bound="SubgradientClassifier")
 
-STEPS = ("two-phase", "polyak", "constant", "level")
+TWO_PHASE, CONSTANT = "two-phase", "constant"
+STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
 # Columns of the history of earlier calls of `partial_fit`.
 EARLIER = "earlier.history."
 
@@ -49,11 +51,22 @@ SUBGRADIENT: Parameters = {
     "keep": (one_of("best", "last"),),
     "warm_start": (TRUTH,),
 }
+# Parameters of steps that count only beside others.
+EFFECTS: tuple[Effect, ...] = (
+    Effect(("polyak_fraction",), lambda own: own.step == TWO_PHASE, "step is 'two-phase'"),
+    Effect(
+        ("learning_rate",), lambda own: own.step in (TWO_PHASE, CONSTANT),
+        "step is 'two-phase' or 'constant'",
+    ),
+)  # fmt: skip
 
 
 class SubgradientClassifier(TrainedClassifier):
     """Steps along subgradients of the maximum or the mean loss; no other stage."""
 
+    _effects: ClassVar[tuple[Effect, ...]] = EFFECTS
+    # Parameters that say where a training from scratch begins.
+    _beginning: ClassVar[tuple[str, ...]]
     # What ``engine="auto"`` stands for, but for the mean loss.
     _automatic_engine: ClassVar[str] = "dense"
 
@@ -68,11 +81,14 @@ class SubgradientClassifier(TrainedClassifier):
     warm_start: bool
 
     history_: History
+    # What the parameters of a beginning were when the model began.
+    _began_with: dict[str, Any]
 
     def _present(self) -> Start | None:
-        if self.warm_start and hasattr(self, "model_"):
-            return Start(self.model_, self._lasting_facts())
-        return None
+        if not (self.warm_start and hasattr(self, "model_")):
+            return None
+        self._warn_of_other_beginning()
+        return Start(self.model_, self._lasting_facts())
 
     def partial_fit(
         self: Self,
@@ -105,6 +121,7 @@ class SubgradientClassifier(TrainedClassifier):
         """
         present = None
         if hasattr(self, "model_"):
+            self._warn_of_other_beginning()
             facts = self._lasting_facts() | self._counted_facts()
             # A copy: a call that fails must not have drawn from the estimator's own.
             present = Start(self.model_, facts, deepcopy(getattr(self, "_rng", None)))
@@ -122,25 +139,64 @@ class SubgradientClassifier(TrainedClassifier):
         """By name, all objectives that the estimator has the parameters of."""
         return {"max": MaxLoss(), "mean": MeanLoss()}
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._engine_class()
+    def _beginnings(self) -> dict[str, Any]:
+        """The parameters that say where a training from scratch begins."""
+        return {name: getattr(self, name) for name in self._beginning}
+
+    def _memory(self, rng: np.random.Generator, goes_on: bool) -> dict[str, Any]:
+        own = self._beginnings()
+        # Models that were pickled before it was noted have none.
+        began_with = getattr(self, "_began_with", own) if goes_on else own
+        return super()._memory(rng, goes_on) | {"_began_with": began_with}
+
+    def _warn_of_other_beginning(self) -> None:
+        """Warn of parameters of the beginning that were changed after it."""
+        for name, began in getattr(self, "_began_with", {}).items():
+            value = getattr(self, name)
+            if value != began:
+                say_no_effect(
+                    f"{name}={value!r}",
+                    f"on a training that goes on from one with {name}={began!r}; fit with "
+                    "warm_start=False to begin anew",
+                )
+
+    def _warn_of_no_effect(self) -> None:
+        super()._warn_of_no_effect()
+        used = self._engine_class().name
+        if self.engine in ("auto", used):
+            return
+        why = f"on a {type(self).__name__}, which it cannot train"
+        if self.objective not in ENGINES[self.engine].objectives:
+            why = f"with objective={self.objective!r}, which it cannot minimise"
+        say_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
+
+    def _warn_of_ending(self, trained: Trained) -> None:
+        super()._warn_of_ending(trained)
+        if self.step != TWO_PHASE or trained.status.ends_training:
+            return
+        # With sgd, losses of the history are of single samples: nobody knows which were kept.
+        if self._engine_class() is ENGINES["sgd"]:
+            return
+        losses, first = self.history_["loss"], self._n_polyak
+        kept = int(np.argmin(losses)) if self.keep == "best" and losses.size else losses.size
+        if kept <= first and is_set(self, "learning_rate"):
+            say_no_effect(
+                f"learning_rate={self.learning_rate!r}",
+                f"here: the parameters of iteration {kept} are kept, and constant steps begin at "
+                f"{first}; take a smaller polyak_fraction",
+            )
 
     def _engine_class(self) -> type[Engine]:
-        name = self.engine
-        if name == "auto":
-            name = "sgd" if self.objective == "mean" else self._automatic_engine
-        engine = ENGINES[name]
-        if self.objective not in engine.objectives:
-            raise ValueError(
-                f"engine={name!r} minimises the {' or '.join(engine.objectives)} loss, "
-                f"not objective={self.objective!r}; use engine='auto'"
-            )
-        if not issubclass(self._model_class, engine.models):
-            raise ValueError(
-                f"engine={name!r} cannot train a {type(self).__name__}; use engine='auto'"
-            )
-        return engine
+        """The engine that is named, if it can do what is asked, else the automatic one."""
+        automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
+        engine = ENGINES.get(self.engine, automatic)
+        fits = self.objective in engine.objectives and issubclass(self._model_class, engine.models)
+        return engine if fits else automatic
+
+    @property
+    def _n_polyak(self) -> int:
+        """Polyak steps before the constant ones, in two phases."""
+        return math.ceil(self.polyak_fraction * self.max_iter)
 
     def _step_rule(self, n_classes: int, best: float) -> StepRule:
         """The step rule; ``best`` is the lowest loss of earlier iterations."""
@@ -148,11 +204,11 @@ class SubgradientClassifier(TrainedClassifier):
         then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
         if self.step == "polyak":
             return first
-        if self.step == "constant":
+        if self.step == CONSTANT:
             return then
         if self.step == "level":
             return level(self.max_iter, self.polyak_target, best)
-        return two_phase(first, then, math.ceil(self.polyak_fraction * self.max_iter))
+        return two_phase(first, then, self._n_polyak)
 
     def _task(
         self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
@@ -162,7 +218,7 @@ class SubgradientClassifier(TrainedClassifier):
         return Task(
             data.X, data.y, self._objectives()[self.objective],
             self._step_rule(data.n_classes, best),
-            linear_every=getattr(self, "linear_every", 0), start=earlier.size,
+            linear_every=int(getattr(self, "linear_every", 0)), start=earlier.size,
             weight=data.weight, rng=rng,
         )  # fmt: skip
 

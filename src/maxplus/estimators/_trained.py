@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -16,20 +15,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.estimators._data import LabelledData, mean_loss, rows_for
+from maxplus.estimators._effects import Effect, warn_of_no_effect
+from maxplus.estimators._endings import Ended, warn_of_shortfall
 from maxplus.estimators._parameters import (
     Parameters,
     as_callbacks,
     check_parameters,
     needs_state,
 )
+from maxplus.estimators._progress import progress_bar
 from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
+from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax
 from maxplus.ranks import current
 from maxplus.ranks.team import agreed
 from maxplus.training import Conductor, Status, Task, run_stages
-from maxplus.training.progress import ProgressBar
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
 from maxplus.training.state import StateError, TrainingState
 
@@ -60,7 +62,7 @@ class Start(NamedTuple):
     rng: np.random.Generator | None = None
 
 
-class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A model trained in stages, with scikit-learn's interface.
 
     Subclasses state their hyper-parameters, build the model that training starts from,
@@ -69,6 +71,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     # What hyper-parameters may be.
     _parameters: ClassVar[Parameters]
+    # Which of them count only beside others.
+    _effects: ClassVar[tuple[Effect, ...]] = ()
     _model_class: ClassVar[type[Model]]
     # Weight arrays that multiply an input.
     _slopes: ClassVar[tuple[str, ...]] = ()
@@ -85,7 +89,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     training_losses_: NDArray
     training_labels_: NDArray
     mean_loss_: float
-    status_: str
 
     @abstractmethod
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
@@ -149,6 +152,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with team.together():
             self._check_parameters()
         team.agree({"parameters": _told(self)})
+        self._warn_of_no_effect()
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
         callbacks = as_callbacks(self.callbacks)
@@ -162,7 +166,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             if not team.is_first:
                 callbacks = []
             elif self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+                callbacks.append(stack.enter_context(progress_bar(self)))
             conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
             if state is not None:
                 start = self._restored(data, state, rng)
@@ -173,9 +177,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             trained = run_stages(stages, start.model, task, conductor, state, start.facts)
             facts = self._facts(data, {**start.facts, **trained.facts}, trained)
         # One assignment: an interruption finds the old facts or the new ones, never some of both.
-        self.__dict__ = self._unfitted() | facts | {"_rng": rng}
-        if trained.status is Status.INTERRUPTED:
-            self._warn_of_interruption(trained)
+        self.__dict__ = self._unfitted() | facts | self._memory(rng, goes_on=present is not None)
+        self._warn_of_ending(trained)
         return self
 
     def _labelled(
@@ -234,7 +237,26 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Parameters, and whatever else is no fitted attribute."""
         return {n: v for n, v in vars(self).items() if not n.endswith("_") and n != "_rng"}
 
-    def _warn_of_interruption(self, trained: Trained) -> None:
+    def _memory(self, rng: np.random.Generator, goes_on: bool) -> dict[str, Any]:
+        """What a training that goes on from this one needs to know, beside fitted attributes."""
+        return {"_rng": rng}
+
+    def _warn_of_no_effect(self) -> None:
+        """Warn of parameters that were set and change nothing."""
+        warn_of_no_effect(self, self._effects)
+
+    def _warn_of_ending(self, trained: Trained) -> None:
+        """Warn where training did not end as it should have; `fit` has set everything."""
+        if trained.status is Status.INTERRUPTED:
+            warn_user(self._interruption(trained))
+        elif trained.status.falls_short:
+            warn_of_shortfall(self._shortfall(trained.status))
+
+    def _shortfall(self, status: Status) -> str:
+        """What a training that fell short did not reach, and what helps."""
+        return f"training ended early: {status.message}"
+
+    def _interruption(self, trained: Trained) -> str:
         if trained.outcomes:
             what, which = COUNTED.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
@@ -243,7 +265,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             kept = f"the {which}parameters so far are kept"
         else:
             when, kept = "before its first step", "the start is kept"
-        warnings.warn(f"training was interrupted {when}; {kept}", stacklevel=4)
+        return f"training was interrupted {when}; {kept}"
 
     def _check_parameters(self) -> None:
         """Raise for hyper-parameters that cannot be."""

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._parameters import Parameters, one_of, real, whole
-from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import LinearMaxPlus
 from maxplus.models.starts import gaussian, glorot_uniform, uniform
-from maxplus.training import Conductor
+from maxplus.training import Conductor, memory
 
 
 class LinearMaxPlusClassifier(SubgradientClassifier):
@@ -54,7 +55,8 @@ class LinearMaxPlusClassifier(SubgradientClassifier):
     A_ : array of shape (P, H)
     b_ : array of shape (H,)
     W_ : array of shape (H, C)
-    classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
+    classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
+certified_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples
@@ -73,6 +75,11 @@ class LinearMaxPlusClassifier(SubgradientClassifier):
     _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
+    _beginning = ("n_hidden", "init", "scale")
+    _effects = (
+        *EFFECTS,
+        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
+    )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (whole(1),),
@@ -135,6 +142,11 @@ class LinearMaxPlusClassifier(SubgradientClassifier):
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
+        # Weights are drawn in float64, and there is a copy of the best ones.
+        memory.require(
+            (first[0] + last[1]) * self.n_hidden * (8 + 2 * dtype.itemsize),
+            f"a start with n_hidden={self.n_hidden:,}", memory.FEWER_UNITS,
+        )  # fmt: skip
         if self.init == "glorot":
             A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
         else:

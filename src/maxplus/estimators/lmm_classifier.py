@@ -19,6 +19,7 @@ from maxplus.estimators._calibration import keep_level
 from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
 from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
 from maxplus.estimators._parameters import (
@@ -49,7 +50,7 @@ from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, Network
 from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
 from maxplus.ranks import current
-from maxplus.training import Conductor, Task, memory
+from maxplus.training import Conductor, Status, Task, memory
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
 from maxplus.training.stages.base import require_finite
@@ -136,6 +137,7 @@ class LMMClassifier(BaseLMMClassifier):
         beyond noise: three short trainings, made where some samples are above it, are polished
         and compared with themselves on held-out rows. Such a polish takes no longer than the
         warm-up. ``suspects_`` lists the samples that are left.
+        A level that was asked for and is not reached is a ConvergenceWarning.
     max_suspects : int or float, default=0
         How many samples, or which part of them, the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
@@ -195,7 +197,8 @@ class LMMClassifier(BaseLMMClassifier):
     feature_importances_ : array of shape (P,), how often and how much each feature decides on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
-    status_ : how training ended
+    status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
+        sentence
     max_loss_, mean_loss_ : of the final model on the training set
     certified_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
@@ -211,11 +214,19 @@ class LMMClassifier(BaseLMMClassifier):
     (True, (9, 3))
     """
 
+    suspects_: NDArray
     warmup_losses_: NDArray
     polish_losses_: NDArray
-    suspects_: NDArray
     search_: dict[str, Any]
     temperature_: float
+    _effects = (
+        Effect(("max_suspects",), lambda own: own.polish is not None, "there is a polish"),
+        Effect(
+            ("validation_fraction", "n_iter_no_change"), lambda own: own.early_stopping,
+            "early_stopping is True",
+        ),
+        Effect(("scoring",), lambda own: own._searches, "n_hidden and slope are both 'auto'"),
+    )  # fmt: skip
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),
@@ -529,6 +540,15 @@ class LMMClassifier(BaseLMMClassifier):
         fitted = super()._facts(data, courses | dict(facts), replace(trained, model=model))
         search = search_table(facts, per_class=True)
         return fitted | {"temperature_": factor} | ({} if search is None else {"search_": search})
+
+    def _shortfall(self, status: Status) -> str:
+        if status is not Status.GIVEN_UP:
+            return super()._shortfall(status)
+        return (
+            f"the polish left {self.suspects_.size} of {self.training_labels_.size} training "
+            f"samples above its level of {self._level:.4g} (suspects_ lists them); allow as many "
+            "with max_suspects, or let polish='auto' decide"
+        )
 
     def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:
         """The temperature, as far as it leaves what was polished below its level."""

@@ -88,8 +88,8 @@ class_weight, scoring
         scores (before the temperature)
     warmup_losses_, loss_curve_ : mean over the members of the soft loss of each epoch
     n_iter_ : epochs and rounds of all members together
-    status_, max_loss_, mean_loss_, certified_, training_losses_, training_labels_ : of the
-        committee, as in `LMMClassifier`
+    status_, status_message_, max_loss_, mean_loss_, certified_, training_losses_, \
+training_labels_ : of the committee, as in `LMMClassifier`
     classes_, n_features_in_, feature_names_in_
 
     Examples

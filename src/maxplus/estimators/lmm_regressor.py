@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from contextlib import ExitStack
 from copy import copy
 from typing import Any, ClassVar
@@ -16,6 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight
+from maxplus.estimators._effects import Effect, warn_of_no_effect
+from maxplus.estimators._endings import Ended, warn_of_shortfall
 from maxplus.estimators._frames import prepared
 from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._lmm import LMMWeights
@@ -32,17 +33,18 @@ from maxplus.estimators._parameters import (
     refuse_ranks,
     whole,
 )
+from maxplus.estimators._progress import progress_bar
 from maxplus.estimators._regression import learn_curve
 from maxplus.estimators._scoring import answers
 from maxplus.estimators._threads import threads
+from maxplus.estimators._warning import warn_user
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
-from maxplus.training.progress import ProgressBar
 
 LEARN, INTERPOLATE = "learn", "interpolate"
 
 
-class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
+class LMMRegressor(Ended, LMMWeights, RegressorMixin, BaseEstimator):
     """A piecewise linear curve h(x) = max_j (min_i (W0[i]·v[i // 2] + W1[i, j]) + W2[j]).
 
     ``method="learn"`` is for noisy data: slopes and offsets are trained on the squared or the
@@ -93,8 +95,10 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         spared; and which was ``chosen``
     residuals_ : how far predictions were off on rows held out, ascending; what the
         interval is made from
-    curve_losses_ : mean soft loss of each epoch, of standardised targets
-    n_iter_, status_ : epochs, and why the training ended
+    curve_losses_, loss_curve_ : mean soft loss of each epoch, of standardised targets
+    n_iter_ : epochs
+    status_, status_message_ : why learning ended, as a code (`maxplus.training.Status`) and as a
+        sentence
     lipschitz_ : to interpolate: the Lipschitz constant of the training data in the L∞ norm
     interpolates_ : whether h passes through all chosen points. It does when K is at
         least their Lipschitz constant, unless K·x is so much larger than the
@@ -136,7 +140,17 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
 
     model_: LMM
     residuals_: NDArray
+    curve_losses_: NDArray
+    slope_: float
+    interpolates_: bool
+    lipschitz_: float
     _model_class = LMM
+    _effects = (
+        Effect(
+            ("directions", "loss", "epochs", "verbose", "callbacks"),
+            lambda own: own.method == LEARN, "method is 'learn'",
+        ),
+    )  # fmt: skip
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),
@@ -192,6 +206,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         """
         self._check_parameters()
         refuse_ranks("a regression", "train it in one process")
+        warn_of_no_effect(self, self._effects)
         X, preparation = prepared(self, X, y, "regression")
         # scikit-learn notes the columns on whoever it is given.
         witness = copy(self)
@@ -209,11 +224,26 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         # One assignment: an interruption finds the old facts or the new ones, never some of both.
         self.__dict__ = {n: v for n, v in vars(self).items() if not n.endswith("_")} | fitted
         if fitted.get("status_") == Status.INTERRUPTED.value:
-            warnings.warn(
-                f"training was interrupted after {self.n_iter_} epochs; the curve so far is kept",
-                stacklevel=2,
+            warn_user(
+                f"training was interrupted after {self.n_iter_} epochs; the curve so far is kept"
+            )
+        elif self.method == INTERPOLATE and self._crosses:
+            warn_of_shortfall(
+                f"no function with slope {self.slope_:g} passes through the training points, whose "
+                f"Lipschitz constant is {self.lipschitz_:g}: the curve misses some of them, and "
+                "bounds cross; take a larger slope",
             )
         return self
+
+    @property
+    def _crosses(self) -> bool:
+        """Whether pyramids are too flat for the points that they stand at."""
+        return not self.interpolates_ and self.slope_ < self.lipschitz_
+
+    @property
+    def loss_curve_(self) -> NDArray:
+        """The mean soft loss of each epoch; pyramids have none, as nothing is trained."""
+        return self.curve_losses_
 
     def _learn(self, X: NDArray, y: NDArray, weight: NDArray | None) -> dict[str, Any]:
         """Fitted attributes of a curve that was learned."""
@@ -224,7 +254,7 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         with ExitStack() as stack:
             callbacks = as_callbacks(self.callbacks)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(type(self).__name__)))
+                callbacks.append(stack.enter_context(progress_bar(self)))
             conductor = stack.enter_context(Conductor(callbacks))
             return learn_curve(
                 X, y, weight, seed, conductor, n_hidden=self.n_hidden, slope=self.slope,
@@ -274,7 +304,8 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         Pyramids: lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
         upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
         K-Lipschitz f with f(x_j) = y_j lies between, everywhere; ``coverage`` is not used.
-        They cross where K is too small for the targets, which a warning tells.
+        Where K is too small for the targets they cross, lower > upper, and there is no such f: a
+        ConvergenceWarning says at how many rows.
 
         Parameters
         ----------
@@ -295,14 +326,15 @@ class LMMRegressor(LMMWeights, RegressorMixin, BaseEstimator):
         mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
         upper = -self._curve(X, mirror)
         rounding = float(np.finfo(curve.dtype).eps) ** 0.5 * float(np.abs(curve).max(initial=0.0))
-        if (crossed := int((curve - upper > rounding).sum())) and not self.interpolates_:
-            warnings.warn(
-                f"the envelopes cross at {crossed} of {len(curve)} rows: no function with slope "
-                f"{self.slope_:g} passes through the training points; take a larger slope, or "
-                'method="learn" where targets are noisy',
-                stacklevel=2,
+        crossed = curve - upper > rounding
+        if crossed.any():
+            warn_of_shortfall(
+                f"the envelopes cross at {crossed.sum()} of {len(curve)} rows: no function with "
+                f"slope {self.slope_:g} passes through the training points; take a larger slope, "
+                'or method="learn" where targets are noisy',
             )
-        return curve, upper
+        # Where they cross by rounding alone, they meet.
+        return curve, np.where(crossed, upper, np.maximum(curve, upper))
 
     def _curve(self, X: Any, model: LMM) -> NDArray:
         return answers(self, X, model, ("W0",), lambda Z: Z[:, 0])

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._parameters import Parameters, one_of, real
-from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
 from maxplus.models.starts import gaussian, glorot_uniform, uniform
@@ -48,7 +49,8 @@ class MaxPlusClassifier(SubgradientClassifier):
     Attributes
     ----------
     W_ : array of shape (C, P)
-    classes_, history_, n_iter_, status_, loss_curve_, max_loss_, mean_loss_, certified_, model_
+    classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
+certified_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples
@@ -63,6 +65,11 @@ class MaxPlusClassifier(SubgradientClassifier):
 
     model_: ZeroHidden
     _model_class = ZeroHidden
+    _beginning = ("init", "scale")
+    _effects = (
+        *EFFECTS,
+        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
+    )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "init": (one_of("glorot", "gaussian", "uniform"),),

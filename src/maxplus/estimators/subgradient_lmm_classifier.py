@@ -8,13 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._data import LabelledData
+from maxplus.estimators._effects import Effect
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._lmm_start import PROTOTYPES, SLOPE, WINS, check_reach
 from maxplus.estimators._parameters import NOTHING, Parameters, one_of, real, samples, whole
-from maxplus.estimators._subgradient import SUBGRADIENT, SubgradientClassifier
+from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
-from maxplus.models.starts import choose_prototypes, median_distance, prototype_lmm, random_lmm
-from maxplus.training import Conductor, Objective, TopKLoss
+from maxplus.models.starts import (
+    choose_prototypes,
+    median_distance,
+    prototype_lmm,
+    pyramids_bytes,
+    random_lmm,
+    random_lmm_bytes,
+)
+from maxplus.training import Conductor, Objective, TopKLoss, memory
 from maxplus.training.state import StateError, TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
@@ -64,14 +72,17 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         How iterations are carried out. "dense", "tree" and "sparse" minimise the
         maximum and give the same iterates, to the last bit; "dense" and "sparse" do
         "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
-        sample. "auto" is "sgd" for the mean and "sparse" otherwise. The first training
-        with "sparse" after an installation compiles it, which takes about 20 seconds.
+        sample. "auto" is "sgd" for the mean and "sparse" otherwise, and takes the place of an
+        engine that cannot do the ``objective``, with a warning. The first training
+        with "sparse" after an installation compiles it; ``maxplus compile`` does that beforehand.
     max_iter : int, default=10000
         Iterations.
     keep : {"best", "last"}, default="best"
         Keep the parameters with the lowest objective seen, or the last ones.
     warm_start : bool, default=False
-        Start `fit` from the present parameters.
+        Start `fit` from the present parameters. ``n_hidden``, ``slope``, ``confidence`` and
+        ``init`` say where a training from scratch begins: changed after that they have no effect
+        until one begins anew, which a warning tells.
     n_jobs : int, optional
         Threads; None and −1 are all. Iterates do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -97,7 +108,9 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         training samples, as shares (`maxplus.explain.feature_importances`)
     history_ : mapping of arrays per iteration: "loss", "sample", "step"
     n_iter_ : iterations
-    status_, loss_curve_
+    status_, status_message_ : why training ended, as a code (`maxplus.training.Status`) and as a
+        sentence
+    loss_curve_ : the objective before each step; with sgd, the drawn sample's loss
     max_loss_, mean_loss_ : of the kept parameters on the training set
     certified_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
@@ -114,6 +127,11 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     """
 
     _automatic_engine = "sparse"
+    _beginning = ("n_hidden", "slope", "confidence", "init")
+    _effects = (
+        *EFFECTS,
+        Effect(("top_k",), lambda own: own.objective == "top-k", "objective is 'top-k'"),
+    )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (whole(1),),
@@ -182,12 +200,21 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         check_reach(X, slope)
         confidence = slope if self.confidence is None else float(self.confidence)
         facts = {SLOPE: np.array([slope])}
+        self._require_memory(X, n_classes)
         if self.init == "prototypes":
             chosen = choose_prototypes(y, self.n_hidden, rng)
             facts[PROTOTYPES] = data.index[chosen]
             return Start(prototype_lmm(X[chosen], y[chosen], n_classes, slope, confidence), facts)
         shape = (X.shape[1], int(self.n_hidden), n_classes)
         return Start(random_lmm(self.init, shape, slope, confidence, X.dtype, rng), facts)
+
+    def _require_memory(self, X: NDArray, n_classes: int) -> None:
+        """Refuse a start that memory does not hold."""
+        (N, P), H = X.shape, int(self.n_hidden)
+        needed = random_lmm_bytes((P, H, n_classes), X.dtype)
+        if self.init == "prototypes":
+            needed = pyramids_bytes(min(H, N), P, n_classes, X.dtype)
+        memory.require(needed, f"a start with n_hidden={H:,}", memory.FEWER_UNITS)
 
     def _lasting_facts(self) -> dict[str, NDArray]:
         return {SLOPE: np.array([self.slope_])}

@@ -11,7 +11,7 @@ import numpy as np
 from numba import prange
 
 from maxplus._jit import njit
-from maxplus.explain._flip_kernels import Room, lowest_line, nearest_change, stretch
+from maxplus.explain._flip_kernels import Room, lowest_line, nearest_change, span, stretch
 
 
 class Members(NamedTuple):
@@ -36,7 +36,9 @@ def _lines_along(p, at, members, values, slopes, n_lines):
                 for h in range(at.shape[1]):
                     values[t, h, 0] = min(values[t, h, 0], at[t, h, i])
             else:
-                slopes[t, K], values[t, :, K] = slope, at[t, :, i]
+                slopes[t, K] = slope
+                for h in range(at.shape[1]):
+                    values[t, h, K] = at[t, h, i]
                 K += 1
         n_lines[t] = K
 
@@ -76,12 +78,12 @@ def _walk(values, slopes, n_lines, W2T, sign, begin, limit, y, lead):
     """
     T, H, C = values.shape[0], values.shape[1], W2T.shape[1]
     speed = 0.0
-    signed = np.empty_like(slopes)
+    signed = np.empty(slopes.shape)
     for t in range(T):
         for k in range(n_lines[t]):
             signed[t, k] = sign * slopes[t, k]
-        own = signed[t, : n_lines[t]]
-        speed += (own.max() - own.min()) / T
+        lowest, highest = span(signed[t, : n_lines[t]])
+        speed += (highest - lowest) / T
     g, rate, ends = np.empty(H), np.empty(H), np.empty(H)
     Z, S = np.empty(C), np.empty(C)
     delta = begin

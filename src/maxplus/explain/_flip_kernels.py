@@ -50,6 +50,15 @@ class Line(NamedTuple):
 
 
 @njit(cache=True)
+def span(values):
+    """The least and the largest number: as loops, because Numba's own take long to compile."""
+    low, high = values[0], values[0]
+    for k in range(1, values.size):
+        low, high = min(low, values[k]), max(high, values[k])
+    return low, high
+
+
+@njit(cache=True)
 def _two_lowest_features(x, units, lowest, second, feature):
     """Per unit: the lowest value of a feature, whose it is, the lowest of the others; O(P·H)."""
     for h in range(lowest.size):
@@ -153,7 +162,7 @@ def _walk(line, sign, begin, limit, W2T, y, lead):
             return delta + t, winner[j]
         if end == np.inf:
             break
-        delta = max(end, delta + (own.max() - other.max()) / speed)
+        delta = max(end, delta + (span(own)[1] - span(other)[1]) / speed)
     return np.inf, -1
 
 
@@ -239,7 +248,9 @@ def _lines_along(p, at, units, directions, values, slopes):
             for h in range(at.shape[0]):
                 values[h, 0] = min(values[h, 0], at[h, i])
         else:
-            slopes[K], values[:, K] = slope, at[:, i]
+            slopes[K] = slope
+            for h in range(at.shape[0]):
+                values[h, K] = at[h, i]
             K += 1
     return K
 
@@ -274,7 +285,8 @@ def _walk_views(values, slopes, begin, limit, own_height, other_height, other_cl
     of the highest are stepped to. O(H·K + K²) per step.
     """
     K = slopes.size
-    speed = slopes.max() - slopes.min()
+    lowest, highest = span(slopes)
+    speed = highest - lowest
     own, other = np.empty(K), np.empty(K)
     own_end, other_end = np.empty(K), np.empty(K)
     winner = np.empty(K, np.int64)
@@ -290,14 +302,15 @@ def _walk_views(values, slopes, begin, limit, own_height, other_height, other_cl
             v = value + other_height[h]
             if v > other[k]:
                 other[k], other_end[k], winner[k] = v, unit_end, other_class[h]
-        own += lead
+        for k in range(K):
+            own[k] += lead
         t, j = _overtaken(own, other, slopes)
-        end = min(own_end.min(), other_end.min())
+        end = min(span(own_end)[0], span(other_end)[0])
         if delta + t <= end and t < np.inf:
             return delta + t, winner[j]
         if end == np.inf:
             break
-        delta = max(end, delta + (own.max() - other.max()) / speed)
+        delta = max(end, delta + (span(own)[1] - span(other)[1]) / speed)
     return np.inf, -1
 
 
@@ -306,14 +319,15 @@ def all_view_flips(x, v, y, units, directions, room, only_nearest, lead, change,
     """`all_flips` of a row x whose views are v; O(P·H·M) and O(H·K) per step."""
     H, M = units.offsets.shape[0], v.size
     at = np.empty((H, 2 * M))
-    other_height, other_class = np.full(H, -np.inf), np.empty(H, np.int64)
+    other_height, other_class = np.empty(H), np.empty(H, np.int64)
+    other_height[:] = -np.inf
     for h in range(H):
         for i in range(2 * M):
             at[h, i] = units.slopes[i // 2, i % 2] * v[i // 2] + units.offsets[h, i // 2, i % 2]
         for d in range(units.W2T.shape[0]):
             if d != y and units.W2T[d, h] > other_height[h]:
                 other_height[h], other_class[h] = units.W2T[d, h], d
-    values, slopes = np.empty((H, 2 * M + 1)), np.empty(2 * M + 1)
+    values, slopes, signed = np.empty((H, 2 * M + 1)), np.empty(2 * M + 1), np.empty(2 * M + 1)
     nearest = np.inf
     change[:], becomes[:] = np.inf, -1
     for p in range(x.size):
@@ -323,10 +337,12 @@ def all_view_flips(x, v, y, units, directions, room, only_nearest, lead, change,
         for side in range(2):
             begin, end = stretch(x, p, side, room)
             limit = min(end, nearest * room.unit[p]) if only_nearest else end
-            signed = slopes[:K] if side == 0 else -slopes[:K]
+            for k in range(K):
+                signed[k] = slopes[k] if side == 0 else -slopes[k]
             delta, d = _walk_views(
-                values[:, :K], signed, begin, limit, units.W2T[y], other_height, other_class, lead
-            )
+                values[:, :K], signed[:K], begin, limit, units.W2T[y], other_height, other_class,
+                lead,
+            )  # fmt: skip
             if delta <= end:
                 change[p, side], becomes[p, side] = delta, d
                 nearest = min(nearest, delta / room.unit[p])

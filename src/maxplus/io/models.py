@@ -34,11 +34,15 @@ from maxplus.io.validations import check_validation
 from maxplus.models import Model, Network
 from maxplus.ranks import current
 from maxplus.tables import Preparation
-from maxplus.training import History
+from maxplus.training import History, Status
 from maxplus.training.state import StateError
 
 KIND = "maxplus-model"
-ESTIMATORS = {name: getattr(estimators, name) for name in estimators.__all__}
+ESTIMATORS = {
+    name: found
+    for name in estimators.__all__
+    if hasattr(found := getattr(estimators, name), "get_params")
+}
 
 # Fitted numbers and words, with what each must be; an estimator has some of them.
 FACTS: dict[str, Callable[[Any], bool]] = {
@@ -209,6 +213,8 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     facts = _require(document.get("facts"), lambda v: isinstance(v, dict), "the facts")
     for name, value in facts.items():
         setattr(estimator, name, _require(value, FACTS.get(name, _never), f"the fact {name!r:.40}"))
+    if "status_" in facts:
+        estimator.status_ = _status(facts["status_"])
     names = document.get("feature_names")
     if names is not None:
         _require(names, lambda v: _are_words(v, model.n_features), "the feature names")
@@ -290,6 +296,14 @@ def history_of(arrays: dict[str, NDArray]) -> History:
     return History.of(columns)
 
 
+def _status(words: str) -> str:
+    """The code; files from before there were codes have its sentence."""
+    try:
+        return Status.of(words).value
+    except ValueError:
+        raise FileError(f"the fact 'status_' cannot be {words!r:.60}") from None
+
+
 def _preparation(record: Any, n_features: int) -> Preparation:
     try:
         preparation = Preparation.from_json(record)
@@ -307,6 +321,7 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
         raise FileError(f"the classes are not {estimator.model_.n_classes}, as the model's")
     if isinstance(estimator, SubgradientClassifier):
         estimator.history_ = history_of(arrays)
+        estimator._began_with = estimator._beginnings()
     codes = _array(arrays, "training.labels", np.int64)
     if codes.size and not (codes.min() >= 0 and codes.max() < len(estimator.classes_)):
         raise FileError("a training label is not one of the classes")

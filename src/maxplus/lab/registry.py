@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,12 +28,19 @@ class Experiment(NamedTuple):
 
     def run(self, settings: Settings) -> Finding:
         """Carry it out; note the seconds, and the machine as it was before."""
+        from sklearn.exceptions import ConvergenceWarning
+
+        from maxplus.estimators import NoEffectWarning
         from maxplus.lab.measure import machine_facts, timed
 
         self.require()
         module = import_module(f"maxplus.lab.experiments.{self.name.replace('-', '_')}")
         facts = machine_facts(*self.needs)
-        seconds, finding = timed(module.run, settings)
+        with warnings.catch_warnings():
+            # What falls short, and what comes to nothing, is among what is measured.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", NoEffectWarning)
+            seconds, finding = timed(module.run, settings)
         return replace(finding, seconds=seconds, machine=facts)
 
 

@@ -59,6 +59,25 @@ def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
     return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
 
 
+def hill_lmm_bytes(V: NDArray, n_hidden: int) -> int:
+    """Memory that `hill_lmm` takes at its peak, about."""
+    N, M = V.shape
+    seen, H = min(N, MAX_SAMPLES), min(n_hidden, N, MAX_SAMPLES)
+    # Rows and targets side by side; who belongs to which cluster, and k-means' own; the weights.
+    return V.dtype.itemsize * (N * M + seen * (H + 3 * M) + 8 * H * M)
+
+
+def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
+    """Memory that an LMM of pyramids at so many points takes while it is made, about."""
+    return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
+
+
+def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
+    """Memory that `random_lmm` takes at its peak, about: weights are drawn in float64."""
+    P, H, C = shape
+    return (2 * P + C) * H * (8 + 2 * dtype.itemsize)
+
+
 def _available(y: NDArray, n_classes: int) -> NDArray:
     """Samples of each class that clusters are looked for among."""
     return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)

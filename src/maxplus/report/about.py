@@ -36,7 +36,7 @@ def about_model(estimator: Any) -> dict[str, Any]:
     preparation = getattr(estimator, "preparation_", None)
     n_features = estimator.n_features_in_
     facts = {
-        "ended": getattr(estimator, "status_", None),
+        "ended": getattr(estimator, "status_message_", None),
         "iterations": _count(getattr(estimator, "n_iter_", None)),
         "maximum loss": _number(getattr(estimator, "max_loss_", None)),
         "mean loss": _number(getattr(estimator, "mean_loss_", None)),

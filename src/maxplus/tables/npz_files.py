@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,25 +14,21 @@ from numpy.typing import NDArray
 from maxplus.tables.table import Cells, TableError
 from maxplus.tables.words import Words
 
+# Packed arrays of zeros unpack to a thousand times their size. More than so many bytes are
+# unpacked only up to so many times the size of the file.
+ALWAYS, TIMES = 100_000_000, 100
+
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
-    """All rows at once: NumPy reads whole arrays."""
+    """All rows at once: arrays are read whole."""
     columns = columns_of(path, read_arrays(path))
     if columns and len(next(iter(columns.values()))):
         yield columns
-
-
-def read_arrays(path: Path) -> dict[str, NDArray]:
-    """All arrays of the file."""
-    with open(path, "rb") as file:
-        try:
-            content = np.load(file, allow_pickle=False)
-            return {name: np.asarray(content[name]) for name in content.files}
-        # Whatever is wrong with a file, NumPy and zipfile have an error of their own for it.
-        except Exception as error:
-            raise TableError(
-                f"{path} is not a readable NPZ file of plain arrays: {error}"
-            ) from None
 
 
 def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
@@ -43,7 +42,7 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
     words = [f"feature {p}" for p in range(X.shape[1])]
     if "feature_names" in arrays:
         names = arrays["feature_names"]
-        words = [str(name) for name in names] if names.ndim == 1 else []
+        words = [str(name) for name in names] if names.shape == X.shape[1:] else []
     if len(words) != X.shape[1] or len(set(words)) != len(words):
         raise TableError(f"{path}: feature_names must be {X.shape[1]} different names")
     columns: dict[str, Cells] = {word: X[:, p].astype(np.float64) for p, word in enumerate(words)}
@@ -56,3 +55,49 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
         numbers = y.dtype.kind in "biuf"
         columns["y"] = y.astype(np.float64) if numbers else Words.of(map(str, y))
     return columns
+
+
+def read_arrays(path: Path) -> dict[str, NDArray]:
+    """The arrays by name; TableError for a file that is none, or would take far more memory."""
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
+                _check_size(path, os.fstat(file.fileno()).st_size, members)
+                return {
+                    member.filename.removesuffix(".npy"): _array(path, archive, member)
+                    for member in members
+                }
+        except TableError:
+            raise
+        # Whatever is wrong with a file, NumPy and zipfile have an error of their own for it.
+        except Exception:
+            raise TableError(
+                f"{path} is no NPZ file, or a damaged one; write it anew with "
+                "np.savez(path, X=X, y=y)"
+            ) from None
+
+
+def _check_size(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > max(ALWAYS, TIMES * size):
+        raise TableError(
+            f"{path} has {size:,} bytes, but unpacks to {unpacked:,}, more than {TIMES} times as "
+            "many; if that is right, write it unpacked with np.savez"
+        )
+
+
+def _array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray:
+    """One of the arrays, of no more bytes than the archive says; any error if it is damaged."""
+    with archive.open(member) as stream:
+        shape, columns_first, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
+        if dtype.hasobject:
+            raise TableError(
+                f"{path}: the array {member.filename.removesuffix('.npy')!r} holds Python objects, "
+                "which are not read; save numbers, or words as with astype(str)"
+            )
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if n_bytes != member.file_size - stream.tell():
+            raise ValueError("its shape does not fit its bytes")
+        flat = np.frombuffer(stream.read(n_bytes), dtype, count=math.prod(shape))
+        return flat.reshape(shape, order="F" if columns_first else "C")

@@ -20,7 +20,11 @@ Cells = NDArray | Words
 
 
 class TableError(ValueError):
-    """Data that cannot be used; the message names the file, the column and the remedy."""
+    """Data that cannot be used; one line names the file, the column and the remedy."""
+
+    def __init__(self, message: str) -> None:
+        # What others say of a file may have several.
+        super().__init__(" ".join(message.splitlines()).strip())
 
 
 def row_in_words(row: int) -> str:

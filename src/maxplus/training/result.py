@@ -23,19 +23,40 @@ class Signal(IntEnum):
 
 
 class Status(Enum):
-    """Why training ended; the values are what users read."""
+    """Why training ended: a short code for programs, its value, and a sentence for people."""
 
-    MAX_ITER = "all iterations done"
-    TARGET = "the objective reached the target"
-    STATIONARY = "the subgradient is zero: no step can be taken"
-    OVERFLOW = "a score overflowed: scale the features or take smaller steps"
-    VALIDATION = "the validation accuracy rose no more"
-    POLISHED = "every training loss is below the polish's level"
-    SKIPPED = "all but the suspects that were allowed are below the polish's level"
-    GIVEN_UP = "the polish could not bring all samples below its level: see suspects_"
-    UNFIT = "some training samples do not fit and were left as they are: see suspects_"
-    CALLBACK = "stopped by a callback"
-    INTERRUPTED = "interrupted by the user"
+    MAX_ITER = "max_iter", "all iterations done"
+    TARGET = "target", "the objective reached the target"
+    STATIONARY = "stationary", "the subgradient is zero: no step can be taken"
+    OVERFLOW = "overflow", "a score overflowed: scale the features or take smaller steps"
+    VALIDATION = "validation", "the validation accuracy rose no more"
+    POLISHED = "polished", "every training loss is below the polish's level"
+    SKIPPED = "skipped", "all but the suspects that were allowed are below the polish's level"
+    GIVEN_UP = "given_up", "the polish could not bring all samples below its level: see suspects_"
+    UNFIT = "unfit", "some training samples do not fit and were left as they are: see suspects_"
+    CALLBACK = "callback", "stopped by a callback"
+    INTERRUPTED = "interrupted", "interrupted by the user"
+
+    message: str
+
+    def __new__(cls, code: str, message: str) -> Status:
+        """The code alone is the value."""
+        status = object.__new__(cls)
+        status._value_, status.message = code, message
+        return status
+
+    @classmethod
+    def of(cls, words: str) -> Status:
+        """The status of a code or, as older model files have it, of a sentence; or ValueError."""
+        for status in cls:
+            if words in (status.value, status.message):
+                return status
+        raise ValueError(f"there is no status {words!r:.60}")
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether what was asked for was not reached, though nobody ended the training."""
+        return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
     @property
     def ends_training(self) -> bool:

@@ -43,6 +43,10 @@ class CarefulPolish:
     name: ClassVar[str] = Polish.name
     has_state: ClassVar[bool] = False
 
+    def bytes_needed(self, model: LMM, task: Task) -> int:
+        """As much as the polish may take."""
+        return self.polish.bytes_needed(model, task)
+
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """It has no state, as a polish has none."""
         return Polish().check(state, task, kind)

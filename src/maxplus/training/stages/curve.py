@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import LMM, Model
+from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.smooth import Adam
@@ -71,6 +72,7 @@ class Curve:
         self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
     ) -> Curved:
         """Train a copy of the model; ``task.rng`` shuffles."""
+        memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
         assert task.rng is not None
         assert model.directions is not None
         epochs, batch = self.cooling.epochs, min(self.cooling.batch, len(task.y))
@@ -111,6 +113,14 @@ class Curve:
                 Status.MAX_ITER if over else None,
             )  # fmt: skip
         return Curved(model, status, np.array(losses))
+
+    def bytes_needed(self, model: LMM, task: Task) -> int:
+        """Memory that a run takes at its peak, about; all of it in float64."""
+        P, M, H = task.X.shape[1], model.n_views, model.n_hidden
+        n = min(self.cooling.batch, len(task.y))
+        # Directions and offsets, each with Adam's two memories, a gradient, the model of the last
+        # epoch and the kernel's own; of a batch its rows and views; the order of the samples.
+        return 8 * (7 * M * P + 6 * 2 * M * H + n * (P + 9 * M) + len(task.y))
 
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """A curve is trained in one go."""

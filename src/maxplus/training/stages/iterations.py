@@ -70,6 +70,10 @@ class Iterations:
             done.status, done.history, done.seconds,
         )  # fmt: skip
 
+    def bytes_needed(self, model: Any, task: Task) -> int:
+        """What the engine takes, which refuses to begin where there is less."""
+        return self.engine.bytes_needed(model, task)
+
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The present model; StateError if this engine cannot go on from the state."""
         model = self.engine.check(state, task, kind)

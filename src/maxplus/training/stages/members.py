@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maxplus.models import LMM, Committee, Model
+from maxplus.training import memory
 from maxplus.training.conductor import Conductor, Progress
 from maxplus.training.result import Status
 from maxplus.training.stages.base import Outcome, Stage, Trained, run_stages
@@ -25,6 +26,8 @@ from maxplus.training.stages.warm_up import WarmUp
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.task import Task
 from maxplus.training.workers import HEARD_WITHIN, workers
+
+REMEDY = f"{memory.FEWER_UNITS}, or a smaller n_jobs"
 
 
 class Plan(NamedTuple):
@@ -106,6 +109,9 @@ class Members:
         state: TrainingState | None = None,
     ) -> Gathered:
         """A committee of members that were trained on from those of the model."""
+        memory.require(
+            self.bytes_needed(model, task), f"training {self._at_once} members at a time", REMEDY
+        )
         course = _Course(len(self.plans), conductor)
         if not task.team.is_alone:
             # Ranks share the rows of each member.
@@ -127,6 +133,19 @@ class Members:
     def _gathered(self, members: Sequence[Trained], conductor: Conductor) -> Gathered:
         status = conductor.asked or Status.MAX_ITER
         return Gathered(Committee(member.model for member in members), status, tuple(members))
+
+    @property
+    def _at_once(self) -> int:
+        return min(self.n_jobs, len(self.plans))
+
+    def bytes_needed(self, model: Committee, task: Task) -> int:
+        """Memory that a run takes at its peak, about: as many of the largest as train at a time."""
+        each = [
+            max(stage.bytes_needed(member, task) for stage in plan.stages)
+            + (0 if plan.counts is None else task.X.nbytes)
+            for plan, member in zip(self.plans, model.members, strict=True)
+        ]
+        return self._at_once * max(each)
 
     def _train(self, k: int, member: LMM, task: Task, course: _Course) -> Trained:
         try:

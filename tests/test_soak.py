@@ -1,0 +1,34 @@
+"""Each trial of the soak once, so that an hour of it is not spent on a mistake of its own."""
+
+import json
+
+import pytest
+
+from soak import __main__ as soak
+
+# Those with processes of their own take long, and have tests of their own kind elsewhere.
+WITHIN = [name for name, trial in soak.TRIALS.items() if trial.__module__ != "soak.processes"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_trial_counts_what_it_looked_at(name):
+    counts = soak.run(name, 1)
+    assert counts
+    assert all(n > 0 for n in counts.values())
+
+
+def test_a_failure_is_told_with_its_seed_and_kept(tmp_path, monkeypatch, capsys):
+    def fails(rng, folder):
+        assert rng.integers(2) < 0, "always"
+
+    monkeypatch.setattr(soak, "TRIALS", {"fine": lambda rng, folder: {"things": 2}, "fails": fails})
+    path = tmp_path / "results" / "soak.json"
+    monkeypatch.setattr(
+        "sys.argv", ["soak", "--seconds", "0.05", "--seed", "7", "--out", str(path)]
+    )
+    assert soak.main() == 1
+    assert "FAILED fails, seed 8: AssertionError: always" in capsys.readouterr().out
+    record = json.loads(path.read_text())
+    assert record["failures"][0] == {"trial": "fails", "seed": 8, "error": "AssertionError: always"}
+    assert record["counts"]["fine"]["things"] == 2 * record["counts"]["fine"]["trials"]
