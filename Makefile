@@ -24,7 +24,7 @@ demo: $(VENV)/.kernels
 	$(BIN)/maxplus demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-build/kernels test test-fast test-optional coverage reproduce-quick: \
+build/kernels test test-fast test-optional test-mpi coverage reproduce-quick: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Two workers, a core each: libraries for matrix products would take both for each. A worker begins
@@ -66,7 +66,7 @@ soak: $(VENV)/.kernels
 	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
 
 # On two and three ranks that mpiexec starts, a time limit on each: a deadlock fails, and ends.
-RANKS := NUMBA_CACHE_DIR=$(CURDIR)/build/kernels NUMBA_NUM_THREADS=1 timeout --kill-after=5
+RANKS := NUMBA_NUM_THREADS=1 timeout --kill-after=5
 MPI_TESTS := $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider tests/mpi
 test-mpi: build/kernels
 	$(BIN)/python -m pip install --quiet --editable ".[mpi]"
