@@ -65,13 +65,13 @@ soak: $(VENV)/.kernels
 	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
 
 # On two and three ranks that mpiexec starts, a time limit on each: a deadlock fails, and ends.
-OVER_MPI = timeout --kill-after=5 $(1) $(BIN)/mpiexec -n $(2) $(BIN)/python -m pytest -q -n 0 \
-  -p no:cacheprovider tests/mpi
-test-mpi: $(VENV)/.kernels
+RANKS := NUMBA_NUM_THREADS=1 timeout --kill-after=5
+MPI_TESTS := $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider tests/mpi
+test-mpi: $(VENV)/.compiled
 	$(BIN)/python -m pip install --quiet --editable ".[mpi]"
-	NUMBA_NUM_THREADS=1 $(call OVER_MPI,120,2)
-	NUMBA_NUM_THREADS=1 $(call OVER_MPI,60,3)
-	MAXPLUS_LAUNCHES=1 NUMBA_NUM_THREADS=1 timeout 120 $(BIN)/python -m pytest -q -n 0 tests/mpi
+	$(RANKS) 120 $(BIN)/mpiexec -n 2 $(MPI_TESTS)
+	$(RANKS) 120 $(BIN)/mpiexec -n 3 $(MPI_TESTS)
+	MAXPLUS_LAUNCHES=1 $(RANKS) 180 $(MPI_TESTS)
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.compiled

@@ -62,11 +62,11 @@ class ThreadTeam(Team):
     def nearby(self, n):
         return self.every(n)
 
-    def shared(self, n):
+    def shared(self, shape):
         if self.is_first:
-            self.hall.shared.setdefault(n, np.zeros(n))
+            self.hall.shared.setdefault(shape, np.zeros(shape))
         self.every(None)
-        return self.hall.shared[n]
+        return self.hall.shared[shape]
 
 
 def run_ranks(size, work):

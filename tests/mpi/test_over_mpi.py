@@ -29,7 +29,7 @@ def test_a_team_carries_messages(comm):
         team.unite(numbers)
         np.testing.assert_array_equal(numbers, np.full(2 * team.size, -0.1))
         counts = team.nearby(1)
-        shared = team.shared(64 + sum(counts))
+        shared = team.shared((64 + sum(counts),))
         shared[team.place] = team.place + 1.0
         comm.Barrier()
         assert shared[: len(counts)].tolist() == [place + 1.0 for place in range(len(counts))]

@@ -25,6 +25,10 @@ def plot_scaling(
     ranks : how many, on the horizontal axis
     measured, predicted : seconds by the kind of steps, one for each number of ranks
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from maxplus.plots import plot_scaling

@@ -40,6 +40,11 @@ def distributed(comm: Any = None) -> Iterator[Team]:
     comm : mpi4py communicator, optional
         All ranks that the program was started with by default.
 
+    Yields
+    ------
+    Team
+        Which rank this is, ``rank`` of ``size``, and what ranks can tell each other.
+
     Examples
     --------
     >>> import maxplus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -33,7 +34,7 @@ class MPITeam(Team):
         # Messages of our own, whatever else the program sends.
         self._comm, self._trouble = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
-        self._windows: dict[int, Any] = {}
+        self._windows: dict[tuple[int, ...], Any] = {}
         self._is_crowded = False
         from mpi4py import MPI
 
@@ -157,15 +158,16 @@ class MPITeam(Team):
         """What each rank of this machine has."""
         return self._near.allgather(n)
 
-    def shared(self, n: int) -> NDArray:
-        """So many numbers in memory of the machine's first rank that all its ranks see."""
+    def shared(self, shape: tuple[int, ...]) -> NDArray:
+        """Numbers in memory of the machine's first rank that all its ranks see."""
         from mpi4py import MPI
 
-        if n not in self._windows:
+        n = math.prod(shape)
+        if shape not in self._windows:
             own = 0 if self.place else 8 * n
-            self._windows[n] = MPI.Win.Allocate_shared(own, 8, comm=self._near)
-        memory, _ = self._windows[n].Shared_query(0)
-        return np.frombuffer(memory, np.float64, n)
+            self._windows[shape] = MPI.Win.Allocate_shared(own, 8, comm=self._near)
+        memory, _ = self._windows[shape].Shared_query(0)
+        return np.frombuffer(memory, np.float64, n).reshape(shape)
 
     def fails_alike(self, error: BaseException) -> bool:
         """Whether all ranks come to the same error soon: not, if some wait for messages."""

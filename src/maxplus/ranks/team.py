@@ -76,9 +76,9 @@ class Team:
         """What each rank has that shares memory with this one."""
         return [n]
 
-    def shared(self, n: int) -> NDArray:
-        """So many numbers that all of those see; the same array for the same size."""
-        return np.zeros(n)
+    def shared(self, shape: tuple[int, ...]) -> NDArray:
+        """Numbers that all of those see; the same memory for the same shape."""
+        return np.zeros(shape)
 
     # -- what follows ----------------------------------------------------------------------------
 

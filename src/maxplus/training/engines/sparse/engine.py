@@ -65,10 +65,9 @@ class SparseEngine(CompiledEngine):
         super().__init__(model, task)
         self._audit = audit
         self._n_workers = _count_workers(model, task)
-        self._thresholds = Thresholds.of(task.team, self._n_workers)
-        self._state = self._allocate(
-            Sizes.of(model, task, self._n_workers, self._thresholds.n_seats)
-        )
+        thresholds = Thresholds.of(task.team, self._n_workers)
+        sizes = Sizes.of(model, task, self._n_workers, thresholds.n_seats)
+        self._state = self._allocate(sizes, thresholds)
         self._seat(arrange(task.y, np.arange(len(task.y)), self._lanes, self._n_workers))
         scan_all = self._on_threads(_whole.scan_all)
         scan_all(self._state.samples, self._state.weights, self._state.minima)
@@ -85,9 +84,10 @@ class SparseEngine(CompiledEngine):
         sizes = Sizes.of(lmm, task, _count_workers(lmm, task))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
         gradient = sum(part.nbytes for part in empty_gradient(sizes.C, sizes.F))
-        return declared + gradient + super().bytes_needed(model, task)
+        own = Thresholds.bytes_needed(sizes.W)
+        return declared + gradient + own + super().bytes_needed(model, task)
 
-    def _allocate(self, sizes: Sizes) -> State:
+    def _allocate(self, sizes: Sizes, thresholds: Thresholds) -> State:
         """Room for everything; no sample has a seat yet."""
         model, X, team = self.model, self.task.X, self.task.team
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
@@ -95,8 +95,8 @@ class SparseEngine(CompiledEngine):
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.task.y},
             "worst": {
-                "threshold": self._thresholds.shared,
-                "first_seat": self._thresholds.first_seat,
+                "threshold": thresholds.shared,
+                "first_seat": thresholds.first_seat,
             },
             "meeting": {
                 "address": self._messenger.address,

@@ -63,8 +63,13 @@ class Thresholds(NamedTuple):
         """A line for each worker and parity of the iteration, ours and those of ranks nearby."""
         counts = team.nearby(n_workers)
         own = sum(counts[: team.place])
-        shared = team.shared(2 * LINE * sum(counts)).reshape(2, -1)
+        shared = team.shared((2, LINE * sum(counts)))
         shared[:, LINE * own : LINE * (own + n_workers)] = -np.inf
         # Nobody begins before all lines are empty.
         team.any(False)
         return cls(shared, own, sum(counts))
+
+    @staticmethod
+    def bytes_needed(n_workers: int) -> int:
+        """What a rank's own lines take."""
+        return 2 * LINE * n_workers * np.dtype(np.float64).itemsize
