@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from maxplus import LMMClassifier, SubgradientLMMClassifier, datasets
 from maxplus.certify import Bounds, box_bounds, certified_at, certified_radius
 from maxplus.certify.bounds import check_box, steepest
+from maxplus.certify.radius import ROWS_AS_ONE, _largest_values
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array, quick
 
@@ -604,6 +605,22 @@ def test_a_scale_is_a_change_of_units(iris):
         box_bounds(ROUGH, iris.X, 0.3, scale), box_bounds(model, iris.X / scale, 0.3), strict=True
     ):
         assert_allclose(scaled, plain, rtol=1e-12)
+
+
+def test_only_rows_that_are_asked_about_are_certified(iris):
+    some = np.arange(len(iris.X)) % 3 == 0
+    for eps in (0.0, 0.05, 0.2):
+        every = certified_at(ROUGH, iris.X, eps)
+        assert_array_equal(certified_at(ROUGH, iris.X, eps, among=some), every & some)
+    with pytest.raises(ValueError, match=r"among must have shape \(150,\).*got \(149,\)"):
+        certified_at(ROUGH, iris.X, 0.2, among=some[1:])
+
+
+def test_largest_values_of_any_number_of_rows():
+    rng = np.random.default_rng(0)
+    for n in (0, 1, ROWS_AS_ONE - 1, ROWS_AS_ONE, 3 * ROWS_AS_ONE + 5):
+        X = rng.normal(size=(n, 3))
+        assert_array_equal(_largest_values(X), np.abs(X).max(axis=0, initial=0.0))
 
 
 def test_all_scales_are_one_by_default(iris):

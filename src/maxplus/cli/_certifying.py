@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Radii of more rows are left out unless they are asked for: each costs several certificates.
 ROWS_WITH_RADII = 100_000
+# Rows wait for their radii, up to so many bytes of them, until it is known that there are no more.
+MOST_WAITING = 50_000_000
 
 
 def check_eps(eps: Sequence[float]) -> list[float]:
@@ -46,6 +48,7 @@ class Count:
         self._n_right = 0
         self._rights: list[NDArray] = []
         self._radii: list[NDArray] = []
+        self._waiting: list[NDArray] = []
         self.rows = self.filled = 0
 
     def add(self, samples: Samples, codes: NDArray) -> None:
@@ -66,9 +69,18 @@ class Count:
             # What a small change can do, a larger one can too.
             kept = certified_at(estimator.model_, X, step, scale, scores=scores, among=kept)
             self._kept[k] += np.count_nonzero(kept)
-        if self.has_radii:
-            self._rights.append(right)
-            self._radii.append(estimator.certified_radius(X, scale))
+        if not self.has_radii:
+            self._waiting.clear()
+            return
+        self._rights.append(right)
+        self._waiting.append(X)
+        if sum(rows.nbytes for rows in self._waiting) > MOST_WAITING:
+            self._find_radii()
+
+    def _find_radii(self) -> None:
+        estimator, scale = self._trained.estimator, self._measure.scale
+        self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
+        self._waiting.clear()
 
     @property
     def has_radii(self) -> bool:
@@ -83,6 +95,7 @@ class Count:
     @property
     def radius(self) -> NDArray:
         """Each row's."""
+        self._find_radii()
         return np.concatenate(self._radii)
 
     @property
