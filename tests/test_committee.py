@@ -691,6 +691,8 @@ def test_a_torch_module_has_the_mean_score(request, flowers, iris, which):
 REPEATED = "clusters begin at random samples; repeated ones change them"
 
 
+# A check sets n_iter_no_change whether or not that counts.
+@pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
 @pytest.mark.slow
 @parametrize_with_checks(
     [LMMCommittee(2, n_hidden=12, warmup_epochs=8)],

@@ -9,7 +9,6 @@ import json
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -50,9 +49,9 @@ def soak(names, seconds, first_seed):
             try:
                 counts[name].update(run(name, seed))
             except Exception as error:
-                last = traceback.format_exception_only(error)[-1].strip()
-                failures.append({"trial": name, "seed": seed, "error": f"{last:.300}"})
-                print(f"FAILED {name}, seed {seed}: {last:.300}", flush=True)
+                what = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+                failures.append({"trial": name, "seed": seed, "error": what})
+                print(f"FAILED {name}, seed {seed}: {what}", flush=True)
             counts[name]["trials"] += 1
             seed += 1
             if time.monotonic() >= until:
