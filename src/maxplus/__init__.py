@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maxplus import metrics as metrics
     from maxplus import models as models
     from maxplus import plots as plots
+    from maxplus import ranks as ranks
     from maxplus import report as report
     from maxplus import tables as tables
     from maxplus import training as training
