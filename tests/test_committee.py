@@ -395,7 +395,7 @@ def test_an_interruption_leaves_the_committee_as_it_was(iris):
 def test_an_error_in_a_member_ends_all_and_changes_nothing(iris, monkeypatch):
     from maxplus.training.stages import warm_up
 
-    clf = LMMCommittee(3, n_jobs=2, **QUICK).fit(iris.X[:, :2], iris.y)
+    clf = LMMCommittee(3, n_jobs=2, polish=None, **QUICK).fit(iris.X[:, :2], iris.y)
     before = snapshot(clf)
     kept, calls = warm_up._Run.kept, []
 
