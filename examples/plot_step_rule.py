@@ -60,7 +60,8 @@ curves = {
 }
 
 # %%
-# The lowest loss so far; it is the largest of all samples' that counts.
+# The lowest loss so far; it is the largest of all samples' that counts. Which rule does best
+# depends on the start: from fewer units, all of them can get stuck at log 2.
 
 fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 for (name, loss), colour in zip(
