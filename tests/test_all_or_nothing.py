@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
 
 from maxplus import (
     LinearMaxPlusClassifier,
@@ -180,7 +181,8 @@ def test_a_refused_fit_cannot_corrupt_memory():
 
 
 def test_a_refused_regression_changes_nothing(iris):
-    reg = LMMRegressor(slope=2.0, method="interpolate").fit(iris.X[:, :2], iris.X[:, 3])
+    with pytest.warns(ConvergenceWarning, match="slope 2"):
+        reg = LMMRegressor(slope=2.0, method="interpolate").fit(iris.X[:, :2], iris.X[:, 3])
     before = snapshot(reg)
     with pytest.raises(ValueError, match="does not fit into"):
         reg.set_params(slope=1e306).fit(iris.X * 1e6, iris.X[:, 3])

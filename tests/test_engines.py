@@ -439,8 +439,8 @@ def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
 
 
 def test_the_classifier_passes_the_refusal_on(iris, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 1\.0 kB .*engine='dense'"):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000)
+    with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 10\.0 kB .*engine='dense'"):
         SubgradientLMMClassifier(10, engine="tree", max_iter=5).fit(*iris)
 
 

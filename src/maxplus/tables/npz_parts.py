@@ -22,6 +22,8 @@ def npz_part(path: Path, rank: int, size: int) -> RawTable:
     arrays = _mapped(path) or read_arrays(path)
     X = arrays.get("X")
     n = 0 if X is None or not X.ndim else len(X)
+    if X is not None and not n:
+        raise TableError(f"{path} has no rows")
     begin, end = rank * n // size, (rank + 1) * n // size
     own = {
         name: np.array(array[begin:end])
