@@ -21,10 +21,11 @@ from maxplus.training.task import Task
 # Core-seconds that an iteration takes for each sample, with 784 features and 500 units: measured
 # with a million images (results/million), where two cores share the search.
 POLYAK_PER_SAMPLE, CONSTANT_PER_SAMPLE = 1.84e-7, 6.5e-8
-# Seconds of an iteration that no rank shares: the winners of the worst sample, and the step.
+# Seconds of an iteration that no rank shares: the winners of the worst sample, and the step. An
+# estimate, too.
 STEP = 60e-6
-# Seconds of a meeting for each doubling of the ranks, on one machine (`make bench-mpi`) and between
-# machines, where a network of low latency takes a few microseconds for a message.
+# Seconds of a meeting for each doubling of the ranks, on one machine and between machines:
+# estimates, with a few microseconds for a message over a network of low latency.
 MEETING_NEAR, MEETING_FAR = 8e-6, 15e-6
 # Python and the libraries, kernels included.
 LIBRARIES = 330_000_000
