@@ -611,9 +611,9 @@ def test_only_rows_that_are_asked_about_are_certified(iris):
     some = np.arange(len(iris.X)) % 3 == 0
     for eps in (0.0, 0.05, 0.2):
         every = certified_at(ROUGH, iris.X, eps)
-        assert_array_equal(certified_at(ROUGH, iris.X, eps, among=some), every & some)
-    with pytest.raises(ValueError, match=r"among must have shape \(150,\).*got \(149,\)"):
-        certified_at(ROUGH, iris.X, 0.2, among=some[1:])
+        assert_array_equal(certified_at(ROUGH, iris.X, eps, where=some), every & some)
+    with pytest.raises(ValueError, match=r"where must have shape \(150,\).*got \(149,\)"):
+        certified_at(ROUGH, iris.X, 0.2, where=some[1:])
 
 
 def test_largest_values_of_any_number_of_rows():

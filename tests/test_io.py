@@ -217,10 +217,10 @@ def tamper(path, change):
     from safetensors import safe_open
 
     with safe_open(path, "np") as file:
-        signs = dict(file.metadata())
-    arrays, document = load_file(path), json.loads(signs["document"])
+        metadata = dict(file.metadata())
+    arrays, document = load_file(path), json.loads(metadata["document"])
     change(document, arrays)
-    container.write_container(path, signs["format"], document, arrays)
+    container.write_container(path, metadata["format"], document, arrays)
 
 
 DAMAGE = {

@@ -170,7 +170,9 @@ def begin(
     return _finished(estimator, samples, preparation, choices, options["seed"], began, checkpoint)
 
 
-def go_on(data: str, path: Path, checkpoint: Path, every: float, voice: Voice) -> Training:
+def resume_training(
+    data: str, path: Path, checkpoint: Path, every: float, voice: Voice
+) -> Training:
     """Train on from a checkpoint, with its options, on the same data."""
     trained, _, _, document = read_checkpoint(path)
     notes = document.get("notes")

@@ -92,7 +92,9 @@ def train(
         elif members is not None:
             raise ValueError(_training.NO_STATE.format("--resume"))
         else:
-            training = _training.go_on(data, resume, checkpoint or resume, EVERY_MINUTE, voice)
+            training = _training.resume_training(
+                data, resume, checkpoint or resume, EVERY_MINUTE, voice
+            )
         training.save(out)
         document = training.describe(out)
         if how is not None and not training.interrupted:
