@@ -24,8 +24,8 @@ from maxplus.models import LMM, LOG2, Committee
 from maxplus.report.content import report_content
 from maxplus.report.page import render_page
 from maxplus.training.result import Status, TrainingOverflowError
+from model_files import tamper
 from strategies import DTYPES, SEEDS, grid_array, quick
-from test_io import tamper
 
 QUICK = {"n_hidden": 9, "warmup_epochs": 3, "random_state": 0}
 WORDS = np.array(["setosa", "versicolor", "virginica"])

@@ -5,7 +5,6 @@ import gc
 import gzip
 import io
 import pickle
-import random
 import string
 import zipfile
 from contextlib import suppress
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damage import mutations
 from maxplus.tables import (
     TableError,
     bytes_of,
@@ -28,26 +28,6 @@ from maxplus.tables import (
 from memory_used import most_memory
 from strategies import quick
 from table_helpers import encoding_of, refused, same
-
-
-def mutations(content, n):
-    """N damaged versions: flipped, cut, doubled, missing and overwritten bytes."""
-    rng = random.Random(0)
-    for k in range(n):
-        data = bytearray(content)
-        at, length = rng.randrange(len(data)), rng.randrange(1, 50)
-        if k % 5 == 0:
-            data[at] ^= 1 << rng.randrange(8)
-        elif k % 5 == 1:
-            del data[at:]
-        elif k % 5 == 2:
-            data[at:at] = data[at : at + length]
-        elif k % 5 == 3:
-            del data[at : at + length]
-        else:
-            data[at : at + 4] = rng.randbytes(4)
-        yield bytes(data)
-
 
 # -- CSV --------------------------------------------------------------------------------------
 
