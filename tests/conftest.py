@@ -200,3 +200,32 @@ def fitted(iris):
     from maxplus import SubgradientLMMClassifier
 
     return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
+
+
+@pytest.fixture(scope="module")
+def onnx():
+    return pytest.importorskip("onnx", reason="onnx is not installed")
+
+
+@pytest.fixture(scope="module")
+def run_onnx(onnx):
+    """Labels and probabilities that ONNX Runtime computes from a file."""
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+    def run(path, X):
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1
+        on_cpu = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return on_cpu.run(["label", "probabilities"], {"X": X})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def torch():
+    """PyTorch on one thread: its threads wait for each other where cores are busy."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield torch
+    torch.set_num_threads(threads)
