@@ -229,3 +229,23 @@ def torch():
     torch.set_num_threads(1)
     yield torch
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def trio(iris):
+    """A committee of three on the iris flowers with words for classes."""
+    from committees import QUICK, WORDS
+    from maxplus import LMMCommittee
+
+    return LMMCommittee(3, **QUICK).fit(iris.X, WORDS[iris.y])
+
+
+@pytest.fixture(scope="session")
+def mixed_trio(iris):
+    """A committee whose members see different things: features, two sums, and three."""
+    from committees import random_lmm
+    from maxplus.models import Committee
+
+    rng = np.random.default_rng(5)
+    members = [random_lmm(rng, 4, H, 3, M) for H, M in ((5, None), (4, 2), (6, 3))]
+    return Committee(members)
