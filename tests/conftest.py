@@ -163,6 +163,20 @@ def table(write):
     return lambda text, name="data.csv": read_table(write(text, name))
 
 
+@pytest.fixture
+def parquet(tmp_path):
+    """Write columns as a Parquet file and return its path."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def write(columns):
+        path = tmp_path / "data.parquet"
+        parquet.write_table(pyarrow.table(columns), path)
+        return path
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def orchard_model(tmp_path_factory):
     """A model file trained on the table with a word in it."""

@@ -66,6 +66,11 @@ def run_fresh(code, *arguments):
     return json.loads(done.stdout)
 
 
+def answered_here(function, arguments):
+    """What a process of its own would answer, without the seconds until it has imported all."""
+    return json.loads(json.dumps(function(**arguments)))
+
+
 def kill_writers(path, kind, kills, longest, draw):
     """Kill writers of a file, each within so many seconds; how many had written it anew.
 

@@ -1,6 +1,5 @@
 """Attacks on trained models: none succeeds inside a radius, and outside they do."""
 
-import os
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +17,9 @@ from certified import (
 from maxplus import SubgradientLMMClassifier, datasets
 from maxplus.certify import certified_radius
 from maxplus.models import LMM
+from mnist_files import HAS_MNIST, NO_MNIST
 
 pytestmark = pytest.mark.slow
-
-
-SHARED = os.environ.get("MAXPLUS_DATA", "")
 
 
 class Trained(NamedTuple):
@@ -52,8 +49,8 @@ def source(request):
     if request.param == "digits":
         X, y = request.getfixturevalue("digits")
         return (X[:400], y[:400]), X[400:], MEAN
-    if not SHARED:
-        pytest.skip("MAXPLUS_DATA is not set: no MNIST files")
+    if not HAS_MNIST:
+        pytest.skip(NO_MNIST)
     data = datasets.load_mnist()
     few = data.X_train[:1000], data.y_train[:1000]
     return few, data.X_test[:50], {**MEAN, "linear_every": 5}
