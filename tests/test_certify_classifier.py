@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from certified import SHORT, inside
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.certify import certified_at, certified_radius
+from maxplus.certify import CertifiedRows, certified_at, certified_radius
 
 pytestmark = pytest.mark.slow
 
@@ -125,3 +125,25 @@ def test_certificates_need_a_fitted_classifier(iris):
     ):
         with pytest.raises(NotFittedError, match="LMMClassifier"):
             call()
+
+
+# -- for whom certificates hold -----------------------------------------------------------------
+
+
+def test_certified_rows_are_those_that_are_right():
+    found = CertifiedRows.of([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
+    assert found == (5, 4, 0.2, 0.1)
+    # Half of the right rows, at least, reach the median.
+    assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median).mean() >= 0.5
+    text = found.sentence(held=["sex", "pain", "stage", "thal"])
+    for words in (
+        "4 of 5 rows are right", "half of those 4", "0.2 training deviations", "up to 0.1",
+        "(sex, pain, stage and 1 more held fixed)", "1 rows that are wrong",
+    ):  # fmt: skip
+        assert words in text
+    assert "held" not in found.sentence("raw units")
+    nobody = CertifiedRows.of([0.3], [False])
+    assert np.isnan(nobody.median)
+    assert nobody.sentence() == "None of the 1 rows is right, so nothing is certified."
+    with pytest.raises(ValueError, match=r"^radius and right must be"):
+        CertifiedRows.of([0.1, 0.2], [True])
