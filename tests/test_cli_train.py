@@ -371,7 +371,7 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
     model, checkpoint = tmp_path / "m", tmp_path / "c"
     # A checkpoint after every block, instead of every minute.
     code = (
-        "from maxplus.cli import train\ntrain.EVERY_MINUTE = 0.0\n"
+        "from maxplus.cli import _training\n_training.EVERY_MINUTE = 0.0\n"
         "from maxplus.cli import main; main()"
     )
     options, whole = uninterrupted

@@ -67,7 +67,7 @@ class Count:
         kept = right
         for k, step in enumerate(self.steps):
             # What a small change can do, a larger one can too.
-            kept = certified_at(estimator.model_, X, step, scale, scores=scores, among=kept)
+            kept = certified_at(estimator.model_, X, step, scale, scores=scores, where=kept)
             self._kept[k] += np.count_nonzero(kept)
         if not self.has_radii:
             self._waiting.clear()

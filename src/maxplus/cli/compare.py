@@ -33,7 +33,7 @@ def compare(
         ),
     ] = "auto",
     csv: Annotated[
-        Path | None, typer.Option(help="Write the table to this CSV file as well.")
+        Path | None, typer.Option(help="Write the table to this CSV file as well; none by default.")
     ] = None,
     seed: opt.Seed = 0,
     as_json: JsonOption = False,

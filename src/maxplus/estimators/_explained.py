@@ -25,6 +25,7 @@ from maxplus.explain import (
     strongest_rules,
     unit_boxes,
 )
+from maxplus.explain._checks import check_domain
 from maxplus.explain.explanation import as_table, records
 from maxplus.explain.flip_words import missing_columns
 from maxplus.explain.naming import view_names
@@ -104,7 +105,7 @@ class ExplainedClassifier(TrainedClassifier):
             right = self.classes_[Z.argmax(axis=1)] == y
             # Only what is right needs a certificate, and each eps a test of its own.
             kept = [
-                certified_at(self.model_, X, r, scale, scores=Z, among=right).sum()
+                certified_at(self.model_, X, r, scale, scores=Z, where=right).sum()
                 for r in radii.ravel()
             ]
         shares = np.array(kept, float) / max(len(y), 1)
@@ -237,8 +238,7 @@ class ExplainedClassifier(TrainedClassifier):
             domain = Domain.of(prepared.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
-        if domain.n_features != P:
-            raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
+        check_domain(domain, P)
         if feature_names is None:
             return domain
         if len(feature_names) != P:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain._checks import check_class_names, check_domain
 from maxplus.explain.domain import Domain
 from maxplus.explain.explanation import as_table, records
 from maxplus.explain.flip_words import FlipWords
@@ -240,6 +241,8 @@ def explain_committee(
     >>> len(explain_committee(both, X[:2], ["a", "b", "c"], Domain.free(4)))
     2
     """
+    check_domain(domain, model.n_features)
+    check_class_names(class_names, model)
     members = []
     for member, first in zip(model.members, model.first_units, strict=False):
         paths = decisive_paths(member, X)

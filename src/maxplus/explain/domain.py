@@ -309,9 +309,17 @@ class Domain:
         return np.where(held, 0.0, self.unit)
 
     def held(self, scale: NDArray) -> list[str]:
-        """The columns that a scale of certificates holds fixed: those with a 0 everywhere."""
-        moving = {name for name, s in zip(self.column_names, scale, strict=True) if s > 0.0}
-        return [name for name in self.columns if name not in moving]
+        """The columns that a scale of certificates holds fixed."""
+        return held_columns(self.column_names, scale)
+
+
+def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
+    """Those that a scale of certificates holds fixed: with a 0 for every feature.
+
+    ``columns[p]`` is the column of feature p.
+    """
+    moving = {name for name, s in zip(columns, scale, strict=True) if s > 0.0}
+    return [name for name in dict.fromkeys(columns) if name not in moving]
 
 
 def check_range(low: NDArray, high: NDArray) -> None:

@@ -1,4 +1,4 @@
-"""LMMClassifier: parameters, fitted attributes, going on, prediction, weights, interruption."""
+"""SubgradientLMMClassifier: starts, steps, fitted attributes, going on, weights, interruption."""
 
 import itertools
 import signal
