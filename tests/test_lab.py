@@ -18,6 +18,7 @@ from maxplus import LMMClassifier, LMMCommittee, datasets
 from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
 from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, measure, registry
+from maxplus.lab.comparison import TrainedModel
 from maxplus.lab.experiments import (
     answers,
     first_use,
@@ -33,6 +34,7 @@ from maxplus.lab.experiments import (
     timing,
     zero_hidden,
 )
+from maxplus.lab.metrics import Evaluation
 from maxplus.lab.parts import Parts
 from maxplus.lab.process import in_a_process
 from maxplus.lab.timed_run import TimedRun
@@ -171,7 +173,41 @@ def test_the_mnist_tables_agree_with_each_other(everything):
     right = sum(row[i] for i, row in enumerate(rows)) / sum(map(sum, rows))
     assert right == pytest.approx(found["LMM (max)"]["test_accuracy"], abs=1e-12)
     assert 0.0 < found["macro_f1"]["LMM (max)"] <= 1.0
+    assert len(found["seeds"]) == 1
     assert not (out / "mnist" / "parts-quick-1").exists()
+
+
+@pytest.mark.parametrize(
+    ("right", "said", "is_missed"),
+    [
+        ((17, 18, 16), "from 80.00% to 90.00%: the paper's 88.75% lies within", False),
+        ((17, 16, 16), "from 80.00% to 85.00%: the paper's 88.75% lies above", True),
+        ((19, 18, 20), "from 90.00% to 100.00%: the paper's 88.75% lies below", False),
+        ((17,), None, True),
+    ],
+)
+def test_the_main_line_has_every_seed(right, said, is_missed):
+    """Twenty images, so many of them right with each seed."""
+    labels = np.arange(20) % 10
+
+    def trained(name, n):
+        predicted = np.where(np.arange(20) < n, labels, 9 - labels)
+        found = Evaluation(np.linspace(0.1, 1.5, 20), labels, predicted)
+        return TrainedModel(name, found, found, 1.0, np.array([2.3, 1.5]))
+
+    by_seed = [trained(mnist.MAIN, n) for n in right]
+    names = ("MLP (mean)", "LMM (mean)", mnist.AS_WRITTEN, mnist.LEVEL)
+    models = {mnist.MAIN: by_seed[0], **{name: trained(name, 15) for name in names}}
+    split = mnist.Split(np.empty((20, 1)), np.empty((20, 1)), labels, labels)
+    finding = mnist.describe(models, by_seed, split, 2, quick=True)
+    assert [v["test_accuracy"] for v in finding.values["seeds"]] == [n / 20 for n in right]
+    assert ("test accuracy 0.8" in finding.text) == is_missed
+    if said is None:
+        assert "seeds" not in finding.text
+        assert len(finding.tables) == 3
+    else:
+        assert said in finding.text
+        assert [row[-1] for row in finding.tables[-1].rows] == [f"{n / 20:.2%}" for n in right]
 
 
 @pytest.mark.skipif(not HAS_IMAGES, reason="MAXPLUS_DATA is not set: no MNIST files")
