@@ -8,6 +8,7 @@ import os
 import re
 import tokenize
 import zlib
+from dataclasses import asdict
 from functools import cache, partial
 
 import numpy as np
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from maxplus import LMMClassifier, LMMCommittee, datasets
 from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
-from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, measure, registry
+from maxplus.lab import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, limits, measure, registry
 from maxplus.lab.comparison import TrainedModel
 from maxplus.lab.experiments import (
     answers,
@@ -102,7 +103,7 @@ def reproduce_all(out):
         patch.setattr(quality, "FOLDS", 2)
         patch.setattr(quality, "SMALL", {"iris": 96.0})
         patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
-        patch.setattr(timing, "VARIANTS", (timing.VARIANTS[0], timing.VARIANTS[-1]))
+        patch.setattr(timing, "VARIANTS", (timing.DENSE, *timing.VARIANTS[-2:]))
         result = runner.invoke(
             app, ["reproduce", *NAMES, "--quick", "--seeds", "1", "--out", str(out)]
         )
@@ -235,6 +236,40 @@ def test_a_timed_run_measures_its_own_process():
     assert result["polyak"] > 0
     assert result["constant"] > 0
     assert 1e7 < result["peak"] < 1e11
+
+
+def test_slopes_that_move_move_minima_everywhere():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((600, 6)).astype(np.float32), rng.integers(3, size=600)
+    always, seldom = (limits.moved_by_a_step(X, y, 20, every, 8) for every in (1, 0))
+    for minima, groups in (always, seldom):
+        assert 0 < minima <= groups <= 1
+    assert seldom[0] < always[0]
+    assert seldom[1] < always[1]
+
+
+def test_a_pass_reads_and_writes_all():
+    assert 0 < limits.seconds_of_a_pass(10) < limits.seconds_of_a_pass(3_000_000)
+
+
+def test_what_an_engine_could_reach_is_beside_what_it_does():
+    sizes = timing.Sizes((10, 20), (2, 4), 4)
+    seconds = {"dense": 0.6, "tree": 0.5, "sparse": 0.1}
+    results = [
+        asdict(run) | {"polyak": seconds[run.engine], "constant": 0.01, "peak": 10**6}
+        for variant in timing.VARIANTS
+        for run in sizes.runs_of(variant)
+    ]
+    beside = {
+        "product": 0.3, "sgd": 1e-5, "pass": 0.05, "minima_always": 0.12, "groups_always": 0.8,
+        "minima_seldom": 0.004, "groups_seldom": 0.02,
+    }  # fmt: skip
+    text = timing.describe(results, beside, sizes).text
+    assert "12.0% of all minima over inputs, in 80% of the groups of 256 images" in text
+    assert "(without W⁰: 0.4%, in 2.0%)" in text
+    assert "40 ms for nothing but that." in text
+    assert "15.0 times as fast as a dense one then, and no more; this one takes 100 ms" in text
+    assert text.endswith("6.0 times as fast.")
 
 
 def test_the_largest_tree_just_fits():
