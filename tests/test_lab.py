@@ -394,7 +394,6 @@ def test_noise_compares_the_objectives(everything):
     assert found["warm-up, polish: gentle, 5 % suspects"][0]["suspects"] <= allowed
 
 
-@pytest.mark.skipif(not HAS_IMAGES, reason="needs MNIST and Fashion-MNIST")
 def test_regression_is_beside_others_and_says_what_it_covers(everything):
     out, _ = everything
     found = values(out, "regression")
@@ -405,6 +404,7 @@ def test_regression_is_beside_others_and_says_what_it_covers(everything):
         assert 0.6 < found["covered"][name][0] <= 1.0
 
 
+@pytest.mark.skipif(not HAS_IMAGES, reason="needs MNIST and Fashion-MNIST")
 def test_quality_says_what_was_reached(everything):
     out, printed = everything
     found = values(out, "quality")
