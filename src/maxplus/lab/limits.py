@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from maxplus.lab import measure, paper
 from maxplus.training import polyak
+from maxplus.training.engines import DenseEngine
+from maxplus.training.result import Block
 
 # Images that the sparse engine works on at a time, all of one class.
 LANES = 256
@@ -31,11 +33,12 @@ def moved_by_a_step(
     X, y = X[:IMAGES], y[:IMAGES]
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    engine = paper.engine_on(X, y, polyak(), "dense", n_hidden, linear_every)
-    before, minima, groups = engine.model.hidden(X), [], []
+    model, task = paper.start_and_task(X, y, polyak(), n_hidden, linear_every)
+    engine = DenseEngine(model, task)
+    before, minima, groups = model.hidden(X), [], []
     for _ in range(steps):
-        measure.warm_up(engine)
-        after = engine.model.hidden(X)
+        engine.advance(Block(1))
+        after = model.hidden(X)
         moved = after != before
         minima.append(moved.mean())
         groups.append(np.mean([part.any(axis=0) for part in _groups(moved)]))
