@@ -177,9 +177,9 @@ def _limit(results: list[dict], beside: dict[str, float], sizes: Sizes) -> str:
         f" With W⁰ at every Polyak step, a step moves {beside['minima_always']:.1%} of all minima "
         f"over inputs, in {beside['groups_always']:.0%} of the groups of {LANES} images and a unit "
         f"that the sparse engine works on (without W⁰: {beside['minima_seldom']:.1%}, in "
-        f"{beside['groups_seldom']:.1%}). What it keeps of these groups must be read and written: "
-        f"{1e3 * transfer:.3g} ms for nothing but that. An engine that keeps minima can be "
-        f"{dense / transfer:.1f} times as fast as a dense one then, and no more; this one takes "
+        f"{beside['groups_seldom']:.1%}). To read and write what is kept of these groups takes "
+        f"{1e3 * transfer:.3g} ms, with nothing computed. So an engine that keeps minima up to "
+        f"date is at most {dense / transfer:.1f} times as fast as a dense one then; this one takes "
         f"{1e3 * sparse:.3g} ms and is {dense / sparse:.1f} times as fast."
     )
 
