@@ -58,7 +58,7 @@ PARAMETERS = [
     (STEPPED, "learning_rate", POSITIVE, ["> 0"]),
     (STEPPED, "max_iter", WHOLE, ["integer >= 1"]),
     (STEPPED, "warm_start", [None, 1, "yes"], ["True or False"]),
-    (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["integer >= 0"]),
+    (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["True, False", "integer >= 0"]),
     (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
     (ALL, "n_jobs", [0, 1.0, 1.5, "2", True], ["None, a number of threads as an integer, or -1"]),
     (STEPPED[:1], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
@@ -416,7 +416,7 @@ def test_a_grid_has_no_holes(iris, model, grid):
 
 
 def test_nothing_may_be_a_fraction_too(iris):
-    LMMClassifier(max_suspects=0.0)._check_parameters()
+    LMMClassifier(max_suspects=0.0, verbose=0.0)._check_parameters()
     own = {"random_state": 0, "engine": "dense"}
     whole, fraction = (
         quick(SubgradientLMMClassifier, linear_every=n, **own).fit(*iris) for n in (0, 0.0)

@@ -1,17 +1,21 @@
 """What experiments measure and count, in small."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from maxplus.cli.app import app
-from maxplus.lab import Settings, measure
+from maxplus.lab import Settings, limits, measure
+from maxplus.lab.comparison import TrainedModel
 from maxplus.lab.experiments import (
     answers,
     first_use,
     iris_torch,
     long_run,
     million,
+    mnist,
     noise,
     products,
     quality,
@@ -19,6 +23,7 @@ from maxplus.lab.experiments import (
     streams,
     timing,
 )
+from maxplus.lab.metrics import Evaluation
 from maxplus.lab.process import in_a_process
 from maxplus.lab.timed_run import TimedRun
 from maxplus.models import LinearMaxPlus
@@ -29,6 +34,39 @@ from processes import answered_here
 pytestmark = pytest.mark.slow
 
 runner = CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("right", "said", "is_missed"),
+    [
+        ((17, 18, 16), "from 80.00% to 90.00%: the paper's 88.75% lies within", False),
+        ((17, 16, 16), "from 80.00% to 85.00%: the paper's 88.75% lies above", True),
+        ((19, 18, 20), "from 90.00% to 100.00%: the paper's 88.75% lies below", False),
+        ((17,), None, True),
+    ],
+)
+def test_the_main_line_has_every_seed(right, said, is_missed):
+    """Twenty images, so many of them right with each seed."""
+    labels = np.arange(20) % 10
+
+    def trained(name, n):
+        predicted = np.where(np.arange(20) < n, labels, 9 - labels)
+        found = Evaluation(np.linspace(0.1, 1.5, 20), labels, predicted)
+        return TrainedModel(name, found, found, 1.0, np.array([2.3, 1.5]))
+
+    by_seed = [trained(mnist.MAIN, n) for n in right]
+    names = ("MLP (mean)", "LMM (mean)", mnist.AS_WRITTEN, mnist.LEVEL)
+    models = {mnist.MAIN: by_seed[0], **{name: trained(name, 15) for name in names}}
+    split = mnist.Split(np.empty((20, 1)), np.empty((20, 1)), labels, labels)
+    finding = mnist.describe(models, by_seed, split, 2, quick=True)
+    assert [v["test_accuracy"] for v in finding.values["seeds"]] == [n / 20 for n in right]
+    assert ("test accuracy 0.8" in finding.text) == is_missed
+    if said is None:
+        assert "seeds" not in finding.text
+        assert len(finding.tables) == 3
+    else:
+        assert said in finding.text
+        assert [row[-1] for row in finding.tables[-1].rows] == [f"{n / 20:.2%}" for n in right]
 
 
 def test_sparsity_counts_what_the_mean_subgradient_has():
@@ -47,6 +85,40 @@ def test_a_timed_run_measures_its_own_process():
     assert result["polyak"] > 0
     assert result["constant"] > 0
     assert 1e7 < result["peak"] < 1e11
+
+
+def test_slopes_that_move_move_minima_everywhere():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((600, 6)).astype(np.float32), rng.integers(3, size=600)
+    always, seldom = (limits.moved_by_a_step(X, y, 20, every, 8) for every in (1, 0))
+    for minima, groups in (always, seldom):
+        assert 0 < minima <= groups <= 1
+    assert seldom[0] < always[0]
+    assert seldom[1] < always[1]
+
+
+def test_a_pass_reads_and_writes_all():
+    assert 0 < limits.seconds_of_a_pass(10) < limits.seconds_of_a_pass(3_000_000)
+
+
+def test_what_an_engine_could_reach_is_beside_what_it_does():
+    sizes = timing.Sizes((10, 20), (2, 4), 4)
+    seconds = {"dense": 0.6, "tree": 0.5, "sparse": 0.1}
+    results = [
+        asdict(run) | {"polyak": seconds[run.engine], "constant": 0.01, "peak": 10**6}
+        for variant in timing.VARIANTS
+        for run in sizes.runs_of(variant)
+    ]
+    beside = {
+        "product": 0.3, "sgd": 1e-5, "pass": 0.05, "minima_always": 0.12, "groups_always": 0.8,
+        "minima_seldom": 0.004, "groups_seldom": 0.02,
+    }  # fmt: skip
+    text = timing.describe(results, beside, sizes).text
+    assert "12.0% of all minima over inputs, in 80% of the groups of 256 images" in text
+    assert "(without W⁰: 0.4%, in 2.0%)" in text
+    assert "takes 40 ms, with nothing computed." in text
+    assert "at most 15.0 times as fast as a dense one then; this one takes 100 ms" in text
+    assert text.endswith("6.0 times as fast.")
 
 
 def test_the_largest_tree_just_fits():

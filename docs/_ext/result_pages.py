@@ -23,7 +23,7 @@ def write_pages(app: Sphinx) -> None:
     found = sorted(path.parent.name for path in measured.glob("*/*.json"))
     names = sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
     for old in pages.glob("*.md"):
-        if old.stem not in names:
+        if old.stem not in (*names, "soak"):
             old.unlink()
     records = {name: _record(measured / name / f"{name}.json") for name in names}
     for name, record in records.items():
@@ -31,6 +31,10 @@ def write_pages(app: Sphinx) -> None:
         for picture in (measured / name).glob("*.png"):
             shutil.copy2(picture, pages)
     told = [f"- [](generated/{name}.md): {_first_sentence(records[name])}" for name in names]
+    if (measured / "soak.json").exists():
+        _write(pages / "soak.md", _soak_page(_record(measured / "soak.json")))
+        names.append("soak")
+        told.append("- [](generated/soak.md): problems, attacks, damaged files, kills at random.")
     tree = ["```{toctree}", ":hidden:", "", *(f"generated/{name}" for name in names), "```"]
     _write(pages / "list.txt", "\n".join([*told, "", *tree, ""]))
 
@@ -49,14 +53,40 @@ def _page(name: str, record: dict) -> str:
     parts = [f"# {record['title']}", record["text"].replace("$", r"\$")]
     parts += [_table(table) for table in record["tables"]]
     parts += [f"![{record['title']}: {what}]({name}-{what}.png)" for what in record["figures"]]
-    machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     kind = "at reduced scale" if record["quick"] else "at full scale"
     took = "" if record["seconds"] is None else f", in {record['seconds']:,.0f} s"
     parts.append(
-        f"---\n\nMeasured by `maxplus reproduce {name}` {kind}{took} ({machine}). This page is "
-        f"made of `results/{name}/{name}.json`."
+        f"---\n\nMeasured by `maxplus reproduce {name}` {kind}{took} ({_machine(record)}). "
+        f"This page is made of `results/{name}/{name}.json`."
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _soak_page(record: dict) -> str:
+    """What the last soak has looked at, trial by trial, and what failed."""
+    rows = []
+    for trial, counts in record["counts"].items():
+        seen = (f"{n:,} {what}" for what, n in counts.items() if what != "trials")
+        rows.append((trial.replace("_", " "), f"{counts['trials']:,}", ", ".join(seen)))
+    failures = [(f["trial"].replace("_", " "), f["seed"], f["error"]) for f in record["failures"]]
+    parts = [
+        "# Random trials",
+        "`make soak` goes round these trials with random seeds, for an hour unless told otherwise. "
+        f"Its last run took {record['seconds']:,} s, began with the seed {record['first_seed']} "
+        f"and found {len(failures) or 'no'} failure{'s' * (len(failures) != 1)}.",
+        _table({
+            "caption": "What was tried", "columns": ("trial", "times", "looked at"), "rows": rows,
+        }),
+    ]  # fmt: skip
+    if failures:
+        columns = ("trial", "seed", "error")
+        parts.append(_table({"caption": "Failures", "columns": columns, "rows": failures}))
+    parts.append(f"---\n\n{_machine(record)}. This page is made of `results/soak.json`.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(record: dict) -> str:
+    return ", ".join(f"{key} {value}" for key, value in record["machine"].items())
 
 
 def _table(table: dict) -> str:
