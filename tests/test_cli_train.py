@@ -298,7 +298,9 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     assert "--probabilities is for classes" in bad(
         "predict", tmp_path / "m", table, "--probabilities"
     )
-    assert "this command needs an LMMClassifier" in bad("certify", tmp_path / "m", table)
+    assert "for numbers there are predict, evaluate and report" in bad(
+        "certify", tmp_path / "m", table
+    )
     assert "--polish is for classes, but the target is a number" in bad(
         "train", table, "--polish", "log2"
     )

@@ -30,7 +30,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def plain_table(*heads: str, title: str | None = None) -> Table:
-    """Words at the left, numbers at the right."""
+    """Words at the left, which may go on in a second line; numbers, never cut, at the right."""
     from rich import box
     from rich.table import Table
 
@@ -38,7 +38,7 @@ def plain_table(*heads: str, title: str | None = None) -> Table:
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+        table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
     return table
 
 
@@ -99,6 +99,7 @@ def _curve_table(validation: Validation) -> Table:
 def regression_table(figures: RegressionFigures) -> Table:
     """R², errors and intervals."""
     table = plain_table("", "")
+    table.show_header = False
     table.add_row("R²", number(figures.r2))
     table.add_row("mean absolute error", f"{figures.mae:.4g} ± {figures.mae_error:.2g}")
     table.add_row("root mean square error", f"{figures.rmse:.4g}")
