@@ -164,7 +164,14 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
     told = [row["predicted"] for row in read_csv(folder / "p.csv")]
     assert clf.predict(frame).tolist() == told
-    assert "Row 1:" in str(clf.explain(frame))
+    told = good("explain", folder / "m", folder / "clinic.csv")
+    assert "was missing" in told
+    assert str(clf.explain(frame[:3])) == told.strip().replace("\n\n\n", "\n\n")
+    table = maxplus.tables.read_table(folder / "clinic.csv")
+    preparation = clf.preparation_
+    assert np.array_equal(preparation.features(frame), preparation.features(table))
+    assert np.array_equal(preparation.missing(frame), preparation.missing(table))
+    assert preparation.samples(frame).y.tolist() == [row[-1] for row in clinic()[1]]
     scale = clf.certificate_scale()
     (share,) = np.atleast_1d(clf.certify(frame, frame["class"], [0.1], scale))
     document = json.loads(
