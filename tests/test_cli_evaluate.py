@@ -110,7 +110,7 @@ def test_a_wide_matrix_tells_the_largest_confusions():
     assert [int(d) for d, _ in lines] == list(range(26))
     for d, (_, line) in enumerate(lines):
         most = int(counts[d].argmax())
-        assert (f"class {most} {counts[d, most]}" in line) == bool(counts[d, most])
+        assert (f"class {most} ({counts[d, most]})" in line) == bool(counts[d, most])
 
 
 def test_training_rows_are_told_from_new_ones(orchard_model, tmp_path):
@@ -144,3 +144,15 @@ def test_long_names_push_no_figure_off_the_screen(n_rows):
     Console(file=text, width=80).print(table)
     assert f"{percent(figures.accuracy)} ± {100 * figures.accuracy_error:.1f}" in text.getvalue()
     assert all(len(line) <= 80 for line in text.getvalue().splitlines())
+
+
+def test_of_many_classes_those_with_the_lowest_recall_are_shown():
+    codes = np.repeat(np.arange(15), 3)
+    P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
+    figures = judge_classifier(codes, P, [str(d) for d in range(15)])
+    text = io.StringIO()
+    told = SimpleNamespace(figures=figures, guess=figures, guessed="0")
+    Console(file=text, width=80).print(validation_table(told))
+    assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
+    # Some that are shown are as high as can be.
+    assert "3 other classes have no lower recall" in text.getvalue()

@@ -206,13 +206,13 @@ def test_the_words_about_unseen_rows(tmp_path):
     assert unseen < fit
     assert re.search(r"accuracy +\d\d\.\d % ± \d\.\d +33\.3 %", printed)
     for words in ("balanced accuracy", "log loss", "AUC", "recall of setosa, 50 rows",
-                  "always setosa", "By 3-fold cross-validation", "trained on all rows",
+                  "always setosa", "Judged by 3-fold cross-validation", "trained on all rows",
                   "this says nothing about new rows"):  # fmt: skip
         assert words in printed
     assert "proof" not in printed
     assert "prov" not in printed
     assert "not seen" not in good("train", IRIS, *BRIEF, "-o", tmp_path / "m")
-    assert "By 30% of the rows held out" in good(
+    assert "Judged by 30% of the rows held out" in good(
         "train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 0.3
     )
 

@@ -68,7 +68,8 @@ def validation_table(validation: Validation) -> Table:
         table.add_row(name, percent(own.recall), percent(theirs.recall))
     hidden = len(figures.classes) - MOST_RECALLS
     if hidden > 0:
-        table.add_row(f"{hidden} other classes have a higher recall", "", "")
+        others = "the other class has" if hidden == 1 else f"{hidden} other classes have"
+        table.add_row(f"{others} no lower recall", "", "")
     return table
 
 
@@ -155,7 +156,7 @@ def _largest_confusions(figures: ClassifierFigures) -> Table:
     for d, one in enumerate(figures.classes):
         row = figures.confusion[d]
         others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
-        words = [f"{shorten(figures.classes[k].label)} {row[k]:,}" for k in others]
+        words = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
         shown = ", ".join(words[:MOST_CONFUSED]) + (", …" if len(words) > MOST_CONFUSED else "")
         right = escape(f"[{row[d]:,}]")
         table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")
