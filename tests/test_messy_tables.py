@@ -1,6 +1,7 @@
 """Tables as people have them: read, decided on and encoded as by a slow and obvious computation."""
 
 import json
+import statistics
 
 import numpy as np
 import pytest
@@ -404,3 +405,52 @@ def test_table_errors_are_one_line(write, rows):
     with pytest.raises(TableError) as caught:
         read_table(path)
     assert "\n" not in str(caught.value)
+
+
+# -- numbers that are written as words ------------------------------------------------------------
+
+
+def measured_rows(n=40):
+    """Weights with a unit, incomes with marks between thousands, and ids that look like both."""
+    return [
+        [f"{50 + k % 17}.5 kg", f'"{900 + 37 * k:,}"', f"{1000 + k}x", f"{k % 3} mg", "ab"[k % 2]]
+        for k in range(n)
+    ]
+
+
+def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
+    rows = measured_rows()
+    rows[7][0] = "NA"
+    path = write("weight,income,code,dose,y\n" + "\n".join(map(",".join, rows)))
+    found = open_source(str(path))
+    assert found.encoding.feature_names == [
+        "weight", "income", "dose = 0 mg", "dose = 1 mg", "dose = 2 mg",
+    ]  # fmt: skip
+    weights = [50.5 + k % 17 for k in range(40)]
+    weights[7] = statistics.median_low(weights[:7] + weights[8:])
+    assert found.X[:, 0].tolist() == weights
+    assert found.X[:, 1].tolist() == [900 + 37 * k for k in range(40)]
+    (line,) = (line for line in found.decisions if "'weight' is" in line)
+    assert "'50.5 kg' is 50.5" in line
+    assert line.endswith("(--categorical weight for a feature each)")
+    assert any("1 of 40 values is missing and becomes" in line for line in found.decisions)
+    as_words = encoding_of(read_table(path), categorical=["weight"])
+    assert "weight = 50.5 kg" in as_words.feature_names
+    rows[9][0] = "heavy"
+    path = write("weight,income,code,dose,y\n" + "\n".join(map(",".join, rows)), "others.csv")
+    with refused(path, "line 11", "'weight'", "'heavy'", "numbers are expected"):
+        open_source(str(path), preparation=Preparation.of(found))
+
+
+def test_several_units_are_words(write):
+    rows = [[f"{k % 15} {'kg' if k % 2 else 'g'}", str(k % 4), "ab"[k % 2]] for k in range(60)]
+    path = write("weight,n,y\n" + "\n".join(map(",".join, rows)))
+    assert "weight = 3 kg" in open_source(str(path)).encoding.feature_names
+
+
+def test_a_long_word_keeps_its_quotes(write):
+    text = "came in for the {}th time, in the evening, with a cough and a fever"
+    rows = [f"{k % 7},{text.format(k).replace(',', ';')},{'ab'[k % 2]}" for k in range(40)]
+    path = write("a,note,y\n" + "\n".join(rows))
+    (line,) = (line for line in open_source(str(path)).decisions if "'note'" in line)
+    assert "(for example 'came in for the 0th time; in the evenin…')" in line

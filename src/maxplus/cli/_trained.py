@@ -90,6 +90,11 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     estimator = load(path)
     wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
     fits = hasattr(estimator, "certify") or (not classifier and hasattr(estimator, "residuals_"))
+    if classifier and hasattr(estimator, "residuals_"):
+        raise ValueError(
+            f"{path} predicts numbers, and this command is about classes; for numbers there are "
+            "predict, evaluate and report"
+        )
     if not fits:
         raise ValueError(
             f"{path} holds a {type(estimator).__name__}; this command needs an "

@@ -80,7 +80,8 @@ def compare(
 
 def _how(comparison: Comparison) -> str:
     one = next(iter(comparison.validations.values()))
-    return f"By {one.words}, the same for all. Always guessing {one.guessed}: {_guess(one.guess)}."
+    guess = f"Always guessing {one.guessed}: {_guess(one.guess)}."
+    return f"Judged by {one.words}, the same for all. {guess}"
 
 
 def _guess(guess: Any) -> str:

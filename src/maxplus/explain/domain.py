@@ -296,6 +296,17 @@ class Domain:
         is_rank = value == round(value) and 0 <= value < len(words)
         return repr(str(words[int(value)])) if is_rank else number_text(value)
 
+    def phrase(self, p: int, value: float) -> str:
+        """Feature p with a value: "age = 54", "colour being 'red'", "age being missing"."""
+        being = "being" if value else "not being"
+        if self.category_of[p] >= 0:
+            category = self.categories[self.category_of[p]]
+            return f"{category.name} {being} {str(category.words[category.features.index(p)])!r}"
+        if p in self.indicators.values():
+            return f"{self.column_names[p]} {being} missing"
+        shown = self.number(p, value) if p in self.ranks else f"{value:.4g}"
+        return f"{self.names[p]} = {shown}"
+
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """How far features may move for a certified radius of 1, (P,).
 
