@@ -52,11 +52,12 @@ def interrupt(progress):
     raise KeyboardInterrupt
 
 
-@EACH
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    ("clf", "method"),
+    [(clf, name) for clf in QUICK for name in ("fit", "partial_fit") if hasattr(clf, name)],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
 def test_a_refused_fit_changes_nothing(iris, clf, method):
-    if not hasattr(clf, method):
-        pytest.skip(f"there is no {method}")
     clf.set_params(callbacks=None).fit(iris.X[:, :2], iris.y)
     before, expected = snapshot(clf), clf.predict(iris.X[:, :2])
     for X, y in (

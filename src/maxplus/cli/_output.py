@@ -17,8 +17,8 @@ JsonOption = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print the outcome as one JSON document, and nothing else there. By default "
-        "it is told in words.",
+        help="Print the outcome as one JSON document and nothing else; by default it is told in "
+        "words.",
     ),
 ]
 QuietOption = Annotated[
