@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -156,3 +158,16 @@ def test_of_many_classes_those_with_the_lowest_recall_are_shown():
     assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
     # Some that are shown are as high as can be.
     assert "3 other classes have no lower recall" in text.getvalue()
+
+
+def test_a_reader_that_has_enough_is_no_error(orchard_model):
+    """As in ``maxplus evaluate … | head -1``."""
+    command = [sys.executable, "-c", "from maxplus.cli import main; main()"]
+    with subprocess.Popen(
+        [*command, "evaluate", str(orchard_model), ORCHARD],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        process.stdout.close()
+        said = process.stderr.read()
+    assert "Error" not in said
+    assert "Traceback" not in said

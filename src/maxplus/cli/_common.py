@@ -75,6 +75,9 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read the output, as head does, has enough of it: no error of the user's.
+        raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail_together(error, speaks, f"{where}{error.strerror or error}")
