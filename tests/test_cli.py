@@ -2,12 +2,14 @@
 
 import gzip
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
 
+import maxplus
 from commands import BRIEF, IRIS, ORCHARD, bad, good, run
 from maxplus.cli.app import app
 
@@ -49,6 +51,12 @@ def test_help_is_a_sentence_with_the_default():
             is_shown = not (option.default is None or option.default is False)
             is_told = is_shown or option.required or option.secondary_opts or "default" in text
             assert is_told or option.name == "names", f"{name} --{option.name}: {text!r}"
+
+
+def test_python_knows_the_command_as_a_module():
+    command = [sys.executable, "-m", "maxplus", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout == f"maxplus {maxplus.__version__}\n"
 
 
 def test_packed_tables_are_read(orchard_model, tmp_path):
