@@ -1,6 +1,7 @@
 """Whole programs on several ranks: the command line, and how ranks end when one of them fails."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -104,9 +105,18 @@ def test_predictions_and_figures_are_those_of_one_process(table, tmp_path):
         out = tmp_path / f"{how}.csv"
         done = start(command_line("predict", model, table, "--probabilities", "-o", out))
         assert done.returncode == 0, done.stderr
-        judged = start(command_line("evaluate", model, table, "--json"))
-        assert judged.returncode == 0, judged.stderr
-        told[how] = out.read_text(), judged.stdout
+        told[how] = [out.read_text()]
+        for question in (["evaluate"], ["certify"], ["certify", "--eps", "0.1"]):
+            judged = start(command_line(question[0], model, table, *question[1:], "--json"))
+            assert judged.returncode == 0, judged.stderr
+            told[how].append(judged.stdout)
+        page = tmp_path / f"{how}.html"
+        shown = start(command_line("report", model, table, "-o", page))
+        assert shown.returncode == 0, shown.stderr
+        # Parts of figures have random names.
+        told[how].append(
+            re.sub(r"base64,[\w+/=]+|<time.*?</time>", "", page.read_text(), flags=re.S)
+        )
     assert told["alone"] == told["together"]
     shown = over(2, *command_line("rules", model))
     assert shown.stdout == run(command_line("rules", model)).stdout

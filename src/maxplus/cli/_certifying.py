@@ -13,6 +13,7 @@ from maxplus.certify import CertifiedRows, certified_at
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained
 
 if TYPE_CHECKING:
+    from maxplus.ranks import Team
     from maxplus.tables import Samples
 
 # Radii of more rows are left out unless they are asked for: each costs several certificates.
@@ -81,6 +82,18 @@ class Count:
         estimator, scale = self._trained.estimator, self._measure.scale
         self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
         self._waiting.clear()
+
+    def unite(self, team: Team) -> None:
+        """Count what all ranks have counted, each some of the rows; rank 0 knows it all."""
+        if team.is_alone:
+            return
+        counts = np.array([self.rows, self._n_right, self.filled, *self._kept], np.int64)
+        self.rows, self._n_right, self.filled, *kept = team.sum(counts).tolist()
+        self._kept = np.array(kept, np.int64)
+        if self.has_radii:
+            self._find_radii()
+            self._rights = [team.collect(np.concatenate([np.zeros(0, bool), *self._rights]))]
+            self._radii = [team.collect(np.concatenate([np.zeros(0), *self._radii]))]
 
     @property
     def has_radii(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,8 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, refuse_over_ranks
-from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
+from maxplus.cli._ranks import all_ranks, in_turns, require_file
+from maxplus.cli._trained import Trained, codes_for, open_model, sample_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,45 +45,60 @@ def evaluate(
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
     with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        import numpy as np
+
         voice = Voice(as_json and team.is_first, quiet or not team.is_first)
+        require_file(team, data)
         if plot is not None:
             require_folder(plot, "--plot")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True, strict=strict)
-        y = labels_for(trained, samples, data)
-        document: dict[str, Any] = {"model": str(model), "data": samples.name}
-        voice.say(f"{samples.name}: {team.total(len(y)):,} rows")
-        if trained.is_classifier:
-            document |= _classes(trained, samples, y, plot, voice)
-        else:
-            document |= _numbers(trained, samples, y, plot, voice)
+        if plot is not None and not trained.is_classifier:
+            raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
+
+        answers = _of_classes if trained.is_classifier else _of_numbers
+        blocks = sample_blocks(data, trained, labelled=True, strict=strict)
+        # What is said about rows is kept, in the order of the file; the rows are not.
+        told = list(in_turns(team, blocks, lambda samples: answers(trained, samples, data)))
+        if not team.is_first:
+            return
+        name, columns = told[0][0], map(np.concatenate, zip(*(t[1:] for t in told), strict=True))
+        document: dict[str, Any] = {"model": str(model), "data": name}
+        judge = _judge_classes if trained.is_classifier else _judge_numbers
+        document |= judge(trained, name, plot, voice, *columns)
         voice.result(document)
 
 
-def _classes(
-    trained: Trained, samples: Samples, y: NDArray, plot: Path | None, voice: Voice
-) -> dict[str, Any]:
+def _of_classes(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+    """The table's name; numbers of rows, true classes and logarithms of probabilities."""
+    codes = codes_for(trained, samples, data)
+    return samples.name, samples.rows, codes, trained.estimator.predict_log_proba(samples.X)
+
+
+def _of_numbers(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+    """The table's name; true and predicted numbers, and the bounds of intervals."""
+    estimator, X = trained.estimator, samples.X
+    return samples.name, samples.y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
+
+
+def _judge_classes(
+    trained: Trained, name: str, plot: Path | None, voice: Voice,
+    rows: NDArray, codes: NDArray, log_proba: NDArray,
+) -> dict[str, Any]:  # fmt: skip
     import numpy as np
 
     from maxplus.cli._show import classes_table, confusion_table
     from maxplus.metrics import judge_classifier, reliability
-    from maxplus.ranks import current
 
-    classes = trained.estimator.classes_
-    codes = np.searchsorted(classes, y)
-    log_proba = trained.estimator.predict_log_proba(samples.X)
-    # Each rank has predicted its own rows; rank 0 judges all of them.
-    team = current()
-    codes, log_proba = team.collect(codes), team.collect(log_proba)
-    if not team.is_first:
-        return {}
     P = np.exp(log_proba)
     figures = judge_classifier(
-        codes, P, classes, predicted=log_proba.argmax(axis=1),
+        codes, P, trained.estimator.classes_, predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
     )  # fmt: skip
+    # Rows without a label were left out, and count all the same.
+    figures = replace(figures, worst=int(rows[figures.worst]))
     document = figures.to_json()
     console = voice.console
+    voice.say(f"{name}: {len(codes):,} rows")
     _tell(figures, voice)
     console.print(classes_table(figures))
     console.print(confusion_table(figures, console.width))
@@ -112,18 +128,14 @@ def _tell(figures: ClassifierFigures, voice: Voice) -> None:
     )
 
 
-def _numbers(
-    trained: Trained, samples: Samples, y: NDArray, plot: Path | None, voice: Voice
-) -> dict[str, Any]:
+def _judge_numbers(
+    trained: Trained, name: str, plot: Path | None, voice: Voice,
+    y: NDArray, predicted: NDArray, lower: NDArray, upper: NDArray,
+) -> dict[str, Any]:  # fmt: skip
     from maxplus.cli._show import regression_table
     from maxplus.metrics import judge_regression
-    from maxplus.ranks import current
 
-    if plot is not None:
-        raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
-    if not current().is_alone:
-        refuse_over_ranks("the evaluation of a regression", "start it alone")
-    lower, upper = trained.estimator.predict_interval(samples.X, 0.9)
-    figures = judge_regression(y, trained.estimator.predict(samples.X), lower, upper)
+    figures = judge_regression(y, predicted, lower, upper)
+    voice.say(f"{name}: {len(y):,} rows")
     voice.console.print(regression_table(figures))
     return figures.to_json()

@@ -71,18 +71,15 @@ def _start(n: int, size: int) -> str | None:
 
 
 def _call(folder: str) -> socket.socket:
+    """A line to the witness, as soon as it listens."""
     line = socket.socket(socket.AF_UNIX)
-    began = time.monotonic()
-    while True:
-        try:
-            line.connect(os.path.join(folder, "line"))
-        except OSError:
-            if time.monotonic() - began > PATIENCE:
-                line.close()
-                raise
-            time.sleep(0.002)
-        else:
-            return line
+    address, began = os.path.join(folder, "line"), time.monotonic()
+    while problem := line.connect_ex(address):
+        if time.monotonic() - began > PATIENCE:
+            line.close()
+            raise OSError(problem, os.strerror(problem))
+        time.sleep(0.002)
+    return line
 
 
 def watch(folder: str, n: int, size: int) -> None:
