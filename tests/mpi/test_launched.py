@@ -134,6 +134,19 @@ def test_an_error_is_told_once(tmp_path):
     assert "failed" not in done.stderr
 
 
+def test_an_error_in_python_is_told_once():
+    program = (
+        "import maxplus, numpy as np\nfrom mpi4py import MPI\n"
+        "X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2\n"
+        "with maxplus.distributed():\n"
+        "    maxplus.SubgradientLMMClassifier(4, max_iter=5 + MPI.COMM_WORLD.rank).fit(X, y)\n"
+    )
+    done = over(3, sys.executable, "-c", program)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "same parameter max_iter; rank 0 has 5, rank 1 has 6" in done.stderr
+
+
 def ended(tmp_path, victim, action):
     """(seconds from the failure to the end of all, the outcome) of a training that a rank ends."""
     checkpoint = tmp_path / "training.ckpt"
