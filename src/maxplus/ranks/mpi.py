@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
-from maxplus.ranks.desk import Desk, give_way
 from maxplus.ranks.launched import is_launched
 from maxplus.ranks.team import Team, agreed
 from maxplus.ranks.witness import TOLD, Line
@@ -37,7 +36,6 @@ class MPITeam(Team):
         self._comm, self._trouble = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
-        self._desks: dict[int, Desk] = {}
         self._is_crowded = False
         from mpi4py import MPI
 
@@ -148,14 +146,9 @@ class MPITeam(Team):
             self._comm.Allgather(own, everybody)
             return
         # MPI waits without giving way: somebody we wait for may need this processor.
-        if self._near.size == self.size:
-            if own.nbytes not in self._desks:
-                self._desks[own.nbytes] = Desk(self._near, own.nbytes)
-            self._desks[own.nbytes].meet(own, everybody)
-            return
         request = self._comm.Iallgather(own, everybody)
         while not request.Test():
-            give_way()
+            _give_way()
 
     def unite(self, numbers: NDArray) -> None:
         """By bits: those of 0 are none."""
@@ -211,9 +204,15 @@ class MPITeam(Team):
     def close(self) -> None:
         """No more messages; memory that engines may still look at is given back at MPI's end."""
         self._line.hang_up()
-        for desk in self._desks.values():
-            desk.close()
         self._comm.Free()
+
+
+def _give_way() -> None:
+    """Offer the processor to others."""
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
+    else:
+        time.sleep(0)
 
 
 def _processors() -> set[int]:
