@@ -24,7 +24,7 @@ import maxplus
 from commands import ORCHARD, bad, document, good
 from maxplus.cli._show import confusion_table, percent, validation_table
 from maxplus.metrics import judge_classifier
-from maxplus.tables import ColumnChoices, open_source
+from maxplus.tables import ColumnChoices, open_source, stream_source
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +70,31 @@ def test_figures_are_scikit_learns(orchard_model):
     worst = int(np.argmin(P[np.arange(len(y)), codes]))
     assert said["worst"] == worst + 1
     assert f"(row {worst + 1})" in good("evaluate", orchard_model, ORCHARD)
+
+
+def test_a_table_is_judged_part_by_part_and_rows_keep_their_numbers(
+    orchard_model, tmp_path, monkeypatch
+):
+    whole = document("evaluate", orchard_model, ORCHARD)
+    head, *lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
+    place = head.split(",").index("goes to")
+    unknown = lines[0].split(",")
+    unknown[place] = ""
+    later = tmp_path / "later.csv"
+    later.write_text("\n".join([head, ",".join(unknown), *lines]) + "\n", encoding="utf-8")
+    sizes = []
+
+    def few(*arguments, **options):
+        for part in stream_source(*arguments, rows_at_once=7, **options):
+            sizes.append(len(part.X))
+            yield part
+
+    monkeypatch.setattr("maxplus.tables.stream_source", few)
+    said = document("evaluate", orchard_model, later)
+    assert max(sizes) == 7
+    assert said["worst"] == whole["worst"] + 1
+    assert said["confusion"] == whole["confusion"]
+    assert said["log_loss"] == whole["log_loss"]
 
 
 def matrix_of(n_classes, n=400, width=80):

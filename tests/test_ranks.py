@@ -125,7 +125,14 @@ def test_ranks_that_do_not_fit_together_are_refused(iris):
     X, y = iris
     refused(2, lambda r: fit(X[:, : 4 - r], y), DifferentRanksError, "number of features")
     refused(2, lambda r: fit(X.astype(["f8", "f4"][r]), y), DifferentRanksError, "rank 1 has '<f4'")
-    refused(2, lambda r: fit(X, y, slope=[1.0, 2.0][r]), DifferentRanksError, "same parameters")
+    refused(
+        2, lambda r: fit(X, y, slope=[1.0, 2.0][r]), DifferentRanksError,
+        "same parameter slope; rank 0 has 1.0, rank 1 has 2.0",
+    )  # fmt: skip
+    kinds = SubgradientLMMClassifier, LMMClassifier
+    refused(
+        2, lambda r: kinds[r](4).fit(X, y), DifferentRanksError, "same estimator; rank 0 has 'Su"
+    )
     refused(2, lambda r: fit(X, y, max_iter=r), ValueError, "rank 0 of 2: max_iter must be")
     refused(
         2, lambda r: fit([X, X * np.nan][r], y), ValueError, "rank 1 of 2: Input X contains NaN"

@@ -18,6 +18,7 @@ from maxplus.report.editing import editable_columns
 from maxplus.report.unseen import headline, interval
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 from maxplus.tables import RawTable, row_fingerprints
+from teams import run_ranks, split
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("matplotlib")
@@ -376,3 +377,45 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
         del clf.validation_
     with pytest.raises(ValueError, match="is damaged: the validation"):
         load(tmp_path / "model.maxplus")
+
+
+def said(content):
+    """All that a page says, without what differs each time: its date, and names inside figures."""
+    if isinstance(content, dict):
+        return {k: said(v) for k, v in content.items() if k not in ("made_at", "svg")}
+    return [said(one) for one in content] if isinstance(content, list) else content
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_page_about_the_rows_of_several_ranks_is_that_of_one_process(clinic, size):
+    clf, X, y = clinic
+    numbers, ids = np.arange(len(y)) + 5, [f"patient {n}" for n in range(len(y))]
+    missing = np.arange(5 * len(y)).reshape(-1, 5) % 7 == 0
+    alone = about(clf, X, y, row_numbers=numbers, ids=ids, missing=missing)
+    parts = split(len(y), size)
+
+    def page(rank):
+        own = parts[rank]
+        # Words of a rank may be shorter than those of others.
+        return about(
+            clf, X[own], np.array(y[own].tolist(), str), row_numbers=numbers[own], ids=ids[own],
+            missing=missing[own],
+        )  # fmt: skip
+
+    for found in run_ranks(size, page):
+        assert said(found) == said(alone)
+
+
+def test_a_page_of_a_regression_over_ranks(iris):
+    X, y = iris.X[:, :2], iris.X[:, 2]
+    reg = LMMRegressor(4, slope=1.0, epochs=5, random_state=0).fit(X, y)
+    parts = split(len(y), 3)
+    found = run_ranks(3, lambda r: regression_content(reg, X[parts[r]], y[parts[r]], name="t"))
+    for page in found:
+        assert said(page) == said(regression_content(reg, X, y, name="t"))
+
+
+def test_rules_of_many_rows_are_counted_on_some(clinic, monkeypatch):
+    monkeypatch.setattr("maxplus.report.content.MOST_COUNTED", 50)
+    clf, X, y = clinic
+    assert about(clf, X, y)["rules"]["n_rows"] == 50

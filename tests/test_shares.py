@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from maxplus.ranks import current
-from maxplus.tables import Preparation, TableError, open_source
+from maxplus.tables import Preparation, TableError, open_source, stream_source
 from teams import run_ranks
 
 
@@ -97,7 +97,17 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
     alone = opened(tmp_path / "whole.parquet")[1]
     found = run_ranks(3, lambda _: opened(folder))
     np.testing.assert_array_equal(np.concatenate([s.X for _, s, _ in found]), alone.X)
+    # One process reads it as well, whole and in parts.
+    _, samples, preparation = opened(folder)
+    np.testing.assert_array_equal(samples.X, alone.X)
+    parts = stream_source(str(folder), preparation, rows_at_once=40)
+    np.testing.assert_array_equal(np.concatenate([part.X for part in parts]), alone.X)
 
+    write_parquet(folder / "8.parquet", {"class": columns["class"]}, 50)
+    for size in (1, 2):
+        with pytest.raises(TableError, match=r"8\.parquet has other columns"):
+            run_ranks(size, lambda _: opened(folder))
+    (folder / "8.parquet").unlink()
     (folder / "9.parquet").write_bytes(b"no Parquet")
     with pytest.raises(TableError, match="not readable as Parquet"):
         run_ranks(2, lambda _: opened(folder))
@@ -109,6 +119,62 @@ def test_npz_files_are_mapped_or_read(tmp_path, save):
     y = np.array(["a", "b"])[rng.integers(0, 2, 50)]
     save(tmp_path / "data.npz", X=rng.normal(size=(50, 3)).astype(np.float32), y=y)
     assert same_as_alone(tmp_path / "data.npz", 4) == [12, 13, 12, 13]
+
+
+def test_npy_files_are_mapped(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 2, 50)
+    np.save(tmp_path / "data.npy", np.column_stack([X, y]))
+    assert same_as_alone(tmp_path / "data.npy", 4) == [12, 13, 12, 13]
+    _, samples, preparation = opened(tmp_path / "data.npy")
+    np.testing.assert_array_equal(samples.X, X)
+    np.testing.assert_array_equal(samples.y, y)
+    (part,) = stream_source(str(tmp_path / "data.npy"), preparation)
+    np.testing.assert_array_equal(part.X, X)
+
+    np.save(tmp_path / "flat.npy", y)
+    with pytest.raises(TableError, match=r"flat\.npy must hold .* has the shape \(50,\)"):
+        opened(tmp_path / "flat.npy")
+    np.save(tmp_path / "objects.npy", np.array([[1, "a"]], object))
+    with pytest.raises(TableError, match="no NPY file of numbers"):
+        opened(tmp_path / "objects.npy")
+    np.save(tmp_path / "empty.npy", np.zeros((0, 3)))
+    for size in (1, 2):
+        with pytest.raises(TableError, match="no rows"):
+            run_ranks(size, lambda _: opened(tmp_path / "empty.npy"))
+
+
+@pytest.mark.parametrize("lacking", [slice(140, None), slice(0, 90), slice(5, 7)])
+def test_rows_without_labels_are_left_out_by_all_alike(tmp_path, lacking):
+    columns = messy_columns()
+    columns["class"] = columns["class"].astype(object)
+    columns["class"][lacking] = None
+    write_parquet(tmp_path / "messy.parquet", columns, 50)
+    same_as_alone(tmp_path / "messy.parquet", 3)
+    columns["class"][:] = None
+    write_parquet(tmp_path / "none.parquet", columns, 50)
+    preparation = opened(tmp_path / "messy.parquet")[2]
+    for size in (1, 3):
+        with pytest.raises(TableError, match="'class' has no values"):
+            run_ranks(size, lambda _: reopened(tmp_path / "none.parquet", preparation))
+
+
+def reopened(path, preparation, **options):
+    return open_source(str(path), preparation=preparation, labelled=True, **options)
+
+
+def test_values_that_training_never_saw_are_counted_over_all_ranks(tmp_path):
+    columns = messy_columns()
+    write_parquet(tmp_path / "old.parquet", columns, 50)
+    preparation = opened(tmp_path / "old.parquet")[2]
+    columns["note"][[3, 100, 200]] = "new"
+    write_parquet(tmp_path / "new.parquet", columns, 50)
+    for size in (1, 3):
+        with pytest.warns(UserWarning, match=r"never saw.*: 3 in 'note' \('new'\)") as told:
+            run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", preparation))
+        assert len(told) == 1
+        with pytest.raises(TableError, match="'note' holds 'new'"):
+            run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", preparation, strict=True))
 
 
 def test_a_missing_file_is_told_once_by_all(tmp_path):

@@ -1,6 +1,7 @@
 """Whole programs on several ranks: the command line, and how ranks end when one of them fails."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -104,9 +105,18 @@ def test_predictions_and_figures_are_those_of_one_process(table, tmp_path):
         out = tmp_path / f"{how}.csv"
         done = start(command_line("predict", model, table, "--probabilities", "-o", out))
         assert done.returncode == 0, done.stderr
-        judged = start(command_line("evaluate", model, table, "--json"))
-        assert judged.returncode == 0, judged.stderr
-        told[how] = out.read_text(), judged.stdout
+        told[how] = [out.read_text()]
+        for question in ("evaluate", "certify"):
+            judged = start(command_line(question, model, table, "--json"))
+            assert judged.returncode == 0, judged.stderr
+            told[how].append(judged.stdout)
+        page = tmp_path / f"{how}.html"
+        shown = start(command_line("report", model, table, "-o", page))
+        assert shown.returncode == 0, shown.stderr
+        # Parts of figures have random names.
+        told[how].append(
+            re.sub(r"base64,[\w+/=]+|<time.*?</time>", "", page.read_text(), flags=re.S)
+        )
     assert told["alone"] == told["together"]
     shown = over(2, *command_line("rules", model))
     assert shown.stdout == run(command_line("rules", model)).stdout
@@ -124,6 +134,19 @@ def test_an_error_is_told_once(tmp_path):
     assert "failed" not in done.stderr
 
 
+def test_an_error_in_python_is_told_once():
+    program = (
+        "import maxplus, numpy as np\nfrom mpi4py import MPI\n"
+        "X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2\n"
+        "with maxplus.distributed():\n"
+        "    maxplus.SubgradientLMMClassifier(4, max_iter=5 + MPI.COMM_WORLD.rank).fit(X, y)\n"
+    )
+    done = over(3, sys.executable, "-c", program)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "same parameter max_iter; rank 0 has 5, rank 1 has 6" in done.stderr
+
+
 def ended(tmp_path, victim, action):
     """(seconds from the failure to the end of all, the outcome) of a training that a rank ends."""
     checkpoint = tmp_path / "training.ckpt"
@@ -139,14 +162,20 @@ def ended(tmp_path, victim, action):
 
 
 def test_a_killed_rank_ends_all(tmp_path):
-    seconds, _ = ended(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
+    seconds, done = ended(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
     assert seconds < 5.0
+    # It cannot speak any more; somebody else does.
+    said = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
+    assert len(said) == 1
+    assert said[0].startswith("rank 2 of 3 was killed")
+    assert "more machines" in said[0]
+    assert "resume" in said[0]
 
 
 def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
     seconds, done = ended(tmp_path, 0, "raise MemoryError('no more of it')")
     assert seconds < 5.0
-    said = [line for line in done.stderr.splitlines() if "failed, and with it all ranks" in line]
+    said = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
     assert len(said) == 1
     assert "rank 0 of 3" in said[0]
     assert "MemoryError: no more of it; use more machines" in said[0]

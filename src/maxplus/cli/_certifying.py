@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from maxplus.certify import CertifiedRows, certified_at
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained
 from maxplus.report.unseen import unseen_rows
+from maxplus.tables import row_fingerprints
 
 if TYPE_CHECKING:
+    from maxplus.ranks import Team
     from maxplus.tables import Samples
 
 # Radii of more rows are left out unless they are asked for: each costs several certificates.
@@ -73,7 +75,7 @@ class Count:
         if not self.has_radii:
             self._waiting.clear()
             return
-        new = unseen_rows(estimator, X)
+        new = unseen_rows(estimator, row_fingerprints(X))
         self.seen += 0 if new is None else int((~new).sum())
         self._rights.append(right)
         self._waiting.append(X)
@@ -84,6 +86,18 @@ class Count:
         estimator, scale = self._trained.estimator, self._measure.scale
         self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
         self._waiting.clear()
+
+    def unite(self, team: Team) -> None:
+        """Count what all ranks have counted, each some of the rows; rank 0 knows it all."""
+        if team.is_alone:
+            return
+        counts = np.array([self.rows, self._n_right, self.filled, self.seen, *self._kept], np.int64)
+        self.rows, self._n_right, self.filled, self.seen, *kept = team.sum(counts).tolist()
+        self._kept = np.array(kept, np.int64)
+        if self.has_radii:
+            self._find_radii()
+            self._rights = [team.collect(np.concatenate([np.zeros(0, bool), *self._rights]))]
+            self._radii = [team.collect(np.concatenate([np.zeros(0), *self._radii]))]
 
     @property
     def has_radii(self) -> bool:

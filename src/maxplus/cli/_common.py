@@ -17,8 +17,8 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A CSV, Parquet or NPZ file (maybe packed), - for standard input, or a built-in data "
-        "set such as iris.",
+        help="A CSV, Parquet, NPZ or NPY file (maybe packed), a folder of Parquet files, - for "
+        "standard input, or a built-in data set such as iris.",
     ),
 ]
 ModelArgument = Annotated[

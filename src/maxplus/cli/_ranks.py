@@ -40,7 +40,8 @@ def all_ranks() -> Iterator[Team]:
 def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
     """What ``work`` makes of each block, in their order, on rank 0.
 
-    All ranks read the same blocks, and each works on every size-th of them.
+    All ranks read the same blocks, and each works on every size-th of them. What fails on one
+    rank fails on all, with its error.
     """
     from maxplus.ranks import ALONE, using
 
@@ -49,6 +50,8 @@ def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterato
         # Each rank reads by itself what the others read as well.
         with using(ALONE):
             some = list(islice(left, team.size))
+        own = None
+        with team.together(), using(ALONE):
             own = work(some[team.rank]) if team.rank < len(some) else None
         done = team.every(own)[: len(some)]
         if not some:
@@ -72,3 +75,11 @@ def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
     raise agreed(
         ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")
     )
+
+
+def require_file(team: Team, data: str) -> None:
+    """ValueError for standard input over several ranks, which one of them alone has."""
+    from maxplus.tables.bytes_of import STDIN
+
+    if not team.is_alone and data == STDIN:
+        refuse_over_ranks("standard input", "name a file for DATA")

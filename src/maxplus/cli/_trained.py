@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,11 @@ class Trained:
         """Limits of flips other than the preparation's: pixels stay within those of the data."""
         if self.image_shape is None:
             return {}
-        return {"low": float(samples.X.min()), "high": float(samples.X.max())}
+        from maxplus.ranks import current
+
+        low, high = float(samples.X.min(initial=math.inf)), float(samples.X.max(initial=-math.inf))
+        team = current()
+        return {"low": -team.largest(-low), "high": team.largest(high)}
 
     def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
         """What a change of 1 means in certificates, and what stays as it is."""
@@ -179,7 +184,7 @@ def codes_for(trained: Trained, samples: Samples, data: str) -> NDArray:
     # A column of digits is read as integers, whatever the labels were at training.
     words = classes.dtype.kind == "U"
     places = np.array([place.get(str(label) if words else label, -1) for label in labels])[codes]
-    if places.min() < 0:
+    if (places < 0).any():
         unknown = sorted(str(labels[code]) for code in set(codes[places < 0].tolist()))
         raise ValueError(
             f"{data} has the label {unknown[0]!r}, which the model does not know; its classes are "

@@ -25,7 +25,7 @@ from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
 # What several ranks share; of all else the first one takes care.
-OVER_RANKS = ("train", "predict", "evaluate")
+OVER_RANKS = ("train", "predict", "evaluate", "certify", "report")
 app = typer.Typer(
     cls=OneLineErrors,
     help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",

@@ -17,6 +17,7 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._ranks import all_ranks, in_turns, require_file
 from maxplus.cli._trained import codes_for, held_words, open_model, sample_blocks
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
@@ -53,8 +54,9 @@ def certify(
 
     Example: maxplus certify model.maxplus test.csv --eps 0.1 --eps 0.2
     """
-    voice = Voice(as_json, quiet)
-    with plain_errors(quiet):
+    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
+        require_file(team, data)
         if plot is not None:
             require_folder(plot, "--plot")
         from maxplus.cli._certifying import ROWS_WITH_RADII, Count, check_eps
@@ -65,8 +67,12 @@ def certify(
         steps = check_eps(eps or EPS)
         wants_radii = radii or plot is not None
         count = Count(trained, measure, steps, None if wants_radii else ROWS_WITH_RADII)
-        for samples in sample_blocks(data, trained, labelled=True, strict=strict):
-            count.add(samples, codes_for(trained, samples, data))
+        blocks = sample_blocks(data, trained, labelled=True, strict=strict)
+        for _ in in_turns(team, blocks, lambda s: count.add(s, codes_for(trained, s, data))):
+            pass
+        count.unite(team)
+        if not team.is_first:
+            return
         voice.say(f"ε and radii are in {measure.unit}{held_words(measure)}.")
         table = plain_table("ε", "certified accuracy")
         for step, share in zip(steps, count.shares, strict=True):

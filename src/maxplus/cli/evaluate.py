@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,8 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, refuse_over_ranks
-from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
+from maxplus.cli._ranks import all_ranks, in_turns, require_file
+from maxplus.cli._trained import Trained, codes_for, open_model, sample_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,30 +45,52 @@ def evaluate(
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
     with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        import numpy as np
+
         voice = Voice(as_json and team.is_first, quiet or not team.is_first)
+        require_file(team, data)
         if plot is not None:
             require_folder(plot, "--plot")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True, strict=strict)
-        y = labels_for(trained, samples, data)
-        document: dict[str, Any] = {"model": str(model), "data": samples.name}
-        n, n_seen = team.total(len(y)), _n_seen(trained, samples)
-        voice.say(f"{samples.name}: {n:,} rows{_seen_words(n, n_seen)}")
+        if plot is not None and not trained.is_classifier:
+            raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
+
+        answers = _of_classes if trained.is_classifier else _of_numbers
+        blocks = sample_blocks(data, trained, labelled=True, strict=strict)
+
+        def told_of(samples: Samples) -> tuple[Any, ...]:
+            return samples.name, _is_seen(trained, samples), *answers(trained, samples, data)
+
+        # What is said about rows is kept, in the order of the file; the rows are not.
+        told = list(in_turns(team, blocks, told_of))
+        if not team.is_first:
+            return
+        seen, *columns = map(np.concatenate, zip(*(block[1:] for block in told), strict=True))
+        name, n_seen = told[0][0], int(seen.sum()) if _knows_its_rows(trained) else None
+        voice.say(f"{name}: {len(seen):,} rows{_seen_words(len(seen), n_seen)}")
+        document: dict[str, Any] = {"model": str(model), "data": name}
         document["rows_equal_to_training_rows"] = n_seen
-        if trained.is_classifier:
-            document |= _classes(trained, samples, y, plot, voice)
-        else:
-            document |= _numbers(trained, samples, y, plot, voice)
+        judge = _judge_classes if trained.is_classifier else _judge_numbers
+        document |= judge(trained, plot, voice, *columns)
         voice.result(document)
 
 
-def _n_seen(trained: Trained, samples: Samples) -> int | None:
-    """How many of the rows the model was trained on; None if it does not know."""
-    from maxplus.ranks import current
-    from maxplus.report.unseen import unseen_rows
+def _knows_its_rows(trained: Trained) -> bool:
+    return hasattr(trained.estimator, "training_rows_")
 
-    new = unseen_rows(trained.estimator, samples.X)
-    return None if new is None else current().total(int((~new).sum()))
+
+def _is_seen(trained: Trained, samples: Samples) -> NDArray:
+    """Which rows the model was trained on, as far as it knows."""
+    import numpy as np
+
+    from maxplus.report.unseen import unseen_rows
+    from maxplus.tables import row_fingerprints
+
+    if not _knows_its_rows(trained):
+        return np.zeros(len(samples.X), bool)
+    new = unseen_rows(trained.estimator, row_fingerprints(samples.X))
+    assert new is not None
+    return ~new
 
 
 def _seen_words(n: int, n_seen: int | None) -> str:
@@ -79,28 +102,34 @@ def _seen_words(n: int, n_seen: int | None) -> str:
     return f", {n_seen:,} of them equal to training rows"
 
 
-def _classes(
-    trained: Trained, samples: Samples, y: NDArray, plot: Path | None, voice: Voice
-) -> dict[str, Any]:
+def _of_classes(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+    """Numbers of rows, true classes and logarithms of probabilities."""
+    codes = codes_for(trained, samples, data)
+    return samples.rows, codes, trained.estimator.predict_log_proba(samples.X)
+
+
+def _of_numbers(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+    """True and predicted numbers, and the bounds of intervals."""
+    estimator, X = trained.estimator, samples.X
+    return samples.y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
+
+
+def _judge_classes(
+    trained: Trained, plot: Path | None, voice: Voice,
+    rows: NDArray, codes: NDArray, log_proba: NDArray,
+) -> dict[str, Any]:  # fmt: skip
     import numpy as np
 
     from maxplus.cli._show import classes_table, confusion_table
     from maxplus.metrics import judge_classifier, reliability
-    from maxplus.ranks import current
 
-    classes = trained.estimator.classes_
-    codes = np.searchsorted(classes, y)
-    log_proba = trained.estimator.predict_log_proba(samples.X)
-    # Each rank has predicted its own rows; rank 0 judges all of them.
-    team = current()
-    codes, log_proba = team.collect(codes), team.collect(log_proba)
-    if not team.is_first:
-        return {}
     P = np.exp(log_proba)
     figures = judge_classifier(
-        codes, P, classes, predicted=log_proba.argmax(axis=1),
+        codes, P, trained.estimator.classes_, predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
     )  # fmt: skip
+    # Rows without a label were left out, and count all the same.
+    figures = replace(figures, worst=int(rows[figures.worst]))
     document = figures.to_json()
     console = voice.console
     _tell(figures, voice)
@@ -132,18 +161,13 @@ def _tell(figures: ClassifierFigures, voice: Voice) -> None:
     )
 
 
-def _numbers(
-    trained: Trained, samples: Samples, y: NDArray, plot: Path | None, voice: Voice
-) -> dict[str, Any]:
+def _judge_numbers(
+    trained: Trained, plot: Path | None, voice: Voice,
+    y: NDArray, predicted: NDArray, lower: NDArray, upper: NDArray,
+) -> dict[str, Any]:  # fmt: skip
     from maxplus.cli._show import regression_table
     from maxplus.metrics import judge_regression
-    from maxplus.ranks import current
 
-    if plot is not None:
-        raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
-    if not current().is_alone:
-        refuse_over_ranks("the evaluation of a regression", "start it alone")
-    lower, upper = trained.estimator.predict_interval(samples.X, 0.9)
-    figures = judge_regression(y, trained.estimator.predict(samples.X), lower, upper)
+    figures = judge_regression(y, predicted, lower, upper)
     voice.console.print(regression_table(figures))
     return figures.to_json()

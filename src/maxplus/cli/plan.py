@@ -64,8 +64,7 @@ def plan(
             f"iteration      {_time(found.polyak)} (Polyak), {_time(found.constant)} (constant)"
         )
         if there is not None:
-            more = -(-needed * machines // there)
-            remedy = "" if fits else f"; take {more:,} machines, or fewer units"
+            remedy = "" if fits else f"; {_remedy(ranks, there // found.memory)}"
             voice.say(
                 f"{'fits' if fits else 'does not fit':<14} "
                 f"{human_bytes(needed)} on each machine, which has {human_bytes(there)}{remedy}"
@@ -78,3 +77,10 @@ def plan(
 
 def _time(seconds: float) -> str:
     return f"{1e6 * seconds:.0f} µs" if seconds < 1e-3 else f"{1e3 * seconds:.3g} ms"
+
+
+def _remedy(ranks: int, on_a_machine: int) -> str:
+    """What to do where a machine holds fewer ranks than it should."""
+    if not on_a_machine:
+        return "it does not hold one rank: take more ranks, or fewer units"
+    return f"take {-(-ranks // on_a_machine):,} machines, or fewer units"

@@ -16,10 +16,15 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._ranks import all_ranks, require_file
 from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
 
 if TYPE_CHECKING:
+    from maxplus.ranks import Team
     from maxplus.tables import Samples
+
+# Words that tell so many rows apart at most are looked for; more are called by their numbers.
+MOST_IDS = 1_000_000
 
 
 def report(
@@ -39,8 +44,9 @@ def report(
     that were used in training are told apart from new ones; they count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    voice = Voice(as_json, quiet)
-    with plain_errors(quiet):
+    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
+        require_file(team, data)
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
@@ -49,7 +55,9 @@ def report(
         samples = open_samples(data, trained, labelled=True, strict=strict)
         with voice.busy("Certifying and explaining"):
             content = _content(trained, samples, data, raw_units)
-            page = render_page(content)
+            page = render_page(content) if team.is_first else ""
+        if not team.is_first:
+            return
         write_whole(out, page.encode("utf-8"))
         voice.say(f"{content['headline']['words']}. {content['headline']['text']}")
         voice.say(f"Report: {out}")
@@ -61,12 +69,15 @@ def report(
 
 def _content(trained: Trained, samples: Samples, data: str, raw_units: bool) -> dict[str, Any]:
     """All that the page says."""
+    from maxplus.ranks import current
     from maxplus.report import regression_content, report_content
 
-    y = labels_for(trained, samples, data)
+    team = current()
+    with team.together():
+        y = labels_for(trained, samples, data)
     about: dict[str, Any] = {
         "name": Path(samples.name).name, "feature_names": trained.feature_names,
-        "row_numbers": samples.rows + 1, "ids": _ids(samples),
+        "row_numbers": samples.rows + 1, "ids": _ids(samples, team),
     }  # fmt: skip
     if not trained.is_classifier:
         return regression_content(trained.estimator, samples.X, y, **about)
@@ -77,14 +88,19 @@ def _content(trained: Trained, samples: Samples, data: str, raw_units: bool) -> 
     return report_content(trained.estimator, samples.X, y, **about)
 
 
-def _ids(samples: Samples) -> list[str] | None:
+def _ids(samples: Samples, team: Team) -> list[str] | None:
     """The first column that the model does not use and that tells all rows apart."""
     encoding = samples.encoding
     used = {encoding.target, *(column.name for column in encoding.columns)}
+    if team.total(len(samples.X)) > MOST_IDS:
+        return None
     for name, cells in samples.table.columns.items():
-        words = [_word(cell) for cell in cells.tolist()] if name not in used else []
+        if name in used:
+            continue
+        own = [_word(cell) for cell in cells.tolist()]
+        words = own if team.is_alone else [word for words in team.every(own) for word in words]
         if words and "" not in words and len(set(words)) == len(words):
-            return words
+            return own
     return None
 
 

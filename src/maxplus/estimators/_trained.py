@@ -151,7 +151,8 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         team = current()
         with team.together():
             self._check_parameters()
-        team.agree({"parameters": _told(self)})
+        team.agree({"estimator": type(self).__name__})
+        team.agree(_told(self))
         self._warn_of_no_effect()
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
@@ -358,10 +359,13 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         return tags
 
 
-def _told(estimator: Any) -> str:
-    """The parameters that ranks must have in common, in words."""
+def _told(estimator: Any) -> dict[str, Any]:
+    """The parameters that ranks must have in common; what is no number or word, in words."""
     own = estimator.get_params(deep=False)
-    return repr({
-        name: getattr(own[name], "__qualname__", own[name]) for name in sorted(own)
+    plain = (int, float, str, type(None))
+    return {
+        f"parameter {name}": own[name] if isinstance(own[name], plain)
+        else repr(getattr(own[name], "__qualname__", own[name]))
+        for name in sorted(own)
         if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
-    })  # fmt: skip
+    }  # fmt: skip

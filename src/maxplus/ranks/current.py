@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any
 
 from maxplus.ranks.team import ALONE, Team
@@ -61,6 +63,19 @@ def distributed(comm: Any = None) -> Iterator[Team]:
     except BaseException as error:
         if not team.fails_alike(error):
             team.end(error)
+        if not team.is_first:
+            _leave_to_first(error)
         raise
     finally:
         team.close()
+
+
+def _leave_to_first(error: BaseException) -> None:
+    """Should the error end this program, then without a word: rank 0 prints the same one."""
+    usual = sys.excepthook
+
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        if value is not error:
+            usual(kind, value, trace)
+
+    sys.excepthook = hook

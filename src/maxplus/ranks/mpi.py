@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import maxplus
 from maxplus.ranks.launched import is_launched
 from maxplus.ranks.team import Team, agreed
+from maxplus.ranks.witness import TOLD, Line
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class MPITeam(Team):
             processors = set().union(*self._near.allgather(_processors()))
             self.cores = max(1, len(processors) // self._near.size)
             self._is_crowded = self._near.size > len(processors)
+        self._line = Line(self._near, self.rank, self.size)
 
     @classmethod
     def of(cls, comm: Any = None) -> MPITeam:
@@ -196,10 +198,12 @@ class MPITeam(Team):
             f"{type(error).__name__}: {error}{_remedy(error)}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
+        self._line.hang_up(TOLD)
         self._comm.Abort(1)
 
     def close(self) -> None:
         """No more messages; memory that engines may still look at is given back at MPI's end."""
+        self._line.hang_up()
         self._comm.Free()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +12,9 @@ from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import single_flips, unit_boxes
 from maxplus.explain.flip_words import FlipWords, missing_columns
 from maxplus.models import LMM, LOG2
+from maxplus.ranks import SharedRows, current
 from maxplus.report import about, certificates, figures, unseen
-from maxplus.report.asked import Asked
+from maxplus.report.asked import MOST_COUNTED, Asked, answered
 from maxplus.report.deciding import Decisions
 from maxplus.report.editing import editable_columns
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
@@ -72,51 +73,80 @@ def report_content(
     >>> "</html>" in page
     True
     """
-    asked = Asked(X, np.asarray(y), name, row_numbers, ids, missing)
-    words = clf._words_of(feature_names)
-    labels = [str(label) for label in clf.classes_]
-    log_proba = clf.predict_log_proba(X)
-    losses = -log_proba[np.arange(len(y)), np.searchsorted(clf.classes_, y)]
-    right = clf.predict(X) == y
-    radius = clf.certified_radius(X, scale)
-    is_new = unseen.unseen_rows(clf, X)
-    factors = np.ones(len(words)) if scale is None else np.asarray(scale, float)
+    asked = Asked.of(X, np.asarray(y), name, row_numbers, ids, missing)
+    # Each rank asks about its own rows; rank 0 writes, and looks at a few of the others'.
+    said = Said(
+        answered(clf.predict_log_proba, X), answered(clf.predict, X),
+        answered(lambda rows: clf.certified_radius(rows, scale), X),
+    )  # fmt: skip
+    page = Page(feature_names, image_shape, low, high, scale, unit)
+    return current().on_first(lambda rows: _content(clf, asked.seen(rows), said, page), X)
+
+
+class Said(NamedTuple):
+    """What the classifier says of each row: log-probabilities (N, C), a label, a radius."""
+
+    log_proba: NDArray
+    predicted: NDArray
+    radius: NDArray
+
+
+class Page(NamedTuple):
+    """How a page speaks of its rows; see `report_content`."""
+
+    feature_names: Sequence[str] | None
+    image_shape: tuple[int, int] | None
+    low: ArrayLike | None
+    high: ArrayLike | None
+    scale: ArrayLike | None
+    unit: str
+
+
+def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> dict[str, Any]:
+    words, n = clf._words_of(page.feature_names), len(asked.y)
+    log_proba, is_image = said.log_proba, page.image_shape is not None
+    losses = -log_proba[np.arange(n), np.searchsorted(clf.classes_, asked.y)]
+    right = said.predicted == asked.y
+    is_new = unseen.unseen_rows(clf, asked.prints)
+    factors = np.ones(len(words)) if page.scale is None else np.asarray(page.scale, float)
     performance = _performance(clf, asked, log_proba, is_new)
-    shown = _choose(_named_places(asked, performance["named"]), losses)
-    decisions = Decisions(clf.model_, X[shown], words, getattr(clf, "scale_", None))
+    shown = _choose(_named_places(asked, performance["named"]), losses, asked)
+    X = asked.X[shown]
+    decisions = Decisions(clf.model_, X, words, getattr(clf, "scale_", None))
+    some = None if is_image else asked.some(MOST_COUNTED)
+    counted = X[:0] if some is None else asked.X[some]
     return {
-        **about.about_page(clf, name),
+        **about.about_page(clf, asked.name),
         "task": "classification",
         "model": about.about_model(clf),
-        "data": {"name": name, "n_rows": len(y), "n_shown": len(shown)},
+        "data": {"name": asked.name, "n_rows": n, "n_shown": len(shown)},
         **performance,
         "fit": _fit(clf, asked, right),
-        "importances": about.importances(clf, X, words) if image_shape is None else None,
-        "rules": _rules(clf, asked, words) if image_shape is None else None,
+        "importances": None if is_image else about.importances(clf, counted, words),
+        "rules": None if some is None else _rules(clf, counted, asked.y[some], words),
         "search": about.search(clf),
         "certified": certificates.certified(
-            asked, right, radius, is_new, factors, unit, about.columns_of(clf, words)
+            asked, right, said.radius, is_new, factors, page.unit, about.columns_of(clf, words)
         ),
         "training": figures.training_figures(clf),
         "certificate": certificates.training_certificate(clf),
         "features": words,
-        "labels": labels,
-        "image_shape": None if image_shape is None else list(image_shape),
-        "radius_unit": unit,
-        "rows": _rows(clf, asked, shown, decisions, radius, words, low, high),
-        "units": _units(X, decisions) if image_shape is not None else {},
-        **_what_if(clf, words, factors, image_shape),
+        "labels": [str(label) for label in clf.classes_],
+        "image_shape": None if page.image_shape is None else list(page.image_shape),
+        "radius_unit": page.unit,
+        "rows": _rows(clf, asked, shown, X, decisions, said.radius, words, page),
+        "units": _units(asked.X, decisions) if is_image else {},
+        **_what_if(clf, words, factors, page.image_shape),
     }  # fmt: skip
 
 
-def _choose(named: list[int], losses: NDArray) -> NDArray:
+def _choose(named: list[int], losses: NDArray, asked: Asked) -> NDArray:
     """Rows for the explorer: all, or those named, the worst, and others at even distances."""
-    n = len(losses)
-    if n <= MAX_ROWS:
-        return np.arange(n)
+    if len(losses) <= MAX_ROWS:
+        return np.arange(len(losses))
     worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
     first = np.union1d(np.array(named, int), worst)
-    return np.union1d(first, np.linspace(0, n - 1, MAX_ROWS - len(first)).astype(int))
+    return np.union1d(first, asked.some(MAX_ROWS - len(first)))
 
 
 def _named_places(asked: Asked, named: dict[str, Any]) -> list[int]:
@@ -155,18 +185,20 @@ def _performance(
 def _fit(clf: BaseLMMClassifier, asked: Asked, right: NDArray) -> dict[str, Any]:
     """How many training rows are right: counted where they are here, else at least so many."""
     n = int(np.isfinite(clf.training_losses_).sum())
-    if unseen.training_order(clf, asked.X):
+    if unseen.training_order(clf, asked):
         return {"right": int(right.sum()), "rows": len(right), "exact": True}
     # Of two classes the one with more than half is the predicted one, and the other is wrong.
     certain = int((clf.training_losses_ < LOG2).sum())
     return {"right": certain, "rows": n, "exact": len(clf.classes_) == 2}
 
 
-def _rules(clf: BaseLMMClassifier, asked: Asked, words: Sequence[str]) -> dict[str, Any] | None:
-    """The strongest boxes as rules, counted on the page's rows; None for a committee."""
+def _rules(
+    clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]
+) -> dict[str, Any] | None:
+    """The strongest boxes as rules, counted on these rows; None for a committee."""
     if not isinstance(clf.model_, LMM):
         return None
-    found = clf.rules(asked.X, asked.y, N_RULES)
+    found = clf.rules(X, y, N_RULES)
     return {
         "n_rows": found.n_rows,
         "rules": [
@@ -179,29 +211,29 @@ def _rules(clf: BaseLMMClassifier, asked: Asked, words: Sequence[str]) -> dict[s
 
 
 def _rows(
-    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, decisions: Decisions, radius: NDArray,
-    words: Sequence[str], low: ArrayLike | None, high: ArrayLike | None,
+    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, X: NDArray, decisions: Decisions,
+    radius: NDArray, words: Sequence[str], page: Page,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The explorer's rows."""
     labels = [str(label) for label in clf.classes_]
-    flips = _flips(clf, asked, shown, words, low, high)
+    flips = _flips(clf, asked, shown, X, words, page)
     rows = []
     for k, n in enumerate(shown.tolist()):
         classes = decisions.classes(k, labels)
         rows.append({
             **asked.name_of(n), "label": str(asked.y[n]), "predicted": classes[0]["class"],
-            "radius": float(radius[n]), "values": asked.X[n].astype(float).tolist(),
+            "radius": float(radius[n]), "values": X[k].astype(float).tolist(),
             "missing": asked.lacks(n), "classes": classes, "flip": flips[k],
         })  # fmt: skip
     return rows
 
 
 def _flips(
-    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, words: Sequence[str],
-    low: ArrayLike | None, high: ArrayLike | None,
+    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, X: NDArray, words: Sequence[str],
+    page: Page,
 ) -> list[dict[str, Any] | None]:  # fmt: skip
     """The smallest change of one column that flips each row, None where none does."""
-    X, domain = asked.X[shown], clf._domain(None, words).within(low, high)
+    domain = clf._domain(None, words).within(page.low, page.high)
     lacked = None if asked.missing is None else asked.missing[shown]
     found = FlipWords(
         X, single_flips(clf.model_, X, domain), domain, [str(label) for label in clf.classes_],
@@ -215,7 +247,7 @@ def _flips(
     ]  # fmt: skip
 
 
-def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
+def _units(X: NDArray | SharedRows, decisions: Decisions) -> dict[str, list[float]]:
     """The centres of the units that decided, to be drawn as pictures."""
     low, high = float(X.min()), float(X.max())
     found = {}

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.metrics import judge_regression
+from maxplus.ranks import current
 from maxplus.report import about, figures
 from maxplus.report._text import percent, plural, short
-from maxplus.report.asked import Asked
+from maxplus.report.asked import MOST_COUNTED, Asked, answered
 from maxplus.report.unseen import ERRORS, N_NAMED, REMEDY, unseen_rows, which_are_new
 
 COVERAGE = 0.9
@@ -50,11 +51,23 @@ def regression_content(
     >>> "</html>" in render_page(regression_content(reg, x, x[:, 0], name="a line"))
     True
     """
-    asked = Asked(X, np.asarray(y, float), name, row_numbers, ids)
-    words = [f"feature {p}" for p in range(X.shape[1])] if feature_names is None else feature_names
-    predicted = reg.predict(X)
-    lower, upper = reg.predict_interval(X, COVERAGE)
-    is_new = unseen_rows(reg, X)
+    asked = Asked.of(X, np.asarray(y, float), name, row_numbers, ids)
+    # Each rank asks about its own rows; rank 0 writes.
+    told = answered(
+        lambda rows: np.column_stack([reg.predict(rows), *reg.predict_interval(rows, COVERAGE)]), X
+    )
+    return current().on_first(
+        lambda rows: _content(reg, asked.seen(rows), told.T, feature_names), X
+    )
+
+
+def _content(
+    reg: Any, asked: Asked, told: NDArray, feature_names: Sequence[str] | None
+) -> dict[str, Any]:
+    predicted, lower, upper = told
+    n_features, name = asked.X.shape[1], asked.name
+    words = [f"feature {p}" for p in range(n_features)] if feature_names is None else feature_names
+    is_new = unseen_rows(reg, asked.prints)
     where = which_are_new(asked, is_new)
     sources = _sources(reg, asked, predicted, lower, upper, is_new)
     main = max(sources, key=lambda source: source["figures"]["n_rows"], default=None)
@@ -64,7 +77,7 @@ def regression_content(
         **about.about_page(reg, name),
         "task": "regression",
         "model": about.about_model(reg),
-        "data": {"name": name, "n_rows": len(y)},
+        "data": {"name": name, "n_rows": len(asked.y)},
         "headline": _headline(main, where),
         "sources": sources,
         "where": where,
@@ -78,7 +91,7 @@ def regression_content(
              "inside": bool(lower[n] <= asked.y[n] <= upper[n])}
             for n in order
         ],
-        "importances": about.importances(reg, X, words),
+        "importances": about.importances(reg, asked.X[asked.some(MOST_COUNTED)], words),
         "search": about.search(reg),
     }  # fmt: skip
 

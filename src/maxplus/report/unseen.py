@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from maxplus.metrics import judge_classifier, plain, reliability
 from maxplus.report._text import percent, plural
 from maxplus.report.asked import Asked
-from maxplus.tables import row_fingerprints
 
 # Rows of each kind that the page names.
 N_NAMED = 25
@@ -22,16 +21,16 @@ ERRORS = 1.96
 REMEDY = "Train with maxplus train, or give rows that were not used in training."
 
 
-def unseen_rows(estimator: Any, X: NDArray) -> NDArray | None:
-    """Which rows differ from all that the estimator was trained on; None if it does not know."""
+def unseen_rows(estimator: Any, prints: NDArray) -> NDArray | None:
+    """Which rows, by their fingerprints, the estimator was not trained on; None: it cannot say."""
     known = getattr(estimator, "training_rows_", None)
-    return None if known is None else ~np.isin(row_fingerprints(X), known)
+    return None if known is None else ~np.isin(prints, known)
 
 
-def training_order(estimator: Any, X: NDArray) -> bool:
+def training_order(estimator: Any, asked: Asked) -> bool:
     """Whether the rows are the training rows, one by one."""
     known = getattr(estimator, "training_rows_", None)
-    return known is not None and np.array_equal(row_fingerprints(X), known)
+    return known is not None and np.array_equal(asked.prints, known)
 
 
 def which_are_new(asked: Asked, is_new: NDArray | None) -> str:
@@ -62,7 +61,7 @@ def of_validation(estimator: Any, asked: Asked) -> dict[str, Any] | None:
     record = getattr(estimator, "validation_", None)
     if record is None:
         return None
-    same = training_order(estimator, asked.X)
+    same = training_order(estimator, asked)
     preparation = getattr(estimator, "preparation_", None)
     data = "the training data" if preparation is None else PurePath(preparation.data).name
     return _source(

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # The names of missing values as they are mostly written: others are found more slowly.
 SPELLINGS = sorted({s for word in MISSING for s in (word, word.upper(), word.title())} | {"NaN"})
-READABLE = ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet and .npz"
+READABLE = (
+    ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
+)
 # How much of a CSV file is text in memory at a time, and so the longest row: for so many columns,
 # and more for more of them, up to a limit.
 BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64

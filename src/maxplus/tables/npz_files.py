@@ -1,4 +1,4 @@
-"""NPZ files: NumPy's arrays X, maybe y and feature_names."""
+"""NumPy's files: NPZ with arrays X, maybe y and feature_names; NPY with one array, X."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from maxplus.tables.words import Words
 # Packed arrays of zeros unpack to a thousand times their size. More than so many bytes are
 # unpacked only up to so many times the size of the file.
 ALWAYS, TIMES = 100_000_000, 100
+# Rows of a mapped array that become columns together.
+ROWS_AT_ONCE = 1 << 16
 
 HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -25,7 +27,12 @@ HEADERS = {
 
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
-    """All rows at once: arrays are read whole."""
+    """All rows at once, since packed arrays are read whole; those of a map some at a time."""
+    if path.suffix.lower() == ".npy":
+        X = _single(path)
+        for lo in range(0, len(X), ROWS_AT_ONCE):
+            yield columns_of(path, {"X": X[lo : lo + ROWS_AT_ONCE]})
+        return
     arrays = read_arrays(path)
     # No bytes stand behind the width of an array without rows: it is not believed.
     has_rows = arrays.get("X", np.ones(1)).shape[:1] != (0,)
@@ -62,6 +69,8 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
 
 def read_arrays(path: Path) -> dict[str, NDArray]:
     """The arrays by name; TableError for a file that is none, or would take far more memory."""
+    if path.suffix.lower() == ".npy":
+        return {"X": _single(path)}
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -79,6 +88,25 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
                 f"{path} is no NPZ file, or a damaged one; write it anew with "
                 "np.savez(path, X=X, y=y)"
             ) from None
+
+
+def _single(path: Path) -> NDArray:
+    """The one array of an NPY file, as a map of it; its last column is the label by default."""
+    try:
+        X = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise
+    except Exception:
+        raise TableError(
+            f"{path} is no NPY file of numbers, or a damaged one; write it anew with "
+            "np.save(path, np.column_stack([X, y]))"
+        ) from None
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise TableError(
+            f"{path} must hold an array of numbers with a row for each sample and a column for "
+            f"each feature and the labels; it has the shape {X.shape} and the type {X.dtype}"
+        )
+    return X
 
 
 def _check_size(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:

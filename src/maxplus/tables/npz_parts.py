@@ -1,4 +1,4 @@
-"""A rank's rows of an NPZ file: arrays that were stored as they are, are mapped into memory."""
+"""A rank's rows of an NPZ or NPY file: arrays stored as they are, are mapped into memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCAL_HEADER, LENGTHS_AT = 30, 26
 
 def npz_part(path: Path, rank: int, size: int) -> RawTable:
     """Rows [rank·N / size, (rank + 1)·N / size) of X and y."""
-    arrays = _mapped(path) or read_arrays(path)
+    arrays = (_mapped(path) if path.suffix.lower() == ".npz" else None) or read_arrays(path)
     X = arrays.get("X")
     n = 0 if X is None or not X.ndim else len(X)
     if X is not None and not n:

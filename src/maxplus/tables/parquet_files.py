@@ -1,4 +1,4 @@
-"""Parquet files in batches of rows."""
+"""Parquet files, alone or together in a folder, in batches of rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,38 @@ from pathlib import Path
 from maxplus.tables.arrow_columns import cells_of
 from maxplus.tables.table import Cells, TableError, check_different
 
+ENDINGS = (".parquet", ".pq")
 # Rows that are turned into arrays together.
 ROWS_AT_ONCE = 1 << 16
 
 
 def parquet_batches(path: Path, only: Sequence[str] | None = None) -> Iterator[dict[str, Cells]]:
-    """The columns of some rows after the other, all or ``only`` some."""
+    """The columns of some rows after the other, all or ``only`` some; a folder's file by file."""
+    files, names = files_of(path), None
+    for file in files:
+        for batch in _batches(file, only):
+            names = names or batch.keys()
+            if batch.keys() != names:
+                raise other_columns(file, files[0])
+            yield batch
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file, or those of a folder in the order of their names."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
+    if not found:
+        raise TableError(f"{path} is a folder without Parquet files; name a file in it")
+    return found
+
+
+def other_columns(file: Path, first: Path) -> TableError:
+    """The error for files of a folder that do not belong together."""
+    return TableError(f"{file} has other columns than {first}; all must have the same")
+
+
+def _batches(path: Path, only: Sequence[str] | None) -> Iterator[dict[str, Cells]]:
     import pyarrow
     from pyarrow import parquet
 

@@ -10,15 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from maxplus.tables.arrow_columns import cells_of
-from maxplus.tables.parquet_files import ROWS_AT_ONCE
+from maxplus.tables.parquet_files import ROWS_AT_ONCE, files_of, other_columns
 from maxplus.tables.table import Cells, RawTable, TableError, check_different, join
-
-ENDINGS = (".parquet", ".pq")
 
 
 def parquet_part(path: Path, rank: int, size: int) -> RawTable:
     """Rows [rank·N / size, (rank + 1)·N / size) of N, of all files together."""
-    files = _files(path)
+    files = files_of(path)
     with ExitStack() as stack:
         # Python opens files, since its errors say which and why.
         opened = [stack.enter_context(open(file, "rb")) for file in files]
@@ -37,9 +35,7 @@ def _batches(
         check_different(str(path), names)
         for file, content in zip(files, contents, strict=True):
             if content.schema_arrow.names != names:
-                raise TableError(
-                    f"{file} has other columns than {files[0]}; all must have the same"
-                )
+                raise other_columns(file, files[0])
         total = sum(content.metadata.num_rows for content in contents)
         begin, end = rank * total // size, (rank + 1) * total // size
         batches: list[dict[str, Cells]] = []
@@ -78,12 +74,3 @@ def _columns(batch: Any) -> dict[str, Cells]:
         str(name): cells_of(cells)
         for name, cells in zip(batch.schema.names, batch.columns, strict=True)
     }
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
-    if not found:
-        raise TableError(f"{path} is a folder without Parquet files; name a file in it")
-    return found

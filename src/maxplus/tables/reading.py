@@ -19,19 +19,21 @@ from maxplus.tables.csv_files import (
 )
 from maxplus.tables.excel_files import read_excel
 from maxplus.tables.npz_files import npz_batches
+from maxplus.tables.parquet_files import ENDINGS as PARQUET
 from maxplus.tables.parquet_files import parquet_batches
 from maxplus.tables.table import RawTable, TableError, join, row_in_words
 from maxplus.tables.words import Words
 
 CSV = (".csv", ".tsv", ".txt")
-PARQUET = (".parquet", ".pq")
+NUMPY = (".npz", ".npy")
 EXCEL = (".xlsx", ".xlsm")
 
 
 def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     """Read a file by its ending, or CSV text from standard input, which is "-".
 
-    The endings are .csv, .tsv and .txt, maybe packed; .xlsx; .parquet; .npz with X, maybe y.
+    The endings are .csv, .tsv and .txt, maybe packed; .xlsx; .parquet, or a folder of such files;
+    .npz with X, maybe y; .npy with a column for each feature and one for labels.
     A column of a CSV file is numbers if every value is one, or missing, else words;
     ``read_as`` tells for some whether they hold words (True) or must hold numbers (False).
 
@@ -215,9 +217,11 @@ def _ending(path: str | Path) -> str:
     if str(path) == STDIN:
         return CSV[0]
     path = Path(path)
+    if path.is_dir():
+        return PARQUET[0]
     ending = path.suffix.lower()
     if ending in PACKED and path.with_suffix("").suffix.lower() in CSV:
         return path.with_suffix("").suffix.lower()
-    if ending not in (*CSV, *PARQUET, *EXCEL, ".npz"):
+    if ending not in (*CSV, *PARQUET, *EXCEL, *NUMPY):
         raise TableError(f"{path} ends in {ending!r}; data is read from {READABLE}")
     return ending

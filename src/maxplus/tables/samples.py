@@ -57,6 +57,14 @@ def no_labels(name: str, encoding: Encoding) -> TableError:
     )
 
 
+def left_out(n: int, first: str, encoding: Encoding) -> str:
+    """The decision about n rows without a label."""
+    return (
+        f"left out {n:,} row{'s' * (n > 1)} without a value of the target {encoding.target!r}, the "
+        f"first in {first}"
+    )
+
+
 def samples_of(
     table: RawTable,
     encoding: Encoding,
@@ -106,10 +114,7 @@ def samples_of(
             raise no_labels(table.name, encoding)
         if unknown.any():
             n, first = int(np.count_nonzero(unknown)), table.where(int(unknown.argmax()))
-            decisions += (
-                f"left out {n:,} row{'s' * (n > 1)} without a value of the target "
-                f"{encoding.target!r}, the first in {first}",
-            )
+            decisions += (left_out(n, first, encoding),)
             rows = np.flatnonzero(~unknown)
             table = table.take(rows)
     elif has_labels:

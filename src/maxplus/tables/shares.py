@@ -10,42 +10,68 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from maxplus.ranks import Team
+from maxplus.ranks.team import agreed
 from maxplus.tables.choices import ColumnChoices
 from maxplus.tables.csv_parts import CsvPart
 from maxplus.tables.deciding import decide
-from maxplus.tables.encoding import Encoding
+from maxplus.tables.encoding import Encoding, is_missing
 from maxplus.tables.npz_parts import npz_part
 from maxplus.tables.parquet_parts import parquet_part
-from maxplus.tables.reading import CSV, PARQUET, read_table
-from maxplus.tables.samples import Samples, samples_of
+from maxplus.tables.reading import CSV, NUMPY, PARQUET, read_table
+from maxplus.tables.samples import Samples, left_out, no_labels, samples_of
 from maxplus.tables.strangers import Strangers
 from maxplus.tables.table import Cells, RawTable, TableError, row_in_words
 from maxplus.tables.words import Words
+
+if TYPE_CHECKING:
+    from maxplus.tables.preparation import Preparation
 
 
 def open_share(data: str, choices: ColumnChoices, team: Team) -> Samples:
     """A rank's part of a training table; what columns are is decided by all rows."""
     table = read_share(data, team)
     found = team.on_first(lambda whole: decide(whole, choices), TableShare(table))
-    with team.together():
-        samples = samples_of(
-            table, found.encoding, labelled=True, decisions=found.decisions, strangers=Strangers(),
-            first_row=team.before(table.n_rows),
-        )  # fmt: skip
-    return replace(samples, decisions=team.first(samples.decisions))
+    samples = _samples(table, found.encoding, team, Strangers())
+    return replace(samples, decisions=(*found.decisions, *samples.decisions))
 
 
-def reopen_share(data: str, encoding: Encoding, team: Team) -> Samples:
+def reopen_share(data: str, preparation: Preparation, team: Team, *, strict: bool) -> Samples:
     """A rank's part of a table whose columns were decided before."""
+    encoding, strangers = preparation.encoding, Strangers(strict=strict)
     table = read_share(data, team, dict(encoding.read_as))
-    first = team.before(table.n_rows)
+    samples = _samples(table, encoding, team, strangers, preparation.image_shape)
+    strangers.unite(team)
+    if team.is_first:
+        strangers.warn(table.name)
+    return samples
+
+
+def _samples(
+    table: RawTable, encoding: Encoding, team: Team, strangers: Strangers,
+    image_shape: tuple[int, int] | None = None,
+) -> Samples:  # fmt: skip
+    """Labelled rows of this rank; those without a label are left out, and counted by all."""
+    before, unknown = team.before(table.n_rows), np.zeros(table.n_rows, bool)
     with team.together():
-        return samples_of(table, encoding, labelled=True, strangers=Strangers(), first_row=first)
+        if encoding.has_labels(table):
+            unknown = is_missing(table, encoding.target)
+    told = team.every((table.n_rows, int(unknown.sum()), before + int(unknown.argmax())
+                       if unknown.any() else None))  # fmt: skip
+    n = sum(count for _, count, _ in told)
+    if n and n == sum(rows for rows, _, _ in told):
+        raise agreed(no_labels(table.name, encoding))
+    known = np.flatnonzero(~unknown)
+    with team.together():
+        kept = table.take(known) if n else table
+        samples = samples_of(kept, encoding, image_shape, labelled=True, strangers=strangers)
+    first = next((row for _, _, row in told if row is not None), 0)
+    lines = (left_out(n, row_in_words(first), encoding),) if n else ()
+    return replace(samples, rows=known + before, decisions=lines)
 
 
 def read_share(data: str, team: Team, read_as: Mapping[str, bool | None] | None = None) -> RawTable:
@@ -87,7 +113,7 @@ def _part(data: str, team: Team, read_as: Mapping[str, bool | None]) -> RawTable
     ending = path.suffix.lower()
     if path.is_dir() or ending in PARQUET:
         return parquet_part(path, team.rank, team.size)
-    if ending == ".npz":
+    if ending in NUMPY:
         return npz_part(path, team.rank, team.size)
     # What cannot be cut, because it is packed for example, is read by everybody.
     table = read_table(data, read_as or None)

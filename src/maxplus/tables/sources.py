@@ -69,7 +69,7 @@ def open_source(
     if not team.is_alone and not is_built_in(data):
         if preparation is None:
             return open_share(data, choices, team)
-        return reopen_share(data, preparation.encoding, team)
+        return reopen_share(data, preparation, team, strict=strict)
     name, _, part = data.partition(":")
     if name in IMAGES and part in ("", "train", "test"):
         return _dealt(_images(name, part or "train"), team)
@@ -186,8 +186,6 @@ def stream_source(
 
 
 def _check_file(data: str) -> None:
-    if Path(data).is_dir():
-        raise TableError(f"{data} is a folder; name a file in it")
     if not (data == STDIN or Path(data).exists() or Path(data).suffix):
         raise TableError(
             f"{data!r} is neither a file nor a built-in data set; there are "

@@ -9,6 +9,7 @@ from collections.abc import Container
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.ranks import Team
 from maxplus.tables.table import RawTable, TableError
 from maxplus.tables.words import Words, in_quotes
 
@@ -49,6 +50,17 @@ class Strangers:
     def note_missing(self, column: str, missing: NDArray) -> None:
         """Count holes in a column that had none."""
         self.missing[column] += int(np.count_nonzero(missing))
+
+    def unite(self, team: Team) -> None:
+        """Count what all ranks have met."""
+        if team.is_alone:
+            return
+        told = team.every((self.unseen, self.missing, self._examples))
+        self.unseen, self.missing, self._examples = Counter(), Counter(), {}
+        for unseen, missing, examples in told:
+            self.unseen += unseen
+            self.missing += missing
+            self._examples = {**examples, **self._examples}
 
     def warn(self, name: str, stacklevel: int = 2) -> None:
         """One warning about everything, if there is anything."""

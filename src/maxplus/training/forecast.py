@@ -29,6 +29,8 @@ STEP = 60e-6
 MEETING_NEAR, MEETING_FAR = 8e-6, 15e-6
 # Python and the libraries, kernels included.
 LIBRARIES = 330_000_000
+# Rows that the engine's memory is counted for; it grows with them.
+MOST_COUNTED = 4_000_000
 
 
 class Forecast(NamedTuple):
@@ -67,14 +69,15 @@ def forecast(
         np.zeros((units, classes), kind),
     )  # fmt: skip
     # One number for all rows: nothing of this size is allocated.
-    X = np.broadcast_to(np.zeros(1, kind), (share, features))
-    task = Task(X, np.arange(share) % classes, MaxLoss(), team=ALONE)
+    counted = min(share, MOST_COUNTED)
+    X = np.broadcast_to(np.zeros(1, kind), (counted, features))
+    task = Task(X, np.arange(counted) % classes, MaxLoss(), team=ALONE)
+    engine = SparseEngine.bytes_needed(model, task) * share // counted
     doublings = math.ceil(math.log2(ranks)) if ranks > 1 else 0
     meeting = doublings * (MEETING_FAR if machines > 1 else MEETING_NEAR)
     polyak, constant = (
         share * cost / threads + STEP + meeting for cost in (POLYAK_PER_SAMPLE, CONSTANT_PER_SAMPLE)
     )
     return Forecast(
-        share, share * (features * kind.itemsize + 8), SparseEngine.bytes_needed(model, task),
-        LIBRARIES, polyak, constant,
+        share, share * (features * kind.itemsize + 8), engine, LIBRARIES, polyak, constant,
     )  # fmt: skip
