@@ -71,7 +71,7 @@ test-mpi: $(VENV)/.compiled
 	$(BIN)/python -m pip install --quiet --editable ".[mpi]"
 	$(RANKS) 120 $(BIN)/mpiexec -n 2 $(MPI_TESTS)
 	$(RANKS) 120 $(BIN)/mpiexec -n 3 $(MPI_TESTS)
-	MAXPLUS_LAUNCHES=1 $(RANKS) 180 $(MPI_TESTS)
+	MAXPLUS_LAUNCHES=1 $(RANKS) 300 $(MPI_TESTS)
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.compiled

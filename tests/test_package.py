@@ -42,7 +42,7 @@ BELOW = {
     "metrics": set(),
     "plots": set(),
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
-    "report": {"models", "metrics", "certify", "explain", "tables", "estimators", "plots"},
+    "report": {"ranks", "models", "metrics", "certify", "explain", "tables", "estimators", "plots"},
     "lab": {
         "algebra",
         "datasets",

@@ -35,6 +35,18 @@ def test_a_team_carries_messages(comm):
         assert shared[: len(counts)].tolist() == [place + 1.0 for place in range(len(counts))]
 
 
+@pytest.mark.parametrize("is_crowded", [False, True])
+def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_crowded):
+    with maxplus.distributed(comm) as team:
+        team._is_crowded = is_crowded
+        for n in (1, 43, 43, 7) * 50:
+            own = np.random.default_rng((team.rank, n)).normal(size=n)
+            heard = np.empty((team.size, n))
+            team.meet(own, heard)
+            for rank, told in enumerate(heard):
+                np.testing.assert_array_equal(told, np.random.default_rng((rank, n)).normal(size=n))
+
+
 def test_large_rows_travel_in_parts(comm, monkeypatch):
     monkeypatch.setattr("maxplus.ranks.mpi.MOST_BYTES", 100)
     with maxplus.distributed(comm) as team:

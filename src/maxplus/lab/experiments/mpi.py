@@ -163,7 +163,9 @@ def _model(values: Values) -> Values:
     model: Values = {"cores": cores, "predicted": {}, "many": {}}
     far = max(meeting.values()) / np.log2(max(meeting))
     for phase in ("polyak", "constant"):
-        search = (whole[phase] - half[phase]) / (whole["samples"] - half["samples"])
+        # Small parts of the data take no measurable time, and noise is no gain.
+        more = max(0.0, whole[phase] - half[phase])
+        search = more / (whole["samples"] - half["samples"])
         rest = max(0.0, whole[phase] - search * whole["samples"])
         model[phase] = {"search": search, "rest": rest}
         model["predicted"][phase] = [
