@@ -55,6 +55,10 @@ def test_every_measurement_is_a_page(tmp_path):
     }  # fmt: skip
     (found / "speed.json").write_text(json.dumps(record))
     (found / "speed-growth.png").write_bytes(b"picture")
+    (found / "parts.json").write_text("{}")  # beside a record, and none itself
+    known = tmp_path / "results" / "mpi"
+    known.mkdir()
+    (known / "mpi.json").write_text(json.dumps(record | {"figures": []}))
     pages = part("result_pages")
     pages.write_pages(SimpleNamespace(srcdir=tmp_path / "docs"))
     place = tmp_path / "docs" / pages.PLACE
@@ -66,7 +70,18 @@ def test_every_measurement_is_a_page(tmp_path):
     assert "![How fast: growth](speed-growth.png)" in page
     assert "`maxplus reproduce speed` at full scale, in 3 s (cores 2)" in page
     assert (place / "speed-growth.png").read_bytes() == b"picture"
-    assert "- [](generated/speed.md): It is.\n" in (place / "list.txt").read_text()
+    headings, entries = zip(
+        *re.findall(r"## (.+)\n\n(- .+)\n", (place / "list.txt").read_text()), strict=True
+    )
+    assert headings == ("How fast, how large", pages.OTHERS)
+    assert entries == ("- [](generated/mpi.md): It is.", "- [](generated/speed.md): It is.")
+
+
+def test_every_experiment_has_a_place_in_the_list_of_results():
+    from maxplus.lab.registry import BENCHMARKS, EXPERIMENTS
+
+    listed = [name for names in part("result_pages").GROUPS.values() for name in names]
+    assert sorted(listed) == sorted([*EXPERIMENTS, *BENCHMARKS])
 
 
 def test_docstrings_are_taken_as_text():
