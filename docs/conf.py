@@ -48,11 +48,13 @@ extensions = [
     "sphinx-mathjax-offline",
     "sphinx_design",
     "anchors",
+    "command_cells",
     "command_pages",
     "included_pages",
-    "optional_pages",
     "plain_docstrings",
+    "record_fields",
     "result_pages",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
@@ -101,23 +103,22 @@ numpydoc_use_plots = False
 
 # -- the gallery ----------------------------------------------------------------------------------
 
-if (HERE.parent / "examples" / "GALLERY_HEADER.txt").exists():
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf = {
-        "examples_dirs": "../examples",
-        "gallery_dirs": "gallery",
-        # PyTorch is larger than all the rest: its page is run where it is installed.
-        "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
-        "ignore_pattern": r"make_examples",
-        "abort_on_example_error": True,
-        "download_all_examples": False,
-        "show_memory": False,
-        "show_signature": False,
-        "remove_config_comments": True,
-        "doc_module": ("maxplus",),
-        "backreferences_dir": None,
-        "reset_modules": ("matplotlib",),
-    }
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    # PyTorch is larger than all the rest: its page is run where it is installed.
+    "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
+    "ignore_pattern": r"make_examples",
+    "within_subsection_order": "gallery_order.InOrder",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "doc_module": ("maxplus",),
+    "backreferences_dir": None,
+    "reset_modules": ("matplotlib",),
+}
 
 # -- how it looks ---------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ NOT_ASKED = {
     "ES01", "EX01", "GL01", "PR04", "PR07", "PR08", "PR09", "RT02", "RT03", "RT04", "RT05",
     "SA01", "SS02", "SS05",
 }  # fmt: skip
-# By the beginning of an address: what is not asked of it. A refusal takes whatever it is given. What
-# trainings and tables are built from has a line for each method, whose types are in its signature.
+# By the beginning of an address: what is not asked of it. A refusal takes whatever it is given.
+# What trainings and tables are built from has a line for each method; its signature has the types.
 ONE_LINE = {"PR01", "RT01", "YD01"}
 EXCEPTIONS = {
     "maxplus.LMMCommittee.smallest_change": ONE_LINE,

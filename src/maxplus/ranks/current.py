@@ -13,7 +13,7 @@ _CURRENT: ContextVar[Team] = ContextVar("team", default=ALONE)
 
 
 def current() -> Team:
-    """Whose rank this is; alone unless `distributed` says otherwise."""
+    """Whose rank this is; alone unless `maxplus.distributed` says otherwise."""
     return _CURRENT.get()
 
 

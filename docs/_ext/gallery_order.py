@@ -1,0 +1,18 @@
+"""The order of the gallery: first what it is, then what it tells, then what one does with it."""
+
+ORDER = (
+    "boxes", "iris_log2", "clinic", "flips", "certified_digits", "suspects", "committee",
+    "calibration", "regression", "grid_search", "callback", "step_rule", "torch_layers",
+    "shortest_paths", "schedule",
+)  # fmt: skip
+
+
+class InOrder:
+    """Sphinx-Gallery's key of a script; one that is not named comes last."""
+
+    def __init__(self, folder: str) -> None:
+        pass
+
+    def __call__(self, filename: str) -> tuple[int, str]:
+        name = filename.removeprefix("plot_").removesuffix(".py")
+        return (ORDER.index(name) if name in ORDER else len(ORDER), name)
