@@ -40,5 +40,6 @@ def describe(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("autodoc-process-docstring", describe, priority=800)
+    # Before numpydoc, which rearranges the lines.
+    app.connect("autodoc-process-docstring", describe, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The order of the gallery: first what it is, then what it tells, then what one does with it."""
+"""The gallery: its order (what it is, what it tells, what one does with it), and how it draws."""
 
 ORDER = (
     "boxes", "iris_log2", "clinic", "flips", "certified_digits", "suspects", "committee",
@@ -16,3 +16,12 @@ class InOrder:
     def __call__(self, filename: str) -> tuple[int, str]:
         name = filename.removeprefix("plot_").removesuffix(".py")
         return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
+def as_on_other_pages(settings: dict, script: str) -> None:
+    """Each script begins without figures, in the style of docs/matplotlibrc."""
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+    matplotlib.rc_file_defaults()
