@@ -44,8 +44,8 @@ $(VENV)/.compiled: $(VENV)/.kernels
 
 # What is skipped where PyTorch or a browser is not installed.
 test-optional: $(VENV)/.compiled
-	$(PYTEST) tests/test_export.py tests/test_report_page_browser.py \
-	  tests/test_report_page_what_if.py tests/test_committee.py::test_a_torch_module_has_the_mean_score
+	$(PYTEST) tests/test_export.py tests/test_torch.py tests/test_report_page_browser.py \
+	  tests/test_report_page_what_if.py tests/test_committee_uses.py::test_a_torch_module_has_the_mean_score
 
 # Python lines that tests reach, at least 95 %; pyproject.toml says what is left out, and why. The
 # tests take about half as long again as without. A page with every line is build/coverage/index.html.
@@ -84,7 +84,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 build/docs-cache: $(VENV)/.kernels $(VENV)/.docs \
-  $(wildcard docs/_ext/*.py docs/drawing/*.py results/*/*.json)
+  $(wildcard docs/_ext/*.py docs/drawing/*.py results/*.json results/*/*.json)
 	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
 	mkdir -p $@
 

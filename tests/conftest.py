@@ -167,6 +167,20 @@ def table(write):
     return lambda text, name="data.csv": read_table(write(text, name))
 
 
+@pytest.fixture
+def parquet(tmp_path):
+    """Write columns as a Parquet file and return its path."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def write(columns):
+        path = tmp_path / "data.parquet"
+        parquet.write_table(pyarrow.table(columns), path)
+        return path
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def orchard_model(tmp_path_factory):
     """A model file trained on the table with a word in it."""
@@ -204,3 +218,52 @@ def fitted(iris):
     from maxplus import SubgradientLMMClassifier
 
     return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
+
+
+@pytest.fixture(scope="module")
+def onnx():
+    return pytest.importorskip("onnx", reason="onnx is not installed")
+
+
+@pytest.fixture(scope="module")
+def run_onnx(onnx):
+    """Labels and probabilities that ONNX Runtime computes from a file."""
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+    def run(path, X):
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1
+        on_cpu = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return on_cpu.run(["label", "probabilities"], {"X": X})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def torch():
+    """PyTorch on one thread: its threads wait for each other where cores are busy."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield torch
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def trio(iris):
+    """A committee of three on the iris flowers with words for classes."""
+    from committees import QUICK, WORDS
+    from maxplus import LMMCommittee
+
+    return LMMCommittee(3, **QUICK).fit(iris.X, WORDS[iris.y])
+
+
+@pytest.fixture(scope="session")
+def mixed_trio(iris):
+    """A committee whose members see different things: features, two sums, and three."""
+    from committees import random_lmm
+    from maxplus.models import Committee
+
+    rng = np.random.default_rng(5)
+    members = [random_lmm(rng, 4, H, 3, M) for H, M in ((5, None), (4, 2), (6, 3))]
+    return Committee(members)

@@ -1,8 +1,60 @@
 """Interpreters of their own, for what a process can do only once."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+
+from maxplus.io.container import read_container
+
+# Forks a writer for every line it reads: importing anew each time would take minutes.
+WRITERS = """
+import os, sys
+import numpy as np
+from maxplus.io.container import write_container
+for line in sys.stdin:
+    pid = os.fork()
+    while pid == 0:
+        n = int(line) + 1
+        line = str(n)
+        write_container(sys.argv[1], sys.argv[2], {"n": n}, {"x": np.full(30000, n)})
+    print(pid, flush=True)
+    os.waitpid(pid, 0)
+    print("gone", flush=True)
+"""
+# Importing anew for each moment would take longer than the trainings.
+INTERRUPTED = """
+import os, signal, sys, threading, time, warnings
+import numpy as np
+from sklearn.datasets import load_digits, load_iris
+from maxplus import LMMClassifier, SubgradientLMMClassifier
+warnings.simplefilter("ignore")
+X, y = {load}(return_X_y=True)
+words = np.array(list("abcdefghij"))[y]
+small, few = X[::6, {columns}], y[::6]
+for after in map(float, sys.argv[1:]):
+    clf = {recipe}.fit(small, few)
+    pressed = threading.Event()
+    def press():
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed.set()
+    try:
+        threading.Timer(after, press).start()
+        clf.fit(X, words)
+        pressed.wait()
+        time.sleep(0.05)
+    except KeyboardInterrupt:
+        pressed.wait()
+    n = clf.n_features_in_
+    is_old = n == small.shape[1]
+    assert clf.model_.n_features == n and (is_old or n == X.shape[1]), n
+    assert clf.classes_.dtype.kind == ("i" if is_old else "U")
+    assert len(clf.training_labels_) == len(few if is_old else y)
+    clf.predict(small if is_old else X)
+print("done")
+"""
 
 
 def run_fresh(code, *arguments):
@@ -12,3 +64,49 @@ def run_fresh(code, *arguments):
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return json.loads(done.stdout)
+
+
+def answered_here(function, arguments):
+    """What a process of its own would answer, without the seconds until it has imported all."""
+    return json.loads(json.dumps(function(**arguments)))
+
+
+def kill_writers(path, kind, kills, longest, draw):
+    """Kill writers of a file, each within so many seconds; how many had written it anew.
+
+    Whenever one is killed, the file that is there is whole.
+    """
+    n = progressed = 0
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITERS, path, kind],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+    ) as writers:  # fmt: skip
+        for _ in range(kills):
+            writers.stdin.write(f"{n}\n")
+            pid = int(writers.stdout.readline())
+            time.sleep(draw.uniform(0.0, longest))
+            os.kill(pid, signal.SIGKILL)
+            assert writers.stdout.readline() == "gone\n"
+            if not path.exists():
+                continue
+            document, arrays = read_container(path, kind)
+            assert (arrays["x"] == document["n"]).all()
+            assert document["n"] >= n
+            progressed += document["n"] > n
+            n = document["n"]
+        writers.stdin.close()
+    return progressed
+
+
+def interrupt_second_fits(load, columns, recipe, moments):
+    """Press Ctrl-C at some moments of a second fit: all of the old model is there, or of the new.
+
+    The first fit is on a sixth of the rows that ``load`` of scikit-learn gives, and some columns.
+    """
+    code = INTERRUPTED.format(load=load, columns=columns, recipe=recipe)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, moments)],
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"

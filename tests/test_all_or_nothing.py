@@ -18,6 +18,7 @@ from maxplus import (
 )
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.training.result import TrainingOverflowError
+from processes import interrupt_second_fits
 
 pytestmark = pytest.mark.slow
 
@@ -115,46 +116,10 @@ def test_an_interruption_that_does_not_wait_keeps_old_or_new(iris, clf):
     clf.set_params(callbacks=None)
 
 
-# Importing anew for each moment would take longer than the trainings.
-INTERRUPTED = """
-import os, signal, sys, threading, time, warnings
-import numpy as np
-from sklearn.datasets import load_digits
-from maxplus import LMMClassifier
-warnings.simplefilter("ignore")
-X, y = load_digits(return_X_y=True)
-words = np.array(list("abcdefghij"))[y]
-for after in map(float, sys.argv[1:]):
-    clf = LMMClassifier(30, warmup_epochs=4, polish=None, random_state=0)
-    clf.fit(X[:300, 20:24], y[:300])
-    pressed = threading.Event()
-    def press():
-        os.kill(os.getpid(), signal.SIGINT)
-        pressed.set()
-    try:
-        threading.Timer(after, press).start()
-        clf.fit(X, words)
-        pressed.wait()
-        time.sleep(0.05)
-    except KeyboardInterrupt:
-        pressed.wait()
-    n = clf.n_features_in_
-    assert clf.model_.n_features == n and n in (4, 64), n
-    assert clf.classes_.dtype.kind == ("U" if n == 64 else "i")
-    assert len(clf.training_labels_) == (300 if n == 4 else len(y))
-    clf.predict(X if n == 64 else X[:, 20:24])
-print("done")
-"""
-
-
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_ctrl_c_at_any_moment_of_a_second_fit():
-    moments = ["0.0", "0.05", "0.3", "0.8"]
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *moments], capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "done\n"
+    recipe = "LMMClassifier(30, warmup_epochs=4, polish=None, random_state=0)"
+    interrupt_second_fits("load_digits", "20:24", recipe, [0.0, 0.05, 0.3, 0.8])
 
 
 REFUSED = """

@@ -58,7 +58,7 @@ PARAMETERS = [
     (STEPPED, "learning_rate", POSITIVE, ["> 0"]),
     (STEPPED, "max_iter", WHOLE, ["integer >= 1"]),
     (STEPPED, "warm_start", [None, 1, "yes"], ["True or False"]),
-    (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["integer >= 0"]),
+    (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["True, False", "integer >= 0"]),
     (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
     (ALL, "n_jobs", [0, 1.0, 1.5, "2", True], ["None, a number of threads as an integer, or -1"]),
     (STEPPED[:1], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
@@ -199,10 +199,10 @@ def test_the_wrong_number_of_features(iris, estimator, n_features):
 
 
 @pytest.mark.parametrize("estimator", STEPPED)
-@pytest.mark.parametrize("go_on", ["partial_fit", "fit"])
-def test_going_on_with_other_features(iris, estimator, go_on):
+@pytest.mark.parametrize("method", ["partial_fit", "fit"])
+def test_going_on_with_other_features(iris, estimator, method):
     model = quick(estimator, warm_start=True).fit(*iris)
-    call = getattr(model, go_on)
+    call = getattr(model, method)
     assert_refused(lambda: call(iris.X[:, :3], iris.y), "3 features", error=ValueError)
 
 
@@ -227,10 +227,10 @@ def test_prediction_before_fit(iris, estimator):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("slope", ["auto", 1.0])
-@pytest.mark.parametrize("signs", [1.0, -1.0])
-def test_features_beyond_the_float_type(iris, slope, dtype, signs):
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_features_beyond_the_float_type(iris, slope, dtype, sign):
     """Products with a slope would overflow: scaling is advised, before anything warns."""
-    X = (signs * iris.X / iris.X.max() * 0.9).astype(dtype) * np.finfo(dtype).max
+    X = (sign * iris.X / iris.X.max() * 0.9).astype(dtype) * np.finfo(dtype).max
     model = quick(LMMClassifier, slope=slope)
     assert_refused(
         lambda: model.fit(X, iris.y), "X reaches", "scale", np.dtype(dtype).name, error=ValueError
@@ -416,7 +416,7 @@ def test_a_grid_has_no_holes(iris, model, grid):
 
 
 def test_nothing_may_be_a_fraction_too(iris):
-    LMMClassifier(max_suspects=0.0)._check_parameters()
+    LMMClassifier(max_suspects=0.0, verbose=0.0)._check_parameters()
     own = {"random_state": 0, "engine": "dense"}
     whole, fraction = (
         quick(SubgradientLMMClassifier, linear_every=n, **own).fit(*iris) for n in (0, 0.0)

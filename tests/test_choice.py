@@ -2,13 +2,11 @@
 
 import os
 import signal
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
-from scipy.special import softmax
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
@@ -20,15 +18,13 @@ from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._choice import deal_folds, stratified_part
 from maxplus.estimators._scaling import Scaling, share_a_unit
 from maxplus.estimators._views import Views, find_directions
-from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
-from maxplus.models import LOG2
 from maxplus.models.starts import box_lmm
-from maxplus.training import Conductor, Status, Task
-from maxplus.training.stages import CarefulPolish, Polish
+from maxplus.training import Status
 
 pytestmark = pytest.mark.slow
+
 
 LAYERS = ("W0_", "W1_", "W2_")
 
@@ -392,124 +388,6 @@ def test_the_polish_stays_away_from_noise(noisy, chosen):
     assert chosen.polish_losses_.size == 1
     wrong = np.flatnonzero(chosen.predict(noisy[0]) != noisy[1])
     assert_array_equal(chosen.suspects_, wrong)
-
-
-def careful(model, X, y, *, helps=True, asked=None, **options):
-    """A careful polish where held-out rows say so; ``asked`` hears that they were asked."""
-
-    def ask(*about):
-        if asked is not None:
-            asked.append(about)
-        return helps
-
-    task = Task(X, y, rng=np.random.default_rng(0))
-    return CarefulPolish(ask, Polish(**options)).run(model, task, Conductor())
-
-
-def test_the_polish_asks_whether_it_is_wanted(iris):
-    warm = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(*iris)
-    losses = warm.model_.losses(*iris)
-    n_above = int((losses >= LOG2).sum())
-    assert n_above >= 2
-    left = careful(warm.model_, *iris, helps=False)
-    assert left.status is Status.UNFIT
-    assert_array_equal(left.model.W1, warm.W1_)
-    assert left.above.size == n_above
-    done = careful(warm.model_, *iris)
-    assert done.status is Status.POLISHED
-    assert done.losses.max() < LOG2
-    # Nobody is asked where nothing is to be done.
-    asked = []
-    assert careful(warm.model_, *iris, asked=asked, skip=n_above).status is Status.SKIPPED
-    fine = np.flatnonzero(losses < LOG2)
-    nothing = careful(warm.model_, iris.X[fine], iris.y[fine], asked=asked, helps=False)
-    assert nothing.status is Status.POLISHED
-    # Nor where many do not fit.
-    y = np.where(np.arange(150) % 15, iris.y, (iris.y + 1) % 3)
-    many = careful(warm.model_, iris.X, y, asked=asked)
-    assert many.status is Status.UNFIT
-    assert many.above.size >= 10
-    assert not asked
-
-
-def test_a_polish_has_a_limit(cloud):
-    """Labels without any structure: it would go on for a long time."""
-    clf = LMMClassifier(6, scale=False, polish=None, random_state=0).fit(*cloud)
-    task = Task(cloud.X, cloud.y, rng=np.random.default_rng(0))
-    free = Polish().run(clf.model_, task, Conductor())
-    short = Polish(visits=200).run(clf.model_, task, Conductor())
-    assert short.steps <= 200 + 45 < free.steps
-    assert short.status is Status.GIVEN_UP
-
-
-def test_a_polish_that_was_begun_is_kept(iris):
-    """A flower under two labels can never fit; the others do."""
-    X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
-    warm = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(X, y)
-    assert (warm.model_.losses(X, y) >= LOG2).sum() > 2
-    kept = careful(warm.model_, X, y)
-    assert kept.status is Status.UNFIT
-    assert set(kept.above) <= {0, 150}
-    assert kept.above.size >= 1
-    assert kept.n_iter > 0
-
-
-class Nudge:
-    """In place of a polish: the first class gets a little more, and so many rows are left."""
-
-    level = LOG2
-
-    def __init__(self, more, left):
-        self.more, self.left = more, left
-
-    def run(self, model, task, conductor):
-        moved = model.copy()
-        moved.W2[:, 0] += self.more
-        return SimpleNamespace(model=moved, above=np.arange(self.left))
-
-
-def worth(model, data, more, conductor=None, left=0):
-    def train(like, rows, length, rng, quiet):
-        assert like is model
-        assert len(rows.y) < len(data.y)
-        return model
-
-    task = Task(data.X, data.y, rng=np.random.default_rng(1))
-    return worth_polishing(train, lambda n, length: Nudge(more, left), model, task,
-                           conductor or Conductor())  # fmt: skip
-
-
-def test_held_out_rows_say_whether_a_polish_costs_anything(iris):
-    model = LMMClassifier(6, scale=False, polish=None, random_state=0).fit(*iris).model_
-    Z = model.scores(iris.X).astype(float)
-
-    t = temperature(Z, iris.y)
-
-    def losses(Z):
-        p = softmax(t * Z, axis=1)
-        return -np.log(p[np.arange(150), iris.y])
-
-    answers = []
-    for more in (0.0, 0.05, -0.1, 0.5, -0.7, 1.0, 2.0, -4.0):
-        moved = Z + np.array([more, 0.0, 0.0])
-        dearer = losses(moved) - losses(Z)
-        wrong = 1.0 * (moved.argmax(axis=1) != iris.y) - (Z.argmax(axis=1) != iris.y)
-        costs = any(d.mean() > d.std() / np.sqrt(150) for d in (dearer, wrong))
-        answers.append(worth(model, iris, more))
-        assert answers[-1] == (not costs), more
-    assert set(answers) == {True, False}
-    assert answers[0]
-    # One that leaves most of what is above the level there is for nothing.
-    assert not worth(model, iris, 0.0, left=150)
-
-
-def test_what_cannot_be_held_out_says_nothing(iris):
-    model = LMMClassifier(3, scale=False, polish=None, random_state=0).fit(*iris).model_
-    one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
-    assert not worth(model, one_of_each, 0.0)
-    interrupted = Conductor()
-    interrupted.interrupted = True
-    assert not worth(model, iris, 0.0, interrupted)
 
 
 def test_a_polish_is_asked_for_by_held_out_rows(iris, noisy):

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from commands import BRIEF, IRIS, ORCHARD, bad, good, run
+from maxplus.cli.app import app
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +35,20 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
         assert name in names
     for name in names:
         assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
+
+
+def test_help_is_a_sentence_with_the_default():
+    commands = typer.main.get_command(app).commands
+    for name, command in commands.items():
+        for option in command.params:
+            if option.name == "help":
+                continue
+            text = option.help or ""
+            assert text.endswith("."), f"{name} --{option.name}: {text!r}"
+            # Other defaults are shown behind the text.
+            is_shown = not (option.default is None or option.default is False)
+            is_told = is_shown or option.required or option.secondary_opts or "default" in text
+            assert is_told or option.name == "names", f"{name} --{option.name}: {text!r}"
 
 
 def test_packed_tables_are_read(orchard_model, tmp_path):

@@ -42,7 +42,10 @@ def test_our_models_come_with_proofs_and_explanations():
     assert re.search(r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly",
                      printed)  # fmt: skip
     assert re.search(r"forest +9\d.* – +no", printed)
-    assert "By 2-fold cross-validation, the same for all. Always guessing setosa: 33.3 %" in printed
+    assert (
+        "Judged by 2-fold cross-validation, the same for all. Always guessing setosa: 33.3 %"
+        in printed
+    )
 
 
 def test_numbers_are_compared_too(tmp_path):

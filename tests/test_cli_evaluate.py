@@ -2,6 +2,8 @@
 
 import io
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from sklearn.metrics import (
 
 import maxplus
 from commands import ORCHARD, bad, document, good
-from maxplus.cli._show import confusion_table
+from maxplus.cli._show import confusion_table, percent, validation_table
 from maxplus.metrics import judge_classifier
 from maxplus.tables import ColumnChoices, open_source
 
@@ -108,4 +110,49 @@ def test_a_wide_matrix_tells_the_largest_confusions():
     assert [int(d) for d, _ in lines] == list(range(26))
     for d, (_, line) in enumerate(lines):
         most = int(counts[d].argmax())
-        assert (f"class {most} {counts[d, most]}" in line) == bool(counts[d, most])
+        assert (f"class {most} ({counts[d, most]})" in line) == bool(counts[d, most])
+
+
+def test_training_rows_are_told_from_new_ones(orchard_model, tmp_path):
+    lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
+    n = len(lines) - 1
+    assert f"{n} rows, all of them equal to training rows" in good(
+        "evaluate", orchard_model, ORCHARD
+    )
+    assert "All of them are equal to training rows" in good("certify", orchard_model, ORCHARD)
+    assert document("evaluate", orchard_model, ORCHARD)["rows_equal_to_training_rows"] == n
+    names = lines[0].split(",")
+    place = names.index("weight g")
+    cells = lines[1].split(",")
+    cells[place] = "151.25"
+    others = tmp_path / "others.csv"
+    others.write_text("\n".join([lines[0], ",".join(cells), lines[2]]), encoding="utf-8")
+    assert "2 rows, 1 of them equal to training rows" in good("evaluate", orchard_model, others)
+    assert "All of them are equal" not in good("certify", orchard_model, others)
+
+
+@pytest.mark.parametrize("n_rows", [40, 1])
+def test_long_names_push_no_figure_off_the_screen(n_rows):
+    names = ["no-recurrence-events", "recurrence-events-of-another-kind"]
+    P = np.random.default_rng(0).dirichlet([1.0, 1.0], n_rows)
+    codes = np.arange(n_rows) % 2
+    figures = judge_classifier(codes, P, names)
+    table = validation_table(
+        SimpleNamespace(figures=figures, guess=figures, guessed=names[0]),
+    )
+    text = io.StringIO()
+    Console(file=text, width=80).print(table)
+    assert f"{percent(figures.accuracy)} ± {100 * figures.accuracy_error:.1f}" in text.getvalue()
+    assert all(len(line) <= 80 for line in text.getvalue().splitlines())
+
+
+def test_of_many_classes_those_with_the_lowest_recall_are_shown():
+    codes = np.repeat(np.arange(15), 3)
+    P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
+    figures = judge_classifier(codes, P, [str(d) for d in range(15)])
+    text = io.StringIO()
+    told = SimpleNamespace(figures=figures, guess=figures, guessed="0")
+    Console(file=text, width=80).print(validation_table(told))
+    assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
+    # Some that are shown are as high as can be.
+    assert "3 other classes have no lower recall" in text.getvalue()

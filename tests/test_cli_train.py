@@ -206,13 +206,13 @@ def test_the_words_about_unseen_rows(tmp_path):
     assert unseen < fit
     assert re.search(r"accuracy +\d\d\.\d % ± \d\.\d +33\.3 %", printed)
     for words in ("balanced accuracy", "log loss", "AUC", "recall of setosa, 50 rows",
-                  "always setosa", "By 3-fold cross-validation", "trained on all rows",
+                  "always setosa", "Judged by 3-fold cross-validation", "trained on all rows",
                   "this says nothing about new rows"):  # fmt: skip
         assert words in printed
     assert "proof" not in printed
     assert "prov" not in printed
     assert "not seen" not in good("train", IRIS, *BRIEF, "-o", tmp_path / "m")
-    assert "By 30% of the rows held out" in good(
+    assert "Judged by 30% of the rows held out" in good(
         "train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 0.3
     )
 
@@ -298,7 +298,9 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     assert "--probabilities is for classes" in bad(
         "predict", tmp_path / "m", table, "--probabilities"
     )
-    assert "this command needs an LMMClassifier" in bad("certify", tmp_path / "m", table)
+    assert "for numbers there are predict, evaluate and report" in bad(
+        "certify", tmp_path / "m", table
+    )
     assert "--polish is for classes, but the target is a number" in bad(
         "train", table, "--polish", "log2"
     )
@@ -371,7 +373,7 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
     model, checkpoint = tmp_path / "m", tmp_path / "c"
     # A checkpoint after every block, instead of every minute.
     code = (
-        "from maxplus.cli import train\ntrain.EVERY_MINUTE = 0.0\n"
+        "from maxplus.cli import _training\n_training.EVERY_MINUTE = 0.0\n"
         "from maxplus.cli import main; main()"
     )
     options, whole = uninterrupted

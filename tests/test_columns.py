@@ -1,7 +1,6 @@
 """Columns as features and labels: what is decided, kept with a model, and refused."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from maxplus.tables import (
     open_source,
     read_table,
 )
+from mnist_files import NEEDS_MNIST
 from table_helpers import encoding_of, refused
 
 BUILT_IN = {
@@ -281,10 +281,9 @@ def test_built_in_data_is_scikit_learn_s(name):
     assert np.array_equal(again.y, found.y)
 
 
+@NEEDS_MNIST
 @pytest.mark.parametrize(("name", "n"), [("mnist", 60_000), ("mnist:test", 10_000)])
 def test_mnist_is_read_as_images(name, n):
-    if "MAXPLUS_DATA" not in os.environ:
-        pytest.skip("MAXPLUS_DATA is not set")
     found = open_source(name)
     assert found.X.shape == (n, 784)
     assert found.X.dtype == np.float32

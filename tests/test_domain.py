@@ -530,3 +530,32 @@ def test_a_preparation_s_domain_is_the_usual_one(patients):
     expected = single_flips(clf.model_, X[:20], domain)
     assert np.array_equal(flips.feature, expected.feature)
     assert np.array_equal(scale, domain.certificate_scale())
+
+
+def test_features_are_told_in_words():
+    """A category by its word, an indicator by its column, a rank by what it means."""
+    domain = replace(
+        Domain.free(5, names=["c = red", "c = blue", "c is missing", "pain", "age"]),
+        categories=(Category("c", (0, 1), ("red", "blue")),),
+        indicators={0: 2, 1: 2}, ranks={3: ("low", "high")},
+    )  # fmt: skip
+    assert domain.phrase(0, 1.0) == "c being 'red'"
+    assert domain.phrase(1, 0.0) == "c not being 'blue'"
+    assert domain.phrase(2, 1.0) == "c being missing"
+    assert domain.phrase(2, 0.0) == "c not being missing"
+    assert domain.phrase(3, 1.0) == "pain = 'high'"
+    assert domain.phrase(4, 54.0) == "age = 54"
+
+
+def test_a_missing_word_is_a_category_of_its_own():
+    X = np.array([[1.0, 0.0, 0.0, 1.5], [0.0, 1.0, 0.0, 0.5], [0.0, 0.0, 1.0, 1.0]] * 20)
+    y = np.array([0, 1, 1] * 20)
+    domain = Domain.of_rows(
+        X, names=["c = red", "c = blue", "c is missing", "size"],
+        categories=[Category("c", (0, 1), ("red", "blue"))], indicators={0: 2, 1: 2},
+    )  # fmt: skip
+    clf = LMMClassifier(4, slope=2.0, warmup_epochs=3, random_state=0).fit(X, y)
+    missing = np.zeros((60, 2), bool)
+    missing[2::3, 0] = True
+    text = clf.explain(X[:3], domain=domain, missing=missing[:3]).text(2)
+    assert text.endswith("c was missing, which is a category of its own")

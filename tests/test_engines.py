@@ -25,6 +25,7 @@ from maxplus.training import (
 from maxplus.training.engines import ENGINES, TreeEngine
 from maxplus.training.result import Block, History, Signal
 from maxplus.training.steps import StepKind
+from trainings import start_at
 
 STEPS = {
     "polyak": polyak(),
@@ -38,16 +39,6 @@ LAYERS = ("W0", "W1", "W2")
 # Engines that minimise the maximum; all of them must give the iterates of the dense one.
 MAX_ENGINES = [name for name, engine in ENGINES.items() if "max" in engine.objectives]
 COMPILED = [name for name in MAX_ENGINES if name != "dense"]
-
-
-def start_at(X, y, init, n_hidden, seed=0, slope=2.0):
-    """An LMM to start from: pyramids at random samples, or random weights."""
-    rng = np.random.default_rng(seed)
-    C = int(y.max()) + 1
-    if init != "prototypes":
-        return random_lmm(init, (X.shape[1], n_hidden, C), slope, slope, X.dtype, rng)
-    chosen = rng.choice(len(y), min(n_hidden, len(y)), replace=False)
-    return prototype_lmm(X[chosen], y[chosen], C, slope, slope)
 
 
 def make(name, model, X, y, step=POLYAK, linear_every=0, **options):
@@ -160,7 +151,7 @@ def assert_plain_training_agrees(engine, history, start):
 @pytest.mark.parametrize("init", ["prototypes", "gaussian"])
 def test_dense_is_the_algorithm(cloud, init, step, linear_every):
     X, y = cloud.X[:20], cloud.y[:20]
-    model = start_at(X, y, init, n_hidden=6)
+    model = start_at(X, y, init=init, n_hidden=6)
     engine = make("dense", model, X, y, STEPS[step], linear_every)
     history, _ = run(engine, 200)
     largest = assert_plain_training_agrees(engine, history, model)
@@ -171,14 +162,14 @@ def test_dense_is_the_algorithm(cloud, init, step, linear_every):
 
 def test_of_equally_bad_samples_the_first_is_taken(cloud):
     X, y = duplicates(*cloud)
-    history, _ = run(make("dense", start_at(X, y, "gaussian", n_hidden=6), X, y), 100)
+    history, _ = run(make("dense", start_at(X, y, init="gaussian", n_hidden=6), X, y), 100)
     assert_array_equal(history["sample"] % 2, 0)
 
 
 def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
     """A task that starts at t = 6 moves W0 first, and Polyak's step aims at the target."""
     X, y = cloud
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
     engine = make("dense", model, X, y, polyak(0.5), linear_every=7, start=6)
     history, _ = run(engine, 1)
     G = model.subgradient(X[history["sample"][0]], int(y[history["sample"][0]]))
@@ -196,7 +187,7 @@ def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
 @pytest.mark.parametrize("step", STEPS)
 def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
     data = iris.astype(dtype)
-    model = start_at(*data, "prototypes", n_hidden=12)
+    model = start_at(*data, n_hidden=12)
     history = assert_engines_agree(data, model, STEPS[step], linear_every, 300)
     assert np.unique(history["sample"]).size > 3
 
@@ -213,7 +204,7 @@ def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
 )
 def test_all_are_dense_on_digits(digits, step, linear_every, dtype):
     data = digits.X[:200].astype(dtype), digits.y[:200]
-    model = start_at(*data, "prototypes", n_hidden=20, slope=0.3)
+    model = start_at(*data, n_hidden=20, slope=0.3)
     assert_engines_agree(data, model, STEPS[step], linear_every, 300, sizes=[1, 99, 200])
 
 
@@ -242,14 +233,14 @@ def constant_features(X, y):
 def test_all_are_dense_where_ties_abound(iris, spoil, init, linear_every, dtype):
     X, y = spoil(iris.X, iris.y)
     X = np.ascontiguousarray(X, dtype)
-    model = start_at(X, y, init, n_hidden=12)
+    model = start_at(X, y, init=init, n_hidden=12)
     assert_engines_agree((X, y), model, STEPS["two-phase"], linear_every, 150)
 
 
 @pytest.mark.slow
 def test_trees_on_several_threads_are_dense(iris, monkeypatch):
     monkeypatch.setattr("maxplus.training.engines._tree_kernels.PARALLEL_FROM", 0)
-    model = start_at(*iris, "prototypes", n_hidden=12)
+    model = start_at(*iris, n_hidden=12)
     assert_engines_agree(iris, model, STEPS["two-phase"], 7, 60)
 
 
@@ -266,7 +257,7 @@ def tiny_trainings(draw):
     y = rng.integers(0, n_classes, n_samples)
     y[0] = n_classes - 1  # start_at counts the classes by their labels
     init = draw(st.sampled_from(["prototypes", "gaussian", "uniform"]))
-    model = start_at(X, y, init, n_hidden, slope=draw(st.sampled_from([0.5, 1.0, 4.0])))
+    model = start_at(X, y, n_hidden, init=init, slope=draw(st.sampled_from([0.5, 1.0, 4.0])))
     rule = draw(st.sampled_from([*STEPS.values(), polyak(0.25)]))
     n_iter = draw(st.integers(50, 200))
     first = draw(st.integers(1, n_iter - 1))
@@ -283,7 +274,7 @@ def test_all_are_dense_on_tiny_problems(training):
 def test_all_are_dense_where_the_norm_overflows(cloud, linear_every):
     """x² is infinite, so Polyak's step is 0 when W0 takes part."""
     data = cloud.X * 1e200, cloud.y
-    model = start_at(*data, "prototypes", n_hidden=6, slope=1e-200)
+    model = start_at(*data, n_hidden=6, slope=1e-200)
     assert_engines_agree(data, model, STEPS["polyak"], linear_every, 30)
 
 
@@ -302,7 +293,7 @@ def test_level_ends_lower_where_no_model_fits(data, n_hidden, scale, slope, requ
     rules = (level(n), polyak(), two_phase(polyak(), constant(alpha), n // 2))
     ends = np.empty((5, 3))
     for seed in range(5):
-        model = start_at(X, y, "prototypes", n_hidden, seed, slope)
+        model = start_at(X, y, n_hidden, slope, seed)
         for k, rule in enumerate(rules):
             engine = make("sparse", model, X, y, rule, 10)
             run(engine, n)
@@ -319,7 +310,7 @@ def test_level_ends_lower_where_no_model_fits(data, n_hidden, scale, slope, requ
 @pytest.mark.parametrize("name", ENGINES)
 def test_blocks_have_no_influence(cloud, name, sizes, step):
     X, y = cloud
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
     whole, parts = (
         make(name, model, X, y, STEPS[step], 5, rng=np.random.default_rng(3)) for _ in range(2)
     )
@@ -334,7 +325,7 @@ def test_blocks_have_no_influence(cloud, name, sizes, step):
 @pytest.mark.parametrize("name", MAX_ENGINES)
 def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, linear_every, dtype):
     X, y = cloud.astype(dtype)
-    model = start_at(X, y, "prototypes", n_hidden=30)
+    model = start_at(X, y, n_hidden=30)
     long = make(name, model, X, y, STEPS["polyak"], linear_every)
     loss = run(long, 30, 170)[0]["loss"]
     best = int(np.argmin(loss))
@@ -350,7 +341,7 @@ def test_engines_of_one_task_share_no_memory(cloud, name):
     """The second training begins when the first has seen lower losses."""
     X, y = cloud
     task = Task(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
     histories = []
     for _ in range(2):
         rng = np.random.default_rng(3)
@@ -364,7 +355,7 @@ def test_engines_of_one_task_share_no_memory(cloud, name):
 @pytest.mark.parametrize("name", MAX_ENGINES)
 def test_training_ends_at_the_target(cloud, name, rule):
     X, y = cloud
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
     engine = make(name, model, X, y, rule)
     history, signal = run(engine, 10, 1000)
     assert signal == Signal.TARGET
@@ -397,7 +388,7 @@ def test_training_ends_where_nothing_can_move(name, confidence, signal):
 @pytest.mark.parametrize(("n_samples", "n_hidden"), [(1, 1), (45, 6), (17, 17)])
 def test_the_tree_engine_takes_what_it_said(cloud, n_samples, n_hidden, dtype):
     X, y = cloud.X[:n_samples].astype(dtype), cloud.y[:n_samples]
-    model = start_at(X, cloud.y[:3], "gaussian", n_hidden)
+    model = start_at(X, cloud.y[:3], n_hidden, init="gaussian")
     engine = make("tree", model, X, y)
     trees = engine._trees
     held = [trees.minima, trees.maxima, trees.losses, engine._scratch]
@@ -432,7 +423,7 @@ def test_the_tree_engine_refuses_before_it_allocates(large, monkeypatch):
 @pytest.mark.parametrize("available", ["as much as needed", None])
 def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
     X, y = cloud
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
     needed = TreeEngine.bytes_needed(model, Task(X, y, MaxLoss(), polyak()))
     monkeypatch.setattr(memory, "available_bytes", lambda: needed if available else None)
     run(make("tree", model, X, y), 3)
@@ -462,7 +453,7 @@ def test_sizes_are_written_as_people_do(n, text):
 @pytest.mark.parametrize("step", STEPS)
 def test_sgd_descends_on_the_samples_it_drew(cloud, step):
     X, y = cloud
-    model = start_at(X, y, "gaussian", n_hidden=6)
+    model = start_at(X, y, init="gaussian", n_hidden=6)
     engine = make("sgd", model, X, y, STEPS[step], 4, rng=np.random.default_rng(0))
     history, _ = run(engine, 150)
     assert_plain_training_agrees(engine, history, model)
@@ -473,7 +464,7 @@ def test_sgd_draws_by_weight():
     X, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
     weight = np.array([1.0, 2.0, 3.0, 14.0])
     engine = make(
-        "sgd", start_at(X, y, "gaussian", 3), X, y, constant(1e-9),
+        "sgd", start_at(X, y, 3, init="gaussian"), X, y, constant(1e-9),
         weight=weight, rng=np.random.default_rng(0),
     )  # fmt: skip
     drawn = run(engine, 20_000)[0]["sample"]
@@ -488,7 +479,7 @@ def test_sgd_draws_by_weight():
 def test_sgd_keeps_the_best_epoch(cloud, n_iter, looked_at, best):
     """Of the start, the end of each epoch of 45 samples and the end."""
     X, y = cloud
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
 
     def after(n):
         engine = make("sgd", model, X, y, constant(1.0), 3, rng=np.random.default_rng(3))
@@ -512,7 +503,7 @@ def test_sgd_ends_at_the_target():
 def test_an_engine_moves_the_model_it_was_given(cloud, name):
     """In place, for a caller who holds it; the best is a copy of its own."""
     X, y = cloud
-    model = start_at(X, y, "prototypes", n_hidden=6)
+    model = start_at(X, y, n_hidden=6)
     before = model.copy()
     engine = ENGINES[name](model, Task(X, y, MeanLoss() if name == "sgd" else MaxLoss(), polyak()))
     run(engine, 5)

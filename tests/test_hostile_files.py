@@ -10,6 +10,7 @@ from safetensors.numpy import save as to_bytes
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.io import FileError, arrays, container, labels
+from maxplus.io.checkpoints import read_checkpoint
 from maxplus.io.models import KIND, describe, save
 from memory_used import most_memory
 
@@ -204,6 +205,22 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path, fitted, monkey
     monkeypatch.setattr(container, "read_header", cut)
     message(path)
     assert path.stat().st_size < size
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("read", [maxplus.load, read_checkpoint])
+def test_a_pipe_is_not_waited_for(tmp_path, read):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    # Whoever opened it would not hang here, but read what is in it.
+    both_ends = os.open(path, os.O_RDWR)
+    try:
+        os.write(both_ends, bytes(100))
+        with pytest.raises(FileError, match=r"pipe is a device, a pipe or a socket; copy"):
+            read(path)
+        assert os.read(both_ends, 200) == bytes(100)
+    finally:
+        os.close(both_ends)
 
 
 def test_messages_are_one_line():

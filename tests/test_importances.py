@@ -9,11 +9,9 @@ from sklearn.inspection import PartialDependenceDisplay, permutation_importance
 import maxplus
 from explained import fixed, seen_models, smooth_models
 from maxplus import LMMClassifier
-from maxplus.certify import CertifiedRows
 from maxplus.explain import feature_importances, importances
 from maxplus.io.container import FileError
 from maxplus.io.models import describe, rebuild
-from maxplus.plots import plot_importances
 
 
 @pytest.fixture(scope="module")
@@ -134,40 +132,3 @@ def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
         PartialDependenceDisplay.from_estimator(
             flowers, iris.X, [2], target=target, kind="both", grid_resolution=4
         )
-
-
-def test_bars_of_importances(told_by_two):
-    pytest.importorskip("matplotlib")
-    clf, _, _ = told_by_two
-    names = list("abcde")
-    figure = plot_importances(clf.feature_importances_, names, n=3, errors=np.full(5, 0.01))
-    (ax,) = figure.axes
-    widths = [bar.get_width() for bar in ax.patches]
-    assert widths == sorted(clf.feature_importances_, reverse=True)[:3]
-    assert ax.get_yticklabels()[0].get_text() == "b"
-    # The most important is on top.
-    assert ax.yaxis_inverted()
-    with pytest.raises(ValueError, match=r"^names must be one for each importance; got 2"):
-        plot_importances(clf.feature_importances_, names[:2])
-
-
-# -- for whom certificates hold -----------------------------------------------------------------
-
-
-def test_certified_rows_are_those_that_are_right():
-    found = CertifiedRows.of([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
-    assert found == (5, 4, 0.2, 0.1)
-    # Half of the right rows, at least, reach the median.
-    assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median).mean() >= 0.5
-    text = found.sentence(held=["sex", "pain", "stage", "thal"])
-    for words in (
-        "4 of 5 rows are right", "half of those 4", "0.2 training deviations", "up to 0.1",
-        "(sex, pain, stage and 1 more held fixed)", "1 rows that are wrong",
-    ):  # fmt: skip
-        assert words in text
-    assert "held" not in found.sentence("raw units")
-    nobody = CertifiedRows.of([0.3], [False])
-    assert np.isnan(nobody.median)
-    assert nobody.sentence() == "None of the 1 rows is right, so nothing is certified."
-    with pytest.raises(ValueError, match=r"^radius and right must be"):
-        CertifiedRows.of([0.1, 0.2], [True])

@@ -3,10 +3,13 @@
 import signal
 import threading
 
+import numpy as np
 import pytest
+from sklearn.ensemble import AdaBoostClassifier
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
 
 from maxplus import LMMClassifier, MaxPlusClassifier
 from maxplus.training import Status
@@ -46,7 +49,16 @@ def in_a_pipeline(model, X, y):
     cross_validate(make_pipeline(StandardScaler(), model), X, y, cv=3)
 
 
-@pytest.mark.parametrize("drive", [cross_validate, search, in_a_pipeline])
+def boosted(model, X, y):
+    AdaBoostClassifier(model, n_estimators=2).fit(X, y)
+
+
+def few_labels(model, X, y):
+    labels = np.where(np.arange(len(y)) % 2, y, -1)
+    SelfTrainingClassifier(model, max_iter=2).fit(X, labels)
+
+
+@pytest.mark.parametrize("drive", [cross_validate, search, in_a_pipeline, boosted, few_labels])
 def test_whoever_drives_a_training_hears_of_ctrl_c(model, iris, drive):
     with pytest.raises(KeyboardInterrupt):
         drive(model, *iris)

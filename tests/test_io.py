@@ -1,15 +1,8 @@
-"""Model files and checkpoints: exact round trips, damaged files, trainings that were killed."""
+"""Model files: exact round trips, damaged files, what cannot be saved."""
 
 import copy
-import errno
-import json
 import os
 import pickle
-import random
-import signal
-import subprocess
-import sys
-import time
 
 import joblib
 import numpy as np
@@ -17,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import maxplus
+from damage import mutations
 from maxplus import (
     LinearMaxPlusClassifier,
     LMMClassifier,
@@ -26,9 +20,10 @@ from maxplus import (
 )
 from maxplus._files import write_whole
 from maxplus.estimators._folding import fold_affine
-from maxplus.io import Checkpoint, FileError, container
+from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import Preparation, RawTable
+from model_files import tamper
 
 CLASSIFIERS = [
     SubgradientLMMClassifier(8, max_iter=60, random_state=0),
@@ -164,31 +159,6 @@ def model_bytes(fitted, tmp_path_factory):
     return path.read_bytes()
 
 
-def mutations(content, n):
-    """N damaged versions: flipped, cut, doubled, shuffled and overwritten bytes."""
-    rng = random.Random(0)
-    for k in range(n):
-        data = bytearray(content)
-        kind = k % 6
-        # The header holds most that can go wrong, so half of the damage goes there.
-        reach = len(data) if k % 2 else 3000
-        at = rng.randrange(min(reach, len(data)))
-        if kind == 0:
-            data[at] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del data[at:]
-        elif kind == 2:
-            data[at:at] = data[at : at + rng.randrange(1, 200)]
-        elif kind == 3:
-            del data[at : at + rng.randrange(1, 200)]
-        elif kind == 4:
-            data[at : at + 8] = bytes(rng.randrange(256) for _ in range(8))
-        else:
-            other = rng.randrange(len(data))
-            data[at], data[other] = data[other], data[at]
-        yield bytes(data)
-
-
 def test_damaged_files_fail_cleanly(tmp_path, model_bytes, fitted, iris):
     path = tmp_path / "model"
     expected = fitted.predict_proba(iris.X)
@@ -210,17 +180,6 @@ def test_a_header_that_claims_to_be_large_takes_no_memory(tmp_path, model_bytes,
     (tmp_path / "m").write_bytes(claimed.to_bytes(8, "little") + model_bytes[8:])
     with pytest.raises(FileError, match="not a readable maxplus-model file"):
         maxplus.load(tmp_path / "m")
-
-
-def tamper(path, change):
-    """Rewrite a model file with a right digest, so that only deeper checks can find fault."""
-    from safetensors import safe_open
-
-    with safe_open(path, "np") as file:
-        signs = dict(file.metadata())
-    arrays, document = load_file(path), json.loads(signs["document"])
-    change(document, arrays)
-    container.write_container(path, signs["format"], document, arrays)
 
 
 DAMAGE = {
@@ -434,304 +393,3 @@ def test_links_and_permissions_stay(tmp_path):
     assert (tmp_path / "link").is_symlink()
     assert target.read_bytes() == b"new"
     assert target.stat().st_mode & 0o777 == 0o640
-
-
-SETTINGS = {
-    "sparse": {},
-    "dense": {"engine": "dense"},
-    "tree": {"engine": "tree", "linear_every": 7},
-    "sgd": {"objective": "mean", "learning_rate": 1.0},
-    "mean": {"objective": "mean", "engine": "dense", "step": "polyak", "max_iter": 150},
-    "top-k": {"objective": "top-k", "top_k": 7},
-    "top-k dense": {"objective": "top-k", "engine": "dense", "max_iter": 300},
-    "last": {"keep": "last"},
-    "target": {"polyak_target": 1.0},
-    "level": {"step": "level"},
-    "level, dense": {"step": "level", "engine": "dense"},
-    "level, last": {"step": "level", "engine": "tree", "keep": "last", "linear_every": 7},
-    "level, sgd": {"step": "level", "objective": "mean"},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
-    options = {"n_hidden": 8, "max_iter": 1500, "random_state": 3, **SETTINGS[name]}
-    whole = SubgradientLMMClassifier(**options).fit(iris.X, iris.y)
-    stop = whole.n_iter_ // 3
-    path = tmp_path / "checkpoint"
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= stop]
-    SubgradientLMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y)
-    for _ in range(2):  # the second time from the checkpoint of a finished training
-        again = maxplus.resume(path, iris.X, iris.y, Checkpoint(path))
-        assert again.status_ == whole.status_
-        for layer in ("W0_", "W1_", "W2_"):
-            assert np.array_equal(getattr(again, layer), getattr(whole, layer))
-        for column in whole.history_:
-            assert np.array_equal(again.history_[column], whole.history_[column])
-        assert (again.max_loss_, again.slope_) == (whole.max_loss_, whole.slope_)
-        assert np.array_equal(again.prototypes_, whole.prototypes_)
-
-
-def stopped(path, step, data):
-    """A training that was stopped, and its checkpoint."""
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 10]
-    SubgradientLMMClassifier(8, max_iter=50, step=step, callbacks=callbacks).fit(*data)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda document, arrays: arrays.pop("step.memory"),
-        lambda document, arrays: arrays.update({"step.memory": np.zeros(2)}),
-        lambda document, arrays: arrays.update({"step.memory": np.zeros(1, np.float32)}),
-        lambda document, arrays: arrays.update({"step.memory": np.array([np.nan])}),
-    ],
-)
-def test_a_level_needs_its_memory(tmp_path, iris, damage):
-    path = tmp_path / "checkpoint"
-    stopped(path, "level", iris)
-    tamper(path, damage)
-    with pytest.raises(FileError, match="the memory of its step rule"):
-        maxplus.resume(path, *iris)
-
-
-def test_checkpoints_from_before_rules_had_a_memory_are_read(tmp_path, iris):
-    path = tmp_path / "checkpoint"
-    stopped(path, "two-phase", iris)
-    tamper(path, lambda document, arrays: arrays.pop("step.memory"))
-    assert maxplus.resume(path, *iris).n_iter_ == 50
-
-
-def test_resuming_needs_the_same_weights(tmp_path, iris):
-    path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
-    options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}
-    whole = SubgradientLMMClassifier(**options).fit(iris.X, iris.y, weight)
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 100]
-    SubgradientLMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y, weight)
-    with pytest.raises(FileError, match="sample_weight"):
-        maxplus.resume(path, iris.X, iris.y)
-    again = maxplus.resume(path, iris.X, iris.y, sample_weight=weight)
-    assert np.array_equal(again.W1_, whole.W1_)
-    assert again.mean_loss_ == whole.mean_loss_
-
-
-def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
-    path = tmp_path / "checkpoint"
-    SubgradientLMMClassifier(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)
-    with pytest.raises(FileError, match="on other data"):
-        maxplus.resume(path, iris.X + 1e-9, iris.y)
-    with pytest.raises(FileError, match="is a maxplus-checkpoint file, but a maxplus-model"):
-        maxplus.load(path)
-    fitted.save(tmp_path / "model")
-    with pytest.raises(FileError, match="is a maxplus-model file"):
-        maxplus.resume(tmp_path / "model", iris.X, iris.y)
-    tamper(path, lambda document, arrays: arrays.pop("iteration"))
-    with pytest.raises(FileError, match="is damaged"):
-        maxplus.resume(path, iris.X, iris.y)
-
-
-FILE_LIMIT = """
-import resource, signal, sys, warnings
-import numpy as np
-from sklearn.datasets import load_iris
-from maxplus import MaxPlusClassifier
-from maxplus.io import Checkpoint
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-X, y = load_iris(return_X_y=True)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    clf = MaxPlusClassifier(max_iter=5, callbacks=Checkpoint(sys.argv[1], every=0.0)).fit(X, y)
-print(clf.n_iter_, *{str(w.message) for w in caught}, sep="|")
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs POSIX's limits")
-def test_a_full_disk_does_not_end_a_training(tmp_path):
-    path = tmp_path / "checkpoint"
-    path.write_bytes(b"the last one")
-    done = subprocess.run(
-        [sys.executable, "-c", FILE_LIMIT, path], capture_output=True, text=True, check=True
-    )
-    n_iter, *warned = done.stdout.strip().split("|")
-    assert n_iter == "5"
-    assert any(f"{path} could not be written (File too large)" in line for line in warned)
-    assert all("goes on without it" in line for line in warned)
-    assert path.read_bytes() == b"the last one"
-    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
-
-
-def test_a_checkpoint_is_written_once_there_is_room_again(tmp_path, iris, monkeypatch):
-    path = tmp_path / "checkpoint"
-    replace, calls = os.replace, []
-
-    def full_at_first(*names):
-        calls.append(names)
-        if len(calls) == 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        replace(*names)
-
-    monkeypatch.setattr(os, "replace", full_at_first)
-    clf = MaxPlusClassifier(max_iter=20, callbacks=Checkpoint(path, every=0.0))
-    with pytest.warns(UserWarning, match="No space left.*trying again in 0 seconds"):
-        clf.fit(*iris)
-    assert len(calls) > 1
-    assert maxplus.resume(path, *iris).n_iter_ == 20
-
-
-def test_a_place_that_no_checkpoint_can_have_is_an_error(tmp_path, iris):
-    for place in (tmp_path / "nowhere" / "checkpoint", tmp_path):
-        with pytest.raises(OSError, match=str(place)):
-            MaxPlusClassifier(max_iter=2, callbacks=Checkpoint(place)).fit(*iris)
-
-
-@pytest.mark.parametrize("engine", ["dense", "sgd"])
-def test_resuming_a_crashed_partial_fit_keeps_the_history(tmp_path, cloud, engine):
-    options = {"objective": "mean" if engine == "sgd" else "max", "engine": engine}
-    whole, crashed = (
-        SubgradientLMMClassifier(6, max_iter=40, random_state=0, **options).fit(*cloud)
-        for _ in range(2)
-    )
-    whole.partial_fit(*cloud)
-
-    def crash(progress):
-        if progress.iteration >= 10:
-            raise RuntimeError("crashed")
-
-    path = tmp_path / "checkpoint"
-    crashed.set_params(callbacks=[Checkpoint(path, every=0.0), crash])
-    with pytest.raises(RuntimeError, match="crashed"):
-        crashed.partial_fit(*cloud)
-    again = maxplus.resume(path, *cloud)
-    assert (again.n_iter_, whole.n_iter_) == (80, 80)
-    for column in whole.history_:
-        assert np.array_equal(again.history_[column], whole.history_[column])
-    assert np.array_equal(again.W1_, whole.W1_)
-
-
-def checkpoint_of(path, iris, estimator):
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 3]
-    estimator.set_params(callbacks=callbacks).fit(*iris)
-
-
-BEGUN = {
-    "warm-up": LMMClassifier(
-        12, warmup_epochs=9, batch_size=20, early_stopping=True, random_state=0
-    ),
-    "iterations": SubgradientLMMClassifier(8, max_iter=50, engine="dense", random_state=0),
-}
-
-
-@pytest.mark.parametrize("stage", BEGUN)
-def test_every_array_of_a_checkpoint_is_checked(tmp_path, iris, stage):
-    """Missing, of another shape or type, not finite, for other features: never a crash."""
-    path = tmp_path / "checkpoint"
-    checkpoint_of(path, iris, BEGUN[stage])
-    whole = path.read_bytes()
-    arrays = load_file(path)
-    damages = {
-        "missing": lambda A: None,
-        "longer": lambda A: np.concatenate([A, A]),
-        "axis": lambda A: A[None],
-        "type": lambda A: A.astype(np.int32 if A.dtype.kind == "f" else np.float64),
-        "NaN": lambda A: np.full_like(A, np.nan) if A.dtype.kind == "f" else A - 10**6,
-    }
-    for name in arrays:
-        for kind, damage in damages.items():
-            if not arrays[name].size and kind in ("longer", "NaN"):
-                continue
-            # Losses may be infinite or NaN, and a memory that a rule has not got may be absent.
-            if name.startswith(("history.", "best_loss")) and kind == "NaN":
-                continue
-            if name == "step.memory" and kind == "missing":
-                continue
-
-            def change(document, arrays, name=name, damage=damage):
-                new = damage(arrays.pop(name))
-                if new is not None:
-                    arrays[name] = new
-
-            path.write_bytes(whole)
-            tamper(path, change)
-            try:
-                maxplus.resume(path, *iris)
-            except FileError:
-                continue
-            pytest.fail(f"{name}: {kind}")
-
-
-@pytest.mark.parametrize("stage", BEGUN)
-@pytest.mark.parametrize("n_features", [2, 8])
-def test_a_checkpoint_for_other_features_is_refused(tmp_path, iris, stage, n_features):
-    """Its digest is right, so that only its shapes tell."""
-    path, other = tmp_path / "checkpoint", tmp_path / "other"
-    X = np.tile(iris.X, 2)[:, :n_features]
-    checkpoint_of(path, iris, BEGUN[stage])
-    checkpoint_of(other, (X, iris.y), BEGUN[stage])
-    foreign = load_file(other)
-
-    def swap(document, arrays):
-        arrays.clear()
-        arrays.update(foreign)
-
-    tamper(path, swap)
-    with pytest.raises(FileError, match=f"its weights are for {n_features} features"):
-        maxplus.resume(path, *iris)
-
-
-@pytest.mark.parametrize(
-    "generator",
-    [None, {}, 3, "x", {"bit_generator": "PCG64"}, {"bit_generator": "MT19937", "state": {}},
-     {"bit_generator": "PCG64", "state": {"state": -1, "inc": 10**60}, "has_uint32": 0,
-      "uinteger": 0}],
-)  # fmt: skip
-def test_a_damaged_generator_is_refused(tmp_path, iris, generator):
-    path = tmp_path / "checkpoint"
-    checkpoint_of(path, iris, BEGUN["warm-up"])
-    tamper(path, lambda document, arrays: document.update(generator=generator))
-    with pytest.raises(FileError, match="random generator"):
-        maxplus.resume(path, *iris)
-
-
-# Forks a writer for every line it reads: importing anew each time would take minutes.
-WRITERS = """
-import os, sys
-import numpy as np
-from maxplus.io.container import write_container
-for line in sys.stdin:
-    pid = os.fork()
-    while pid == 0:
-        n = int(line) + 1
-        line = str(n)
-        write_container(sys.argv[1], "maxplus-checkpoint", {"n": n}, {"x": np.full(30000, n)})
-    print(pid, flush=True)
-    os.waitpid(pid, 0)
-    print("gone", flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_killing_a_writer_a_hundred_times_loses_nothing(tmp_path):
-    path, rng, n = tmp_path / "checkpoint", random.Random(1), 0
-    container.write_container(path, "maxplus-checkpoint", {"n": 0}, {"x": np.full(30000, 0)})
-    command = [sys.executable, "-c", WRITERS, str(path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as writers:
-        progressed = 0
-        for _ in range(100):
-            writers.stdin.write(f"{n}\n")
-            pid = int(writers.stdout.readline())
-            time.sleep(rng.uniform(0.0, 0.02))
-            os.kill(pid, signal.SIGKILL)
-            assert writers.stdout.readline() == "gone\n"
-            document, arrays = container.read_container(path, "maxplus-checkpoint")
-            assert (arrays["x"] == document["n"]).all()
-            assert document["n"] >= n
-            progressed += document["n"] > n
-            n = document["n"]
-        writers.stdin.close()
-    # Most were killed in the middle of their work, not before it.
-    assert progressed > 30

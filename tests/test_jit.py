@@ -11,6 +11,7 @@ import pytest
 from numba.core import caching
 
 from maxplus import _kernel_cache
+from maxplus._jit import is_compiled
 from maxplus.certify import box_bounds
 from maxplus.explain import single_feature_flips
 
@@ -90,6 +91,20 @@ def test_kernels_are_compiled_once(fresh, tmp_path):
     assert hits(again) == 3
     assert len(kept(tmp_path, "nbi")) == 1
     assert len(kept(tmp_path, "nbc")) == 3
+
+
+def test_what_is_compiled_is_known(fresh, tmp_path):
+    double = fresh()
+    assert not is_compiled(double)
+    double(3)
+    assert is_compiled(double)
+    later = fresh()
+    assert is_compiled(later)
+    assert not later.signatures
+    for path in kept(tmp_path, "nbi"):
+        path.write_bytes(b"junk")
+    assert not is_compiled(fresh())
+    assert is_compiled(double.py_func)
 
 
 def test_a_kernel_within_another_is_not_compiled_for_itself(fresh, tmp_path):
@@ -208,6 +223,21 @@ def test_a_full_disk_costs_the_cache_alone(fresh, monkeypatch, warned):
     with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR") as w:
         assert_works(fresh())
     assert len(w) == 1
+
+
+def test_a_full_disk_with_a_damaged_index_costs_the_cache_alone(
+    fresh, tmp_path, monkeypatch, warned
+):
+    assert_works(fresh())
+    for path in kept(tmp_path, "nbi"):
+        path.write_bytes(b"junk")
+
+    def full(self, overloads):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", full)
+    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
+        assert_works(fresh())
 
 
 NOWHERE = """

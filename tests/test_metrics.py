@@ -193,3 +193,12 @@ def test_bad_predictions_of_numbers_are_named():
     with pytest.raises(ValueError, match="both lower and upper"):
         judge_regression([1.0], [1.0], lower=[0.0])
     assert math.isnan(judge_regression([1.0, 1.0], [1.0, 2.0]).r2)
+
+
+def test_two_classes_have_one_area():
+    """1 − p rounds tiny differences away, and would make ties of them."""
+    small = 1e-18 * np.arange(1, 41)
+    P = np.stack([1.0 - small, small], axis=1)
+    codes = np.arange(40) % 7 > 2
+    first, second = judge_classifier(codes.astype(int), P, ["a", "b"]).classes
+    assert first.auc == second.auc == roc_auc_score(codes, P[:, 1])

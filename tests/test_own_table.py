@@ -164,7 +164,14 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
     told = [row["predicted"] for row in read_csv(folder / "p.csv")]
     assert clf.predict(frame).tolist() == told
-    assert "Row 1:" in str(clf.explain(frame))
+    told = good("explain", folder / "m", folder / "clinic.csv")
+    assert "was missing" in told
+    assert str(clf.explain(frame[:3])) == told.strip().replace("\n\n\n", "\n\n")
+    table = maxplus.tables.read_table(folder / "clinic.csv")
+    preparation = clf.preparation_
+    assert np.array_equal(preparation.features(frame), preparation.features(table))
+    assert np.array_equal(preparation.missing(frame), preparation.missing(table))
+    assert preparation.samples(frame).y.tolist() == [row[-1] for row in clinic()[1]]
     scale = clf.certificate_scale()
     (share,) = np.atleast_1d(clf.certify(frame, frame["class"], [0.1], scale))
     document = json.loads(
@@ -229,10 +236,12 @@ BAD_FILES = {
     "one class": (ROWS.replace("y\n", "x\n"), [], ["data.csv", "'class'", "('x')", "--target"]),
     "no labels": (ROWS.replace("x\n", "\n").replace("y\n", "?\n"), [], ["'class'", "no values"]),
     "everything dropped": (ROWS, ["--drop", "a,b"], ["data.csv", "--drop"]),
-    "short row": (ROWS + "3,4\n", [], ["line 32", "2 values", "3 columns", "'3,4'"]),
+    "short row": (ROWS + "3,4\n", [], ["line 32", "2 values", "3 columns", "'3,4'", "quotes"]),
+    "open quote": (ROWS + '3,"4,x\n5,6,x\n', [], ["line 32", "columns", "is a quote not closed?"]),
     "word": (ROWS + "3,abc,x\n", [], ["line 32", "'b'", "'abc'", "--categorical b"]),
     "endless": (ROWS + "3,1e400,x\n", [], ["line 32", "'b'", "inf", "empty"]),
-    "same names": ("a,a,class\n1,2,x\n", [], ["'a'", "rename"]),
+    "same names": ("a,a,class\n1,2,x\n", [], ["'a'", "rename them"]),
+    "UTF-16": (ROWS.encode("utf-16"), [], ["data.csv", "UTF-16", "save it as UTF-8"]),
     "numbers for names": ("1,2,3\n4,5,6\n", [], ["header", "names"]),
     "zeros": ("a,b,class\n1,\0,x\n", [], ["data.csv", "UTF-8"]),
     "checkpoint": (ROWS, ["--members", 2, "--checkpoint", "c"], ["--checkpoint", "--members"]),
@@ -245,6 +254,15 @@ def test_bad_files_are_refused_in_one_line(write, tmp_path, text, options, parts
     line = refused("train", write(text), *QUICK, *options, "-o", tmp_path / "m")
     for part in parts:
         assert part in line
+
+
+def test_workbooks_and_parquet_files_that_are_none_have_a_remedy(tmp_path):
+    for name in ("data.xlsx", "data.parquet"):
+        path = tmp_path / name
+        path.write_bytes(b"abc")
+        line = refused("train", path)
+        assert str(path) in line
+        assert "or as CSV" in line
 
 
 def test_numbers_have_no_checkpoints(write, tmp_path):

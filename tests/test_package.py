@@ -40,7 +40,7 @@ BELOW = {
     "export": {"models", "estimators", "io"},
     "images": set(),
     "metrics": set(),
-    "plots": set(),
+    "plots": {"models"},
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
     "report": {"models", "metrics", "certify", "explain", "tables", "estimators", "plots"},
     "lab": {

@@ -13,6 +13,7 @@ from maxplus.plots import (
     plot_comparison,
     plot_confusion,
     plot_convergence,
+    plot_importances,
     plot_predictions,
     plot_probabilities,
     plot_reliability,
@@ -178,6 +179,18 @@ def test_a_search_shows_the_chosen_one_first_and_every_known_loss():
         plot_search(["a", "b"], losses, 0)
     with pytest.raises(ValueError, match="chosen must be 0 to 2; got 3"):
         plot_search(["a", "b", "c"], losses, 3)
+
+
+def test_importances_are_bars_the_longest_on_top():
+    shares, names = np.array([0.1, 0.5, 0.05, 0.3, 0.05]), list("abcde")
+    figure = plot_importances(shares, names, n=3, errors=np.full(5, 0.01))
+    (ax,) = figure.axes
+    widths = [bar.get_width() for bar in ax.patches]
+    assert widths == [0.5, 0.3, 0.1]
+    assert ax.get_yticklabels()[0].get_text() == "b"
+    assert ax.yaxis_inverted()
+    with pytest.raises(ValueError, match=r"^names must be one for each importance; got 2"):
+        plot_importances(shares, names[:2])
 
 
 def test_predictions_are_dots_and_intervals_a_band():

@@ -92,15 +92,15 @@ def test_a_training_on_three_ranks_goes_on_on_two_and_on_one(iris, tmp_path):
         stop = [Checkpoint(path, every=0.0), lambda progress: progress.iteration > 20]
         fit_part(iris, parts[rank], callbacks=stop)
 
-    def go_on(rank, parts):
+    def resumed(rank, parts):
         return maxplus.resume(path, iris.X[parts[rank]], labels[parts[rank]])
 
     parts = split(len(iris.y), 3)
     run_ranks(3, lambda r: begin(r, parts))
     parts = split(len(iris.y), 2, seed=5)
-    for clf in run_ranks(2, lambda r: go_on(r, parts)):
+    for clf in run_ranks(2, lambda r: resumed(r, parts)):
         same([fitted(clf, EXACT), dict(clf.history_)], [fitted(whole, EXACT), whole.history_])
-    clf = go_on(0, [slice(None)])
+    clf = resumed(0, [slice(None)])
     same([fitted(clf, EXACT)], [fitted(whole, EXACT)])
 
 

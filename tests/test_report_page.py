@@ -113,6 +113,8 @@ def test_what_matters_comes_first_and_the_mathematics_last():
     assert places == sorted(places)
     assert page.count("<section") == len(SECTIONS)
     assert page.index("clinic.csv") < places[0]  # what it is for
+    tried = render_page(clinic_report() | {"search": clinic_report()["reliability"]})
+    assert tried.index("What was tried") > tried.index('<section id="mathematics">')
 
 
 @pytest.mark.parametrize(

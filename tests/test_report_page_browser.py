@@ -346,3 +346,25 @@ def test_values_are_listed_where_nothing_can_be_edited(browser):
     assert "19 more features" in text
     assert f"further {44 - n_features}\n11" in text
     assert "0.6·age − 2·bmi\n1.25" in text
+
+
+def test_the_widest_table_fits_on_paper(browser):
+    """A4 with a centimetre at each side, at 96 dots per inch."""
+    report = clinic_report()
+    for row in report["rows"]:
+        for entry in row["classes"]:
+            entry["feature"] = "−0.71·(smoker = yes) + 0.69·(smoker = no) − 0.032·vessels + …"
+    browser.open(report, width=718)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    width = browser.run("return document.documentElement.scrollWidth")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen"})
+    assert width <= 718
+
+
+def test_a_long_name_is_no_headline(browser):
+    report = clinic_report()
+    for entry in report["rows"][0]["classes"]:
+        entry["feature"] = "−0.71·(smoker = yes) + 0.69·(smoker = no) + …"
+    browser.open(report, width=390)
+    sizes = [browser.style(f"#tiles > div:nth-child({k}) > dd", "font-size") for k in (1, 3)]
+    assert float(sizes[1][:-2]) < float(sizes[0][:-2])

@@ -77,6 +77,19 @@ def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
         np.testing.assert_allclose([one[key] for one in named[kind]], by[rows])
 
 
+def test_the_explorer_holds_every_row_that_is_named(clinic, monkeypatch):
+    monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
+    clf, X, y = clinic
+    told = about(clf, X, y)
+    named = {
+        row["row"] for kind in ("least_sure", "most_surprising") for row in told["named"][kind]
+    }
+    shown = [row["row"] for row in told["rows"]]
+    assert named <= set(shown)
+    assert len(shown) <= 80
+    assert shown == sorted(set(shown))
+
+
 def test_training_rows_say_nothing_about_new_ones(clinic):
     clf, X, y = clinic
     content = about(clf, X[:90], y[:90])

@@ -1,6 +1,7 @@
 """Boxes as rules: true as printed, and as the model has them."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from explained import FLOWERS, MEASURES, fixed, table_names
 from maxplus import LMMClassifier
 from maxplus.explain import Category, Domain, strongest_rules, unit_boxes
-from maxplus.explain.conditions import Wall, needed_walls
+from maxplus.explain.conditions import Wall, _sum_text, needed_walls
 from maxplus.explain.digits import number_text, roundings, simplest_between
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS
@@ -99,6 +100,14 @@ def test_rules_are_in_words_where_columns_are():
     assert "colour is not 'blue'" in str(rules)
     assert "old = " in str(rules)
     assert "c = " not in str(rules)
+
+
+def test_the_terms_of_a_sum_come_by_how_much_they_move_it():
+    domain = replace(
+        Domain.free(3, names=["height", "colour = red", "age"]), unit=np.array([10.0, 0.5, 20.0])
+    )
+    text = _sum_text(np.array([0.02, -1.0, 0.1]), domain)
+    assert text == "0.1·age − 1·(colour = red) + 0.02·height"
 
 
 @given(SEEDS, DTYPES, st.booleans())

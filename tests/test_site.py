@@ -89,6 +89,35 @@ def test_every_experiment_has_a_place_in_the_list_of_results():
     assert sorted(listed) == sorted([*EXPERIMENTS, *BENCHMARKS])
 
 
+@pytest.mark.parametrize(
+    ("failures", "found", "has_table"),
+    [
+        ([], "found no failures.", False),
+        ([{"trial": "killed_savings", "seed": 9, "error": "KeyError: 'x'"}], "1 failure.", True),
+    ],
+)
+def test_counts_of_the_last_soak_are_a_page(tmp_path, failures, found, has_table):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
+    record = {
+        "seconds": 3601, "first_seed": 7, "failures": failures, "machine": {"cores": 2},
+        "counts": {"killed_savings": {"kills": 12000, "trials": 1500}},
+    }  # fmt: skip
+    (tmp_path / "results" / "soak.json").write_text(json.dumps(record))
+    pages = part("result_pages")
+    for _ in range(2):
+        pages.write_pages(SimpleNamespace(srcdir=tmp_path / "docs"))
+    place = tmp_path / "docs" / pages.PLACE
+    page = (place / "soak.md").read_text()
+    assert "took 3,601 s, began with the seed 7" in page
+    assert found in page
+    assert "| killed savings | 1,500 | 12,000 kills |" in page
+    assert ("| killed savings | 9 | KeyError: 'x' |" in page) == has_table
+    listed = (place / "list.txt").read_text()
+    assert "[](generated/soak.md)" in listed
+    assert "\ngenerated/soak\n" in listed
+
+
 def test_docstrings_are_taken_as_text():
     lines = ["|x'_p − x_p| ≤ eps·scale_, see ``scale_`` and `maxplus.load`"]
     part("plain_docstrings").escape(None, "", "", None, None, lines)

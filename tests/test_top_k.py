@@ -13,7 +13,7 @@ import oracles
 from maxplus import SubgradientLMMClassifier
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
 from maxplus.models.base import Entries, Subgradient
-from maxplus.models.starts import prototype_lmm, random_lmm
+from maxplus.models.starts import random_lmm
 from maxplus.training import (
     MaxLoss,
     Status,
@@ -27,7 +27,7 @@ from maxplus.training import (
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse.sizes import RING, ring_length
 from strategies import SEEDS, quick
-from trainings import assert_same_training
+from trainings import assert_same_training, start_at
 
 RULES = {
     "polyak": polyak(),
@@ -35,12 +35,6 @@ RULES = {
     "two-phase": two_phase(polyak(), constant(0.02), 20),
 }
 LAYERS = ("W0", "W1", "W2")
-
-
-def start_at(X, y, n_hidden=8, slope=2.0, seed=0):
-    """Pyramids at random samples."""
-    chosen = np.random.default_rng(seed).choice(len(y), min(n_hidden, len(y)), replace=False)
-    return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, slope, slope)
 
 
 def worst_first(losses, k):

@@ -3,10 +3,22 @@
 import os
 import signal
 
+import numpy as np
 from numpy.testing import assert_array_equal
 
+from maxplus.models.starts import prototype_lmm, random_lmm
 from maxplus.training import Conductor, Task
 from maxplus.training.stages import Polish, WarmUp
+
+
+def start_at(X, y, n_hidden=8, slope=2.0, seed=0, *, init="prototypes"):
+    """An LMM to start from: pyramids at random samples, or random weights."""
+    rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
+    if init != "prototypes":
+        shape = X.shape[1], n_hidden, n_classes
+        return random_lmm(init, shape, slope, slope, X.dtype, rng)
+    chosen = rng.choice(len(y), min(n_hidden, len(y)), replace=False)
+    return prototype_lmm(X[chosen], y[chosen], n_classes, slope, slope)
 
 
 def warm_up(model, X, y, annealing, rng, *, weight=None, callbacks=(), **options):

@@ -20,6 +20,16 @@ GROUPS = {
 }  # fmt: skip
 OTHERS = "More"
 PLACE = "results/generated"
+SOAK_LIST = """## Random trials
+
+- [](generated/soak.md): problems, attacks, damaged files, kills at random.
+
+```{toctree}
+:hidden:
+
+generated/soak
+```
+"""
 
 
 def write_pages(app: Sphinx) -> None:
@@ -39,7 +49,10 @@ def write_pages(app: Sphinx) -> None:
         _write(pages / f"{name}.md", _page(name, record))
         for picture in (measured / name).glob("*.png"):
             shutil.copy2(picture, pages)
-    _write(pages / "list.txt", _list(records))
+    trials = measured / "soak.json"
+    if trials.exists():
+        _write(pages / "soak.md", _soak_page(_record(trials)))
+    _write(pages / "list.txt", _list(records) + (SOAK_LIST if trials.exists() else ""))
 
 
 def _list(records: dict[str, dict]) -> str:
@@ -70,14 +83,40 @@ def _page(name: str, record: dict) -> str:
     parts = [f"# {record['title']}", record["text"].replace("$", r"\$")]
     parts += [_table(table) for table in record["tables"]]
     parts += [f"![{record['title']}: {what}]({name}-{what}.png)" for what in record["figures"]]
-    machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     kind = "at reduced scale" if record["quick"] else "at full scale"
     took = "" if record["seconds"] is None else f", in {record['seconds']:,.0f} s"
     parts.append(
-        f"---\n\nMeasured by `maxplus reproduce {name}` {kind}{took} ({machine}). This page is "
-        f"made of `results/{name}/{name}.json`."
+        f"---\n\nMeasured by `maxplus reproduce {name}` {kind}{took} ({_machine(record)}). "
+        f"This page is made of `results/{name}/{name}.json`."
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _soak_page(record: dict) -> str:
+    """What the last soak has looked at, trial by trial, and what failed."""
+    rows = []
+    for trial, counts in record["counts"].items():
+        seen = (f"{n:,} {what}" for what, n in counts.items() if what != "trials")
+        rows.append((trial.replace("_", " "), f"{counts['trials']:,}", ", ".join(seen)))
+    failures = [(f["trial"].replace("_", " "), f["seed"], f["error"]) for f in record["failures"]]
+    parts = [
+        "# Random trials",
+        "`make soak` goes round these trials with random seeds, for an hour unless told otherwise. "
+        f"Its last run took {record['seconds']:,} s, began with the seed {record['first_seed']} "
+        f"and found {len(failures) or 'no'} failure{'s' * (len(failures) != 1)}.",
+        _table({
+            "caption": "What was tried", "columns": ("trial", "times", "looked at"), "rows": rows,
+        }),
+    ]  # fmt: skip
+    if failures:
+        columns = ("trial", "seed", "error")
+        parts.append(_table({"caption": "Failures", "columns": columns, "rows": failures}))
+    parts.append(f"---\n\n{_machine(record)}. This page is made of `results/soak.json`.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(record: dict) -> str:
+    return ", ".join(f"{key} {value}" for key, value in record["machine"].items())
 
 
 def _table(table: dict) -> str:

@@ -57,6 +57,14 @@ def _compiled(function: Callable, cache: bool, options: dict[str, Any], variant:
     return kernel
 
 
+def is_compiled(kernel: Any) -> bool:
+    """Whether this process has compiled a kernel, or finds it on the disk, for any arguments."""
+    if not hasattr(kernel, "signatures"):
+        return True  # Numba is switched off.
+    kept = kernel._cache
+    return bool(kernel.signatures) or (isinstance(kept, KernelCache) and kept.has_entries)
+
+
 def _link_part(kernel: Any, function: Callable, options: dict[str, Any]) -> None:
     """Other kernels take in a part instead, which has no machine code of its own."""
 

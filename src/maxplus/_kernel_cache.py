@@ -29,6 +29,14 @@ class KernelCache(FunctionCache):
             source_stamp=self._impl.locator.get_source_stamp(),
         )
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether anything that this version of the kernel compiled to is on the disk."""
+        try:
+            return bool(self._cache_file._load_index())
+        except Exception:
+            return False  # Damaged, in whatever way: to be compiled anew.
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel; None if there is none, it is damaged or for other arguments."""
         # What is wrong with a pickle or with machine code can be any error.
@@ -42,9 +50,15 @@ class KernelCache(FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled kernel, if the disk has room for it."""
         try:
-            super().save_overload(sig, data)
+            self._keep(sig, data)
         except OSError:
             say_uncached()
+
+    def _keep(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            raise
         except Exception:
             # The index is damaged: begin a new one.
             self.flush()

@@ -17,7 +17,7 @@ ROWS_AS_ONE = 32
 
 def certified_at(
     model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None, *,
-    scores: NDArray | None = None, among: NDArray | None = None,
+    scores: NDArray | None = None, where: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
     """Whether each row's predicted class stays the same everywhere in its box.
 
@@ -35,7 +35,7 @@ def certified_at(
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
     scores : array of shape (N, C), optional
-    among : array of bool of shape (N,), optional
+    where : array of bool of shape (N,), optional
         Only these are asked about; the others are not certified.
 
     Returns
@@ -55,14 +55,14 @@ def certified_at(
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
-    Z = model.scores(X) if scores is None else scores
+    Z = model.scores(X) if scores is None else np.asarray(scores)
     if Z.shape != (len(X), model.n_classes):
         raise ValueError(
             f"scores must have shape {(len(X), model.n_classes)}, those of X; got {Z.shape}"
         )
-    asked = np.ones(len(X), bool) if among is None else np.asarray(among, bool)
+    asked = np.ones(len(X), bool) if where is None else np.asarray(where, bool)
     if asked.shape != (len(X),):
-        raise ValueError(f"among must have shape ({len(X)},), one for each row; got {asked.shape}")
+        raise ValueError(f"where must have shape ({len(X)},), one for each row; got {asked.shape}")
     certain = asked & ((box.eps == 0.0) | _lead_is_enough(model, X, Z, box))
     open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from maxplus.certify import CertifiedRows, certified_at
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained
+from maxplus.report.unseen import unseen_rows
 
 if TYPE_CHECKING:
     from maxplus.tables import Samples
@@ -49,7 +50,7 @@ class Count:
         self._rights: list[NDArray] = []
         self._radii: list[NDArray] = []
         self._waiting: list[NDArray] = []
-        self.rows = self.filled = 0
+        self.rows = self.filled = self.seen = 0
 
     def add(self, samples: Samples, codes: NDArray) -> None:
         """Count some more rows, whose classes are ``codes``.
@@ -67,11 +68,13 @@ class Count:
         kept = right
         for k, step in enumerate(self.steps):
             # What a small change can do, a larger one can too.
-            kept = certified_at(estimator.model_, X, step, scale, scores=scores, among=kept)
+            kept = certified_at(estimator.model_, X, step, scale, scores=scores, where=kept)
             self._kept[k] += np.count_nonzero(kept)
         if not self.has_radii:
             self._waiting.clear()
             return
+        new = unseen_rows(estimator, X)
+        self.seen += 0 if new is None else int((~new).sum())
         self._rights.append(right)
         self._waiting.append(X)
         if sum(rows.nbytes for rows in self._waiting) > MOST_WAITING:
@@ -112,6 +115,8 @@ class Count:
             if found.right:
                 yield f"median certified radius {found.median:.4g}, least {found.least:.4g}"
             yield found.sentence(words, self._measure.held)
+            if self.seen == self.rows:
+                yield "All of them are equal to training rows: of new rows, fewer may be right."
         else:
             yield (
                 f"{self._kept[-1]:,} of these {self.rows:,} rows are right and provably stay right "
@@ -119,9 +124,10 @@ class Count:
                 "about other rows. --radii gives the median and the least radius."
             )
         if self.filled:
+            has = "has" if self.filled == 1 else "have"
             yield (
-                f"{self.filled:,} of the rows have missing values: what is proven for them is "
-                "about the values that were filled in."
+                f"{self.filled:,} of the rows {has} missing values: what is proven there is about "
+                "the values that were filled in."
             )
 
     def document(self) -> dict[str, Any]:

@@ -32,8 +32,6 @@ RawUnitsOption = Annotated[
         "deviation in the training data.",
     ),
 ]
-
-
 MoveCategoriesOption = Annotated[
     bool,
     typer.Option(

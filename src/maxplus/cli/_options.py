@@ -27,22 +27,25 @@ TaskOption = Annotated[
 ]  # fmt: skip
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="Columns to leave out: --drop a,b or repeated.", rich_help_panel=COLUMNS),
+    typer.Option(
+        help="Columns to leave out: --drop a,b or repeated. None by default.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 Keep = Annotated[
     list[str] | None,
-    typer.Option(help="Columns to use although they look like ids, dates or free text.",
-                 rich_help_panel=COLUMNS),
+    typer.Option(help="Columns to use although they look like ids, dates or free text. None by "
+                 "default.", rich_help_panel=COLUMNS),
 ]  # fmt: skip
 Categorical = Annotated[
     list[str] | None,
-    typer.Option(help="Columns whose values are categories, even if they are written as numbers.",
-                 rich_help_panel=COLUMNS),
+    typer.Option(help="Columns whose values are categories, even if they are written as numbers. "
+                 "None by default.", rich_help_panel=COLUMNS),
 ]  # fmt: skip
 Numeric = Annotated[
     list[str] | None,
     typer.Option(help="Columns whose values are numbers, or ordered codes, even if they look like "
-                 "categories.", rich_help_panel=COLUMNS),
+                 "categories. None by default.", rich_help_panel=COLUMNS),
 ]  # fmt: skip
 Missing = Annotated[
     str,
@@ -71,16 +74,20 @@ Validate = Annotated[
 Suspects = Annotated[
     Path | None,
     typer.Option(help="Write the training rows that do not fit to this CSV file, most surprising "
-                 "first; rows count from 1, the first line of data."),
+                 "first; rows count from 1, the first line of data. None by default."),
 ]  # fmt: skip
 Seed = Annotated[int, typer.Option(help="The randomness of training and validation.")]
-Jobs = Annotated[int | None, typer.Option(help="Threads; all by default.")]
+Jobs = Annotated[int | None, typer.Option(help="How many threads work; all by default.")]
 CheckpointOut = Annotated[
-    Path | None, typer.Option(help="Write the training's state here every minute.")
+    Path | None,
+    typer.Option(help="Write the training's state here every minute; nowhere by default."),
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(help="Go on from this checkpoint, with its options, on the same DATA."),
+    typer.Option(
+        help="Go on from this checkpoint, with its options, on the same DATA. A training begins "
+        "anew by default."
+    ),
 ]
 
 # -- capacity --------------------------------------------------------------------------------------
@@ -88,7 +95,7 @@ Resume = Annotated[
 Hidden = Annotated[
     int | None,
     typer.Option("--hidden", "-H", min=1, rich_help_panel=CAPACITY,
-                 help="Hidden units. Chosen from the data by default; 100 with --paper."),
+                 help="How many hidden units. Chosen from the data by default; 100 with --paper."),
 ]  # fmt: skip
 Slope = Annotated[
     float | None,
@@ -112,12 +119,13 @@ Scoring = Annotated[
 ]  # fmt: skip
 Members = Annotated[
     int | None,
-    typer.Option(min=2, help="Train a committee of so many models, whose scores are averaged.",
-                 rich_help_panel=CAPACITY),
+    typer.Option(min=2, help="Train a committee of so many models, whose scores are averaged. "
+                 "One by default.", rich_help_panel=CAPACITY),
 ]  # fmt: skip
 Bagging = Annotated[
     bool | None,
-    typer.Option("--bagging", help="Each member of the committee draws its own rows.",
+    typer.Option("--bagging", help="Let each member of the committee draw its own rows. By default "
+                 "all members have all rows.",
                  rich_help_panel=CAPACITY),
 ]  # fmt: skip
 
@@ -125,7 +133,7 @@ Bagging = Annotated[
 
 Epochs = Annotated[
     int | None,
-    typer.Option(min=1, help="Passes over the rows. They follow the data by default.",
+    typer.Option(min=1, help="How many passes over the rows. They follow the data by default.",
                  rich_help_panel=OWN),
 ]  # fmt: skip
 RobustEps = Annotated[
@@ -135,16 +143,23 @@ RobustEps = Annotated[
 ]  # fmt: skip
 EarlyStopping = Annotated[
     bool | None,
-    typer.Option("--early-stopping", help="Hold a tenth out, and keep the epoch best on it.",
+    typer.Option("--early-stopping", help="Hold a tenth out, and keep the epoch best on it. By "
+                 "default all rows are trained on, and the last epoch counts.",
                  rich_help_panel=OWN),
 ]  # fmt: skip
 Polish = Annotated[
     str | None,
     typer.Option(metavar="auto|log2|LEVEL", help="Bring every training loss below log 2, or below "
-                 "a level; auto, the default, does so where nearly all are.", rich_help_panel=OWN),
+                 "a level; auto, the default, does so where that costs nothing on held-out rows.",
+                 rich_help_panel=OWN),
 ]  # fmt: skip
 NoPolish = Annotated[
-    bool | None, typer.Option("--no-polish", help="Leave the polish out.", rich_help_panel=OWN)
+    bool | None,
+    typer.Option(
+        "--no-polish",
+        help="Leave the polish out. By default --polish decides.",
+        rich_help_panel=OWN,
+    ),
 ]
 MaxSuspects = Annotated[
     float | None,
@@ -172,16 +187,20 @@ Loss = Annotated[
 Paper = Annotated[
     bool,
     typer.Option("--paper", help="Train as the paper does, by subgradient steps on the worst "
-                 "sample.", rich_help_panel=PAPER),
+                 "sample. By default boxes are trained on the mean loss, and polished.",
+                 rich_help_panel=PAPER),
 ]  # fmt: skip
 Iterations = Annotated[
     int | None,
-    typer.Option("--iterations", "-n", min=1, help="Iterations. 10,000 by default.",
+    typer.Option("--iterations", "-n", min=1, help="How many iterations. 10,000 by default.",
                  rich_help_panel=PAPER),
 ]  # fmt: skip
 Init = Annotated[
     str | None,
-    typer.Option(help="prototypes (default), gaussian or uniform.", rich_help_panel=PAPER),
+    typer.Option(
+        help="Where training starts: prototypes (default), gaussian or uniform.",
+        rich_help_panel=PAPER,
+    ),
 ]
 Objective = Annotated[
     str | None,
@@ -195,7 +214,10 @@ TopK = Annotated[
 ]  # fmt: skip
 Step = Annotated[
     str | None,
-    typer.Option(help="two-phase (default), polyak, constant or level.", rich_help_panel=PAPER),
+    typer.Option(
+        help="How long steps are: two-phase (default), polyak, constant or level.",
+        rich_help_panel=PAPER,
+    ),
 ]
 PolyakTarget = Annotated[
     float | None,
@@ -212,11 +234,16 @@ LearningRate = Annotated[
 ]
 LinearEvery = Annotated[
     int | None,
-    typer.Option(help="Iterations between moves of W0. 100 by default.", rich_help_panel=PAPER),
+    typer.Option(
+        help="How many iterations pass between moves of W0. 100 by default.", rich_help_panel=PAPER
+    ),
 ]
 Engine = Annotated[
     str | None,
-    typer.Option(help="auto (default), dense, tree, sparse or sgd.", rich_help_panel=PAPER),
+    typer.Option(
+        help="What carries iterations out: auto (default), dense, tree, sparse or sgd.",
+        rich_help_panel=PAPER,
+    ),
 ]
 Iterate = Annotated[
     str | None,

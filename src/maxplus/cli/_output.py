@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 JsonOption = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print the outcome as one JSON document instead, and nothing else there."
+        "--json",
+        help="Print the outcome as one JSON document, and nothing else there. By default "
+        "it is told in words.",
     ),
 ]
 QuietOption = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Print nothing but what --json prints, and errors."),
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print nothing but what --json prints, and errors. By "
+        "default remarks and bars are shown.",
+    ),
 ]
 
 

@@ -30,7 +30,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def plain_table(*heads: str, title: str | None = None) -> Table:
-    """Words at the left, numbers at the right."""
+    """Words at the left, which may go on in a second line; numbers, never cut, at the right."""
     from rich import box
     from rich.table import Table
 
@@ -38,7 +38,7 @@ def plain_table(*heads: str, title: str | None = None) -> Table:
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+        table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
     return table
 
 
@@ -68,7 +68,8 @@ def validation_table(validation: Validation) -> Table:
         table.add_row(name, percent(own.recall), percent(theirs.recall))
     hidden = len(figures.classes) - MOST_RECALLS
     if hidden > 0:
-        table.add_row(f"{hidden} other classes have a higher recall", "", "")
+        others = "the other class has" if hidden == 1 else f"{hidden} other classes have"
+        table.add_row(f"{others} no lower recall", "", "")
     return table
 
 
@@ -99,6 +100,7 @@ def _curve_table(validation: Validation) -> Table:
 def regression_table(figures: RegressionFigures) -> Table:
     """R², errors and intervals."""
     table = plain_table("", "")
+    table.show_header = False
     table.add_row("R²", number(figures.r2))
     table.add_row("mean absolute error", f"{figures.mae:.4g} ± {figures.mae_error:.2g}")
     table.add_row("root mean square error", f"{figures.rmse:.4g}")
@@ -154,7 +156,7 @@ def _largest_confusions(figures: ClassifierFigures) -> Table:
     for d, one in enumerate(figures.classes):
         row = figures.confusion[d]
         others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
-        words = [f"{shorten(figures.classes[k].label)} {row[k]:,}" for k in others]
+        words = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
         shown = ", ".join(words[:MOST_CONFUSED]) + (", …" if len(words) > MOST_CONFUSED else "")
         right = escape(f"[{row[d]:,}]")
         table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")

@@ -65,6 +65,8 @@ class Trained:
 
     def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
         """What a change of 1 means in certificates, and what stays as it is."""
+        from maxplus.explain import Domain
+
         if self.preparation is None:
             why = "the model file has no deviations of its training data"
             return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({why})")
@@ -72,12 +74,7 @@ class Trained:
             scale = self.preparation.deviations
         else:
             scale = self.estimator.certificate_scale(categories=move_categories)
-        columns, places = self.preparation.encoding.columns, self.preparation.encoding.places
-        held = tuple(
-            column.name
-            for column, place in zip(columns, places, strict=True)
-            if not scale[place].any()
-        )
+        held = tuple(Domain.of(self.preparation.domain()).held(scale))
         if not raw_units:
             return Measure(scale, DEVIATIONS, held)
         return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)
@@ -93,6 +90,11 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     estimator = load(path)
     wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
     fits = hasattr(estimator, "certify") or (not classifier and hasattr(estimator, "residuals_"))
+    if classifier and hasattr(estimator, "residuals_"):
+        raise ValueError(
+            f"{path} predicts numbers, and this command is about classes; for numbers there are "
+            "predict, evaluate and report"
+        )
     if not fits:
         raise ValueError(
             f"{path} holds a {type(estimator).__name__}; this command needs an "

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # Members are trained side by side, and what one has reached is not written down.
 NO_STATE = "{} is for one network, and --members trains several; leave one of both out"
+# Seconds between two checkpoints.
+EVERY_MINUTE = 60.0
 # In a checkpoint's notes, beside the preparation.
 CHOICES = "choices"
 
@@ -137,9 +139,7 @@ class Training:
         })  # fmt: skip
 
 
-def begin(
-    data: str, options: Mapping[str, Any], checkpoint: Path | None, every: float, voice: Voice
-) -> Training:
+def begin(data: str, options: Mapping[str, Any], checkpoint: Path | None, voice: Voice) -> Training:
     """Read DATA and train by the options that were given."""
     choices = column_choices(options)
     if checkpoint is not None and "members" in options:
@@ -164,13 +164,13 @@ def begin(
     notes = {**preparation.to_json(), CHOICES: choices._asdict()}
     began = time.perf_counter()
     with _bar(estimator, voice) as bar:
-        own = [] if checkpoint is None else [Checkpoint(checkpoint, every, notes)]
+        own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         estimator.set_params(callbacks=[bar, *own])
         _quietly(lambda: estimator.fit(X, y))
     return _finished(estimator, samples, preparation, choices, options["seed"], began, checkpoint)
 
 
-def go_on(data: str, path: Path, checkpoint: Path, every: float, voice: Voice) -> Training:
+def resume_training(data: str, path: Path, checkpoint: Path, voice: Voice) -> Training:
     """Train on from a checkpoint, with its options, on the same data."""
     trained, _, _, document = read_checkpoint(path)
     notes = document.get("notes")
@@ -182,7 +182,7 @@ def go_on(data: str, path: Path, checkpoint: Path, every: float, voice: Voice) -
     X, y = preparation.scaled(samples.X), targets(samples)
     began = time.perf_counter()
     with _bar(trained, voice) as bar:
-        callbacks = [bar, Checkpoint(checkpoint, every, notes)]
+        callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         estimator = _quietly(lambda: resume(path, X, y, callbacks))
     seed = estimator.random_state
     return _finished(estimator, samples, preparation, choices, seed, began, checkpoint)

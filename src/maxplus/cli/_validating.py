@@ -73,7 +73,7 @@ def validate_training(
 
 
 def _how(validation: Validation) -> str:
-    text = f"By {validation.words}; the model itself was trained on all rows."
+    text = f"Judged by {validation.words}; the model itself was trained on all rows."
     if validation.unjudged:
         n = validation.unjudged
         whose = "the only one of its class" if n == 1 else "each the only one of its class"

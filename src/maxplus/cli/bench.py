@@ -16,11 +16,13 @@ ENGINES = ("dense", "tree", "sparse")
 
 
 def bench(
-    samples: Annotated[int, typer.Option(min=10, help="Rows of random data.")] = 2_000,
-    features: Annotated[int, typer.Option(min=1)] = 64,
-    hidden: Annotated[int, typer.Option(min=2)] = 100,
-    classes: Annotated[int, typer.Option(min=2)] = 10,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each engine and phase.")] = 2.0,
+    samples: Annotated[int, typer.Option(min=10, help="How many rows of random data.")] = 2_000,
+    features: Annotated[int, typer.Option(min=1, help="How many features a row has.")] = 64,
+    hidden: Annotated[int, typer.Option(min=2, help="How many hidden units.")] = 100,
+    classes: Annotated[int, typer.Option(min=2, help="How many classes.")] = 10,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="How long each engine is timed in each phase.")
+    ] = 2.0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -38,7 +38,7 @@ def certify(
         typer.Option(
             "--radii",
             help="Compute each row's radius, for the median and the least, in tables of more than "
-            "100,000 rows as well, where that takes most of the time.",
+            "100,000 rows as well, where that takes most of the time; by default in smaller ones.",
         ),
     ] = False,
     plot: Annotated[

@@ -33,7 +33,7 @@ def compare(
         ),
     ] = "auto",
     csv: Annotated[
-        Path | None, typer.Option(help="Write the table to this CSV file as well.")
+        Path | None, typer.Option(help="Write the table to this CSV file as well; none by default.")
     ] = None,
     seed: opt.Seed = 0,
     as_json: JsonOption = False,
@@ -80,7 +80,8 @@ def compare(
 
 def _how(comparison: Comparison) -> str:
     one = next(iter(comparison.validations.values()))
-    return f"By {one.words}, the same for all. Always guessing {one.guessed}: {_guess(one.guess)}."
+    guess = f"Always guessing {one.guessed}: {_guess(one.guess)}."
+    return f"Judged by {one.words}, the same for all. {guess}"
 
 
 def _guess(guess: Any) -> str:

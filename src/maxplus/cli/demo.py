@@ -28,10 +28,11 @@ def demo(
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the split and where training starts.")
     ] = SEED,
     iterations: Annotated[
-        int, typer.Option(min=1, help="Iterations of each training.")
+        int, typer.Option(min=1, help="How many iterations each training has.")
     ] = ITERATIONS,
     out: Annotated[
-        Path, typer.Option(file_okay=False, writable=True, help="Folder for the figure.")
+        Path,
+        typer.Option(file_okay=False, writable=True, help="The folder to write the figure to."),
     ] = Path("demo"),
     as_json: JsonOption = False,
     quiet: QuietOption = False,

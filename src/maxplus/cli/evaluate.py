@@ -51,12 +51,32 @@ def evaluate(
         samples = open_samples(data, trained, labelled=True, strict=strict)
         y = labels_for(trained, samples, data)
         document: dict[str, Any] = {"model": str(model), "data": samples.name}
-        voice.say(f"{samples.name}: {team.total(len(y)):,} rows")
+        n, n_seen = team.total(len(y)), _n_seen(trained, samples)
+        voice.say(f"{samples.name}: {n:,} rows{_seen_words(n, n_seen)}")
+        document["rows_equal_to_training_rows"] = n_seen
         if trained.is_classifier:
             document |= _classes(trained, samples, y, plot, voice)
         else:
             document |= _numbers(trained, samples, y, plot, voice)
         voice.result(document)
+
+
+def _n_seen(trained: Trained, samples: Samples) -> int | None:
+    """How many of the rows the model was trained on; None if it does not know."""
+    from maxplus.ranks import current
+    from maxplus.report.unseen import unseen_rows
+
+    new = unseen_rows(trained.estimator, samples.X)
+    return None if new is None else current().total(int((~new).sum()))
+
+
+def _seen_words(n: int, n_seen: int | None) -> str:
+    """A warning where figures are not those of new rows."""
+    if not n_seen:
+        return ""
+    if n_seen == n:
+        return ", all of them equal to training rows: this says little about new ones"
+    return f", {n_seen:,} of them equal to training rows"
 
 
 def _classes(

@@ -100,10 +100,10 @@ def explain(
         shown = chosen if rows else chosen[:SHOWN]
         why = _explained(trained, samples, shown, options)
         numbers = (samples.rows[shown] + 1).tolist()
-        texts = [_text(why, n, number) for n, number in enumerate(numbers)]
+        texts = [why.text(n) for n in range(len(shown))]
         if together is not None:
             for n, row in enumerate(shown):
-                change = _changed(trained, samples.X[row], together, options)
+                change = trained.estimator.smallest_change(samples.X[row], together, **options)
                 texts[n] += f"\n  of up to {together} columns: {change}"
         for text in texts:
             voice.say(text + "\n")
@@ -180,16 +180,6 @@ def _explained(
         samples.X[rows], feature_names=trained.feature_names, missing=missing,
         row_numbers=(samples.rows[rows] + 1).tolist(), **options,
     )  # fmt: skip
-
-
-def _text(why: Explanation, n: int, number: int) -> str:
-    """A row in words, under the number that users know it by."""
-    head, _, rest = why.text(n).partition(":")
-    return f"Row {number}:{rest}" if head.startswith("Row ") else why.text(n)
-
-
-def _changed(trained: Trained, x: NDArray, n_columns: int, options: dict[str, Any]) -> str:
-    return str(trained.estimator.smallest_change(x, n_columns, **options))
 
 
 def _documents(why: Explanation, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:

@@ -13,18 +13,27 @@ Count = float  # so that 1e8 can be written
 
 
 def plan(
-    rows: Annotated[Count, typer.Option(min=1, help="Training rows of all ranks, such as 1e8.")],
-    features: Annotated[int, typer.Option(min=1, help="Features of a row.")],
-    units: Annotated[int, typer.Option("--units", "-H", min=1, help="Hidden units.")] = 100,
-    classes: Annotated[int, typer.Option(min=2, help="Classes.")] = 10,
-    ranks: Annotated[int, typer.Option(min=1, help="Processes that train together.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each process.")] = 1,
-    machines: Annotated[int, typer.Option(min=1, help="Machines they are spread over.")] = 1,
+    rows: Annotated[
+        Count,
+        typer.Option(min=1, help="How many training rows all ranks have together, such as 1e8."),
+    ],
+    features: Annotated[int, typer.Option(min=1, help="How many features a row has.")],
+    units: Annotated[
+        int, typer.Option("--units", "-H", min=1, help="How many hidden units.")
+    ] = 100,
+    classes: Annotated[int, typer.Option(min=2, help="How many classes.")] = 10,
+    ranks: Annotated[int, typer.Option(min=1, help="How many processes train together.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="How many threads each process has.")] = 1,
+    machines: Annotated[
+        int, typer.Option(min=1, help="Over how many machines they are spread.")
+    ] = 1,
     memory: Annotated[
         float | None,
-        typer.Option(help="Memory of a machine in GB; that of this one by default."),
+        typer.Option(help="How much memory a machine has, in GB; as this one by default."),
     ] = None,
-    double: Annotated[bool, typer.Option("--double", help="Data in float64.")] = False,
+    double: Annotated[
+        bool, typer.Option("--double", help="Count data in float64; by default in float32.")
+    ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

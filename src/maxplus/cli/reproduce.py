@@ -27,12 +27,20 @@ def reproduce(
             "they are listed.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option(help="Reduced scale, for a first look.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="Measure at a reduced scale, for a first look.")
+    ] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Random repetitions, where there are any.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="How often what is random is repeated; each experiment has its own number by "
+            "default.",
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(file_okay=False, writable=True, help="Folder for all results.")
+        Path,
+        typer.Option(file_okay=False, writable=True, help="The folder to write all results to."),
     ] = Path("results"),
     resume: Annotated[
         bool, typer.Option(help="Keep parts that are finished for the same settings.")

@@ -15,8 +15,6 @@ from maxplus.cli._ranks import all_ranks, refuse_over_ranks
 if TYPE_CHECKING:
     from maxplus.cli._training import Training
 
-EVERY_MINUTE = 60.0
-
 
 def train(
     data: DataArgument,
@@ -88,11 +86,11 @@ def train(
             if path is not None:
                 require_folder(path, option)
         if resume is None:
-            training = _training.begin(data, given, checkpoint, EVERY_MINUTE, voice)
+            training = _training.begin(data, given, checkpoint, voice)
         elif members is not None:
             raise ValueError(_training.NO_STATE.format("--resume"))
         else:
-            training = _training.go_on(data, resume, checkpoint or resume, EVERY_MINUTE, voice)
+            training = _training.resume_training(data, resume, checkpoint or resume, voice)
         training.save(out)
         document = training.describe(out)
         if how is not None and not training.interrupted:

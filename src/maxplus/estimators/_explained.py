@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._frames import missing_in
 from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import TrainedClassifier
@@ -25,6 +26,7 @@ from maxplus.explain import (
     strongest_rules,
     unit_boxes,
 )
+from maxplus.explain._checks import check_domain
 from maxplus.explain.explanation import as_table, records
 from maxplus.explain.flip_words import missing_columns
 from maxplus.explain.naming import view_names
@@ -104,7 +106,7 @@ class ExplainedClassifier(TrainedClassifier):
             right = self.classes_[Z.argmax(axis=1)] == y
             # Only what is right needs a certificate, and each eps a test of its own.
             kept = [
-                certified_at(self.model_, X, r, scale, scores=Z, among=right).sum()
+                certified_at(self.model_, X, r, scale, scores=Z, where=right).sum()
                 for r in radii.ravel()
             ]
         shares = np.array(kept, float) / max(len(y), 1)
@@ -145,7 +147,8 @@ class ExplainedClassifier(TrainedClassifier):
         feature_names : sequence of str, optional
             Words for the features; the domain's, or ``feature_names_in_``, if there are any.
         missing : array of bool, (n_samples, n_columns) or (n_samples, n_features), optional
-            Which values the rows lacked and have filled in: the text says so.
+            Which values the rows lacked and have filled in: the text says so. Those of a data
+            frame are seen without.
         row_numbers : sequence of int, optional
             What the text calls the rows; 1, 2, … by default.
 
@@ -165,6 +168,9 @@ class ExplainedClassifier(TrainedClassifier):
         >>> print(why.text(0).splitlines()[0][:13])
         Row 1: setosa
         """
+        check_is_fitted(self)
+        if missing is None and domain is None:
+            missing = missing_in(self, X)
         X = self._validated(X)
         names = self._class_words(class_names)
         domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)
@@ -237,8 +243,7 @@ class ExplainedClassifier(TrainedClassifier):
             domain = Domain.of(prepared.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
-        if domain.n_features != P:
-            raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
+        check_domain(domain, P)
         if feature_names is None:
             return domain
         if len(feature_names) != P:

@@ -48,9 +48,13 @@ def as_numbers(estimator: Any, X: Any) -> Any:
     preparation = getattr(estimator, PREPARATION, None)
     if preparation is None or not _has_columns(X):
         return X
-    from maxplus.tables import table_of
+    return preparation.features(X)
 
-    return preparation.features(table_of(X))
+
+def missing_in(estimator: Any, X: Any) -> Any:
+    """Which values a data frame lacks, by columns of the preparation; None of anything else."""
+    preparation = getattr(estimator, PREPARATION, None)
+    return preparation.missing(X) if preparation is not None and _has_columns(X) else None
 
 
 def _has_columns(X: Any) -> bool:

@@ -87,7 +87,8 @@ CALLBACKS = Kind(
 )
 # True is 1, as in scikit-learn.
 VERBOSE = Kind(
-    "an integer >= 0", lambda v: isinstance(v, (bool, np.bool_)) or (_is_whole(v) and v >= 0)
+    "True, False or an integer >= 0",
+    lambda v: isinstance(v, (bool, np.bool_)) or whole(0).admits(v),
 )
 THREADS = Kind(
     "None, a number of threads as an integer, or -1 for all; not 0",

@@ -223,7 +223,11 @@ class SubgradientClassifier(TrainedClassifier):
         )  # fmt: skip
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        return [Iterations(self._engine_class(), self.max_iter, self.keep)]
+        return [Iterations(self._engine_for(data), self.max_iter, self.keep)]
+
+    def _engine_for(self, data: LabelledData) -> type[Engine]:
+        """The engine that trains on these samples."""
+        return self._engine_class()
 
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained

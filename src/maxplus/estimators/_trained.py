@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from maxplus.estimators._parameters import (
     needs_state,
 )
 from maxplus.estimators._progress import progress_bar
+from maxplus.estimators._saving import Saved
 from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
@@ -62,7 +62,7 @@ class Start(NamedTuple):
     rng: np.random.Generator | None = None
 
 
-class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A model trained in stages, with scikit-learn's interface.
 
     Subclasses state their hyper-parameters, build the model that training starts from,
@@ -330,21 +330,6 @@ class TrainedClassifier(Ended, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
             Columns are in the order of ``classes_``.
         """
         return self._said(X, log_softmax)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
-
-        The file holds arrays and JSON only: loading executes nothing. It is
-        written whole or not at all.
-
-        Parameters
-        ----------
-        path : str or path
-            Where; a file that exists is replaced, whole, at the end.
-        """
-        from maxplus.io import save
-
-        save(self, path)
 
     @property
     def certified_(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from sklearn.covariance import ledoit_wolf
 
@@ -132,6 +132,28 @@ def find_directions(
         return None
     typical = np.sqrt(variances[variances > 0].mean())
     return D[varies] * (typical / deviation[varies])[:, None] / scaling.spread
+
+
+def views_by_kind(
+    kinds: set[str], X: NDArray, y: NDArray, scale: bool, given: ArrayLike | None
+) -> dict[str, Views]:
+    """Views of the kinds "features", "directions" and "both"; features alone if nothing varies.
+
+    Directions are those that are ``given``, brought to the features' measure where these are
+    scaled, or else discriminants.
+    """
+    scaling = Scaling.of(X) if scale else Scaling.none(X.shape[1])
+    seen = {"features": Views(scaling)}
+    if kinds == {"features"}:
+        return seen
+    own = None if given is None else np.asarray(given, float)
+    if own is None or scale:
+        own = find_directions(X, y, scaling, own)
+    if own is None:
+        return seen
+    return seen | {
+        "directions": Views(scaling, own, sees_features=False), "both": Views(scaling, own),
+    }  # fmt: skip
 
 
 def check_views(state: TrainingState, n_features: int) -> None:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from threading import Lock
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -15,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
+from maxplus.estimators._boxes import boxes_for
 from maxplus.estimators._calibration import keep_level
-from maxplus.estimators._capacity import Candidate, candidates_for, light_classes
+from maxplus.estimators._capacity import Candidate, candidates_for
 from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._effects import Effect
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._lmm_start import DISTANCE, SLOPE, check_reach
+from maxplus.estimators._lmm_start import DISTANCE, SLOPE
 from maxplus.estimators._parameters import (
     CALLABLE,
     CLASS_WEIGHTS,
@@ -36,7 +36,6 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
-from maxplus.estimators._scaling import Scaling
 from maxplus.estimators._search import (
     TEMPERATURE,
     check_search,
@@ -45,12 +44,11 @@ from maxplus.estimators._search import (
     search_table,
 )
 from maxplus.estimators._trained import Start
-from maxplus.estimators._views import Views, check_views, find_directions
+from maxplus.estimators._views import Views, check_views, views_by_kind
 from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, Network
-from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
 from maxplus.ranks import current
-from maxplus.training import Conductor, Status, Task, memory
+from maxplus.training import Conductor, Status, Task
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
 from maxplus.training.stages.base import require_finite
@@ -62,18 +60,6 @@ BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_BATCHES = 10, 500
 # The warm-up's rate: with a capacity that the data chose, and with one that was given.
 RATE, GIVEN_RATE = 0.02, 0.01
-
-
-# Clusters are found with a warning silenced, which Python does for all threads alike.
-ONE_AT_A_TIME = Lock()
-
-
-class Boxes(NamedTuple):
-    """A start: boxes of this slope, where the distance between classes is this."""
-
-    model: LMM
-    slope: float
-    distance: float
 
 
 class LMMClassifier(BaseLMMClassifier):
@@ -345,50 +331,17 @@ class LMMClassifier(BaseLMMClassifier):
         alone = [] if self.augment is not None else ["directions"]
         return candidates_for(["features", "both", *alone])
 
-    def _look(self, kinds: set[str], rows: Rows) -> dict[str, Views]:
+    def _views(self, kinds: set[str], rows: Rows) -> dict[str, Views]:
         """What candidates see of the features, by kind."""
-        X = rows.X
-        scaling = Scaling.of(X) if self.scale else Scaling.none(X.shape[1])
-        seen = {"features": Views(scaling)}
-        if kinds == {"features"}:
-            return seen
-        given = None if isinstance(self.directions, str) else np.asarray(self.directions, float)
-        own = given
-        if given is None or self.scale:
-            own = find_directions(X, rows.y, scaling, given)
-        if own is None:
-            return seen
-        return seen | {
-            "directions": Views(scaling, own, sees_features=False), "both": Views(scaling, own),
-        }  # fmt: skip
-
-    def _boxes(
-        self, rows: Rows, n_classes: int, candidate: Candidate, rng: np.random.Generator,
-        distance: float | None = None,
-    ) -> Boxes:  # fmt: skip
-        """Where the training of a candidate on some views begins; the distance, if it is known."""
-        V, y = rows.X, rows.y
-        distance = class_distance(V, y, rng) if distance is None else distance
-        slope = candidate.slope_for(distance)
-        check_reach(V, slope)
-        drop = slope * distance if self.confidence is None else float(self.confidence)
-        n_hidden = candidate.hidden_for(V, n_classes)
-        memory.require(
-            box_lmm_bytes(V, y, n_hidden, n_classes), f"a start with n_hidden={n_hidden:,}",
-            memory.FEWER_UNITS,
-        )  # fmt: skip
-        with ONE_AT_A_TIME:
-            model = box_lmm(V, y, n_hidden, n_classes, slope, drop, rng)
-        if rows.weight is not None:
-            model.W2 += light_classes(y, rows.weight, n_classes).astype(model.dtype)
-        return Boxes(model, slope, distance)
+        given = None if isinstance(self.directions, str) else self.directions
+        return views_by_kind(kinds, rows.X, rows.y, self.scale, given)
 
     def _brief(
         self, n_classes: int, rows: Rows, candidate: Candidate, length: float,
         rng: np.random.Generator, conductor: Conductor,
     ) -> LMM:  # fmt: skip
         """A candidate, trained for a share of the usual length."""
-        boxes = self._boxes(rows, n_classes, candidate, rng)
+        boxes = boxes_for(rows, n_classes, candidate, self.confidence, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
         task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
@@ -410,7 +363,7 @@ class LMMClassifier(BaseLMMClassifier):
 
         def find(everybody: LabelledData) -> Start:
             rows, views = self._see(everybody, candidate)
-            boxes = self._boxes(rows, data.n_classes, candidate, rng)
+            boxes = boxes_for(rows, data.n_classes, candidate, self.confidence, rng)
             facts = {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
             return Start(boxes.model, known | facts | views.facts)
 
@@ -423,11 +376,11 @@ class LMMClassifier(BaseLMMClassifier):
         candidates = self._candidates()
         if not (self._searches or self._calibrates):
             return candidates[0], {}
-        look = partial(self._look, {candidate.views for candidate in candidates})
+        kinds = {candidate.views for candidate in candidates}
         has_say = self.scoring is not None and self._searches
         conductor.begin(STAGE, is_last=False)
         search = choose(
-            Rows(data.X, data.y, data.weight), candidates, look,
+            Rows(data.X, data.y, data.weight), candidates, partial(self._views, kinds),
             partial(self._brief, data.n_classes), int(rng.integers(2**31)), conductor,
             numba.get_num_threads(), partial(self._judge, data) if has_say else None,
         )  # fmt: skip
@@ -443,7 +396,7 @@ class LMMClassifier(BaseLMMClassifier):
     def _see(self, data: LabelledData, candidate: Candidate) -> tuple[Rows, Views]:
         """All rows as a candidate sees them."""
         rows = Rows(data.X, data.y, data.weight)
-        seen = self._look({candidate.views}, rows)
+        seen = self._views({candidate.views}, rows)
         views = seen.get(candidate.views, seen["features"])
         return replace(rows, X=views(rows.X)), views
 

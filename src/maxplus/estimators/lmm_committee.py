@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from maxplus.estimators._boxes import boxes_for
 from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._choice import Rows
 from maxplus.estimators._data import LabelledData
@@ -192,7 +193,9 @@ training_labels_ : of the committee, as in `LMMClassifier`
                     raise KeyboardInterrupt
                 own = rows if BAGS not in facts else _drawn(rows, facts[BAGS][k])
                 member_rng = np.random.default_rng([seed, 0])
-                boxes = self._boxes(own, data.n_classes, candidate, member_rng, distance)
+                boxes = boxes_for(
+                    own, data.n_classes, candidate, self.confidence, member_rng, distance
+                )
                 models.append(boxes.model)
         return Start(Committee(models), facts)
 

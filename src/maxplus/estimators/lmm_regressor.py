@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from contextlib import ExitStack
 from copy import copy
 from typing import Any, ClassVar
@@ -35,6 +34,7 @@ from maxplus.estimators._parameters import (
 )
 from maxplus.estimators._progress import progress_bar
 from maxplus.estimators._regression import learn_curve
+from maxplus.estimators._saving import Saved
 from maxplus.estimators._scoring import answers
 from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
@@ -44,7 +44,7 @@ from maxplus.training import Conductor, Status
 LEARN, INTERPOLATE = "learn", "interpolate"
 
 
-class LMMRegressor(Ended, LMMWeights, RegressorMixin, BaseEstimator):
+class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
     """A piecewise linear curve h(x) = max_j (min_i (W0[i]·v[i // 2] + W1[i, j]) + W2[j]).
 
     ``method="learn"`` is for noisy data: slopes and offsets are trained on the squared or the
@@ -264,18 +264,6 @@ class LMMRegressor(Ended, LMMWeights, RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameters)
         refuse_checkpoints(self.callbacks, "the training of a regression")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file; `maxplus.load` reads it back, exactly.
-
-        Parameters
-        ----------
-        path : str or path
-            Where; a file that exists is replaced, whole, at the end.
-        """
-        from maxplus.io import save
-
-        save(self, path)
 
     def predict(self, X: Any) -> NDArray:
         """h(x); of pyramids, the largest function below all K-Lipschitz ones through the points.

@@ -22,7 +22,10 @@ from maxplus.models.starts import (
     random_lmm,
     random_lmm_bytes,
 )
+from maxplus.ranks import current
 from maxplus.training import Conductor, Objective, TopKLoss, memory
+from maxplus.training.engines import Engine, SparseEngine
+from maxplus.training.engines.sooner import sparse_unless_dense_is_sooner
 from maxplus.training.state import StateError, TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
@@ -75,6 +78,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         sample. "auto" is "sgd" for the mean and "sparse" otherwise, and takes the place of an
         engine that cannot do the ``objective``, with a warning. The first training
         with "sparse" after an installation compiles it; ``maxplus compile`` does that beforehand.
+        As long as nobody has, "auto" is "dense" for trainings of about two seconds or less.
     max_iter : int, default=10000
         Iterations.
     keep : {"best", "last"}, default="best"
@@ -188,6 +192,13 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
 
     def _objectives(self) -> dict[str, Objective]:
         return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
+
+    def _engine_for(self, data: LabelledData) -> type[Engine]:
+        engine = super()._engine_for(data)
+        if self.engine != "auto" or engine is not SparseEngine or not current().is_alone:
+            return engine
+        n_sums = 2 * data.X.size * self.n_hidden
+        return sparse_unless_dense_is_sooner(n_sums, self.max_iter)
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
         return data.on_first(lambda everybody: self._found(everybody, rng), rng)

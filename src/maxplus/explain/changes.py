@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.explain._checks import check_class_names, check_lmm
 from maxplus.explain.change_search import ChangeSearch, Found
 from maxplus.explain.crossings import ROUNDINGS, LMMCrossings
 from maxplus.explain.digits import rounded_away
@@ -91,15 +92,12 @@ def smallest_change(
     >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).becomes
     1
     """
-    if not isinstance(model, LMM):
-        raise TypeError(
-            f"changes of several columns are known for one LMM; got a {type(model).__name__}; "
-            "single_flips takes it"
-        )
+    check_lmm(model, "changes of several columns are known for", "single_flips takes it")
     row = as_row(x, model.n_features, np.float64)
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1; got {n_columns}")
     names = range(model.n_classes) if class_names is None else class_names
+    check_class_names(names, model)
     y = int(model.scores(row[None]).argmax())
     single = single_flips(model, row[None], domain)
     if single.feature[0] >= 0:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain._checks import check_class_names, check_domain
 from maxplus.explain.domain import Domain
-from maxplus.explain.explanation import as_table, records
+from maxplus.explain.explanation import as_table, records, view_phrase
 from maxplus.explain.flip_words import FlipWords
 from maxplus.explain.flips import Flips, single_flips
 from maxplus.explain.naming import view_names
@@ -218,7 +219,8 @@ class CommitteeExplanation:
         view = int(own.paths.view[n, d])
         return (
             f"{self.class_names[d]} {own.paths.score[n, d]:.4g}, unit {own.paths.unit[n, d]}, "
-            f"decided by {own.view_names[view]} = {own.views[n, view]:.4g} "
+            "decided by "
+            f"{view_phrase(self.domain, own.directions, own.view_names, own.views[n], view)} "
             f"(slope {own.slopes[own.paths.row[n, d]]:.3g})"
         )
 
@@ -259,6 +261,8 @@ def explain_committee(
     >>> len(explain_committee(both, X[:2], ["a", "b", "c"], Domain.free(4)))
     2
     """
+    check_domain(domain, model.n_features)
+    check_class_names(class_names, model)
     members = []
     for member, first in zip(model.members, model.first_units, strict=False):
         paths = decisive_paths(member, X)

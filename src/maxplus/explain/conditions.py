@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus.explain.digits import number_text, simplest_between
 from maxplus.explain.domain import Domain
-from maxplus.explain.naming import view_features
+from maxplus.explain.naming import in_product, view_features
 from maxplus.models.views import views_of
 
 # Digits of a sum's weights: as few as keep every row on its side, and at most all there are.
@@ -90,7 +90,7 @@ def shown_views(
             values = views_of(X, weights[None])[:, 0]
             if all(_parts(values, wall) for wall in by_view[m]):
                 break
-        shown[m] = Shown(name, values, -1, _sum_text(weights, domain.names))
+        shown[m] = Shown(name, values, -1, _sum_text(weights, domain))
     return shown
 
 
@@ -142,11 +142,12 @@ def _text(view: Shown, low: float, high: float, domain: Domain) -> str:
     return f"{domain.number(p, low)} ≤ {view.name} ≤ {domain.number(p, high)}"
 
 
-def _sum_text(weights: NDArray, names: tuple[str, ...]) -> str:
+def _sum_text(weights: NDArray, domain: Domain) -> str:
+    """A sum, its terms by how much they usually move it."""
     text = ""
-    for p in np.flatnonzero(weights).tolist():
+    terms = np.flatnonzero(weights)
+    for p in terms[np.argsort(-np.abs(weights * domain.unit)[terms], kind="stable")].tolist():
         sign = "−" if weights[p] < 0 else "+"
         text += f" {sign} " if text else sign.replace("+", "")
-        name = f"({names[p]})" if " " in names[p] else names[p]
-        text += f"{number_text(abs(weights[p]))}·{name}"
+        text += f"{number_text(abs(weights[p]))}·{in_product(domain.names[p])}"
     return text or "0"

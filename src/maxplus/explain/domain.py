@@ -350,6 +350,27 @@ class Domain:
         is_rank = value == round(value) and 0 <= value < len(words)
         return repr(str(words[int(value)])) if is_rank else number_text(value)
 
+    def phrase(self, p: int, value: float) -> str:
+        """Feature p with a value: "age = 54", "colour being 'red'", "age being missing".
+
+        Parameters
+        ----------
+        p : int
+        value : float
+
+        Returns
+        -------
+        str
+        """
+        being = "being" if value else "not being"
+        if self.category_of[p] >= 0:
+            category = self.categories[self.category_of[p]]
+            return f"{category.name} {being} {str(category.words[category.features.index(p)])!r}"
+        if p in self.indicators.values():
+            return f"{self.column_names[p]} {being} missing"
+        shown = self.number(p, value) if p in self.ranks else f"{value:.4g}"
+        return f"{self.names[p]} = {shown}"
+
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """How far features may move for a certified radius of 1, (P,).
 
@@ -371,7 +392,7 @@ class Domain:
         return np.where(held, 0.0, self.unit)
 
     def held(self, scale: NDArray) -> list[str]:
-        """The columns that a scale of certificates holds fixed: those with a 0 everywhere.
+        """The columns that a scale of certificates holds fixed.
 
         Parameters
         ----------
@@ -381,8 +402,16 @@ class Domain:
         -------
         list of str
         """
-        moving = {name for name, s in zip(self.column_names, scale, strict=True) if s > 0.0}
-        return [name for name in self.columns if name not in moving]
+        return held_columns(self.column_names, scale)
+
+
+def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
+    """Those that a scale of certificates holds fixed: with a 0 for every feature.
+
+    ``columns[p]`` is the column of feature p.
+    """
+    moving = {name for name, s in zip(columns, scale, strict=True) if s > 0.0}
+    return [name for name in dict.fromkeys(columns) if name not in moving]
 
 
 def check_range(low: NDArray, high: NDArray) -> None:

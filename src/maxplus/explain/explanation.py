@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maxplus.explain.domain import Domain
 from maxplus.explain.flip_words import FlipWords
 from maxplus.explain.flips import Flips
-from maxplus.explain.naming import view_names
+from maxplus.explain.naming import view_features, view_names
 from maxplus.explain.paths import Paths
 from maxplus.models.views import views_of
 
@@ -162,7 +162,8 @@ class Explanation:
             like = f", like training row {self.prototypes[unit] + 1}"
         text = (
             f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; "
-            f"decided by {self.view_names[view]} = {self.views[n, view]:.4g} "
+            f"decided by "
+            f"{view_phrase(self._domain, self.directions, self.view_names, self.views[n], view)} "
             f"(slope {self.slopes[path.row[n, d]]:.3g})"
         )
         if path.runner_up[n, d] >= 0:
@@ -172,10 +173,21 @@ class Explanation:
     @cached_property
     def words(self) -> FlipWords:
         """The flips in words."""
-        domain = self.domain
-        if domain is None:
-            domain = Domain.free(self.X.shape[1], names=self.feature_names)
-        return FlipWords(self.X, self.flips, domain, self.class_names, self.missing)
+        return FlipWords(self.X, self.flips, self._domain, self.class_names, self.missing)
+
+    @cached_property
+    def _domain(self) -> Domain:
+        if self.domain is not None:
+            return self.domain
+        return Domain.free(self.X.shape[1], names=self.feature_names)
+
+
+def view_phrase(
+    domain: Domain, directions: NDArray | None, names: Sequence[str], views: NDArray, view: int
+) -> str:
+    """One of the views of a row with its value, for people."""
+    p, value = int(view_features(directions, domain.n_features)[view]), float(views[view])
+    return domain.phrase(p, value) if p >= 0 else f"{names[view]} = {value:.4g}"
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:

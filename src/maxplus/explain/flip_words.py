@@ -58,9 +58,8 @@ class FlipWords(NamedTuple):
                 f"flips to {self.becomes(n)} if {self.column(n)} goes from {self.before(n)} to "
                 f"{self.after(n)}: no other single feature needs less"
             )
-        names = self.domain.column_names
         return [said] + [
-            f"{name} was missing, and counted as {self.domain.text(self.X[n], names.index(name))}"
+            f"{name} was missing, {self._taken_as(n, name)}"
             for name in self.domain.columns
             if self._was_missing(n, name)
         ]
@@ -76,6 +75,13 @@ class FlipWords(NamedTuple):
             "distance": self.flips.distance,
             "class": np.array([self.becomes(n) for n in rows], str),
         }
+
+    def _taken_as(self, n: int, column: str) -> str:
+        """What the model takes the missing value of a column for."""
+        p = self.domain.column_names.index(column)
+        if self.domain.category_of[p] >= 0 and p in self.domain.indicators:
+            return "which is a category of its own"
+        return f"and counted as {self.domain.text(self.X[n], p)}"
 
     def _was_missing(self, n: int, column: str) -> bool:
         if self.missing is None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.explain._checks import check_domain
 from maxplus.explain._flip_kernels import Room
 from maxplus.explain.committee_crossings import CommitteeCrossings
 from maxplus.explain.crossings import ROUNDINGS, Crossings, LMMCrossings
@@ -99,10 +100,8 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
     True
     """
     X = as_rows(X, model.n_features, np.float64)
-    P = model.n_features
-    domain = Domain.free(P) if domain is None else domain
-    if domain.n_features != P:
-        raise ValueError(f"domain must be of {P} features; got one of {domain.n_features}")
+    domain = Domain.free(model.n_features) if domain is None else domain
+    check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
     members = getattr(model, "members", None)
     lines = LMMCrossings(model) if members is None else CommitteeCrossings(members)

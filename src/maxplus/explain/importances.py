@@ -54,8 +54,11 @@ def feature_importances(model: Any, X: ArrayLike, scale: ArrayLike | None = None
     if not len(rows):
         raise ValueError("X must have at least one row; got none")
     if scale is None:
-        scale = np.std(rows, axis=0, dtype=np.float64)
-    varies = feature_values("scale", scale, model.n_features)
+        varies = np.std(rows, axis=0, dtype=np.float64)
+    else:
+        varies = feature_values("scale", scale, model.n_features)
+        if not (np.isfinite(varies).all() and (varies >= 0.0).all()):
+            raise ValueError(f"scale must be finite and >= 0; got {scale!r:.80}")
     order = np.argsort(-model.scores(rows), axis=1, kind="stable")[:, :2]
     members = getattr(model, "members", (model,))
     gradient = sum(_gradient(member, rows, order) for member in members)

@@ -52,6 +52,11 @@ def view_terms(
     ]
 
 
+def in_product(name: str) -> str:
+    """A name as a factor: in brackets where it has several words, as "colour = red" has."""
+    return f"({name})" if " " in name else name
+
+
 def _by_size(weights: NDArray, sizes: NDArray) -> NDArray:
     terms = np.flatnonzero(weights)
     return terms[np.argsort(-sizes[terms], kind="stable")]
@@ -66,5 +71,5 @@ def _sum(weights: NDArray, sizes: NDArray, words: list[str]) -> str:
         sign = "−" if weights[p] < 0 else "+"
         text += f" {sign} " if text else sign.replace("+", "")
         size = abs(float(weights[p]))
-        text += words[p] if size == 1.0 else f"{size:.2g}·{words[p]}"
+        text += words[p] if size == 1.0 else f"{size:.2g}·{in_product(words[p])}"
     return text + " + …" * (terms.size > N_TERMS)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain._checks import EACH_MEMBER, check_lmm
 from maxplus.models import LMM
 from maxplus.models._checks import as_rows
 
@@ -63,6 +64,7 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     >>> bool(abs(z - path.score[0, 0]) < 1e-9)
     True
     """
+    check_lmm(model, "paths are those of", EACH_MEMBER)
     X = as_rows(X, model.n_features, model.dtype)
     unit, row = model.active_path(X)
     runner_up = np.full(unit.shape, -1)

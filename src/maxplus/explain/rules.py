@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr
 
+from maxplus.explain._checks import EACH_MEMBER, check_class_names, check_domain, check_lmm
 from maxplus.explain.conditions import Condition, Wall, conditions_of, needed_walls, shown_views
 from maxplus.explain.domain import Domain
 from maxplus.explain.explanation import as_table, records
@@ -166,8 +167,11 @@ def strongest_rules(
     >>> len(found)
     3
     """
+    check_lmm(model, "rules are those of", EACH_MEMBER)
     rows = as_rows(X, model.n_features, np.float64)
     labels = as_labels(y, len(rows), model.n_classes)
+    check_domain(domain, model.n_features)
+    check_class_names(class_names, model)
     favourite, V = model.W2.argmax(axis=1), model.views(rows)
     share = np.bincount(labels, minlength=model.n_classes) / max(len(rows), 1)
     G = model.hidden(rows)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain._checks import EACH_MEMBER, check_lmm
 from maxplus.models import LMM
 from maxplus.models._checks import check_number
 
@@ -54,6 +55,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
+    check_lmm(model, "boxes are those of", EACH_MEMBER)
     level = check_number("level", level)
     exact = model.astype(np.float64)
     slope, offset = exact.slopes, exact.offsets

@@ -71,9 +71,13 @@ def read_container(
     FileNotFoundError, PermissionError, IsADirectoryError
         As `open` does.
     FileError
-        When the file is not one of ours, damaged, too large or from a later version.
+        When it is no file, not one of ours, damaged, too large or from a later version.
     """
-    name = str(Path(path))
+    place = Path(path)
+    name = str(place)
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        # A pipe would be waited for, perhaps for ever.
+        raise FileError(f"{name} is a device, a pipe or a socket; copy its content into a file")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_BYTES:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.algebra import minplus
-from maxplus.lab import measure, paper
+from maxplus.lab import limits, measure, paper
 from maxplus.models import LMM
 from maxplus.training import MaxLoss, MeanLoss, Task, polyak
 from maxplus.training.engines import SGDEngine, TreeEngine
@@ -112,7 +112,9 @@ def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_beside(folder: str, samples: int, hidden: int) -> dict[str, float]:
-    """Seconds of a forward pass's min-plus product alone, and of an SGD iteration."""
+    """Seconds of a forward pass's min-plus product alone, of an SGD iteration and of a pass over
+    what the sparse engine keeps; which shares of that a Polyak step moves.
+    """
     X, y = _load(folder, samples)
     rng = np.random.default_rng(0)
     rows = np.repeat(X, 2, axis=1)
@@ -122,7 +124,13 @@ def measure_beside(folder: str, samples: int, hidden: int) -> dict[str, float]:
     task = Task(X, y, MeanLoss(), paper.constant_steps(y), paper.LINEAR_EVERY, rng=rng)
     sgd = SGDEngine(paper.start(X, y, hidden), task)
     measure.warm_up(sgd)
-    return {"product": median(products), "sgd": measure.seconds_per_iteration(sgd, 5_000)}
+    always, seldom = (limits.moved_by_a_step(X, y, hidden, every) for every in (ALWAYS, SELDOM))
+    return {
+        "product": median(products), "sgd": measure.seconds_per_iteration(sgd, 5_000),
+        "pass": limits.seconds_of_a_pass(samples * hidden),
+        "minima_always": always[0], "groups_always": always[1],
+        "minima_seldom": seldom[0], "groups_seldom": seldom[1],
+    }  # fmt: skip
 
 
 def _load(folder: str, n: int) -> tuple[NDArray, NDArray]:

@@ -113,7 +113,8 @@ def judge_classifier(
     precision, recall, f1, _ = precision_recall_fscore_support(
         codes, predicted, labels=range(C), zero_division=np.nan
     )
-    areas = [_area(codes == d, P[:, d]) for d in range(C)]
+    # Of two classes one curve is the other's mirror image; 1 − p would round some ranks away.
+    areas = [_area(codes == 1, P[:, 1])] * 2 if C == 2 else _areas(codes, P)
     accuracy = float((predicted == codes).mean())
     return ClassifierFigures(
         n_rows=n,
@@ -135,6 +136,10 @@ def judge_classifier(
         ),
         confusion=confusion_matrix(codes, predicted, labels=range(C)),
     )  # fmt: skip
+
+
+def _areas(codes: NDArray, P: NDArray) -> list[float]:
+    return [_area(codes == d, P[:, d]) for d in range(P.shape[1])]
 
 
 def _area(is_own: NDArray, p: NDArray) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.models import LOG2
 from maxplus.plots._canvas import (
     BLUE,
     DASHED,
@@ -90,7 +91,7 @@ def draw_convergence(
         _mark_switch(ax, switch)
     if n_classes > 2:
         _mark_level(ax, math.log(n_classes), f"log {n_classes}\nguessing")
-    _mark_level(ax, math.log(2), f"log 2\nbelow: every\ntraining {sample}\nis right")
+    _mark_level(ax, LOG2, f"log 2\nbelow: every\ntraining {sample}\nis right")
     _name_curves(ax, first, high, loss.min(), scale)
     ax.set_xlabel("iteration")
     quiet_frame(ax, f"Loss of the worst training {sample}")
@@ -113,7 +114,7 @@ def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale
     """Axes with plain numbers; losses on a logarithmic one: 0.5, 1, 2, 5."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    low, high = min(low, math.log(2)), max(high, math.log(n_classes))
+    low, high = min(low, LOG2), max(high, math.log(n_classes))
     # Room below the best curve for its name, however many decades there are.
     bottom, top = low / max(1.33, (high / low) ** 0.1), 1.15 * high
     decades = range(math.floor(math.log10(bottom)), math.ceil(math.log10(top)))

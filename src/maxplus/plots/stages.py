@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from maxplus.models import LOG2
 from maxplus.plots._canvas import BLUE, DASHED, GREY, SMALL, VERMILION, new_figure, quiet_frame
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plot_stages(
-    warmup_losses: ArrayLike, polish_losses: ArrayLike = (), level: float = math.log(2)
+    warmup_losses: ArrayLike, polish_losses: ArrayLike = (), level: float = LOG2
 ) -> Figure:
     """Mean loss of each epoch of the warm-up, and the largest loss of each round of the polish.
 
@@ -49,7 +49,7 @@ def plot_stages(
     if polish.size:
         _draw(axes[1], np.arange(polish.size), polish, VERMILION)
         axes[1].axhline(level, color=GREY, linestyle=DASHED, linewidth=1)
-        name = "log 2" if level == math.log(2) else f"{level:g}"
+        name = "log 2" if level == LOG2 else f"{level:g}"
         axes[1].text(
             1.01, level, name, transform=axes[1].get_yaxis_transform(), va="center",
             fontsize=SMALL, color=GREY,

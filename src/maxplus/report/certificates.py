@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain.domain import held_columns
 from maxplus.models import LOG2
 from maxplus.report._text import percent, plural
 from maxplus.report.asked import Asked
@@ -39,7 +40,7 @@ def certified(
     right, radius = right[rows], radius[rows]
     own = radius[right]
     eps = np.linspace(0.0, _reach(own), CURVE_POINTS)
-    held = [name for name in dict.fromkeys(columns) if _is_held(name, scale, columns)]
+    held = held_columns(columns, scale)
     kept = int((own >= SMALL).sum())
     return {
         "whose": _whose(asked, is_new),
@@ -55,10 +56,6 @@ def certified(
         "n_moving": len(dict.fromkeys(columns)) - len(held),
         "figure": certified_figure(radius, right, unit),
     }
-
-
-def _is_held(name: str, scale: NDArray, columns: Sequence[str]) -> bool:
-    return not any(s > 0 for s, column in zip(scale, columns, strict=True) if column == name)
 
 
 def _whose(asked: Asked, is_new: NDArray | None) -> str:

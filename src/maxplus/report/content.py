@@ -18,7 +18,8 @@ from maxplus.report.deciding import Decisions
 from maxplus.report.editing import editable_columns
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 
-# The explorer holds this many rows at most: half of them the worst, the others spread evenly.
+# The explorer holds this many rows at most: those that the page names, the worst, half of all, and
+# others spread evenly.
 MAX_ROWS = 200
 N_RULES = 8
 
@@ -80,14 +81,15 @@ def report_content(
     radius = clf.certified_radius(X, scale)
     is_new = unseen.unseen_rows(clf, X)
     factors = np.ones(len(words)) if scale is None else np.asarray(scale, float)
-    shown = _choose(np.argsort(-losses, kind="stable"), len(y))
+    performance = _performance(clf, asked, log_proba, is_new)
+    shown = _choose(_named_places(asked, performance["named"]), losses)
     decisions = Decisions(clf.model_, X[shown], words, getattr(clf, "scale_", None))
     return {
         **about.about_page(clf, name),
         "task": "classification",
         "model": about.about_model(clf),
         "data": {"name": name, "n_rows": len(y), "n_shown": len(shown)},
-        **_performance(clf, asked, log_proba, is_new),
+        **performance,
         "fit": _fit(clf, asked, right),
         "importances": about.importances(clf, X, words) if image_shape is None else None,
         "rules": _rules(clf, asked, words) if image_shape is None else None,
@@ -107,12 +109,21 @@ def report_content(
     }  # fmt: skip
 
 
-def _choose(worst: NDArray, n: int) -> NDArray:
-    """Rows for the explorer: all, or the worst and others at even distances."""
+def _choose(named: list[int], losses: NDArray) -> NDArray:
+    """Rows for the explorer: all, or those named, the worst, and others at even distances."""
+    n = len(losses)
     if n <= MAX_ROWS:
         return np.arange(n)
-    spread = np.linspace(0, n - 1, MAX_ROWS - MAX_ROWS // 2).astype(int)
-    return np.unique(np.concatenate([worst[: MAX_ROWS // 2], spread]))
+    worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
+    first = np.union1d(np.array(named, int), worst)
+    return np.union1d(first, np.linspace(0, n - 1, MAX_ROWS - len(first)).astype(int))
+
+
+def _named_places(asked: Asked, named: dict[str, Any]) -> list[int]:
+    """Where the rows are that the page names: its links lead to them."""
+    numbers = {row["row"] for kind in ("least_sure", "most_surprising") for row in named[kind]
+               if row["of_data"]}  # fmt: skip
+    return [n for n in range(len(asked.y)) if asked.number(n) in numbers]
 
 
 def _performance(

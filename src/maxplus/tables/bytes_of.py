@@ -137,7 +137,7 @@ class Utf8(io.RawIOBase):
             if not self._began:
                 self._began = True
                 if chunk[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    raise TableError(f"{self._source.name} is UTF-16, not UTF-8 text; save it so")
+                    raise TableError(f"{self._source.name} is UTF-16 text; save it as UTF-8")
             if b"\0" in chunk:
                 raise TableError(f"{self._source.name} holds bytes of zero: it is no UTF-8 text")
             waiting = self._decoder.getstate()[0]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maxplus.tables.bytes_of import Source, Utf8
 from maxplus.tables.csv_dialect import Dialect, sniff
 from maxplus.tables.table import Cells, TableError, row_in_words
-from maxplus.tables.words import MISSING, Words
+from maxplus.tables.words import MISSING, Words, in_quotes
 
 # pyarrow is imported where it is used, so that importing this stays quick.
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def text_batches(
                     row = _first_word(cells, comma)
                     raise TableError(
                         f"{source.name}, {line_of(source, n_rows + row)}: {name!r} holds "
-                        f"{found[row]!r:.60}, where numbers are expected; correct it, or leave it "
-                        "empty"
+                        f"{in_quotes(found[row])}, where numbers are expected; correct it, or "
+                        "leave it empty"
                     )
                 columns[name] = found
             yield columns
@@ -282,7 +282,12 @@ def _ragged(source: Source, row: Any) -> str:
     n = row.actual_columns
     first = next((line for line, cells in _lines(source) if len(cells) == n), None)
     line = "" if first is None else f" in line {first:,}"
+    remedy = (
+        "is a quote not closed?"
+        if row.text.count('"') % 2
+        else "correct it, or put quotes around a value that holds a separator"
+    )
     return (
         f"{source.name}: a row{line} has {n} value{'s' if n != 1 else ''}, but there are "
-        f"{row.expected_columns} columns; it begins with {row.text!r:.60}"
+        f"{row.expected_columns} columns: {in_quotes(row.text)}; {remedy}"
     )

@@ -12,7 +12,7 @@ from maxplus.tables.kind_of import column_of, in_shell
 from maxplus.tables.kinds import Category, Column
 from maxplus.tables.leaving_out import FEW_WORDS, NO_VALUES, why_left_out
 from maxplus.tables.table import RawTable, TableError
-from maxplus.tables.words import Words
+from maxplus.tables.words import Words, in_quotes
 
 # A target column is recognised by one of these names, else it is the last one.
 TARGET_NAMES = ("target", "label", "class", "y")
@@ -196,7 +196,7 @@ def _check_words(table: RawTable, name: str, cells: Words) -> None:
     if rows:
         row = min(rows)
         raise TableError(
-            f"{table.name}, {table.where(row)}: {name!r} holds {cells[row]!r:.60}, where "
+            f"{table.name}, {table.where(row)}: {name!r} holds {in_quotes(cells[row])}, where "
             f"{counts[numbers].sum():,} of {n:,} values are numbers; correct it or leave it empty, "
             f"or name the column with --categorical {in_shell(name)}"
         )

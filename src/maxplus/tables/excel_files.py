@@ -29,7 +29,9 @@ def read_excel(path: Path) -> RawTable:
             sheets = book.sheetnames
             book.close()
         except Exception as error:
-            raise TableError(f"{path} is not a readable Excel workbook: {error}") from None
+            raise TableError(
+                f"{path} is not a readable Excel workbook: {error}; save it anew, or as CSV"
+            ) from None
     if len(rows) < 2:
         raise TableError(f"{path} holds no rows of data in its first sheet")
     (_, header), *body = rows

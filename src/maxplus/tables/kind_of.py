@@ -10,17 +10,19 @@ import numpy as np
 from maxplus.tables.choices import ColumnChoices
 from maxplus.tables.encoding import is_missing
 from maxplus.tables.kinds import OTHER, Category, Column, Number, Ranks, as_words
-from maxplus.tables.leaving_out import frequent_words, is_telling, is_wide
+from maxplus.tables.leaving_out import frequent_words, holds_measures, is_telling, is_wide
 from maxplus.tables.scales import in_order, number_in
 from maxplus.tables.table import RawTable
-from maxplus.tables.words import Words
+from maxplus.tables.words import Words, in_quotes
 
 
 def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[str]) -> Column:
     """Look at a column of a training table; what is decided about it is added to ``lines``."""
     cells = table.columns[name]
     missing = is_missing(table, name)
-    is_words = isinstance(cells, Words) or name in choices.categorical
+    is_words = name in choices.categorical or (
+        isinstance(cells, Words) and not holds_measures(name, cells)
+    )
     column: Column
     if not is_words or name in choices.numeric:
         column = _number(table, name, lines)
@@ -28,22 +30,24 @@ def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[st
     else:
         words = as_words(cells)
         column = _worded(name, words, name in choices.categorical, lines)
-        told = f"{column.fill!r:.40}, the " + (
+        told = f"{in_quotes(column.fill, 40)}, the " + (
             "middle one" if isinstance(column, Ranks) else "most frequent"
         )
     if not missing.any():
         return column
     flagged = is_telling(missing, words=isinstance(column, Category))
     flag = f"{name + ' is missing'!r}"
+    n = np.count_nonzero(missing)
+    are, become = ("is", "becomes") if n == 1 else ("are", "become")
     if not flagged:
-        what = f"become {told}"
+        what = f"{become} {told}"
     elif isinstance(column, Category):
         what = f"are a category of their own, {flag}"
     else:
         what = f"become {told}, and {flag} is a feature"
     lines.append(
-        f"{name!r}: {np.count_nonzero(missing):,} of {table.n_rows:,} values are missing and "
-        f"{what} (--missing error to refuse them)"
+        f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing and {what} "
+        "(--missing error to refuse them)"
     )
     return replace(column, flagged=flagged, holes=True)
 
@@ -54,8 +58,11 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
     numbers = Number(name, in_words=in_words).numbers(table)
     present = numbers[~np.isnan(numbers)]
     if isinstance(cells, Words):
-        shown = [f"{word!r:.20} is {number_in(word):g}" for word in cells.values[:3]]
-        lines.append(f"{name!r} is the number in its words: {', '.join(shown)}, …")
+        shown = [f"{in_quotes(word, 20)} is {number_in(word):g}" for word in cells.values[:3]]
+        lines.append(
+            f"{name!r} is the number in its words: {', '.join(shown)}, … "
+            f"(--categorical {in_shell(name)} for a feature each)"
+        )
     # A value that occurs, so that whole numbers stay whole.
     middle = (present.size - 1) // 2
     median = float(np.partition(present, middle)[middle])

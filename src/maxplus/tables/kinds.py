@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maxplus.tables.scales import number_in
 from maxplus.tables.strangers import Strangers
 from maxplus.tables.table import Cells, RawTable, TableError
-from maxplus.tables.words import Words
+from maxplus.tables.words import Words, in_quotes
 
 OTHER = "other"
 
@@ -121,8 +121,8 @@ class Number(Column):
             if bad.size:
                 raise TableError(
                     f"{table.name}, {table.where(cells.first(bad[0]))}: {self.name!r} holds "
-                    f"{cells.values[bad[0]]!r:.60}, where numbers are expected; correct it, or "
-                    "leave it empty"
+                    f"{in_quotes(cells.values[bad[0]])}, where numbers are expected; correct it, "
+                    "or leave it empty"
                 )
             cells = numbers[cells.codes]
         if np.isinf(cells).any():

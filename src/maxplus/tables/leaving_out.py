@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.encoding import is_missing
-from maxplus.tables.scales import in_order, is_date
+from maxplus.tables.scales import in_order, is_date, measured
 from maxplus.tables.table import RawTable
-from maxplus.tables.words import Words
+from maxplus.tables.words import Words, in_quotes
 
 ID_NAME = re.compile(
     r"(^|.*[\s_.-])(id|idx|index|uuid|guid|key|row|rownum|nr|no)([\s_.-]?(no|nr|number))?"
@@ -68,14 +68,16 @@ def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
     if k == 1:
         if n < 2 or tells_by_holes:
             return None
-        return f"the same value in all rows ({cells.values[used[0]]!r:.40})"
+        return f"the same value in all rows ({in_quotes(cells.values[used[0]], 40)})"
+    if holds_measures(name, cells):
+        return None
     some = [cells.values[i] for i in used[:1000]]
     if all(map(is_date, some)):
-        return f"dates or times (for example {some[0]!r:.40})"
+        return f"dates or times (for example {in_quotes(some[0], 40)})"
     if cells.ordered or in_order(some) is not None:
         return None
     if k > FEW_WORDS and np.mean([len(word.split()) for word in some]) >= TEXT_WORDS:
-        return f"free text (for example {some[0]!r:.40})"
+        return f"free text (for example {in_quotes(some[0], 40)})"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
     if is_wide(k, n) and not frequent_words(cells):
@@ -83,6 +85,21 @@ def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
     if _is_called_id(name) and 2 * k > n and k > FEW_WORDS:
         return f"an id by its name, with {k:,} different values in {n:,} rows"
     return None
+
+
+def holds_measures(name: str, cells: Words) -> bool:
+    """Whether words are many numbers with a unit, or with marks between thousands, and no ids."""
+    counts = cells.counts
+    used = np.flatnonzero(counts)
+    if used.size <= FEW_WORDS or _is_called_id(name):
+        return False
+    found = measured([cells.values[k] for k in used])
+    if found is None:
+        return False
+    numbers, unit = found
+    # Whole numbers with a letter, each once, are ids.
+    is_id = used.size == counts.sum() and all(number == round(number) for number in numbers)
+    return unit == "" or not is_id
 
 
 def is_telling(missing: NDArray, *, words: bool = False) -> bool:

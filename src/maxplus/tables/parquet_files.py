@@ -30,4 +30,6 @@ def parquet_batches(path: Path, only: Sequence[str] | None = None) -> Iterator[d
                         for name, cells in zip(batch.schema.names, batch.columns, strict=True)
                     }
         except (pyarrow.ArrowException, OSError) as error:
-            raise TableError(f"{path} is not a readable Parquet file: {error}") from None
+            raise TableError(
+                f"{path} is not a readable Parquet file: {error}; write it anew, or as CSV"
+            ) from None

@@ -14,10 +14,10 @@ from maxplus.tables.choices import AUTOMATIC, ColumnChoices
 from maxplus.tables.deciding import decide
 from maxplus.tables.domain import FeatureValues, feature_values
 from maxplus.tables.encoding import Encoding
+from maxplus.tables.frames import table_of
 from maxplus.tables.ranges import Ranges, numbers_from_json
 from maxplus.tables.samples import Samples, samples_of
 from maxplus.tables.strangers import Strangers
-from maxplus.tables.table import RawTable
 
 FIELDS = ("encoding", "ranges", "centre", "spread", "image_shape", "directions", "data",
           "decisions")  # fmt: skip
@@ -51,7 +51,7 @@ class Preparation:
     @classmethod
     def of(
         cls,
-        training: RawTable | Samples,
+        training: Any,
         choices: ColumnChoices = AUTOMATIC,
         *,
         scale: bool | None = None,
@@ -61,12 +61,13 @@ class Preparation:
 
         Parameters
         ----------
-        training : a table, or samples of one, which have their columns decided
+        training : a table, a data frame, or samples, which have their columns decided
         choices : what the user overrules, for a table
         scale : whether to bring features to mean 0 and deviation 1; all but images by default
         labels_apart : whether the labels are no column of the table
         """
-        if isinstance(training, RawTable):
+        if not isinstance(training, Samples):
+            training = table_of(training)
             encoding, decisions = decide(training, choices, labels_apart=labels_apart)
             training = samples_of(
                 training, encoding, decisions=decisions, strangers=Strangers()
@@ -133,21 +134,22 @@ class Preparation:
                 )
         return found
 
-    def features(self, table: RawTable, strict: bool = False) -> NDArray:
+    def features(self, table: Any, strict: bool = False) -> NDArray:
         """X of shape (N, P), as they come: a model file's weights have the scaling in them.
 
+        Of a `RawTable`, or of any library's data frame.
         Words that training never saw are none of the known ones, and missing values are
         filled in: one warning counts them. With ``strict``, a new word is an error.
         """
-        return self.encoding.features(table, strict)
+        return self.encoding.features(table_of(table), strict)
 
-    def missing(self, table: RawTable) -> NDArray:
+    def missing(self, table: Any) -> NDArray:
         """Which values were missing and filled in, shape (N, columns of the encoding)."""
-        return self.encoding.encode(table).missing
+        return self.encoding.encode(table_of(table)).missing
 
-    def samples(self, table: RawTable) -> Samples:
+    def samples(self, table: Any) -> Samples:
         """`features` with the labels, if the table has them."""
-        return samples_of(table, self.encoding, self.image_shape)
+        return samples_of(table_of(table), self.encoding, self.image_shape)
 
     def scaled(self, X: NDArray) -> NDArray:
         """(X − centre) / spread, or X itself where nothing is scaled."""

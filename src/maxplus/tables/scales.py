@@ -1,4 +1,4 @@
-"""Words with an order that can be read: well-known scales, ranges of numbers; and dates."""
+"""Words that can be read: well-known scales, ranges of numbers, numbers with a unit; dates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BELOW = re.compile(rf"(?:<=?|≤|under|below|less than|up to)\s*({_NUMBER}){_UN
 _ABOVE = re.compile(rf"(?:>=?|≥|over|above|more than|from)\s*({_NUMBER}){_UNIT}")
 _AND_MORE = re.compile(rf"({_NUMBER}){_UNIT}\s*(?:\+|plus|and over|and above|and more|or more)")
 _BETWEEN = re.compile(rf"({_NUMBER}){_UNIT}\s*(?:-|–|\.\.|to)\s*({_NUMBER}){_UNIT}")
-_EXACTLY = re.compile(rf"({_NUMBER}){_UNIT}")
+_EXACTLY = re.compile(rf"({_NUMBER})({_UNIT})")
 
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _TIME = r"(?:[t ,]+\d{1,2}:\d{2}.*)?"
@@ -53,6 +53,15 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
     if len(words) < 2:
         return None
     return _by_scale(words) or _by_range(words)
+
+
+def measured(words: Sequence[str]) -> tuple[list[float], str] | None:
+    """The numbers of "70 kg", "81.5 kg", or of "1,250", and their unit, if all have the same."""
+    found = [match for word in words if (match := _EXACTLY.fullmatch(word.lower()))]
+    units = {match[2].strip() for match in found}
+    if len(found) < len(words) or len(units) != 1:
+        return None
+    return [_number(match[1]) for match in found], units.pop()
 
 
 def number_in(word: str) -> float:

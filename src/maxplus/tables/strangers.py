@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.table import RawTable, TableError
-from maxplus.tables.words import Words
+from maxplus.tables.words import Words, in_quotes
 
 
 class Strangers:
@@ -40,8 +40,8 @@ class Strangers:
         if self.strict:
             raise TableError(
                 f"{table.name}, {table.where(cells.first(k))}: {column!r} holds "
-                f"{cells.values[k]!r:.60}, which the model has never seen; correct it, or leave "
-                "out --strict"
+                f"{in_quotes(cells.values[k])}, which the model has never seen; correct it, or "
+                "leave out --strict"
             )
         self.unseen[column] += n
         self._examples.setdefault(column, cells.values[k])
@@ -54,7 +54,10 @@ class Strangers:
         """One warning about everything, if there is anything."""
         parts = []
         if self.unseen:
-            listed = [f"{n:,} in {c!r} ({self._examples[c]!r:.40})" for c, n in self.unseen.items()]
+            listed = [
+                f"{n:,} in {c!r} ({in_quotes(self._examples[c], 40)})"
+                for c, n in self.unseen.items()
+            ]
             parts.append(
                 f"values that training never saw, taken as none of the known ones: {_some(listed)}"
             )

@@ -82,7 +82,10 @@ def check_different(name: str, names: Sequence[str]) -> None:
     """TableError if a name comes twice."""
     twice = sorted(name for name, n in Counter(names).items() if n > 1)
     if twice:
-        raise TableError(f"{name} has several columns named {', '.join(map(repr, twice))}; rename")
+        raise TableError(
+            f"{name} has several columns named {', '.join(map(repr, twice))}; "
+            "rename them, so that each has a name of its own"
+        )
 
 
 def _joined(parts: list[Cells]) -> Cells:

@@ -116,3 +116,8 @@ def in_words(cell: Any) -> str:
     if isinstance(cell, (float, np.floating)) and np.isfinite(cell) and cell == round(cell):
         return str(int(cell))
     return str(cell)
+
+
+def in_quotes(word: str, most: int = 60) -> str:
+    """A word of a file in quotes, for messages; a long one ends in dots, inside the quotes."""
+    return repr(word if len(word) <= most else word[: most - 1] + "…")

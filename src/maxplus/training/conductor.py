@@ -49,7 +49,10 @@ class Progress:
 
 
 # Modules that train one model after the other, or side by side, to compare or to combine them.
-TRAINERS = ("sklearn.model_selection.", "joblib.parallel", "joblib._parallel_backends")
+TRAINERS = (
+    "sklearn.model_selection.", "sklearn.feature_selection.", "sklearn.ensemble.",
+    "sklearn.semi_supervised.", "joblib.parallel", "joblib._parallel_backends",
+)  # fmt: skip
 
 Callback = Callable[[Progress], bool | None]
 
@@ -61,8 +64,8 @@ class Conductor:
     an end by itself, somebody pressed Ctrl-C, or a callback returned True; in that
     order, if several are true at once. The first Ctrl-C is a request, which is heard
     at the next report; a second one raises KeyboardInterrupt at once. So does the first in a
-    training that a search or a cross-validation began: whoever interrupts means the whole of
-    it, and a model that is half trained must not be judged.
+    training that a search, a cross-validation or an ensemble began: whoever interrupts
+    means the whole of it, and a model that is half trained must not be judged.
 
     Use it as a context manager around all stages::
 

@@ -6,8 +6,12 @@ const strong = (text) => element("b", {}, text);
 const isRight = (row) => (row.label === row.predicted ? "right" : "wrong");
 const nameOf = (row) => (row.id === null ? `Row ${row.row}` : `${row.id} (row ${row.row})`);
 
+// A sum of columns is read in small letters, where a label or a number is large.
+const LONG = 18;
+
 function tile(name, value, hint, kind = "") {
-  return element("div", {}, element("dt", {}, name), element("dd", { class: kind }, value),
+  const size = value.length > LONG ? " long" : "";
+  return element("div", {}, element("dt", {}, name), element("dd", { class: kind + size }, value),
     element("dd", { class: "hint" }, ...hint));
 }
 

@@ -1,8 +1,9 @@
-"""LMMClassifier: parameters, fitted attributes, going on, prediction, weights, interruption."""
+"""SubgradientLMMClassifier: starts, steps, fitted attributes, going on, weights, interruption."""
 
 import itertools
 import signal
 import threading
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -14,7 +15,7 @@ import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.estimators import NoEffectWarning
 from maxplus.training import MaxLoss, Progress, Task, level, train
-from maxplus.training.engines import ENGINES
+from maxplus.training.engines import ENGINES, sooner
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
 LAYERS = ("W0_", "W1_", "W2_")
@@ -479,9 +480,30 @@ def test_the_mean_is_for_sgd_by_default(cloud):
     assert_same(auto, sgd)
 
 
-def test_the_maximum_is_for_dense_by_default(cloud):
+def test_the_maximum_is_for_sparse_by_default(cloud):
     auto, dense = (lmm(engine=e).fit(*cloud) for e in ("auto", "dense"))
     assert_same(auto, dense)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_there", "used"),
+    [
+        ({}, False, "dense"),
+        ({"objective": "top-k"}, False, "dense"),
+        ({}, True, "sparse"),
+        ({"max_iter": 100_000}, False, "sparse"),
+        ({"n_hidden": 10**6}, False, "sparse"),
+        ({"engine": "sparse"}, False, "sparse"),
+        ({"engine": "tree"}, False, "tree"),
+        ({"objective": "mean"}, False, "sgd"),
+    ],
+)
+def test_small_trainings_do_not_wait_for_the_sparse_engine(
+    cloud, monkeypatch, options, is_there, used
+):
+    monkeypatch.setattr(sooner, "is_compiled", lambda kernel: is_there)
+    data = SimpleNamespace(X=cloud[0])
+    assert lmm(**options)._engine_for(data).name == used
 
 
 # -- threads ----------------------------------------------------------------------------------

@@ -1,0 +1,209 @@
+"""Models, exact bounds in fractions and attacks that the tests of certificates share."""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from maxplus.models import LMM
+from strategies import DTYPES, SEEDS, grid_array
+
+# A radius may fall short of the largest certified eps by this share of it.
+SHORT = 1e-6
+# Rounding that a bound may contain, relative to the largest number that occurs.
+ROUNDING = {np.dtype(np.float64): 1e-14, np.dtype(np.float32): 2e-6}
+
+BOTH_TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+def cast(model, dtype):
+    """The same weights, rounded to another float type."""
+    return LMM(model.W0.astype(dtype), model.W1.astype(dtype), model.W2.astype(dtype))
+
+
+def cones(centres, slope=1.0):
+    """One unit per class, z_d(x) = −slope·‖x − centres[d]‖∞."""
+    W0 = slope * np.tile([1.0, -1.0], centres.shape[1])
+    W1 = -W0[:, None] * np.repeat(centres.T, 2, axis=0)
+    return LMM(W0, W1, np.where(np.eye(len(centres)), 0.0, -999.0))
+
+
+def random_model(rng, P, H, C):
+    """Slopes of all signs, a few of them zero."""
+    W0 = rng.normal(size=2 * P) * (rng.random(2 * P) < 0.9)
+    return LMM(W0, rng.normal(size=(2 * P, H)), rng.normal(size=(H, C)))
+
+
+ROUGH = random_model(np.random.default_rng(1), 4, 6, 3)
+
+
+def predict(model, X):
+    return model.scores(X).argmax(axis=1)
+
+
+def two_best(model, X):
+    """The highest score and the one after it."""
+    Z = np.sort(model.scores(X).astype(float), axis=1)
+    return Z[:, -1], Z[:, -2]
+
+
+def lipschitz_radius(model, X, scale=1.0):
+    """(z₁ − z₂) / (2·max |W0|·scale): sound, because no score is steeper than that."""
+    first, second = two_best(model, X)
+    slopes = np.abs(model.W0.astype(float)) * np.repeat(np.broadcast_to(scale, X.shape[1]), 2)
+    return (first - second) / (2.0 * slopes.max())
+
+
+def size(model, X, eps, scale=1.0):
+    """The largest number that occurs in a box, per row, roughly: what rounding is relative to."""
+    inputs = np.abs(X.astype(float)).max(axis=1) + np.max(eps * np.asarray(scale, float))
+    largest = [float(np.abs(W).max()) for W in (model.W0, model.W1, model.W2)]
+    return largest[0] * inputs + largest[1] + largest[2]
+
+
+# -- slow, obvious and without any rounding ---------------------------------------------------
+
+
+def exact(values):
+    """Nested lists of the same numbers as fractions."""
+    return [exact(v) if np.ndim(v) else Fraction(float(v)) for v in values]
+
+
+def exact_bounds(model, x, eps, scale):
+    """Lowest and highest g_h over the box, feature by feature, and what follows for the scores.
+
+    Inside a unit, a feature contributes min(a·t + A, b·t + B). Over an interval that
+    is lowest and highest at an end point or where the two lines cross.
+    """
+    W0, W1, W2 = exact(model.W0), exact(model.W1), exact(model.W2)
+    lowest, highest = [], []
+    for h in range(model.n_hidden):
+        bottoms, tops = [], []
+        for p in range(model.n_features):
+            a, b, A, B = W0[2 * p], W0[2 * p + 1], W1[2 * p][h], W1[2 * p + 1][h]
+            reach = Fraction(float(eps)) * Fraction(float(scale[p]))
+            left, right = Fraction(float(x[p])) - reach, Fraction(float(x[p])) + reach
+            points = [left, right]
+            if a != b and left < (B - A) / (a - b) < right:
+                points.append((B - A) / (a - b))
+            values = [min(a * t + A, b * t + B) for t in points]
+            bottoms.append(min(values))
+            tops.append(max(values))
+        lowest.append(min(bottoms))
+        highest.append(min(tops))
+    units, classes = range(model.n_hidden), range(model.n_classes)
+    low = [max(lowest[h] + W2[h][d] for h in units) for d in classes]
+    high = [max(highest[h] + W2[h][d] for h in units) for d in classes]
+    return low, high
+
+
+def exact_gap(model, x, eps, scale):
+    """How far the lower bound of the predicted class exceeds all other upper bounds."""
+    y = int(predict(model, x[None])[0])
+    low, high = exact_bounds(model, x, eps, scale)
+    return low[y] - max(high[d] for d in range(model.n_classes) if d != y)
+
+
+class Case(NamedTuple):
+    model: LMM
+    X: np.ndarray
+    eps: float
+    scale: np.ndarray
+
+
+@st.composite
+def cases(draw, dtypes=DTYPES):
+    """A small model, rows and a box: values on a grid with many ties, or any, some of them large.
+
+    The scales are powers of two and 0, so that eps·scale_p is not rounded.
+    """
+    P, H, C, N = (draw(st.integers(low, 4)) for low in (1, 1, 2, 1))
+    rng = np.random.default_rng(draw(SEEDS))
+    dtype = draw(dtypes)
+    signs = draw(st.sampled_from(["paper", "any", "equal", "some zero"]))
+    shapes = [(2 * P,), (2 * P, H), (H, C), (N, P)]
+    if draw(st.booleans()):
+        arrays = [grid_array(rng, shape) for shape in shapes]
+        eps = draw(st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0]))
+    else:
+        arrays = [rng.normal(size=shape) for shape in shapes]
+        for array in arrays:
+            if draw(st.booleans()):
+                array += 1e4 * rng.choice([-1, 0, 1], size=array.shape[-1])
+        eps = draw(st.sampled_from([1e-5, 0.3, 2.0])) * rng.uniform(0.5, 1.0)
+    W0, W1, W2, X = arrays
+    pair = np.tile([1.0, -1.0], P)
+    W0 = {
+        "paper": np.abs(W0) * pair,
+        "any": W0,
+        "equal": np.abs(W0) * np.repeat(np.sign(W0[::2]), 2),
+        "some zero": W0 * (rng.random(2 * P) < 0.5),
+    }[signs]
+    scale = rng.choice([0.0, 0.5, 1.0, 1.0, 4.0], size=P) if draw(st.booleans()) else np.ones(P)
+    return Case(cast(LMM(W0, W1, W2), dtype), X.astype(dtype), eps, scale)
+
+
+# -- attacks ----------------------------------------------------------------------------------
+
+
+def inside(X, step):
+    """X + step, rounded towards X: what lies in the box exactly also does after rounding."""
+    return np.nextafter((X + step).astype(X.dtype), X)
+
+
+def peaks(model):
+    """Where each unit is highest, feature by feature: crossings, or ±∞ if it rises for ever."""
+    W0, W1 = model.W0.astype(float)[:, None], model.W1.astype(float)
+    a, b = W0[::2], W0[1::2]
+    roof = np.sign(a) * np.sign(b) < 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = (W1[1::2] - W1[::2]) / (a - b)
+    return np.where(roof, crossing, np.where((a > 0) | (b > 0), np.inf, -np.inf)).T
+
+
+def assess(model, points, y):
+    """Of all points[n, k]: whether y[n] is not predicted, and how far it is ahead."""
+    Z = model.scores(points.reshape(-1, points.shape[2])).reshape(*points.shape[:2], -1)
+    index = y[:, None, None]
+    lost = Z.argmax(axis=2) != y[:, None]
+    own = np.take_along_axis(Z, index, axis=2)[..., 0]
+    np.put_along_axis(Z, index, -np.inf, axis=2)
+    return lost, own - Z.max(axis=2)
+
+
+def attack(model, X, radius, scale=1.0, tries=20, rounds=8, width=16, seed=0):
+    """Whether some point in each row's box was found that is classified differently.
+
+    Tried are random points, random corners, the best point of the box for every
+    unit, and from the best of all these a pattern search: one feature at a time goes
+    to one of its ends, among them always the feature that decides the class's score.
+    """
+    rng = np.random.default_rng(seed)
+    (N, P), y, rows = X.shape, predict(model, X), np.arange(len(X))
+    if N == 0:
+        return np.zeros(0, bool)
+    reach = np.broadcast_to(radius, N)[:, None] * np.broadcast_to(scale, P)
+    centre, span = X[:, None], reach[:, None]
+    steps = [
+        span * rng.uniform(-1.0, 1.0, (N, tries, P)),
+        span * rng.choice([-1.0, 1.0], (N, tries, P)),
+        np.clip(peaks(model) - centre, -span, span),
+    ]
+    points = inside(centre, np.concatenate(steps, axis=1))
+    lost, ahead = assess(model, points, y)
+    flipped, best = lost.any(axis=1), points[rows, ahead.argmin(axis=1)]
+    ends = np.stack([inside(X, -reach), X, inside(X, reach)])
+    for _ in range(rounds):
+        feature = rng.integers(P, size=(N, width))
+        feature[:, 0] = model.active_path(best).row[rows, y] // 2
+        points = np.tile(best[:, None], (1, 1 + 3 * width, 1))
+        for k in range(width):
+            points[rows, 1 + 3 * k + np.arange(3)[:, None], feature[:, k]] = ends[
+                :, rows, feature[:, k]
+            ]
+        lost, ahead = assess(model, points, y)
+        flipped |= lost.any(axis=1)
+        best = points[rows, ahead.argmin(axis=1)]
+    return flipped

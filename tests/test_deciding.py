@@ -1,0 +1,173 @@
+"""What is decided about columns: ids, dates, ranks, categories, numbers, holes."""
+
+import numpy as np
+import pytest
+
+from maxplus.tables import (
+    Category,
+    ColumnChoices,
+    Encoding,
+    Ranks,
+    RawTable,
+    Words,
+    decide,
+    scales,
+)
+from table_helpers import encoding_of
+
+
+def column_of(cells, name="a", **choices):
+    """The column that cells become, and what is said about them; None if left out."""
+    n = len(cells)
+    if not isinstance(cells, Words):
+        cells = np.array(cells, float if isinstance(cells[0], float) else object)
+    columns = {name: cells, "rest": np.arange(n) * 0.37 % 1, "y": np.arange(n) % 2}
+    encoding, decisions = decide(RawTable("t", columns), ColumnChoices("y", **choices))
+    found = [column for column in encoding.columns if column.name == name]
+    return found[0] if found else None, " ".join(decisions)
+
+
+RNG = np.random.default_rng(0)
+SHUFFLED = RNG.permutation(50).astype(float)
+LEFT = {
+    "rows in order": (np.arange(50.0) + 7, "a"),
+    "rows in any order": (SHUFFLED, "a"),
+    "ids by name": (SHUFFLED**2, "patient_id"),
+    "ids by camel": (SHUFFLED**2, "patientId"),
+    "constant": (np.full(50, 2.5), "a"),
+    "days": ([f"{k % 28 + 1}.{k % 12 + 1}.2020" for k in range(50)], "a"),
+    "times": ([f"2020-01-{k % 28 + 1:02d}T10:{k:02d}:00Z" for k in range(50)], "a"),
+    "American days": ([f"Mar {k % 28 + 1}, 2020" for k in range(50)], "a"),
+    "names": ([f"Person {k}" for k in range(50)], "a"),
+    "nearly all different": ([f"Person {k % 45}" for k in range(50)], "a"),
+    "texts": ([f"a text of many words, number {k % 20}" for k in range(50)], "a"),
+}
+KEPT = {
+    "measurements": (RNG.normal(size=50), "a"),
+    "measurements named id": (RNG.normal(size=50), "id"),
+    "whole numbers, all different": (SHUFFLED**2, "income"),
+    "sorted numbers": (np.cumsum(np.arange(50.0)), "time"),
+    "numbers": (np.arange(50.0) % 7, "id"),
+    "few rows": (np.arange(10.0), "a"),
+    "words": (["x", "y"] * 25, "a"),
+    "many words": ([f"w{k % 12}" for k in range(50)], "a"),
+    "constant but for holes": (["x"] * 40 + [""] * 10, "a"),
+}
+
+
+@pytest.mark.parametrize(("cells", "name"), LEFT.values(), ids=LEFT)
+def test_columns_that_say_nothing_are_left_out(cells, name):
+    column, said = column_of(list(cells), name)
+    assert column is None
+    assert f"left out {name!r}" in said
+    kept, _ = column_of(list(cells), name, keep=[name])
+    assert kept is not None
+
+
+@pytest.mark.parametrize(("cells", "name"), KEPT.values(), ids=KEPT)
+def test_columns_that_may_say_something_stay(cells, name):
+    column, said = column_of(list(cells), name)
+    assert column is not None
+    assert "left out" not in said
+
+
+ORDERED = [
+    ["low", "medium", "high"],
+    ["small", "large"],
+    ["XS", "S", "M", "L", "XL"],
+    ["Mild", "Moderate", "Severe"],
+    ["never", "rarely", "sometimes", "often", "always"],
+    ["strongly disagree", "disagree", "neutral", "agree", "strongly agree"],
+    ["I", "II", "III", "IV"],
+    ["<5", "5-10", "11-20", ">20"],
+    ["under 18", "18 to 64", "65 and over"],
+    ["0", "1", "2", "3+"],
+    ["0-2", "3-5", "6-8", "12-14"],
+    ["<= 1,000", "1,001-5,000", "> 5,000"],
+    ["-10--5", "-5-0", "0-5"],
+]
+NOT_ORDERED = [
+    ["m", "s"],
+    ["low", "blue"],
+    ["medium", "moderate"],
+    ["1-5", "3-8"],
+    ["a-b", "c-d"],
+    ["yes", "no"],
+    ["10 mg", "20 mg"],
+    ["5-1", "9-6"],
+]
+
+
+@pytest.mark.parametrize("words", ORDERED, ids=" ".join)
+def test_words_with_an_order_become_ranks(words):
+    cells = [words[k * 7 % len(words)] for k in range(70)] + words
+    random_order = [cells[k] for k in np.random.default_rng(0).permutation(len(cells))]
+    column, said = column_of(random_order)
+    assert isinstance(column, Ranks)
+    assert column.words == tuple(words)
+    assert "--categorical a" in said
+    assert isinstance(column_of(random_order, categorical=["a"])[0], Category)
+
+
+@pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
+def test_other_words_stay_words(words):
+    assert scales.in_order(words) is None
+    assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
+
+
+@pytest.mark.parametrize(
+    ("n_missing", "n", "number", "word"),
+    [(4, 60, False, False), (5, 60, True, True), (5, 400, False, True), (20, 400, True, True)],
+)
+def test_many_holes_are_a_feature(n_missing, n, number, word):
+    cells = np.where(np.arange(n) < n_missing, np.nan, np.arange(n) % 3)
+    column, said = column_of(cells.tolist())
+    assert (column.flagged, column.holes) == (number, True)
+    assert f"{n_missing} of {n} values are missing" in said
+    words = np.where(np.isnan(cells), "", np.where(cells > 1, "x", "z")).tolist()
+    column, said = column_of(words)
+    assert (column.flagged, column.holes) == (word, True)
+    assert ("a category of their own" in said) == word
+
+
+def test_a_word_called_other_is_one_of_the_others():
+    cells = ["other"] * 40 + ["x"] * 30 + [f"w{k}" for k in range(40)]
+    column, _ = column_of(cells)
+    assert column.features == ["a = x", "a = other"]
+    assert Encoding.from_json(Encoding("y", (column,)).to_json()).columns == (column,)
+
+
+def test_ordered_categories_of_a_data_frame_keep_their_order():
+    codes = np.arange(60) % 3
+    column, _ = column_of(Words(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
+    assert column.words == ("gold", "silver", "bronze")
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [("12 mg", 12.0), ("grade 2", 2.0), ("T3", 3.0), ("5-10", 7.5), ("<5", 5.0), ("1,250", 1250.0),
+     ("60+", 60.0), ("-3.5", -3.5), ("none", np.nan), ("2 of 3", np.nan)],
+)  # fmt: skip
+def test_the_number_in_a_word(word, number):
+    assert scales.number_in(word) == number or np.isnan([scales.number_in(word), number]).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "task"),
+    [
+        (np.arange(60.0) % 3, "classification"),
+        (np.arange(60.0) % 10, "classification"),
+        (np.arange(60.0), "regression"),
+        (np.arange(60.0) % 20, "regression"),
+        (np.arange(900.0) % 26, "classification"),
+        (np.arange(900.0) % 50, "regression"),
+        (np.arange(60.0) % 3 + 0.5, "regression"),
+    ],
+    ids=str,
+)
+def test_a_target_with_many_numbers_is_a_regression(cells, task):
+    table = RawTable("t", {"x": np.sin(np.arange(len(cells))), "y": cells})
+    assert encoding_of(table).task == task
+    for chosen in ("classification", "regression"):
+        assert encoding_of(table, task=chosen).task == chosen
+    assert encoding_of(table, task="regression").labels(table).dtype == np.float64

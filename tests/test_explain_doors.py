@@ -1,0 +1,94 @@
+"""What explanations refuse at the door: other widths, other words, what is no single network."""
+
+import numpy as np
+import pytest
+
+from maxplus.certify import certified_at
+from maxplus.explain import (
+    Domain,
+    decisive_paths,
+    explain_committee,
+    feature_importances,
+    single_feature_flips,
+    single_flips,
+    smallest_change,
+    strongest_rules,
+    unit_boxes,
+)
+from maxplus.models import LMM, Committee
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(5, 4)), np.arange(5) % 3
+PLAIN = LMM(RNG.normal(size=8), RNG.normal(size=(8, 6)), RNG.normal(size=(6, 3)))
+SEER = LMM(PLAIN.W0, PLAIN.W1, PLAIN.W2, RNG.normal(size=(4, 4)))
+BOTH = Committee([PLAIN, SEER])
+FREE, WORDS = Domain.free(4), ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
+@pytest.mark.parametrize("model", [PLAIN, SEER, BOTH], ids=["plain", "seer", "committee"])
+def test_rows_of_another_shape(model, shape):
+    rows = np.zeros(shape)
+    calls = [
+        lambda: single_flips(model, rows),
+        lambda: single_feature_flips(model, rows),
+        lambda: feature_importances(model, rows),
+    ]
+    if model is BOTH:
+        calls.append(lambda: explain_committee(model, rows, WORDS, FREE))
+    else:
+        calls.append(lambda: decisive_paths(model, rows))
+        calls.append(lambda: strongest_rules(model, rows, np.zeros(len(rows), int), FREE, WORDS))
+    for call in calls:
+        with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \("):
+            call()
+
+
+@pytest.mark.parametrize("n", [3, 5])
+@pytest.mark.parametrize("model", [PLAIN, SEER], ids=["plain", "seer"])
+def test_domains_of_other_features(model, n):
+    domain = Domain.free(n)
+    for call in (
+        lambda: single_flips(model, X, domain),
+        lambda: smallest_change(model, X[0], domain),
+        lambda: strongest_rules(model, X, Y, domain, WORDS),
+        lambda: explain_committee(BOTH, X, WORDS, domain),
+    ):
+        with pytest.raises(ValueError, match=rf"^domain must be of 4 features; got one of {n}"):
+            call()
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c", "d"]])
+def test_words_for_other_classes(names):
+    for call in (
+        lambda: smallest_change(PLAIN, X[0], FREE, class_names=names),
+        lambda: strongest_rules(PLAIN, X, Y, FREE, names),
+        lambda: explain_committee(BOTH, X, names, FREE),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"^class_names must name 3 classes; got {len(names)}"
+        ):
+            call()
+
+
+def test_a_committee_has_no_paths_boxes_or_rules_of_its_own():
+    for call in (
+        lambda: decisive_paths(BOTH, X),
+        lambda: unit_boxes(BOTH),
+        lambda: strongest_rules(BOTH, X, Y, FREE, WORDS),
+    ):
+        with pytest.raises(TypeError, match=r"one LMM; got a Committee; take each of .* members"):
+            call()
+
+
+@pytest.mark.parametrize("scale", [[1.0, 1.0, -1.0, 1.0], [1.0, np.inf, 1.0, 1.0], -1.0])
+def test_importances_in_units_that_are_none(scale):
+    with pytest.raises(ValueError, match=r"^scale must be finite and >= 0; got"):
+        feature_importances(PLAIN, X, scale)
+
+
+def test_scores_that_were_known_may_be_a_list():
+    expected = certified_at(PLAIN, X, 0.1)
+    assert (
+        certified_at(PLAIN, X, 0.1, scores=PLAIN.scores(X).tolist()).tolist() == expected.tolist()
+    )
