@@ -78,12 +78,13 @@ reproduce-quick: $(VENV)/.compiled
 	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
 
 # The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,
-# docs/gallery) until the library, what draws, or a measurement has changed.
+# docs/gallery) until the library, what draws or makes pages, or a measurement has changed.
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
 
-build/docs-cache: $(VENV)/.kernels $(VENV)/.docs $(wildcard docs/drawing/*.py results/*.json results/*/*.json)
+build/docs-cache: $(VENV)/.kernels $(VENV)/.docs \
+  $(wildcard docs/_ext/*.py docs/drawing/*.py results/*.json results/*/*.json)
 	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
 	mkdir -p $@
 

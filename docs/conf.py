@@ -48,11 +48,13 @@ extensions = [
     "sphinx-mathjax-offline",
     "sphinx_design",
     "anchors",
+    "command_cells",
     "command_pages",
     "included_pages",
-    "optional_pages",
     "plain_docstrings",
+    "record_fields",
     "result_pages",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
@@ -101,23 +103,23 @@ numpydoc_use_plots = False
 
 # -- the gallery ----------------------------------------------------------------------------------
 
-if (HERE.parent / "examples" / "GALLERY_HEADER.txt").exists():
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf = {
-        "examples_dirs": "../examples",
-        "gallery_dirs": "gallery",
-        # PyTorch is larger than all the rest: its page is run where it is installed.
-        "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
-        "ignore_pattern": r"make_examples",
-        "abort_on_example_error": True,
-        "download_all_examples": False,
-        "show_memory": False,
-        "show_signature": False,
-        "remove_config_comments": True,
-        "doc_module": ("maxplus",),
-        "backreferences_dir": None,
-        "reset_modules": ("matplotlib",),
-    }
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    # PyTorch is larger than all the rest: its page is run where it is installed.
+    "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
+    "ignore_pattern": r"make_examples",
+    "within_subsection_order": "gallery_ways.InOrder",
+    "capture_repr": (),  # scripts print what is to be seen
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "doc_module": ("maxplus",),
+    "backreferences_dir": None,
+    "reset_modules": ("gallery_ways.as_on_other_pages",),
+}
 
 # -- how it looks ---------------------------------------------------------------------------------
 
@@ -125,10 +127,17 @@ html_theme = "pydata_sphinx_theme"
 html_title = "maxplus"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/logo.svg"
+html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_copy_source = False
 html_sidebars = {"index": []}
 html_theme_options = {
+    "logo": {
+        "text": "maxplus",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
     "navigation_with_keys": False,
     "show_prev_next": True,
     "show_toc_level": 2,

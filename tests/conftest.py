@@ -22,6 +22,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A source distribution holds the library and its tests, but neither the site nor what was measured.
+if not (Path(__file__).parents[1] / "docs").is_dir():
+    collect_ignore = ["test_documents.py", "test_site.py"]
+
 # MNIST's files, where they lie beside the project; without them its tests are skipped.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if BESIDE.is_dir():

@@ -1,5 +1,6 @@
 """The site's own parts: links are checked, measurements become pages, every page is listed."""
 
+import importlib
 import importlib.util
 import json
 import re
@@ -9,6 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# As docs/policy.md lists them.
+POLICY = (DOCS / "policy.md").read_text(encoding="utf-8").partition("and the layers")[0]
+PUBLIC_ROOMS = ["maxplus", *re.findall(r"`(maxplus\.[a-z.]+)`", POLICY)]
 
 
 def part(name):
@@ -55,6 +60,10 @@ def test_every_measurement_is_a_page(tmp_path):
     }  # fmt: skip
     (found / "speed.json").write_text(json.dumps(record))
     (found / "speed-growth.png").write_bytes(b"picture")
+    (found / "parts.json").write_text("{}")  # beside a record, and none itself
+    known = tmp_path / "results" / "mpi"
+    known.mkdir()
+    (known / "mpi.json").write_text(json.dumps(record | {"figures": []}))
     pages = part("result_pages")
     pages.write_pages(SimpleNamespace(srcdir=tmp_path / "docs"))
     place = tmp_path / "docs" / pages.PLACE
@@ -66,7 +75,18 @@ def test_every_measurement_is_a_page(tmp_path):
     assert "![How fast: growth](speed-growth.png)" in page
     assert "`maxplus reproduce speed` at full scale, in 3 s (cores 2)" in page
     assert (place / "speed-growth.png").read_bytes() == b"picture"
-    assert "- [](generated/speed.md): It is.\n" in (place / "list.txt").read_text()
+    headings, entries = zip(
+        *re.findall(r"## (.+)\n\n(- .+)\n", (place / "list.txt").read_text()), strict=True
+    )
+    assert headings == ("How fast, how large", pages.OTHERS)
+    assert entries == ("- [](generated/mpi.md): It is.", "- [](generated/speed.md): It is.")
+
+
+def test_every_experiment_has_a_place_in_the_list_of_results():
+    from maxplus.lab.registry import BENCHMARKS, EXPERIMENTS
+
+    listed = [name for names in part("result_pages").GROUPS.values() for name in names]
+    assert sorted(listed) == sorted([*EXPERIMENTS, *BENCHMARKS])
 
 
 @pytest.mark.parametrize(
@@ -102,6 +122,50 @@ def test_docstrings_are_taken_as_text():
     lines = ["|x'_p − x_p| ≤ eps·scale_, see ``scale_`` and `maxplus.load`"]
     part("plain_docstrings").escape(None, "", "", None, None, lines)
     assert lines == [r"\|x'_p − x_p\| ≤ eps·scale\_, see ``scale_`` and `maxplus.load`"]
+
+
+def test_fields_of_named_tuples_are_described_by_their_comments():
+    from maxplus.explain import Paths
+
+    lines = ["Alias for field number 3"]
+    part("record_fields").describe(
+        None, "attribute", "maxplus.explain.paths.Paths.runner_up", None, None, lines
+    )
+    assert lines == ["The second best unit, −1 if there is none."]
+    assert part("record_fields").comments(Paths)["score"] == ""
+
+
+def test_commands_are_shown_as_typed():
+    nodes = pytest.importorskip("docutils.nodes")
+    cells = [nodes.literal_block("", text) for text in ("%%bash\nls\npwd", "print(1)")]
+    page = nodes.container("", *cells)
+    part("command_cells").show_as_typed(None, page)
+    assert [cell.astext() for cell in cells] == ["ls\npwd", "print(1)"]
+    assert cells[0]["language"] == "bash"
+
+
+def test_every_example_has_its_place_in_the_gallery():
+    scripts = {path.stem.removeprefix("plot_") for path in EXAMPLES.glob("plot_*.py")}
+    assert scripts == set(part("gallery_ways").ORDER)
+
+
+def test_every_public_name_is_in_the_reference():
+    """By what it is: some have two addresses."""
+    listed, mentioned = set(), ""
+    for page in (DOCS / "api").glob("*.rst"):
+        text = page.read_text(encoding="utf-8")
+        mentioned += text
+        for piece in text.split(".. currentmodule:: ")[1:]:
+            module = importlib.import_module(piece.split()[0])
+            names = re.findall(r"^   (\w+)$", piece, re.MULTILINE)
+            listed |= {id(getattr(module, name)) for name in names}
+    assert len(PUBLIC_ROOMS) > 15
+    for room in PUBLIC_ROOMS:
+        module = importlib.import_module(room)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            known = id(thing) in listed if callable(thing) else f"``{room}.{name}``" in mentioned
+            assert known, f"{room}.{name}"
 
 
 @pytest.mark.parametrize("room", ["guide", "theory"])

@@ -7,12 +7,29 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-# The paper's tables and figures first, in the paper's order; then what goes beyond it.
-ORDER = (
-    "iris", "init", "mnist", "sparsity", "zero-hidden", "approximation", "certificate", "timing",
-    "tables", "quality", "noise", "regression", "long-run", "million", "products", "iris-torch",
-)  # fmt: skip
+# How the list is cut, and in which order; what is measured and not named here comes last.
+GROUPS = {
+    "The paper": (
+        "iris", "init", "mnist", "sparsity", "zero-hidden", "approximation", "certificate",
+        "timing",
+    ),
+    "How good its own recipes are": ("tables", "quality", "noise", "regression"),
+    "How fast, how large": (
+        "long-run", "million", "mpi", "answers", "streams", "products", "iris-torch", "first-use",
+    ),
+}  # fmt: skip
+OTHERS = "More"
 PLACE = "results/generated"
+SOAK_LIST = """## Random trials
+
+- [](generated/soak.md): problems, attacks, damaged files, kills at random.
+
+```{toctree}
+:hidden:
+
+generated/soak
+```
+"""
 
 
 def write_pages(app: Sphinx) -> None:
@@ -20,23 +37,36 @@ def write_pages(app: Sphinx) -> None:
     measured = Path(app.srcdir).parent / "results"
     pages = Path(app.srcdir) / PLACE
     pages.mkdir(parents=True, exist_ok=True)
-    found = sorted(path.parent.name for path in measured.glob("*/*.json"))
-    names = sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+    records = {
+        path.stem: _record(path)
+        for path in sorted(measured.glob("*/*.json"))
+        if path.stem == path.parent.name
+    }
     for old in pages.glob("*.md"):
-        if old.stem not in (*names, "soak"):
+        if old.stem not in records:
             old.unlink()
-    records = {name: _record(measured / name / f"{name}.json") for name in names}
     for name, record in records.items():
         _write(pages / f"{name}.md", _page(name, record))
         for picture in (measured / name).glob("*.png"):
             shutil.copy2(picture, pages)
-    told = [f"- [](generated/{name}.md): {_first_sentence(records[name])}" for name in names]
-    if (measured / "soak.json").exists():
-        _write(pages / "soak.md", _soak_page(_record(measured / "soak.json")))
-        names.append("soak")
-        told.append("- [](generated/soak.md): problems, attacks, damaged files, kills at random.")
-    tree = ["```{toctree}", ":hidden:", "", *(f"generated/{name}" for name in names), "```"]
-    _write(pages / "list.txt", "\n".join([*told, "", *tree, ""]))
+    trials = measured / "soak.json"
+    if trials.exists():
+        _write(pages / "soak.md", _soak_page(_record(trials)))
+    _write(pages / "list.txt", _list(records) + (SOAK_LIST if trials.exists() else ""))
+
+
+def _list(records: dict[str, dict]) -> str:
+    """All pages under their headings, each with how its text begins."""
+    left = set(records).difference(*GROUPS.values())
+    lines = []
+    for heading, names in {**GROUPS, OTHERS: tuple(sorted(left))}.items():
+        told = [name for name in names if name in records]
+        if told:
+            lines += [f"## {heading}", ""]
+            lines += [f"- [](generated/{n}.md): {_first_sentence(records[n])}" for n in told]
+            lines += ["", "```{toctree}", ":hidden:", ""]
+            lines += [*(f"generated/{n}" for n in told), "```", ""]
+    return "\n".join(lines)
 
 
 def _record(path: Path) -> dict:

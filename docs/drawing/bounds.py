@@ -29,7 +29,7 @@ def minima_cases():
             changed, rows[changed], fill=False, edgecolor="#222222", linestyle="--", linewidth=0.9
         )
         ax.axhline(3.0, color=GREY, linewidth=0.8, linestyle=":")
-        ax.text(5.6, 3.05, "g₂ before", ha="right", fontsize=7, color=GREY)
+        ax.text(5.6, 5.05, "dotted: g₂ before", ha="right", fontsize=7, color=GREY)
         ax.set_title(title, fontsize=8.5, fontweight="normal")
         ax.set(xticks=range(6), xlabel="row i" if ax in axes[1] else "")
     for ax in axes[:, 0]:

@@ -46,6 +46,10 @@ class CertifiedRows(NamedTuple):
         ----------
         unit : what radii are counted in
         held : names of columns that were held fixed
+
+        Returns
+        -------
+        str
         """
         if not self.right:
             return f"None of the {self.rows} rows is right, so nothing is certified."

@@ -96,8 +96,7 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
     ) -> Self:
         """Let a classifier that was trained on (x − centre) / spread take x itself.
 
-        The scaling goes into the weights, and all fitted attributes follow: see
-        ``maxplus.estimators._folding.fold_affine``.
+        The scaling goes into the weights, and all fitted attributes follow.
 
         Parameters
         ----------

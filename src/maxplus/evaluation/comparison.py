@@ -30,7 +30,12 @@ class Comparison:
     validations: dict[str, Validation]
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers and words by model, with the seconds of one training and its predictions."""
+        """Numbers and words by model, with the seconds of one training and its predictions.
+
+        Returns
+        -------
+        dict
+        """
         return {
             name: one.to_json()
             | {"seconds_per_training": one.seconds_each, "explainable": EXPLAINED.get(name)}

@@ -70,7 +70,12 @@ class Validation:
         return max(self.guess.classes, key=lambda one: one.n_predicted).label
 
     def to_json(self) -> dict[str, Any]:
-        """All but the predictions, as numbers, words, lists and dicts."""
+        """All but the predictions, as numbers, words, lists and dicts.
+
+        Returns
+        -------
+        dict
+        """
         guess = self.guess.to_json()
         document: dict[str, Any] = {
             "how": self.words,

@@ -141,6 +141,10 @@ class CommitteeExplanation:
         """One record per row, class and member, rows first.
 
         ``feature`` names the view that decided the member's score, and ``value`` is its value.
+
+        Returns
+        -------
+        numpy.recarray
         """
         (N, C), K = self.score.shape, len(self.members)
         row, d, k = (axis.ravel() for axis in np.indices((N, C, K)))
@@ -171,7 +175,12 @@ class CommitteeExplanation:
         return np.stack([column(member) for member in self.members], axis=-1).ravel()
 
     def to_table(self) -> Any:
-        """`to_records` as a pandas DataFrame if pandas is installed."""
+        """`to_records` as a pandas DataFrame if pandas is installed.
+
+        Returns
+        -------
+        pandas.DataFrame or numpy.recarray
+        """
         return as_table(self.to_records())
 
     def __str__(self) -> str:
@@ -179,7 +188,17 @@ class CommitteeExplanation:
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Row n in words: all scores, the members, those that count most first, and the flip."""
+        """Row n in words: all scores, the members, those that count most first, and the flip.
+
+        Parameters
+        ----------
+        n : int
+            The row, from 0.
+
+        Returns
+        -------
+        str
+        """
         first, second = self.order[n, :2]
         lead = self.score[n, first] - self.score[n, second]
         names, probability = self.class_names, self.probability[n]

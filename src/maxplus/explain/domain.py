@@ -177,6 +177,10 @@ class Domain:
         Parameters
         ----------
         columns : names of columns or features, or indices of features
+
+        Returns
+        -------
+        Domain
         """
         columns = [columns] if isinstance(columns, str) else list(columns)
         if not columns:
@@ -195,7 +199,16 @@ class Domain:
         return replace(self, fixed=fixed)
 
     def within(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Domain:
-        """The same with other limits: a number for all features, or one for each."""
+        """The same with other limits: a number for all features, or one for each.
+
+        Parameters
+        ----------
+        low, high : number or array of shape (P,), optional
+
+        Returns
+        -------
+        Domain
+        """
         P = self.n_features
         return replace(
             self,
@@ -263,6 +276,16 @@ class Domain:
 
         A category's other words go to 0: the value 1 is the word, 0 is none of them. The
         indicator of a number that was missing goes to 0.
+
+        Parameters
+        ----------
+        x : array of shape (P,)
+        feature : array of shape (K,)
+        value : array of shape (K,)
+
+        Returns
+        -------
+        array of shape (K, P)
         """
         which, to = np.atleast_1d(feature), np.atleast_1d(np.asarray(value, np.float64))
         out = np.repeat(np.asarray(x, np.float64)[None], len(which), axis=0)
@@ -274,7 +297,17 @@ class Domain:
         return out
 
     def distances(self, x: NDArray, rows: NDArray) -> NDArray:
-        """How far each of some rows is from x: the largest move of a feature, in units."""
+        """How far each of some rows is from x: the largest move of a feature, in units.
+
+        Parameters
+        ----------
+        x : array of shape (P,)
+        rows : array of shape (K, P)
+
+        Returns
+        -------
+        array of shape (K,)
+        """
         moves = np.abs(rows - np.asarray(x, np.float64)) / self.unit
         moves[:, list(self.indicators.values())] = 0.0
         return moves.max(axis=1, initial=0.0)
@@ -283,6 +316,17 @@ class Domain:
         """What feature p's column is in row x, for people: a number, or a word in quotes.
 
         Numbers have six digits, or all that they have.
+
+        Parameters
+        ----------
+        x : array of shape (P,)
+        p : int
+        exact : bool
+            All digits.
+
+        Returns
+        -------
+        str
         """
         if self.category_of[p] < 0:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
@@ -291,13 +335,33 @@ class Domain:
         return repr(str(on[0])) if len(on) == 1 else NONE_OF_THEM
 
     def number(self, p: int, value: float) -> str:
-        """A value of number p for people: it reads back as itself, or is the word of its rank."""
+        """A value of number p for people: it reads back as itself, or is the word of its rank.
+
+        Parameters
+        ----------
+        p : int
+        value : float
+
+        Returns
+        -------
+        str
+        """
         words = self.ranks.get(p, ())
         is_rank = value == round(value) and 0 <= value < len(words)
         return repr(str(words[int(value)])) if is_rank else number_text(value)
 
     def phrase(self, p: int, value: float) -> str:
-        """Feature p with a value: "age = 54", "colour being 'red'", "age being missing"."""
+        """Feature p with a value: "age = 54", "colour being 'red'", "age being missing".
+
+        Parameters
+        ----------
+        p : int
+        value : float
+
+        Returns
+        -------
+        str
+        """
         being = "being" if value else "not being"
         if self.category_of[p] >= 0:
             category = self.categories[self.category_of[p]]
@@ -312,6 +376,14 @@ class Domain:
 
         A number moves by its unit. What is fixed, categories and two-valued numbers, of which
         fractions mean nothing, are held (0); with ``categories`` those move as well.
+
+        Parameters
+        ----------
+        categories : bool
+
+        Returns
+        -------
+        array of shape (P,)
         """
         held = self.fixed.copy()
         if not categories:
@@ -320,7 +392,16 @@ class Domain:
         return np.where(held, 0.0, self.unit)
 
     def held(self, scale: NDArray) -> list[str]:
-        """The columns that a scale of certificates holds fixed."""
+        """The columns that a scale of certificates holds fixed.
+
+        Parameters
+        ----------
+        scale : array of shape (P,)
+
+        Returns
+        -------
+        list of str
+        """
         return held_columns(self.column_names, scale)
 
 

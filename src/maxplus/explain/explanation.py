@@ -93,6 +93,10 @@ class Explanation:
         column whose change flips the prediction, from ``flip_from`` to ``flip_to`` as they
         are printed, by ``flip_distance`` units; ``flip_value`` is the exact number, and 1 or 0
         for a category: a word, or none of them.
+
+        Returns
+        -------
+        numpy.recarray
         """
         N, C = self.paths.unit.shape
         row, d = (axis.ravel() for axis in np.indices((N, C)))
@@ -116,7 +120,12 @@ class Explanation:
         return records(columns)
 
     def to_table(self) -> Any:
-        """`to_records` as a pandas DataFrame if pandas is installed."""
+        """`to_records` as a pandas DataFrame if pandas is installed.
+
+        Returns
+        -------
+        pandas.DataFrame or numpy.recarray
+        """
         return as_table(self.to_records())
 
     def __str__(self) -> str:
@@ -124,7 +133,17 @@ class Explanation:
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Row n in words, the predicted class first; people count rows from 1."""
+        """Row n in words, the predicted class first; people count rows from 1.
+
+        Parameters
+        ----------
+        n : int
+            The row, from 0.
+
+        Returns
+        -------
+        str
+        """
         order = np.argsort(-self.paths.score[n], kind="stable")
         winner = order[0]
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]

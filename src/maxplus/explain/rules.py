@@ -82,7 +82,12 @@ class Rules:
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
-        """One record per rule."""
+        """One record per rule.
+
+        Returns
+        -------
+        numpy.recarray
+        """
         columns = {
             "unit": np.array([rule.unit for rule in self.rules], int),
             "class": np.array([rule.label for rule in self.rules], str),
@@ -94,7 +99,12 @@ class Rules:
         return records(columns)
 
     def to_table(self) -> Any:
-        """`to_records` as a pandas DataFrame if pandas is installed."""
+        """`to_records` as a pandas DataFrame if pandas is installed.
+
+        Returns
+        -------
+        pandas.DataFrame or numpy.recarray
+        """
         return as_table(self.to_records())
 
 

@@ -60,7 +60,12 @@ def to_torch(clf: BaseLMMClassifier) -> LMMNetwork | CommitteeNetwork:
 
     Examples
     --------
+    >>> from sklearn.datasets import load_iris
     >>> import maxplus
-    >>> module = maxplus.to_torch(clf)  # doctest: +SKIP
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = maxplus.LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> module = maxplus.to_torch(clf)
+    >>> sum(weights.numel() for weights in module.parameters()) == 8 + 8 * 6 + 6 * 3
+    True
     """
     return import_module("maxplus.export.torch").to_torch(clf)

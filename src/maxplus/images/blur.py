@@ -47,7 +47,18 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.shape = shape
 
     def fit(self, X: Any, y: Any = None) -> GaussianBlur:
-        """Check the parameters against the rows; nothing is learnt."""
+        """Check the parameters against the rows; nothing is learnt.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+            Images as rows of pixels.
+        y : ignored
+
+        Returns
+        -------
+        GaussianBlur
+        """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         if not (isinstance(self.sigma, Real) and 0 <= self.sigma < np.inf):
             raise ValueError(f"sigma must be a finite number >= 0; got {self.sigma!r}")
@@ -55,7 +66,16 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> NDArray:
-        """The blurred rows; O(N·P·sigma)."""
+        """The blurred rows; O(N·P·sigma).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, P)
+        """
         check_is_fitted(self, "shape_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         if self.sigma == 0:

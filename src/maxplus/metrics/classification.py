@@ -62,7 +62,12 @@ class ClassifierFigures:
     confusion: NDArray
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers, words, lists and dicts; NaN is None, and the worst row counts from 1."""
+        """Numbers, words, lists and dicts; NaN is None, and the worst row counts from 1.
+
+        Returns
+        -------
+        dict
+        """
         return plain(self) | {"worst": self.worst + 1}
 
 

@@ -36,7 +36,12 @@ class RegressionFigures:
     width: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers by name; NaN is None."""
+        """Numbers by name; NaN is None.
+
+        Returns
+        -------
+        dict
+        """
         return plain(self)
 
 

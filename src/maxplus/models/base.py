@@ -34,6 +34,10 @@ class Subgradient(dict[str, Entries]):
         """Σ v² over all entries, layer after layer, left to right.
 
         Compiled engines add in the same order: Polyak's step depends on it.
+
+        Returns
+        -------
+        float
         """
         total = 0.0
         for entries in self.values():
@@ -62,11 +66,25 @@ class Subgradient(dict[str, Entries]):
         return mean
 
     def only(self, layers: Sequence[str]) -> Subgradient:
-        """The entries of some layers, in the order given."""
+        """The entries of some layers, in the order given.
+
+        Parameters
+        ----------
+        layers : sequence of str
+
+        Returns
+        -------
+        Subgradient
+        """
         return Subgradient((name, self[name]) for name in layers)
 
     def n_nonzero(self) -> int:
-        """Entries that are really different from zero."""
+        """Entries that are really different from zero.
+
+        Returns
+        -------
+        int
+        """
         return sum(int(np.count_nonzero(entries.value)) for entries in self.values())
 
 
@@ -90,18 +108,52 @@ class Network(ABC):
 
     @abstractmethod
     def scores(self, X: NDArray) -> NDArray:
-        """Pre-softmax scores z, shape (N, C)."""
+        """Pre-softmax scores z, shape (N, C).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, C)
+        """
 
     @abstractmethod
     def weights_by_name(self) -> dict[str, NDArray]:
-        """The weight arrays, in a fixed order."""
+        """The weight arrays, in a fixed order.
+
+        Returns
+        -------
+        dict of arrays
+        """
 
     def probabilities(self, X: NDArray) -> NDArray:
-        """softmax(z), shape (N, C)."""
+        """softmax(z), shape (N, C).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, C)
+        """
         return _softmax.softmax(self.scores(X))
 
     def losses(self, X: NDArray, y: NDArray) -> NDArray:
-        """Cross-entropy of each sample, float64, shape (N,)."""
+        """Cross-entropy of each sample, float64, shape (N,).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+        y : array of shape (N,)
+            Classes from 0 to C − 1.
+
+        Returns
+        -------
+        array of shape (N,)
+        """
         Z = self.scores(X)
         out = np.empty(len(Z))
         _softmax.losses(Z, as_labels(y, len(Z), self.n_classes), out)
@@ -121,11 +173,28 @@ class Model(Network):
 
     @abstractmethod
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """Sparse subgradient of the loss of the sample (x, y), for some layers or all."""
+        """Sparse subgradient of the loss of the sample (x, y), for some layers or all.
+
+        Parameters
+        ----------
+        x : array of shape (P,)
+        y : int
+            Its class.
+        layers : sequence of str, optional
+
+        Returns
+        -------
+        Subgradient
+        """
 
     @abstractmethod
     def copy(self: M) -> M:
-        """The same model with weights of its own."""
+        """The same model with weights of its own.
+
+        Returns
+        -------
+        Model
+        """
 
     def weights_by_name(self, *, copy: bool = False) -> dict[str, NDArray]:
         """The weight arrays, in the order of ``layers``, then those of ``optional`` that there are.
@@ -156,6 +225,16 @@ class Model(Network):
 
         Every entry is listed, zeros included; `Subgradient.n_nonzero` over
         `n_weights` is the paper's sparsity γ.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+        y : array of shape (N,)
+        weight : array of shape (N,), optional
+
+        Returns
+        -------
+        Subgradient
         """
         X = as_rows(X, self.n_features, self.dtype)
         y = as_labels(y, len(X), self.n_classes)
@@ -175,11 +254,22 @@ class Model(Network):
         )
 
     def n_weights(self) -> int:
-        """Number of weights that can move."""
+        """Number of weights that can move.
+
+        Returns
+        -------
+        int
+        """
         return sum(getattr(self, name).size for name in self.layers)
 
     def move(self, subgradient: Subgradient, step: float) -> None:
-        """W ← W − step · subgradient, in place; each entry is rounded once."""
+        """W ← W − step · subgradient, in place; each entry is rounded once.
+
+        Parameters
+        ----------
+        subgradient : Subgradient
+        step : float
+        """
         for name, entries in subgradient.items():
             getattr(self, name)[entries.index] -= step * entries.value
 

@@ -77,7 +77,16 @@ class Committee(Network):
         return total
 
     def wins(self, X: NDArray) -> NDArray:
-        """How many (sample, class) scores of its member each unit decides; shape (n_hidden,)."""
+        """How many (sample, class) scores of its member each unit decides; shape (n_hidden,).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (n_hidden,)
+        """
         return np.concatenate([member.wins(X) for member in self.members])
 
     def weights_by_name(self) -> dict[str, NDArray]:
@@ -89,17 +98,55 @@ class Committee(Network):
         }
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> Committee:
-        """The same function of x, for a committee made for (x − centre) / spread."""
+        """The same function of x, for a committee made for (x − centre) / spread.
+
+        Parameters
+        ----------
+        centre : number or array of shape (P,)
+        spread : number or array of shape (P,)
+
+        Returns
+        -------
+        Committee
+        """
         return Committee(member.folded(centre, spread) for member in self.members)
 
     def through(self, directions: ArrayLike, centre: ArrayLike = 0.0) -> Committee:
-        """The same function of x, for a committee made for v = D·(x − centre)."""
+        """The same function of x, for a committee made for v = D·(x − centre).
+
+        Parameters
+        ----------
+        directions : array of shape (M, P)
+        centre : number or array of shape (P,)
+
+        Returns
+        -------
+        Committee
+        """
         return Committee(member.through(directions, centre) for member in self.members)
 
     def scaled(self, factor: float) -> Committee:
-        """All weights times factor > 0: scores times factor, the same predictions and radii."""
+        """All weights times factor > 0: scores times factor, the same predictions and radii.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        Committee
+        """
         return Committee(member.scaled(factor) for member in self.members)
 
     def astype(self, dtype: DTypeLike) -> Committee:
-        """The committee in another float type."""
+        """The committee in another float type.
+
+        Parameters
+        ----------
+        dtype : numpy.float32 or numpy.float64
+
+        Returns
+        -------
+        Committee
+        """
         return Committee(member.astype(dtype) for member in self.members)

@@ -55,7 +55,16 @@ class LinearMaxPlus(Model):
         return self.A.dtype
 
     def hidden(self, X: NDArray) -> NDArray:
-        """a, shape (N, H): what the linear layer and ReLU give."""
+        """a, shape (N, H): what the linear layer and ReLU give.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, H)
+        """
         return np.maximum(self._rows(X) @ self.A + self.b, 0)
 
     def scores(self, X: NDArray) -> NDArray:
@@ -66,7 +75,16 @@ class LinearMaxPlus(Model):
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
-        """h*[n, d], the unit that decides each score, lowest among equals."""
+        """h*[n, d], the unit that decides each score, lowest among equals.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, C)
+        """
         return maxplus_winners(self.hidden(X), self.W.T)[1]
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:

@@ -147,12 +147,30 @@ class LMM(Model):
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
 
     def views(self, X: ArrayLike) -> NDArray:
-        """v, shape (N, M), as kernels read them: X in the model's type, or D·x; O(N·P·M)."""
+        """v, shape (N, M), as kernels read them: X in the model's type, or D·x; O(N·P·M).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, M)
+        """
         rows = as_rows(X, self.n_features, self.dtype)
         return rows if self.directions is None else views_of(rows, self.directions)
 
     def hidden(self, X: NDArray) -> NDArray:
-        """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H)."""
+        """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, H)
+        """
         X = self._rows(X)
         G = np.empty((len(X), self.n_hidden), self.dtype)
         _lmm_kernels.hidden_rows(X, self.weights, G)
@@ -168,7 +186,16 @@ class LMM(Model):
         return Z
 
     def wins(self, X: NDArray) -> NDArray:
-        """How many (sample, class) scores each unit decides, shape (H,); O(N·P·H)."""
+        """How many (sample, class) scores each unit decides, shape (H,); O(N·P·H).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (H,)
+        """
         X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
@@ -178,7 +205,17 @@ class LMM(Model):
         return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:
-        """Winning unit and row of every score, lowest among equals; O(N·P·H)."""
+        """Winning unit and row of every score, lowest among equals; O(N·P·H).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        ActivePath
+            ``unit`` and ``row``, both of shape (N, C).
+        """
         X = self._rows(X)
         path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
         for n, x in enumerate(X):
@@ -210,6 +247,15 @@ class LMM(Model):
         A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
         affine map in, up to rounding; where there are directions, these take 1/s instead of the
         slopes. ``spread`` is > 0; both are numbers or have shape (P,).
+
+        Parameters
+        ----------
+        centre : number or array of shape (P,)
+        spread : number or array of shape (P,)
+
+        Returns
+        -------
+        LMM
         """
         c = _finite("centre", centre, self.n_features)
         s = feature_values("spread", spread, self.n_features)
@@ -236,6 +282,10 @@ class LMM(Model):
         ----------
         directions : array D of shape (M, P), M as this model has features
         centre : number or array of shape (P,)
+
+        Returns
+        -------
+        LMM
         """
         D = check_directions(directions, self.n_features, np.float64)
         c = _finite("centre", centre, D.shape[1])
@@ -266,12 +316,30 @@ class LMM(Model):
         return LMM(W0, W1, self.W2.copy("F"), directions)
 
     def scaled(self, factor: float) -> LMM:
-        """All weights times factor > 0: scores times factor, the same predictions and radii."""
+        """All weights times factor > 0: scores times factor, the same predictions and radii.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        LMM
+        """
         f = check_number("factor", factor, above=0.0)
         return LMM(f * self.W0, f * self.W1, f * self.W2, self.directions)
 
     def astype(self, dtype: DTypeLike) -> LMM:
-        """The model in another float type; the very same weights where it has that type."""
+        """The model in another float type; the very same weights where it has that type.
+
+        Parameters
+        ----------
+        dtype : numpy.float32 or numpy.float64
+
+        Returns
+        -------
+        LMM
+        """
         W0, W1, W2 = (W.astype(dtype, copy=False) for W in (self.W0, self.W1, self.W2))
         return LMM(W0, W1, W2, self.directions)
 
@@ -280,6 +348,12 @@ class LMM(Model):
 
         g_h(x) = min_i W0[i]·(v − u)_p(i), where u are the point's views; it is 0 at the point
         without a rounding error.
+
+        Parameters
+        ----------
+        h : int
+        point : array of shape (P,)
+        heights : array of shape (C,)
         """
         h = check_index("h", h, self.n_hidden)
         seat = as_row(point, self.n_features, self.dtype)

@@ -50,7 +50,16 @@ class ZeroHidden(Model):
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
-        """p*[n, d], the feature that decides each score, lowest among equals."""
+        """p*[n, d], the feature that decides each score, lowest among equals.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, C)
+        """
         return maxplus_winners(self._rows(X), self.W)[1]
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:

@@ -33,7 +33,14 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
 
     Examples
     --------
-    >>> figure = plot_explanation(clf.explain(X[:1]), 0, (28, 28))  # doctest: +SKIP
+    >>> from sklearn.datasets import load_digits
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.plots import plot_explanation
+    >>> X, y = load_digits(n_class=2, return_X_y=True)
+    >>> clf = LMMClassifier(4, slope=1.0, scale=False, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> figure = plot_explanation(clf.explain(X[:1]), 0, (8, 8))
+    >>> len(figure.axes)  # the image, and a unit for each class
+    3
     """
     if explanation.directions is not None:
         raise ValueError(

@@ -146,7 +146,7 @@ class Team:
         """What ``work`` makes of all rows; it runs on rank 0, which asks the others for theirs.
 
         ``work`` is given the rows themselves where nobody else is there, else a `SharedRows`, or
-        what the whole is of another `Share`.
+        what the whole is of another ``Share``.
         """
         if self.is_alone:
             return work(rows)

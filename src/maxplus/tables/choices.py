@@ -54,15 +54,39 @@ class ColumnChoices(NamedTuple):
     missing: str = IMPUTE
 
     def on(self, frame: Any) -> RawTable:
-        """A data frame that takes these choices along, to be given to ``fit``."""
+        """A data frame that takes these choices along, to be given to ``fit``.
+
+        Parameters
+        ----------
+        frame : data frame of pandas, polars or pyarrow
+
+        Returns
+        -------
+        RawTable
+        """
         return replace(table_of(frame), choices=self)
 
     def keeps(self, name: str) -> bool:
-        """Whether a column stays, whatever it looks like."""
+        """Whether a column stays, whatever it looks like.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        bool
+        """
         return name in self.keep or EVERYTHING in self.keep
 
     def check(self, table: RawTable, target: str | None) -> None:
-        """TableError where a name is not there, or two choices exclude each other."""
+        """TableError where a name is not there, or two choices exclude each other.
+
+        Parameters
+        ----------
+        table : RawTable
+        target : str or None
+        """
         for option, value, known in (
             ("--task", self.task, TASKS),
             ("--missing", self.missing, (IMPUTE, REFUSE)),

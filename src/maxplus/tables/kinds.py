@@ -167,7 +167,7 @@ class Category(Column):
 
 @dataclass(frozen=True)
 class Ranks(Column):
-    """Words in order, low to high: the feature is a word's place, 0, 1, 2, …"""
+    """Words in order, low to high: the feature is a word's place, from 0."""
 
     words: tuple[str, ...] = ()
 

@@ -82,7 +82,14 @@ class ShortComputationalForest:
         return out
 
     def update(self, tree: int, leaf: int, value: float) -> None:
-        """Change one leaf of one tree; O(log n_leaves)."""
+        """Change one leaf of one tree; O(log n_leaves).
+
+        Parameters
+        ----------
+        tree : int
+        leaf : int
+        value : float
+        """
         if not 0 <= tree < self.n_trees:
             raise IndexError(f"tree {tree} is not one of the {self.n_trees} trees")
         self._check(leaf, value)
@@ -91,7 +98,13 @@ class ShortComputationalForest:
         )
 
     def update_column(self, leaf: int, values: ArrayLike) -> None:
-        """Change the same leaf in every tree; O(n_trees · log n_leaves)."""
+        """Change the same leaf in every tree; O(n_trees · log n_leaves).
+
+        Parameters
+        ----------
+        leaf : int
+        values : array of shape (n_trees,)
+        """
         column = np.asarray(values, self.nodes.dtype)
         if column.shape != (self.n_trees,):
             raise ValueError(f"values must have shape ({self.n_trees},), got {column.shape}")

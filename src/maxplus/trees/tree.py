@@ -75,5 +75,11 @@ class ShortComputationalTree:
         return int(self._forest.winners[0])
 
     def update(self, leaf: int, value: float) -> None:
-        """Change one leaf and the nodes above it; O(log n)."""
+        """Change one leaf and the nodes above it; O(log n).
+
+        Parameters
+        ----------
+        leaf : int
+        value : float
+        """
         self._forest.update(0, leaf, value)

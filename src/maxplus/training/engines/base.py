@@ -20,6 +20,12 @@ class Engine(ABC):
 
     An engine is made for a model and a task; `advance` goes on from wherever
     the model is. The best weights seen are kept beside it.
+
+    Parameters
+    ----------
+    model : Model
+        What steps move, in place.
+    task : Task
     """
 
     name: ClassVar[str]

@@ -14,6 +14,12 @@ class DenseEngine(Engine):
 
     O(N·P·H) per iteration. Every other engine for the maximum, or for the k worst, must
     give these iterates, to the last bit.
+
+    Parameters
+    ----------
+    model : Model
+        What steps move, in place.
+    task : Task
     """
 
     name = "dense"

@@ -24,6 +24,12 @@ class SGDEngine(Engine):
     O(P·H) per step. The history's ``loss`` is the drawn sample's own, an unbiased
     estimate of the mean. The mean itself is computed once per epoch (N steps),
     which costs as much as the steps did; the best epoch is kept.
+
+    Parameters
+    ----------
+    model : Model
+        What steps move, in place.
+    task : Task
     """
 
     name = "sgd"

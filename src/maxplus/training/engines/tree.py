@@ -24,6 +24,12 @@ class TreeEngine(CompiledEngine):
     O(N·H·(log P + C·log H)) for each moved slope of W0, at the price of
     N·H trees of 2P leaves: 376 GB for MNIST with 500 hidden units in float32
     (the paper, with leaves padded to a power of two, reports 513 GB).
+
+    Parameters
+    ----------
+    model : Model
+        What steps move, in place.
+    task : Task
     """
 
     name = "tree"

@@ -1,0 +1,22 @@
+"""Commands on pages are shown as one types them: without the notebook's word for a shell."""
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+MAGIC = "%%bash\n"
+
+
+def show_as_typed(app: Sphinx, doctree: nodes.document) -> None:
+    """Cells that begin with ``%%bash`` become blocks of a shell."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext()
+        if text.startswith(MAGIC):
+            typed = text.removeprefix(MAGIC)
+            block.rawsource = typed
+            block["language"] = "bash"
+            block[:] = [nodes.Text(typed)]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("doctree-read", show_as_typed)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

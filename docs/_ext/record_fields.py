@@ -1,0 +1,45 @@
+"""Fields of named tuples are described by the comment beside them, not by their number."""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+
+from sphinx.application import Sphinx
+
+NUMBERED = "Alias for field number"
+
+
+def comments(cls: type) -> dict[str, str]:
+    """What stands behind each field of a class, on its line and those of comments below it."""
+    lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
+    (node,) = ast.parse("\n".join(lines)).body
+    found = {}
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            words = [lines[field.end_lineno - 1][field.end_col_offset :].partition("#")[2].strip()]
+            for line in lines[field.end_lineno :]:
+                more = re.fullmatch(r"\s+#(.*)", line)
+                if not more or not words[0]:
+                    break
+                words.append(more[1].strip())
+            found[field.target.id] = " ".join(words)
+    return found
+
+
+def describe(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """The comment in place of the number; nothing where there is none."""
+    if lines and lines[0].startswith(NUMBERED):
+        address, _, field = name.rpartition(".")
+        module, _, cls = address.rpartition(".")
+        text = comments(getattr(importlib.import_module(module), cls)).get(field, "")
+        lines[:] = [text[:1].upper() + text[1:] + "." if text else ""]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    # Before numpydoc, which rearranges the lines.
+    app.connect("autodoc-process-docstring", describe, priority=100)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
