@@ -62,15 +62,6 @@ def softmax_error(z, y, e):
 
 
 @njit(cache=True)
-def are_classes(y, n_classes):
-    """Whether all labels are 0..C−1; O(N)."""
-    fit = True
-    for label in y:
-        fit &= 0 <= label < n_classes
-    return fit
-
-
-@njit(cache=True)
 def _losses_serial(Z, y, out):
     for n in range(Z.shape[0]):
         out[n] = sample_loss(Z[n], y[n])

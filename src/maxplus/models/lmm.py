@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
-from maxplus.models import _lmm_kernels
+from maxplus.models import _lmm_kernels, _lmm_small
 from maxplus.models._checks import (
     as_row,
     as_rows,
@@ -179,6 +179,8 @@ class LMM(Model):
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·H), parallel over samples, no N × H array is formed."""
         X = self._rows(X)
+        if _lmm_small.is_small(X, self.weights):
+            return _lmm_small.scores(X, self.weights)
         Z = np.empty((len(X), self.n_classes), self.dtype)
         large = len(X) * self.W1.size >= PARALLEL_FROM
         kernel = _lmm_kernels.scores_parallel if large else _lmm_kernels.scores_serial
@@ -197,6 +199,9 @@ class LMM(Model):
         array of shape (H,)
         """
         X = self._rows(X)
+        if _lmm_small.is_small(X, self.weights):
+            unit, _ = _lmm_small.active_path(X, self.weights)
+            return np.bincount(unit.ravel(), minlength=self.n_hidden)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
         large = len(X) * self.W1.size >= PARALLEL_FROM
@@ -217,6 +222,8 @@ class LMM(Model):
             ``unit`` and ``row``, both of shape (N, C).
         """
         X = self._rows(X)
+        if _lmm_small.is_small(X, self.weights):
+            return ActivePath(*_lmm_small.active_path(X, self.weights))
         path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
         for n, x in enumerate(X):
             grad = self._forward(x)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus._jit import frozen
 from maxplus.models._lmm_kernels import add_views
+from maxplus.models._lmm_small import SMALL
 
 
 def check_directions(directions: ArrayLike, n_views: int, dtype: Any) -> NDArray:
@@ -36,6 +37,11 @@ def views_of(X: NDArray, directions: NDArray) -> NDArray:
     Sums run from the first feature to the last, whatever the rows beside: a row has the same
     views, to the last bit, alone and among others. A matrix product would not promise that.
     """
-    V = np.zeros((len(X), len(directions)), X.dtype)
-    add_views(frozen(X), frozen(np.ascontiguousarray(directions.T)), V)
+    V, DT = np.zeros((len(X), len(directions)), X.dtype), np.ascontiguousarray(directions.T)
+    if X.size * len(directions) < SMALL:
+        with np.errstate(all="ignore"):
+            for x, d in zip(X.T, DT, strict=True):
+                V += x[:, None] * d
+    else:
+        add_views(frozen(X), frozen(DT), V)
     return frozen(V)

@@ -48,17 +48,23 @@ def _note(journal, iteration, layer, row, column, old):
 
 
 @njit(cache=True)
+def fall(W, row, column, change):
+    """One entry falls by ``change`` and is rounded once; O(1)."""
+    W[row, column] = np.float64(W[row, column]) - change
+
+
+@njit(cache=True)
 def move(weights, layer, row, column, change, journal, iteration):
-    """One entry falls by ``change`` and is rounded once; the journal keeps what it was; O(1)."""
+    """One entry of a layer falls by ``change``; the journal keeps what it was; O(1)."""
     if layer == LAYER_0:
         _note(journal, iteration, layer, row, column, weights.W0[row])
         weights.W0[row] = np.float64(weights.W0[row]) - change
     elif layer == LAYER_1:
         _note(journal, iteration, layer, row, column, weights.W1T[row, column])
-        weights.W1T[row, column] = np.float64(weights.W1T[row, column]) - change
+        fall(weights.W1T, row, column, change)
     else:
         _note(journal, iteration, layer, row, column, weights.W2T[row, column])
-        weights.W2T[row, column] = np.float64(weights.W2T[row, column]) - change
+        fall(weights.W2T, row, column, change)
 
 
 @njit(cache=True)

@@ -14,7 +14,6 @@ from maxplus.models import LMM, LOG2, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training import memory
 from maxplus.training.conductor import Conductor
-from maxplus.training.engines._descent import empty_journal
 from maxplus.training.result import Status
 from maxplus.training.stages import _polish_kernels
 from maxplus.training.stages.base import Outcome
@@ -181,15 +180,15 @@ def _sweeps(
     After a sweep over all of them only those that moved are visited, until those are
     settled; then all are looked at again.
     """
+    lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
-    journal = empty_journal(1, model.n_classes)
     X = np.ascontiguousarray(X, model.dtype)
     steps, visits, order = 0, 0, active.copy()
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
         _polish_kernels.sweep(
-            frozen(X), frozen(y), order, model.weights, grad, polyak(target), DAMPING, journal,
+            frozen(X), frozen(y), order, model.weights, lam, g, grad, polyak(target), DAMPING,
             moved,
         )  # fmt: skip
         steps += int(moved.sum())
