@@ -12,9 +12,9 @@ def both(ask):
     """What is answered by NumPy, and by the kernels."""
     with pytest.MonkeyPatch.context() as patch:
         answers = []
-        for small in (_lmm_small.SMALL, 0):
-            patch.setattr(_lmm_small, "SMALL", small)
-            patch.setattr(views, "SMALL", small)
+        for by_numpy in (True, False):
+            patch.setattr(_lmm_small, "is_sooner", lambda *_, yes=by_numpy: yes)
+            patch.setattr(views, "SMALL", 10**9 if by_numpy else 0)
             answers.append(ask())
     return answers
 
@@ -57,14 +57,37 @@ def test_numpy_and_kernels_answer_alike(seed, kind, dtype, directed):
         assert_same_bits(ours, theirs)
 
 
-def test_little_work_compiles_nothing(monkeypatch):
-    """Iris is scored before a compiler would have been loaded."""
-    monkeypatch.setattr("maxplus.models._lmm_kernels.scores_serial", None)
-    monkeypatch.setattr("maxplus.models._lmm_kernels.count_wins", None)
+class Kernel:
+    """One that nobody has compiled."""
+
+    signatures = ()
+
+
+@pytest.fixture
+def rested(monkeypatch):
+    """Nothing has been done yet, and no kernel is on the disk."""
+    monkeypatch.setattr(_lmm_small._Tally, "additions", 0)
+    monkeypatch.setattr(_lmm_small, "_is_on_disk", lambda kernel: False)
     rng = np.random.default_rng(0)
-    model = LMM(rng.normal(size=8), rng.normal(size=(8, 30)), rng.normal(size=(30, 3)))
-    X = rng.normal(size=(150, 4))
-    assert model.scores(X).shape == (150, 3)
-    assert model.wins(X).sum() == 450
-    with pytest.raises(TypeError):
-        model.scores(np.repeat(X, 10, axis=0))
+    return LMM(rng.normal(size=8), rng.normal(size=(8, 30)), rng.normal(size=(30, 3))).weights
+
+
+def test_much_work_is_for_kernels(rested):
+    assert _lmm_small.is_sooner(np.ones((150, 4)), rested, Kernel)
+    assert not _lmm_small.is_sooner(np.ones((1500, 4)), rested, Kernel)
+
+
+def test_a_kernel_that_is_at_hand_is_used(rested, monkeypatch):
+    X = np.ones((150, 4))
+    monkeypatch.setattr(_lmm_small, "_is_on_disk", lambda kernel: True)
+    assert not _lmm_small.is_sooner(X, rested, Kernel)
+    monkeypatch.undo()
+    compiled = type("Compiled", (), {"signatures": [()]})
+    assert not _lmm_small.is_sooner(X, rested, compiled)
+
+
+def test_patience_ends_where_a_compilation_would_have_paid(rested):
+    X = np.ones((150, 4))
+    most = _lmm_small.PATIENCE // (150 * 8 * 30)
+    used = sum(_lmm_small.is_sooner(X, rested, Kernel) for _ in range(most + 100))
+    assert used == most + 1

@@ -1,23 +1,50 @@
 """The LMM's formulas in NumPy, for work that is done before a kernel would be compiled.
 
+Who scores a few rows once should not wait for a compiler; who does so for ever should not do
+without. So NumPy does what is small, as long as all that it has done costs less than a compilation.
 Sums, minima and maxima are exact whatever their order, so these are the kernels' values to the last
 bit; ties and numbers that are not finite are treated alike, too. All take O(N·P·H) time and memory.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._jit import is_compiled
 from maxplus.models._lmm_kernels import LMMWeights
 
 # Below this many additions a product takes less than a millisecond here.
 SMALL = 200_000
+# So many take as long as a compilation.
+PATIENCE = 100_000_000
 
 
-def is_small(X: NDArray, weights: LMMWeights) -> bool:
-    """Whether rows and weights are few."""
-    return len(X) * weights.W1T.size < SMALL
+class _Tally:
+    """Additions that NumPy has done in this process, more or less: threads may count at once."""
+
+    additions = 0
+
+
+def is_sooner(X: NDArray, weights: LMMWeights, kernel: Any) -> bool:
+    """Whether NumPy is done before a kernel would be, which nobody has compiled yet."""
+    additions = len(X) * weights.W1T.size
+    if additions >= SMALL or _Tally.additions > PATIENCE or _is_at_hand(kernel):
+        return False
+    _Tally.additions += additions
+    return True
+
+
+def _is_at_hand(kernel: Any) -> bool:
+    return bool(getattr(kernel, "signatures", True)) or _is_on_disk(kernel)
+
+
+@cache
+def _is_on_disk(kernel: Any) -> bool:
+    return is_compiled(kernel)
 
 
 def linear_rows(X: NDArray, weights: LMMWeights) -> NDArray:

@@ -179,7 +179,7 @@ class LMM(Model):
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·H), parallel over samples, no N × H array is formed."""
         X = self._rows(X)
-        if _lmm_small.is_small(X, self.weights):
+        if _lmm_small.is_sooner(X, self.weights, _lmm_kernels.scores_serial):
             return _lmm_small.scores(X, self.weights)
         Z = np.empty((len(X), self.n_classes), self.dtype)
         large = len(X) * self.W1.size >= PARALLEL_FROM
@@ -199,7 +199,7 @@ class LMM(Model):
         array of shape (H,)
         """
         X = self._rows(X)
-        if _lmm_small.is_small(X, self.weights):
+        if _lmm_small.is_sooner(X, self.weights, _lmm_kernels.count_wins.serial):
             unit, _ = _lmm_small.active_path(X, self.weights)
             return np.bincount(unit.ravel(), minlength=self.n_hidden)
         tasks = -(-len(X) // ROWS_PER_TASK)
@@ -222,7 +222,7 @@ class LMM(Model):
             ``unit`` and ``row``, both of shape (N, C).
         """
         X = self._rows(X)
-        if _lmm_small.is_small(X, self.weights):
+        if _lmm_small.is_sooner(X, self.weights, _lmm_kernels.active_path):
             return ActivePath(*_lmm_small.active_path(X, self.weights))
         path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
         for n, x in enumerate(X):

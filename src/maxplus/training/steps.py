@@ -1,7 +1,7 @@
 """Step sizes: Polyak's with a fixed or a rising target, a constant, and one after the other.
 
 A rule is plain data, so that the same definition serves Python and compiled
-loops; `step_size` is the only place where a step is computed.
+loops; `step_size` is the only place where a rule's step is computed.
 """
 
 from __future__ import annotations
@@ -210,10 +210,16 @@ def _above_level(rule, t, loss):
 
 
 @njit(cache=True)
+def polyak_step(loss, target, squared_norm):
+    """(L(W) − L*) / ‖L'(W)‖²; O(1)."""
+    return (loss - target) / squared_norm
+
+
+@njit(cache=True)
 def step_size(rule, t, loss, squared_norm):
     """The step of iteration t, counted from 0; called once per iteration; O(1)."""
     if rule.kind == _LEVEL:
         return _above_level(rule, t, loss) / squared_norm
     if t < rule.polyak_until:
-        return (loss - rule.target) / squared_norm
+        return polyak_step(loss, rule.target, squared_norm)
     return rule.alpha

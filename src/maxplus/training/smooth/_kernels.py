@@ -25,17 +25,11 @@ _ZERO = np.float32(0.0)
 
 
 @njit(cache=True)
-def _exp_row(x, factor, out):
+def exp_all(x, factor, out):
+    """out_i = exp(factor·x_i), exponents within ±LIMIT; O(size)."""
     use_widest_vectors()
     for i in range(x.size):
         out[i] = exp32(fmax(fmin(x[i] * factor, _LIMIT), -_LIMIT))
-
-
-@njit(cache=True)
-def exp_weights(W1, factor, out):
-    """out[i, h] = exp(factor·W1[i, h]), exponents within ±LIMIT; O(P·H)."""
-    for i in range(W1.shape[0]):
-        _exp_row(W1[i], factor, out[i])
 
 
 @njit(cache=True)
@@ -55,30 +49,9 @@ def exp_inputs(X, W0, factor, out):
 
 
 @njit(cache=True)
-def _scale_row(x, factor, least):
-    use_widest_vectors()
-    low = least / factor
-    for i in range(x.size):
-        x[i] = x[i] * factor if x[i] > low else _ZERO
-
-
-@njit(cache=True)
-def scale_rows(A, factor, least):
-    """A[n] ← factor[n]·A[n], products below ``least`` becoming 0; A ≥ 0; O(n·P)."""
-    for n in range(A.shape[0]):
-        _scale_row(A[n], factor[n], least)
-
-
-@njit(cache=True)
-def _times_row(a, b):
+def times(a, b):
+    """Element by element b ← a·b; what is too small to be squared becomes 0; O(size)."""
     use_widest_vectors()
     for i in range(a.size):
         product = a[i] * (b[i] if abs(b[i]) > _TINY else _ZERO)
         b[i] = product if abs(product) > _ROOT else _ZERO
-
-
-@njit(cache=True)
-def times(A, B):
-    """B ← A·B element by element; what is too small to be squared becomes 0; O(size)."""
-    for i in range(A.shape[0]):
-        _times_row(A[i], B[i])

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from maxplus.training.smooth._kernels import (
     LIMIT,
+    exp_all,
     exp_inputs,
-    exp_weights,
-    scale_rows,
     times,
 )
 
@@ -68,7 +67,7 @@ class SoftLMM:
         sharp = np.float32(-1) / t
         E, U = np.empty((n, self.W0.size), np.float32), np.empty_like(W1)
         exp_inputs(X, self.W0, sharp, E)
-        exp_weights(W1, sharp, U)
+        exp_all(W1.reshape(-1), sharp, U.reshape(-1))
         S = E @ U
         g = -t * np.log(S)
         peak = g.max(axis=1, keepdims=True)
@@ -95,7 +94,10 @@ class SoftLMM:
         least = S.min(axis=1)
         dg *= least[:, None] / S
         dg[np.abs(dg) < SMALL] = 0.0
-        scale_rows(E, 1 / least, SMALLEST)
+        factor = (1 / least)[:, None]
+        seen = SMALLEST / factor < E
+        E *= factor
+        E *= seen
         D = E.T @ dg
-        times(U, D)
+        times(U.reshape(-1), D.reshape(-1))
         return SoftGradient(loss, D, V * (G.T @ R))

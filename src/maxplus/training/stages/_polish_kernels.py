@@ -4,12 +4,12 @@ from maxplus._jit import njit
 from maxplus.models._lmm_kernels import active_path, squared_norm, subgradient_entries
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import fall
-from maxplus.training.steps import step_size
+from maxplus.training.steps import polyak_step
 
 
 @njit(cache=True)
-def sweep(X, y, order, weights, lam, g, grad, rule, damping, moved):
-    """A damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
+def sweep(X, y, order, weights, lam, g, grad, target, damping, moved):
+    """A damped Polyak step on each sample of ``order`` whose loss is above the target.
 
     W0 stays. Losses are those of the present weights, not of the sweep's beginning. ``moved`` tells
     for which samples of ``order`` there was a step; lam (2P) and g (H) are room for one
@@ -19,14 +19,14 @@ def sweep(X, y, order, weights, lam, g, grad, rule, damping, moved):
         n = order[k]
         active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
         loss = sample_loss(grad.z, y[n])
-        moved[k] = loss > rule.target
+        moved[k] = loss > target
         if not moved[k]:
             continue
         subgradient_entries(X[n], y[n], False, grad)
         norm = squared_norm(grad)
         if norm == 0.0:
             continue
-        alpha = step_size(rule, 0, rule.target + damping * (loss - rule.target), norm)
+        alpha = polyak_step(target + damping * (loss - target), target, norm)
         for d in range(grad.e.size):
             fall(weights.W2T, d, grad.h_star[d], alpha * grad.e[d])
         for j in range(grad.n[0]):

@@ -18,7 +18,6 @@ from maxplus.training.result import Status
 from maxplus.training.stages import _polish_kernels
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState
-from maxplus.training.steps import polyak
 from maxplus.training.task import Task
 
 # Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
@@ -188,7 +187,7 @@ def _sweeps(
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
         _polish_kernels.sweep(
-            frozen(X), frozen(y), order, model.weights, lam, g, grad, polyak(target), DAMPING,
+            frozen(X), frozen(y), order, model.weights, lam, g, grad, target, DAMPING,
             moved,
         )  # fmt: skip
         steps += int(moved.sum())
