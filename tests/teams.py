@@ -45,12 +45,12 @@ class ThreadTeam(Team):
         whole = self.gather(rows)
         return whole if self.is_first else whole[:0]
 
-    def sum(self, array):
-        total, *others = self.every(array.copy())
+    def add_up(self, numbers):
+        total, *others = self.every(numbers.copy())
         total = total.copy()
         for other in others:
             total += other
-        return total
+        numbers[:] = total
 
     def meet(self, own, everybody):
         everybody[:] = self.every(own.copy())

@@ -36,6 +36,7 @@ class MPITeam(Team):
         self._comm, self._trouble = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
+        self._rooms: dict[tuple[int, np.dtype], NDArray] = {}
         self._is_crowded = False
         from mpi4py import MPI
 
@@ -121,24 +122,24 @@ class MPITeam(Team):
         elif self.is_first and owner != 0:
             self._comm.Recv(data, source=owner)
 
-    def sum(self, array: NDArray) -> NDArray:
-        """The sum over all ranks, added in their order.
+    def add_up(self, numbers: NDArray) -> None:
+        """The sum over all ranks, in place.
 
-        Each rank adds up one part of the array for all: twice the array travels, however many
-        ranks there are. MPI's own sum may add in another order on every rank.
+        Each rank adds up one part of the numbers for all: twice the numbers travel, however many
+        ranks there are. MPI's own sum may add in another order on every rank. Room for the parts
+        is kept: memory that is new costs more than what happens in it.
         """
         if self.is_alone:
-            return array
-        n = -(-array.size // self.size)
-        padded = np.zeros(n * self.size, array.dtype)
-        padded[: array.size] = np.ravel(array)
-        parts = np.empty((self.size, n), array.dtype)
-        self._comm.Alltoall(padded, parts)
+            return
+        kind = numbers.size, numbers.dtype
+        if kind not in self._rooms:
+            self._rooms = {kind: np.empty((self.size, numbers.size // self.size), numbers.dtype)}
+        parts = self._rooms[kind]
+        self._comm.Alltoall(numbers, parts)
         own = parts[0]
         for part in parts[1:]:
             own += part
-        self._comm.Allgather(own, padded)
-        return padded[: array.size].reshape(np.shape(array))
+        self._comm.Allgather(own, numbers)
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` with what each rank has: a few numbers, as soon as can be."""

@@ -63,7 +63,15 @@ class Team:
 
     def sum(self, array: NDArray) -> NDArray:
         """The sum over all ranks, added in their order: everywhere the same to the last bit."""
+        if not self.is_alone:
+            whole = np.zeros(array.size + -array.size % self.size, array.dtype)
+            whole[: array.size] = np.ravel(array)
+            self.add_up(whole)
+            array = whole[: array.size].reshape(np.shape(array))
         return array
+
+    def add_up(self, numbers: NDArray) -> None:
+        """`sum` in place; of numbers in a row, as many for each rank."""
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` (size, …) with what each rank has in ``own``: small and soon."""
