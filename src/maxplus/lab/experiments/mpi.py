@@ -29,6 +29,8 @@ QUICK = {"iterations": 20, "n_hidden": 60, "samples": 2_000}
 RANKS = (1, 2, 3, 4)
 FULL_TABLE, QUICK_TABLE = (2_000_000, 100), (4_000, 10)
 LIMIT = 1_800.0
+# How often a warm-up is timed.
+WARM_UPS = 5
 MORE_MEMORY = 100_000_000
 # Rows and cores of the prediction.
 MANY_ROWS, MANY_CORES = 100_000_000, 1_000
@@ -52,7 +54,7 @@ def run(settings: Settings) -> Finding:
         "meetings": [
             _part(settings, "meetings", r, {"rounds": 3_000, "n_classes": 10}) for r in RANKS[1:]
         ],
-        "warm_up": [_part(settings, "warm_up", r, _warm_up(settings.quick)) for r in (1, 2)],
+        "warm_up": _warm_ups(settings),
         "killed": _kept(settings, "killed", _seconds_after_a_kill),
         "table": _kept(settings, "table", lambda: _table(settings.quick)),
     }  # fmt: skip
@@ -60,14 +62,23 @@ def run(settings: Settings) -> Finding:
     return describe(values, "a small part of MNIST" if settings.quick else "")
 
 
-def _warm_up(quick: bool) -> Values:
-    return {"samples": 2_000 if quick else 30_000, "n_hidden": 60 if quick else 200,
-            "epochs": 2 if quick else 4}  # fmt: skip
+def _warm_ups(settings: Settings) -> list[Values]:
+    """Warm-ups of one rank and of two, in turns; of each the one with the median epoch."""
+    sizes = {"samples": 2_000 if settings.quick else 30_000,
+             "n_hidden": 60 if settings.quick else 200,
+             "epochs": 2 if settings.quick else 4}  # fmt: skip
+    rounds = 1 if settings.quick else WARM_UPS
+    turns = [[_part(settings, f"warm_up {k}", r, sizes) for r in (1, 2)] for k in range(rounds)]
+    return [sorted(runs, key=_epoch)[rounds // 2] for runs in zip(*turns, strict=True)]
+
+
+def _epoch(found: Values) -> float:
+    return found["epoch"]
 
 
 def _part(settings: Settings, what: str, ranks: int, options: Mapping[str, Any]) -> Values:
     name = "-".join([what, str(ranks), *(str(value) for value in options.values())])
-    return _kept(settings, name, lambda: over_ranks(what, ranks, options))
+    return _kept(settings, name, lambda: over_ranks(what.partition(" ")[0], ranks, options))
 
 
 def _kept(settings: Settings, name: str, make: Any) -> Values:
@@ -159,7 +170,8 @@ def train_table(data: str, ranks: int) -> Values:
 def _model(values: Values) -> Values:
     """Search per sample and the rest of an iteration, from two sizes; then all numbers of ranks.
 
-    Ranks that share cores take turns: so many at a time search as there are cores.
+    Ranks that share cores take turns: so many at a time search as there are cores, and everybody
+    waits for the last turn, which may be of fewer.
     """
     whole, half, cores = values["runs"][0], values["half"], os.cpu_count() or 1
     meeting = {1: 0.0, **{found["ranks"]: found["mean"] for found in values["meetings"]}}
@@ -172,7 +184,7 @@ def _model(values: Values) -> Values:
         rest = max(0.0, whole[phase] - search * whole["samples"])
         model[phase] = {"search": search, "rest": rest}
         model["predicted"][phase] = [
-            search * whole["samples"] / min(r, cores) + rest + meeting[r] for r in RANKS
+            search * whole["samples"] * -(-r // cores) / r + rest + meeting[r] for r in RANKS
         ]
         model["many"][phase] = (
             search * MANY_ROWS / MANY_CORES + rest + far * float(np.log2(MANY_CORES))

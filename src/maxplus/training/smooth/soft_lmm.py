@@ -42,6 +42,9 @@ class SoftGradient(NamedTuple):
 class SoftLMM:
     """Soft scores, loss and gradient of one model, in float32; W0 stays as it is.
 
+    The largest arrays of a batch are kept for the next: memory that is new costs as much as
+    what is computed in it. So one thread at a time may ask.
+
     Parameters
     ----------
     W0 : array of shape (2P,)
@@ -51,6 +54,7 @@ class SoftLMM:
     def __init__(self, W0: NDArray, size: float = 1.0) -> None:
         self.W0 = W0.astype(np.float32)
         self.size = np.float32(size)
+        self._E = self._U = np.empty((0, 0), np.float32)
 
     def gradient(
         self, X: NDArray, y: NDArray, W1: NDArray, W2: NDArray, tau: float,
@@ -65,7 +69,11 @@ class SoftLMM:
         n, t = len(y), np.float32(tau)
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
         sharp = np.float32(-1) / t
-        E, U = np.empty((n, self.W0.size), np.float32), np.empty_like(W1)
+        if len(self._E) < n:
+            self._E = np.empty((n, self.W0.size), np.float32)
+        if self._U.shape != W1.shape:
+            self._U = np.empty(W1.shape, np.float32)
+        E, U = self._E[:n], self._U
         exp_inputs(X, self.W0, sharp, E)
         exp_all(W1.reshape(-1), sharp, U.reshape(-1))
         S = E @ U
