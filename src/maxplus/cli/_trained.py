@@ -133,13 +133,15 @@ def sample_blocks(
     ``also`` names columns to be read beside those that the model needs.
     """
     from maxplus.tables import stream_source
+    from maxplus.tables.ahead import ahead
+    from maxplus.tables.bytes_of import STDIN
 
     if trained.preparation is None:
         yield open_samples(data, trained, labelled=labelled)
         return
-    for samples in stream_source(
-        data, trained.preparation, labelled=labelled, strict=strict, also=also
-    ):
+    parts = stream_source(data, trained.preparation, labelled=labelled, strict=strict, also=also)
+    # Who presses Ctrl-C would have to wait for what is typed, or never comes.
+    for samples in parts if data == STDIN else ahead(parts):
         yield _checked(samples, data, trained, labelled)
 
 
