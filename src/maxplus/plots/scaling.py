@@ -34,17 +34,20 @@ def plot_scaling(
     >>> from maxplus.plots import plot_scaling
     >>> figure = plot_scaling([1, 2], {"polyak": [4e-3, 2e-3]}, {"polyak": [4e-3, 2.1e-3]})
     """
-    figure = new_figure(6.0, 3.6)
+    figure = new_figure(7.2, 3.4)
     ax = figure.subplots()
     for colour, (name, seconds) in zip(COLOURS, measured.items(), strict=False):
-        ax.plot(ranks, [1e3 * s for s in seconds], "o", color=colour, label=f"{name} steps")
+        ax.plot(
+            ranks, [1e3 * s for s in seconds], "o", color=colour, label=f"{name.capitalize()} steps"
+        )
         if name in predicted:
             ax.plot(ranks, [1e3 * s for s in predicted[name]], "-", color=colour, linewidth=1.0,
-                    label=f"{name} steps, by the model")  # fmt: skip
+                    label="… by the model")  # fmt: skip
     ax.set_xticks(list(ranks))
     ax.set_ylim(bottom=0.0)
     ax.set_xlabel("ranks", color=GREY)
     ax.set_ylabel("ms per iteration", color=GREY)
-    ax.legend(frameon=False)
+    # Beside the axes, where no dot can lie behind it.
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1.0))
     quiet_frame(ax, "Iterations over several ranks")
     return figure
