@@ -15,13 +15,41 @@ _CURRENT: ContextVar[Team] = ContextVar("team", default=ALONE)
 
 
 def current() -> Team:
-    """Whose rank this is; alone unless `maxplus.distributed` says otherwise."""
+    """Whose rank this is; alone unless `maxplus.distributed` says otherwise.
+
+    Returns
+    -------
+    Team
+
+    Examples
+    --------
+    >>> from maxplus.ranks import current
+    >>> current().rank, current().size
+    (0, 1)
+    """
     return _CURRENT.get()
 
 
 @contextmanager
 def using(team: Team) -> Iterator[Team]:
-    """Trainings inside belong to this team."""
+    """Trainings inside belong to this team.
+
+    Parameters
+    ----------
+    team : Team
+
+    Yields
+    ------
+    Team
+        The same.
+
+    Examples
+    --------
+    >>> from maxplus.ranks import ALONE, current, using
+    >>> with using(ALONE):  # also inside `maxplus.distributed`
+    ...     current().is_alone
+    True
+    """
     token = _CURRENT.set(team)
     try:
         yield team
