@@ -46,11 +46,14 @@ class ThreadTeam(Team):
         return whole if self.is_first else whole[:0]
 
     def add_up(self, numbers):
-        total, *others = self.every(numbers.copy())
+        total, *others = [self.part(told) for told in self.every(numbers.copy())]
         total = total.copy()
         for other in others:
             total += other
-        numbers[:] = total
+        return total
+
+    def spread(self, numbers):
+        numbers[:] = np.concatenate(self.every(self.part(numbers).copy()))
 
     def meet(self, own, everybody):
         everybody[:] = self.every(own.copy())

@@ -15,8 +15,9 @@ from maxplus.certify import certified_at
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.starts import box_lmm, class_distance
+from maxplus.ranks import ALONE
 from maxplus.training import Status
-from maxplus.training.smooth import Rescaling, SoftLMM
+from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.smooth._kernels import LIMIT
 from maxplus.training.stages import Annealing
 from trainings import polish, warm_up
@@ -38,9 +39,12 @@ def small():
     return model, X, rng.integers(C, size=40)
 
 
-def in_c_order(model):
-    """W1 and W2 as the soft model takes them."""
-    return np.ascontiguousarray(model.W1), np.ascontiguousarray(model.W2)
+def soft_gradient(soft, X, y, model, *options):
+    """Loss and gradient by both layers."""
+    weights = SoftWeights(ALONE, model.W1, model.W2)
+    loss = soft.gradient(X, y, weights, *options)
+    weights.gradient()
+    return loss, *weights.sums()
 
 
 def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
@@ -60,13 +64,13 @@ def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, wei
     soft = SoftLMM(model.W0, size)
     tau = 0.4
     weight = np.random.default_rng(1).random(len(y)) if weighted else None
-    found = soft.gradient(X, y, *in_c_order(model), tau, margin, weight)
+    loss, *gradients = soft_gradient(soft, X, y, model, tau, margin, weight)
     W1, W2 = model.W1.astype(float), model.W2.astype(float)
-    assert found.loss == pytest.approx(
+    assert loss == pytest.approx(
         soft_loss(model, X, y, W1, W2, tau, margin, weight, size), rel=1e-5
     )
     h = 1e-6
-    for W, gradient in ((W1, found.W1), (W2, found.W2)):
+    for W, gradient in zip((W1, W2), gradients, strict=True):
         for index in np.ndindex(W.shape):
             values = []
             for sign in (h, -h):
@@ -80,7 +84,7 @@ def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, wei
 def test_cold_soft_losses_are_near_the_hard_ones(small):
     model, X, y = small
     tau = 0.1
-    found = SoftLMM(model.W0).gradient(X, y, *in_c_order(model), tau).loss
+    found, _, _ = soft_gradient(SoftLMM(model.W0), X, y, model, tau)
     off = 2 * tau * (math.log(model.W0.size) + math.log(model.n_hidden))
     assert abs(found - model.losses(X, y).mean()) <= off
 
@@ -90,12 +94,10 @@ def test_gradients_are_finite_at_every_temperature(small):
     model, X, y = small
     for scale in (1e-6, 1.0, 50.0, 1e6):
         for tau in (1e-3, 0.1, 10.0):
-            result = SoftLMM(model.W0).gradient(
-                (X * scale).astype(np.float32), y, *in_c_order(model), tau
-            )
-            assert math.isfinite(result.loss)
-            assert np.isfinite(result.W1).all()
-            assert np.isfinite(result.W2).all()
+            scaled = (X * scale).astype(np.float32)
+            loss, *gradients = soft_gradient(SoftLMM(model.W0), scaled, y, model, tau)
+            assert math.isfinite(loss)
+            assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -122,15 +122,14 @@ class MPITeam(Team):
         elif self.is_first and owner != 0:
             self._comm.Recv(data, source=owner)
 
-    def add_up(self, numbers: NDArray) -> None:
-        """The sum over all ranks, in place.
+    def add_up(self, numbers: NDArray) -> NDArray:
+        """The part of this rank in the sum over all, added in their order.
 
-        Each rank adds up one part of the numbers for all: twice the numbers travel, however many
-        ranks there are. MPI's own sum may add in another order on every rank. Room for the parts
-        is kept: memory that is new costs more than what happens in it.
+        MPI's own sum may add in another order on every rank. Room for the parts is kept: memory
+        that is new costs more than what happens in it.
         """
         if self.is_alone:
-            return
+            return numbers
         kind = numbers.size, numbers.dtype
         if kind not in self._rooms:
             self._rooms = {kind: np.empty((self.size, numbers.size // self.size), numbers.dtype)}
@@ -139,7 +138,13 @@ class MPITeam(Team):
         own = parts[0]
         for part in parts[1:]:
             own += part
-        self._comm.Allgather(own, numbers)
+        return own
+
+    def spread(self, numbers: NDArray) -> None:
+        """Fill in the parts of the others, each as its rank has it; in place."""
+        from mpi4py import MPI
+
+        self._comm.Allgather(MPI.IN_PLACE, numbers)
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` with what each rank has: a few numbers, as soon as can be."""

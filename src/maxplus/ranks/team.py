@@ -23,7 +23,7 @@ class Team:
 
     All ranks call the same methods in the same order. Rows are numbered through: those of rank 0
     come first. A larger team has a subclass that carries messages (`every`, `first`, `gather`,
-    `collect`, `sum`, `meet`, `unite`, `nearby` and `shared`); the rest follows.
+    `collect`, `add_up`, `spread`, `meet`, `unite`, `nearby` and `shared`); the rest follows.
     """
 
     rank: int = 0
@@ -66,12 +66,21 @@ class Team:
         if not self.is_alone:
             whole = np.zeros(array.size + -array.size % self.size, array.dtype)
             whole[: array.size] = np.ravel(array)
-            self.add_up(whole)
+            self.part(whole)[:] = self.add_up(whole)
+            self.spread(whole)
             array = whole[: array.size].reshape(np.shape(array))
         return array
 
-    def add_up(self, numbers: NDArray) -> None:
-        """`sum` in place; of numbers in a row, as many for each rank."""
+    def part(self, numbers: NDArray) -> NDArray:
+        """Those that are this rank's, of numbers in a row with as many for each."""
+        return numbers.reshape(self.size, -1)[self.rank]
+
+    def add_up(self, numbers: NDArray) -> NDArray:
+        """The part of this rank in the sum over all ranks; the next call may write over it."""
+        return numbers
+
+    def spread(self, numbers: NDArray) -> None:
+        """Fill in the parts of the others, each as its rank has it; in place."""
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` (size, …) with what each rank has in ``own``: small and soon."""

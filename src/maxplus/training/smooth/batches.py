@@ -1,4 +1,4 @@
-"""Batches of a data-parallel training: each rank its share of each, gradients added up."""
+"""Batches of a data-parallel training: each rank its share of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.ranks import Team
-from maxplus.training.smooth.soft_lmm import SoftGradient
 
 
 @dataclass
@@ -23,8 +22,6 @@ class Batches:
     team: Team
     counts: list[int]
     size: int
-    # Memory that is new in every step would cost more than the message.
-    _room: NDArray | None = None
 
     @classmethod
     def of(cls, team: Team, n_rows: int, size: int) -> Batches:
@@ -50,31 +47,9 @@ class Batches:
     def _cut(self, n: int, k: int) -> int:
         return k * n // self.number
 
-    def add(self, k: int, gradient: SoftGradient | None, W1: NDArray, W2: NDArray) -> SoftGradient:
-        """The mean over batch k's rows of all ranks, from the means over each one's own.
-
-        None is that of no rows; gradients have the shapes of W1 and W2. The next call writes
-        over what this one returns.
-        """
+    def share(self, k: int) -> float:
+        """How much of batch k this rank has."""
         if self.team.is_alone:
-            assert gradient is not None
-            return gradient
+            return 1.0
         rows = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
-        # One message a step: both layers, the loss, and zeros, so that each rank adds up a part.
-        first, second, rest = np.split(self._message(W1, W2), [W1.size, W1.size + W2.size])
-        rest[:] = 0.0
-        if gradient is None:
-            first[:], second[:] = 0.0, 0.0
-        else:
-            share = np.float32(rows[self.team.rank] / sum(rows))
-            np.multiply(gradient.W1.reshape(-1), share, out=first)
-            np.multiply(gradient.W2.reshape(-1), share, out=second)
-            rest[0] = share * np.float32(gradient.loss)
-        self.team.add_up(self._message(W1, W2))
-        return SoftGradient(float(rest[0]), first.reshape(W1.shape), second.reshape(W2.shape))
-
-    def _message(self, W1: NDArray, W2: NDArray) -> NDArray:
-        size = W1.size + W2.size + 1
-        if self._room is None:
-            self._room = np.empty(size + -size % self.team.size, np.float32)
-        return self._room
+        return rows[self.team.rank] / sum(rows)

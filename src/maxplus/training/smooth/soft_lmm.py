@@ -8,17 +8,11 @@ minimum and maximum; g is too low by at most τ·log 2P, z too high by at most �
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.training.smooth._kernels import (
-    LIMIT,
-    exp_all,
-    exp_inputs,
-    times,
-)
+from maxplus.training.smooth._kernels import LIMIT, exp_inputs
+from maxplus.training.smooth.soft_weights import SoftWeights
 
 # Derivatives below this share of the largest one are left out.
 NEGLIGIBLE = 1e-7
@@ -26,23 +20,10 @@ NEGLIGIBLE = 1e-7
 SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
 
 
-class SoftGradient(NamedTuple):
-    """The batch's mean loss, and its gradient by both layers."""
-
-    loss: float
-    W1: NDArray
-    W2: NDArray
-
-    def times(self, factor: float) -> SoftGradient:
-        """Those of the loss times a factor."""
-        f = np.float32(factor)
-        return SoftGradient(factor * self.loss, f * self.W1, f * self.W2)
-
-
 class SoftLMM:
     """Soft scores, loss and gradient of one model, in float32; W0 stays as it is.
 
-    The largest arrays of a batch are kept for the next: memory that is new costs as much as
+    The largest array of a batch is kept for the next: memory that is new costs as much as
     what is computed in it. So one thread at a time may ask.
 
     Parameters
@@ -54,28 +35,31 @@ class SoftLMM:
     def __init__(self, W0: NDArray, size: float = 1.0) -> None:
         self.W0 = W0.astype(np.float32)
         self.size = np.float32(size)
-        self._E = self._U = np.empty((0, 0), np.float32)
+        self._E = np.empty((0, 0), np.float32)
 
     def gradient(
-        self, X: NDArray, y: NDArray, W1: NDArray, W2: NDArray, tau: float,
-        margin: float = 0.0, weight: NDArray | None = None,
-    ) -> SoftGradient:  # fmt: skip
-        """Mean cross-entropy of a batch and its gradient; O(n·P·H).
+        self, X: NDArray, y: NDArray, weights: SoftWeights, tau: float,
+        margin: float = 0.0, weight: NDArray | None = None, worth: float = 1.0,
+    ) -> float:  # fmt: skip
+        """Mean cross-entropy of a batch; its gradient is left in ``weights.sums()``; O(n·P·H).
 
         ``margin`` is added to the scores of all classes but the true one before the loss is
         taken: what an adversary could gain. ``tau`` and ``margin`` are in units of scores.
-        ``weight`` (n,) counts samples differently.
+        ``weight`` (n,) counts samples differently, ``worth`` the batch as a whole. All ranks
+        ask together; one without samples has a loss of 0.
         """
         n, t = len(y), np.float32(tau)
-        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
-        sharp = np.float32(-1) / t
+        U, W2 = weights.show(t)
+        sums = weights.sums()
+        if n == 0:
+            for layer in sums:
+                layer[:] = 0.0
+            return 0.0
         if len(self._E) < n:
             self._E = np.empty((n, self.W0.size), np.float32)
-        if self._U.shape != W1.shape:
-            self._U = np.empty(W1.shape, np.float32)
-        E, U = self._E[:n], self._U
-        exp_inputs(X, self.W0, sharp, E)
-        exp_all(W1.reshape(-1), sharp, U.reshape(-1))
+        E = self._E[:n]
+        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
+        exp_inputs(X, self.W0, np.float32(-1) / t, E)
         S = E @ U
         g = -t * np.log(S)
         peak = g.max(axis=1, keepdims=True)
@@ -90,7 +74,7 @@ class SoftLMM:
         z *= self.size
         p = np.exp(np.maximum(z, -LIMIT))
         p /= p.sum(axis=1, keepdims=True)
-        share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+        share = worth * (np.full(n, 1 / n) if weight is None else weight / weight.sum())
         loss = float(-(share @ np.log(p[true])))
         p[true] -= 1.0
         p[np.abs(p) < NEGLIGIBLE**2] = 0.0
@@ -106,6 +90,6 @@ class SoftLMM:
         seen = SMALLEST / factor < E
         E *= factor
         E *= seen
-        D = E.T @ dg
-        times(U.reshape(-1), D.reshape(-1))
-        return SoftGradient(loss, D, V * (G.T @ R))
+        np.matmul(E.T, dg, out=sums.W1)
+        np.multiply(V, G.T @ R, out=sums.W2)
+        return loss

@@ -17,9 +17,9 @@ from maxplus.ranks.team import agreed
 from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
-from maxplus.training.smooth import Adam, Rescaling, SoftLMM
+from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.smooth.batches import Batches
-from maxplus.training.smooth.soft_lmm import SoftGradient
+from maxplus.training.smooth.soft_weights import Layers
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
 from maxplus.training.task import Task
@@ -109,7 +109,11 @@ class WarmUp:
         if weight is not None:
             weight = weight / team.mean(weight)
         scaling = team.on_first(lambda rows: Rescaling.of(model, rows, annealing.size), X)
-        run = _Run.begin(scaling, model) if state is None else _Run.restore(scaling, state)
+        run = (
+            _Run.begin(team, scaling, model)
+            if state is None
+            else _Run.restore(team, scaling, state)
+        )
         if state is not None:
             state.restore_generator(rng)
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.size)
@@ -126,25 +130,21 @@ class WarmUp:
                 batch_rows = rows[part]
                 if self.augment is not None and part.size:
                     batch_rows = scaling.rows(augmented(self.augment, X[part], own_rng))
-                own = None
+                worth = batches.share(k)
+                if weight is not None and part.size:
+                    # A batch of light samples counts as little as they do.
+                    worth *= float(weight[part].mean())
                 # What overflows here ends as weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    if part.size:
-                        own = soft.gradient(
-                            batch_rows, y[part], run.W1, run.W2, tau,
-                            self.margin / annealing.size,
-                            None if weight is None else weight[part],
-                        )  # fmt: skip
-                    if own is not None and weight is not None:
-                        # A batch of light samples counts as little as they do.
-                        own = own.times(float(weight[part].mean()))
-                    gradient = batches.add(k, own, run.W1, run.W2)
-                run.move(gradient, rate)
-                epoch_loss += gradient.loss
+                    epoch_loss += soft.gradient(
+                        batch_rows, y[part], run.weights, tau, self.margin / annealing.size,
+                        None if weight is None else weight[part], worth,
+                    )  # fmt: skip
+                run.weights.move(rate)
                 if conductor.interrupted:
                     break
-            run.losses.append(epoch_loss / (k + 1))
-            if not (math.isfinite(epoch_loss) and np.isfinite(run.W1).all()):
+            run.end_epoch(epoch_loss / (k + 1))
+            if not (math.isfinite(run.losses[-1]) and np.isfinite(run.layers.W1).all()):
                 overflow = TrainingOverflowError(
                     f"the warm-up overflowed: a distance between classes is worth a score of "
                     f"{annealing.size:g}; scale X (for example with StandardScaler) or take a "
@@ -261,52 +261,49 @@ class _Run:
     """Weights, Adam's memories and the course of a training, all that changes during it."""
 
     def __init__(
-        self, scaling: Rescaling, W1: NDArray, W2: NDArray, adam: list[Adam], losses: list[float],
-        scores: list[float], best: tuple[NDArray, NDArray] | None,
+        self, scaling: Rescaling, weights: SoftWeights, losses: list[float],
+        scores: list[float], best: Layers | None,
     ) -> None:  # fmt: skip
-        self.scaling, self.W1, self.W2, self.adam = scaling, W1, W2, adam
-        self.losses, self.scores, self._best = losses, scores, best
+        self.scaling, self.weights, self.losses, self.scores = scaling, weights, losses, scores
+        self.layers, self._best = weights.whole(), best
 
     @classmethod
-    def begin(cls, scaling: Rescaling, model: LMM) -> _Run:
-        W1, W2 = scaling.offsets(model)
-        return cls(scaling, W1, W2, [Adam.begin(W1), Adam.begin(W2)], [], [], None)
+    def begin(cls, team: Team, scaling: Rescaling, model: LMM) -> _Run:
+        return cls(scaling, SoftWeights(team, *scaling.offsets(model)), [], [], None)
 
     @classmethod
-    def restore(cls, scaling: Rescaling, state: TrainingState) -> _Run:
+    def restore(cls, team: Team, scaling: Rescaling, state: TrainingState) -> _Run:
         arrays = state.arrays
-        W1, W2 = (np.array(arrays[name], order="C") for name in ("W1", "W2"))
-        steps = int(arrays["steps"][0])
-        adam = [
-            Adam(W, arrays[f"m{k}"].copy(), arrays[f"v{k}"].copy(), steps)
-            for k, W in ((1, W1), (2, W2))
-        ]
-        best = (arrays["best1"], arrays["best2"]) if "best1" in arrays else None
+        W, mean, square = (Layers(arrays[f"{name}1"], arrays[f"{name}2"]) for name in "Wmv")
+        weights = SoftWeights(team, *W, (mean, square), int(arrays["steps"][0]))
+        best = Layers(arrays["best1"], arrays["best2"]) if "best1" in arrays else None
         losses, scores = arrays["losses"].tolist(), arrays["scores"].tolist()
-        return cls(scaling, W1, W2, adam, losses, scores, best)
+        return cls(scaling, weights, losses, scores, best)
 
     def state(self, model: LMM, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
         arrays = prefixed("model.", model.weights_by_name()) | {
-            "W1": self.W1.copy(), "W2": self.W2.copy(),
-            "steps": np.array([self.adam[0].steps]), "held_out": held_out,
+            "W1": self.layers.W1.copy(), "W2": self.layers.W2.copy(),
+            "steps": np.array([self.weights.steps]), "held_out": held_out,
             "losses": np.array(self.losses), "scores": np.array(self.scores),
         }  # fmt: skip
-        for k, adam in enumerate(self.adam, 1):
-            arrays |= {f"m{k}": adam.mean.copy(), f"v{k}": adam.square.copy()}
+        for name, layers in zip("mv", self.weights.memory(), strict=True):
+            arrays |= {f"{name}{k}": layer.flatten() for k, layer in enumerate(layers, 1)}
         if self._best is not None:
-            arrays |= {"best1": self._best[0], "best2": self._best[1]}
+            arrays |= {"best1": self._best.W1, "best2": self._best.W2}
         return TrainingState(WarmUp.name, arrays, generator_state(rng))
 
-    def move(self, gradient: SoftGradient, rate: float) -> None:
-        self.adam[0].move(gradient.W1, rate)
-        self.adam[1].move(gradient.W2, rate)
+    def end_epoch(self, loss: float) -> None:
+        """Note the mean loss, from a rank's share of it, and the weights as they are now."""
+        team = self.weights.team
+        self.losses.append(loss if team.is_alone else float(team.sum(np.array([loss]))[0]))
+        self.layers = self.weights.whole()
 
     def judge(self, model: LMM, X: NDArray, y: NDArray, team: Team) -> None:
         """Note the hard model's accuracy, and the weights if it is the best so far."""
         right = self.hard(model).scores(X).argmax(axis=1) == y
         self.scores.append(team.total(int(right.sum())) / team.total(len(y)))
         if self.scores[-1] >= max(self.scores):
-            self._best = self.W1.copy(), self.W2.copy()
+            self._best = Layers(self.layers.W1.copy(), self.layers.W2.copy())
 
     def verdict(self, annealing: Annealing) -> Status | None:
         """Why it ends here, if it does: all epochs are done, or nothing has improved for long."""
@@ -317,7 +314,7 @@ class _Run:
 
     def hard(self, model: LMM) -> LMM:
         """The model with the present offsets."""
-        return self.scaling.hard(model, self.W1, self.W2)
+        return self.scaling.hard(model, *self.layers)
 
     def kept(self, model: LMM) -> LMM:
         """The one to keep: with something held out, the best."""
