@@ -80,14 +80,18 @@ def losses(Z: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
 
 def softmax(Z: np.ndarray) -> np.ndarray:
     """Rows of probabilities, in the scores' own type."""
-    peak = Z[:, 0].copy()
-    # Class by class: along rows of a few numbers, NumPy's maximum takes as long as all the rest.
-    for z in Z.T[1:]:
-        np.maximum(peak, z, out=peak)
-    P = Z - peak[:, None]
+    P = Z - _class_by_class(np.maximum, Z)[:, None]
     np.exp(P, out=P)
-    P /= P.sum(axis=1, keepdims=True)
+    P /= _class_by_class(np.add, P)[:, None]
     return P
+
+
+def _class_by_class(join: np.ufunc, Z: np.ndarray) -> np.ndarray:
+    """``join`` of each row; along rows of a few numbers NumPy would take four times as long."""
+    joined = Z[:, 0].copy()
+    for column in Z.T[1:]:
+        join(joined, column, out=joined)
+    return joined
 
 
 def log_softmax(Z: np.ndarray) -> np.ndarray:

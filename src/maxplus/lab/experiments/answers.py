@@ -20,7 +20,7 @@ from maxplus.lab.finding import Finding, Settings, Table
 from maxplus.lab.process import in_a_process
 from maxplus.training.memory import human_bytes
 
-FULL = {"rows": 1_000_000, "features": 50, "units": 100, "classes": 10, "rounds": 5}
+FULL = {"rows": 1_000_000, "features": 50, "units": 100, "classes": 10, "rounds": 11}
 QUICK = {"rows": 20_000, "features": 10, "units": 20, "classes": 3, "rounds": 2}
 KERNEL, GOAL = "forward kernel", 0.9
 
