@@ -10,7 +10,9 @@ from numpy.testing import assert_array_equal
 import oracles
 from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
 from maxplus.algebra._exp import exp32
-from maxplus.algebra._kernels import COLUMNS_AT_ONCE, PARALLEL_FROM
+from maxplus.algebra._kernels import PARALLEL_FROM
+from maxplus.algebra._tiles import BLOCK
+from maxplus.algebra._winners import _tiled, maxplus_winners
 from strategies import (
     DTYPES,
     GRID,
@@ -145,19 +147,22 @@ def test_the_lowest_index_wins_a_tie(kind):
 
 
 @KINDS
-@pytest.mark.parametrize("extra", [-1, 0, 1, COLUMNS_AT_ONCE + 9])
-def test_winners_among_several_blocks_of_columns(kind, extra):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [4, 7, 63, 64, 66, 130])
+@pytest.mark.parametrize("m", [BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK - 1])
+def test_winners_of_tiles(kind, dtype, n, m):
     """Few different values, so that most are in several blocks, and some only in the last."""
-    rng = np.random.default_rng(extra + 1)
-    m = COLUMNS_AT_ONCE + extra
-    A, B = grid_array(rng, (9, m)), grid_array(rng, (m, 6))
-    best = {"min": A.min() + B.min() - 1.0, "max": A.max() + B.max() + 1.0}[kind]
-    A[3, -1] = best - B[-1, 2]
-    sums = A[:, :, None] + B[None]
-    values, index = PRODUCTS[kind](A, B, return_index=True)
-    assert_array_equal(values, getattr(sums, kind)(axis=1))
-    assert_array_equal(index, getattr(sums, f"arg{kind}")(axis=1))
-    assert index[3, 2] == m - 1
+    rng = np.random.default_rng(n + m)
+    for k in (1, 33, 70):
+        A, BT = grid_array(rng, (n, m), dtype), grid_array(rng, (k, m), dtype)
+        best = {"min": A.min() + BT.min() - 1.0, "max": A.max() + BT.max() + 1.0}[kind]
+        A[3, -1] = best - BT[-1, -1]
+        sums = A[:, None, :] + BT
+        values, index = np.empty((n, k), dtype), np.empty((n, k), np.int64)
+        _tiled(A, BT, kind == "min", values, index)
+        assert_array_equal(values, getattr(sums, kind)(axis=2))
+        assert_array_equal(index, getattr(sums, f"arg{kind}")(axis=2))
+        assert index[3, -1] == m - 1
 
 
 @pytest.mark.parametrize(
@@ -190,14 +195,14 @@ def test_nothing_to_reduce_gives_the_semiring_zero(kind, dtype):
 @KINDS
 def test_nothing_to_reduce_has_no_winner(kind):
     with pytest.raises(ValueError, match=r"\bA\b"):
-        PRODUCTS[kind](np.empty((3, 0)), np.empty((0, 2)), return_index=True)
+        PRODUCTS[kind](np.zeros((3, 0)), np.zeros((0, 2)), return_index=True)
 
 
 @KINDS
 @pytest.mark.parametrize("shape", [(0, 0, 0), (0, 4, 2), (3, 4, 0), (0, 0, 2)])
 def test_empty_product_has_an_empty_index(kind, shape):
     n, m, k = shape
-    for got in PRODUCTS[kind](np.empty((n, m)), np.empty((m, k)), return_index=True):
+    for got in PRODUCTS[kind](np.zeros((n, m)), np.zeros((m, k)), return_index=True):
         assert got.shape == (n, k)
 
 
@@ -317,7 +322,7 @@ def test_winners_are_valid_whatever_the_numbers(n):
     assert (A.size * len(BT) >= _kernels.PARALLEL_FROM) == (n == 400)
     A[::2] = np.nan
     BT[3, 4] = np.nan
-    _, winners = _kernels.maxplus_winners(A, BT)
+    _, winners = maxplus_winners(A, BT)
     assert winners.min() >= 0
     assert winners.max() < 200
 

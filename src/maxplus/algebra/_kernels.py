@@ -15,9 +15,6 @@ from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
 ROWS_PER_TASK = 32
 # Below this many additions a product is done before a second thread has woken up.
 PARALLEL_FROM = 4_000_000
-# Columns of one block where winners are wanted: few enough that looking among them costs little,
-# many enough that so does the end of a block.
-COLUMNS_AT_ONCE = 256
 
 
 @njit(cache=True)
@@ -58,13 +55,13 @@ def first_index(a, b, value):
 
 
 @njit(cache=True)
-def _minplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, lo, hi, out):
-    """4 × 4 cells of the min-plus product of columns lo..hi into out[4, 4]."""
+def _minplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
+    """4 × 4 cells of the min-plus product into out[4, 4]."""
     use_widest_vectors()
     inf = a0.dtype.type(np.inf)
     m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = inf
     m20 = m21 = m22 = m23 = m30 = m31 = m32 = m33 = inf
-    for j in range(np.uint64(lo), np.uint64(hi)):
+    for j in range(a0.size):
         x0, x1, x2, x3 = a0[j], a1[j], a2[j], a3[j]
         y0, y1, y2, y3 = b0[j], b1[j], b2[j], b3[j]
         m00, m01 = fmin(m00, x0 + y0), fmin(m01, x0 + y1)
@@ -82,13 +79,13 @@ def _minplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, lo, hi, out):
 
 
 @njit(cache=True)
-def _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, lo, hi, out):
-    """4 × 4 cells of the max-plus product of columns lo..hi into out[4, 4]."""
+def _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
+    """4 × 4 cells of the max-plus product into out[4, 4]."""
     use_widest_vectors()
     zero = a0.dtype.type(-np.inf)
     m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = zero
     m20 = m21 = m22 = m23 = m30 = m31 = m32 = m33 = zero
-    for j in range(np.uint64(lo), np.uint64(hi)):
+    for j in range(a0.size):
         x0, x1, x2, x3 = a0[j], a1[j], a2[j], a3[j]
         y0, y1, y2, y3 = b0[j], b1[j], b2[j], b3[j]
         m00, m01 = fmax(m00, x0 + y0), fmax(m01, x0 + y1)
@@ -108,14 +105,14 @@ def _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, lo, hi, out):
 @njit(cache=True)
 def minplus_rows(A, BT, out):
     """out[n, k] = min_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
-    n, k, m = A.shape[0], BT.shape[0], A.shape[1]
+    n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
     for c in range(0, k4, 4):
         for r in range(0, n4, 4):
             _minplus_tile(
                 A[r], A[r + 1], A[r + 2], A[r + 3],
                 BT[c], BT[c + 1], BT[c + 2], BT[c + 3],
-                0, m, out[r : r + 4, c : c + 4],
+                out[r : r + 4, c : c + 4],
             )  # fmt: skip
     for r in range(n):
         for c in range(k4 if r < n4 else 0, k):
@@ -125,14 +122,14 @@ def minplus_rows(A, BT, out):
 @njit(cache=True)
 def maxplus_rows(A, BT, out):
     """out[n, k] = max_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
-    n, k, m = A.shape[0], BT.shape[0], A.shape[1]
+    n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
     for c in range(0, k4, 4):
         for r in range(0, n4, 4):
             _maxplus_tile(
                 A[r], A[r + 1], A[r + 2], A[r + 3],
                 BT[c], BT[c + 1], BT[c + 2], BT[c + 3],
-                0, m, out[r : r + 4, c : c + 4],
+                out[r : r + 4, c : c + 4],
             )  # fmt: skip
     for r in range(n):
         for c in range(k4 if r < n4 else 0, k):
@@ -169,88 +166,6 @@ def maxplus_into(A, BT, out):
     """The max-plus product of checked operands, threaded where that pays."""
     large = A.size * BT.shape[0] >= PARALLEL_FROM
     (maxplus_parallel if large else maxplus_rows)(A, BT, out)
-
-
-@njit(cache=True)
-def _keep_better(part, lo, smallest, best, first):
-    """Where a block has given a better value than those before it: value and block; O(1)."""
-    for cell in range(16):
-        v, top = part[cell // 4, cell % 4], best[cell]
-        better = v < top if smallest else v > top
-        # No branch: nobody can foretell which way it would go.
-        best[cell] = v if better else top
-        first[cell] = lo if better else first[cell]
-
-
-@njit(cache=True)
-def _tile_with_winners(a0, a1, a2, a3, b0, b1, b2, b3, smallest, part, best, first):
-    """16 cells of a product into best, and into first where the block begins that each is in.
-
-    Columns are taken block by block. Of blocks with the same value, the first counts.
-    """
-    zero = np.inf if smallest else -np.inf
-    for cell in range(16):
-        best[cell], first[cell] = zero, 0
-    for lo in range(0, a0.size, COLUMNS_AT_ONCE):
-        hi = min(lo + COLUMNS_AT_ONCE, a0.size)
-        if smallest:
-            _minplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, lo, hi, part)
-        else:
-            _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, lo, hi, part)
-        _keep_better(part, lo, smallest, best, first)
-
-
-@njit(cache=True)
-def _winners_rows(A, BT, smallest, values, winners):
-    """`winners_into` on one thread."""
-    n, k = A.shape[0], BT.shape[0]
-    n4, k4 = n - n % 4, k - k % 4
-    part = np.empty((4, 4), A.dtype)
-    best, first = np.empty(16, A.dtype), np.empty(16, np.int64)
-    for c in range(0, k4, 4):
-        for r in range(0, n4, 4):
-            _tile_with_winners(
-                A[r], A[r + 1], A[r + 2], A[r + 3],
-                BT[c], BT[c + 1], BT[c + 2], BT[c + 3],
-                smallest, part, best, first,
-            )  # fmt: skip
-            for cell in range(16):
-                a, b = A[r + cell // 4], BT[c + cell % 4]
-                lo, v = first[cell], best[cell]
-                hi = min(lo + COLUMNS_AT_ONCE, a.size)
-                values[r + cell // 4, c + cell % 4] = v
-                winners[r + cell // 4, c + cell % 4] = lo + first_index(a[lo:hi], b[lo:hi], v)
-    for r in range(n):
-        for c in range(k4 if r < n4 else 0, k):
-            v = minplus_cell(A[r], BT[c]) if smallest else maxplus_cell(A[r], BT[c])
-            values[r, c], winners[r, c] = v, first_index(A[r], BT[c], v)
-
-
-@njit(cache=True, parallel=True)
-def _winners_parallel(A, BT, smallest, values, winners):
-    """`_winners_rows` with blocks of rows spread over the threads."""
-    n = A.shape[0]
-    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, n)
-        _winners_rows(A[lo:hi], BT, smallest, values[lo:hi], winners[lo:hi])
-
-
-def winners_into(A, BT, smallest, values, winners):
-    """A product of checked operands, min-plus if ``smallest``, and the lowest j of each cell.
-
-    Columns are at least one. O(n·k·m), half as much again as the values alone.
-    """
-    large = A.size * BT.shape[0] >= PARALLEL_FROM
-    (_winners_parallel if large else _winners_rows)(A, BT, smallest, values, winners)
-
-
-def maxplus_winners(A, BT):
-    """The max-plus product of checked operands, (n, k), and the lowest j that gives each cell."""
-    values = np.empty((A.shape[0], BT.shape[0]), A.dtype)
-    winners = np.empty(values.shape, np.int64)
-    winners_into(A, BT, False, values, winners)
-    return values, winners
 
 
 @njit(cache=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.algebra._kernels import maxplus_into, maxplus_winners
+from maxplus.algebra._kernels import maxplus_into
+from maxplus.algebra._winners import maxplus_winners
 from maxplus.models import _softmax
 from maxplus.models._checks import check_weights
 from maxplus.models.base import Entries, Model, Subgradient

@@ -1,0 +1,157 @@
+"""Vectors written out by hand, for what no loop of Numba's becomes by itself.
+
+A tile is 4 rows of A and a panel of columns of B, a few vectors wide. Its best sums so far stay
+in registers while j runs: each step loads one number of each row and the panel's vectors of one
+j, and makes a sum and a minimum of each pair. Nothing is joined across the lanes of a vector, so
+that a tile may stop at any j and tell what has changed at the price of a comparison.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+ROWS = 4
+# 16 of the 32 registers of 64 bytes hold a tile, or 8 of the 16 that are smaller.
+_HAS_WIDE = binding.get_host_cpu_features().get("avx512f", False)
+_BYTES, _VECTORS = (64, 4) if _HAS_WIDE else (32, 2)
+PANEL_BYTES = _BYTES * _VECTORS
+# What one block holds in which a winner is looked for.
+BLOCK = 64
+
+_INT64, _INT32 = ir.IntType(64), ir.IntType(32)
+
+
+def _float_suffix(kind: Any) -> tuple[str, int]:
+    return ("f32", 4) if kind == ir.FloatType() else ("f64", 8)
+
+
+def _load(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
+    """A vector from anywhere in an array: its numbers are aligned, not the whole."""
+    place = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
+    found = builder.load(place)
+    found.align = _float_suffix(vector.element)[1] if vector.element != _INT32 else 4
+    return found
+
+
+def _store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
+    place = builder.bitcast(builder.gep(pointer, [index]), value.type.as_pointer())
+    kept = builder.store(value, place)
+    kept.align = _float_suffix(value.type.element)[1] if value.type.element != _INT32 else 4
+
+
+def _spread(builder: Any, number: Any, vector: Any) -> Any:
+    """A number in every lane."""
+    nothing = ir.Constant(vector, ir.Undefined)
+    one = builder.insert_element(nothing, number, _INT32(0))
+    return builder.shuffle_vector(
+        one, nothing, ir.Constant(ir.VectorType(_INT32, vector.count), None)
+    )
+
+
+def _row_pointers(builder: Any, array: Any, first: Any) -> list[Any]:
+    stride = cgutils.unpack_tuple(builder, array.strides, 2)[0]
+    begin = builder.ptrtoint(array.data, _INT64)
+    places = [builder.mul(builder.add(first, _INT64(r)), stride) for r in range(ROWS)]
+    return [builder.inttoptr(builder.add(begin, at), array.data.type) for at in places]
+
+
+def _tile(name: str, better: str) -> Any:
+    """Code generator of a tile: ``name`` joins two vectors, ``better`` says what has changed."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        A, panel, best, block = (
+            make_array(signature.args[k])(context, builder, args[k]) for k in (0, 4, 5, 6)
+        )
+        row, lo, hi, mark = args[1], args[2], args[3], args[7]
+        suffix, size = _float_suffix(A.data.type.pointee)
+        lanes = _BYTES // size
+        vector = ir.VectorType(A.data.type.pointee, lanes)
+        cells = [(r, v) for r in range(ROWS) for v in range(_VECTORS)]
+        places = [_INT64((r * _VECTORS + v) * lanes) for r, v in cells]
+        join = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector, vector]), f"{name}.v{lanes}{suffix}"
+        )
+        rows = _row_pointers(builder, A, row)
+        before = [_load(builder, best.data, place, vector) for place in places]
+        # A loop that runs at least once.
+        entry, loop = builder.block, builder.append_basic_block("columns")
+        done = builder.append_basic_block("end_of_columns")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        j = builder.phi(_INT64)
+        j.add_incoming(lo, entry)
+        now = [builder.phi(vector) for _ in cells]
+        for phi, value in zip(now, before, strict=True):
+            phi.add_incoming(value, entry)
+        begin = builder.mul(j, _INT64(_VECTORS * lanes))
+        columns = [
+            _load(builder, panel.data, builder.add(begin, _INT64(v * lanes)), vector)
+            for v in range(_VECTORS)
+        ]
+        numbers = [_spread(builder, builder.load(builder.gep(at, [j])), vector) for at in rows]
+        after = [
+            builder.call(
+                join, [phi, builder.fadd(numbers[r], columns[v])], fastmath=("nnan", "nsz")
+            )
+            for phi, (r, v) in zip(now, cells, strict=True)
+        ]
+        for phi, value in zip(now, after, strict=True):
+            phi.add_incoming(value, loop)
+        following = builder.add(j, _INT64(1))
+        j.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, hi), loop, done)
+        builder.position_at_end(done)
+        marks = _spread(builder, builder.trunc(mark, _INT32), ir.VectorType(_INT32, lanes))
+        for place, old, new in zip(places, before, after, strict=True):
+            _store(builder, new, best.data, place)
+            kept = _load(builder, block.data, place, marks.type)
+            is_better = builder.fcmp_ordered(better, new, old)
+            _store(builder, builder.select(is_better, marks, kept), block.data, place)
+        return context.get_dummy_value()
+
+    return codegen
+
+
+def _tile_signature(A: Any, panel: Any, best: Any, block: Any) -> Any:
+    number = types.intp
+    return types.void(A, number, number, number, panel, best, block, number)
+
+
+@intrinsic
+def minplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
+    """Minima of A[row + r, j] + panel[j], lo ≤ j < hi and lo < hi, and of best, into best.
+
+    ``best`` (4, width of the panel) is contiguous, as are ``panel`` and the int32 ``block``,
+    which becomes ``mark`` where best has become smaller. No number may be NaN.
+    """
+    return _tile_signature(A, panel, best, block), _tile("llvm.minnum", "<")
+
+
+@intrinsic
+def maxplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
+    """`minplus_tile` of maxima."""
+    return _tile_signature(A, panel, best, block), _tile("llvm.maxnum", ">")
+
+
+@intrinsic
+def first_of_block(typingctx, a, b, lo, value):
+    """The lowest of BLOCK indices, from lo on, with a_j + b_j == value, less lo; BLOCK if none."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first, second = (make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1))
+        vector = ir.VectorType(first.data.type.pointee, BLOCK)
+        sums = builder.fadd(
+            _load(builder, first.data, args[2], vector),
+            _load(builder, second.data, args[2], vector),
+        )
+        equal = builder.fcmp_ordered("==", sums, _spread(builder, args[3], vector))
+        bits = builder.bitcast(equal, ir.IntType(BLOCK))
+        return builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(a, b, types.intp, value), codegen
