@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -80,7 +81,8 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        fail_together(error, speaks, f"{where}{error.strerror or error}")
+        remedy = _where_to_look(error.filename) if isinstance(error, FileNotFoundError) else ""
+        fail_together(error, speaks, f"{where}{error.strerror or error}{remedy}")
     # Everything that the library refuses is a ValueError, a TypeError, a MemoryError, or an
     # ImportError that names what to install; each message is written for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
@@ -89,6 +91,20 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
 
 def _remark(text: str) -> None:
     typer.echo(text, err=True)
+
+
+def _where_to_look(name: object) -> str:
+    """What may have been meant by a file that is not there."""
+    path = Path(str(name))
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        return f"; there is no folder {folder}"
+    try:
+        beside = [file.name for file in folder.iterdir()]
+    except OSError:
+        beside = []
+    alike = get_close_matches(path.name, beside, n=1)
+    return f"; is it {path.with_name(alike[0])}?" if alike else f"; look for it in {folder}"
 
 
 def _nothing(text: str) -> None:

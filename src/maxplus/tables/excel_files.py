@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from maxplus.tables.table import Cells, RawTable, TableError, check_different
+from maxplus.tables.table import Cells, NoRowsError, RawTable, TableError, check_different
 from maxplus.tables.words import MISSING, Words
 
 
@@ -33,7 +33,7 @@ def read_excel(path: Path) -> RawTable:
                 f"{path} is not a readable Excel workbook: {error}; save it anew, or as CSV"
             ) from None
     if len(rows) < 2:
-        raise TableError(f"{path} holds no rows of data in its first sheet")
+        raise NoRowsError(path, " in its first sheet")
     (_, header), *body = rows
     width = max(k + 1 for _, row in rows for k, cell in enumerate(row) if cell is not None)
     names = ["" if cell is None else str(cell).strip() for cell in header]

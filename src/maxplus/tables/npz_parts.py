@@ -11,7 +11,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from maxplus.tables.npz_files import columns_of, read_arrays
-from maxplus.tables.table import RawTable, TableError
+from maxplus.tables.table import NoRowsError, RawTable, TableError
 
 # A zip file's local header: 26 bytes, then the lengths of the name and of the extra field.
 LOCAL_HEADER, LENGTHS_AT = 30, 26
@@ -23,7 +23,7 @@ def npz_part(path: Path, rank: int, size: int) -> RawTable:
     X = arrays.get("X")
     n = 0 if X is None or not X.ndim else len(X)
     if X is not None and not n:
-        raise TableError(f"{path} has no rows")
+        raise NoRowsError(path)
     begin, end = rank * n // size, (rank + 1) * n // size
     own = {
         name: np.array(array[begin:end])

@@ -21,7 +21,7 @@ from maxplus.tables.excel_files import read_excel
 from maxplus.tables.npz_files import npz_batches
 from maxplus.tables.parquet_files import ENDINGS as PARQUET
 from maxplus.tables.parquet_files import parquet_batches
-from maxplus.tables.table import RawTable, TableError, join, row_in_words
+from maxplus.tables.table import NoRowsError, RawTable, TableError, join, row_in_words
 from maxplus.tables.words import Words
 
 CSV = (".csv", ".tsv", ".txt")
@@ -64,7 +64,7 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     if ending not in CSV:
         batches = list(_other_batches(Path(path), ending))
         if not batches:
-            raise TableError(f"{path} holds no rows of data")
+            raise NoRowsError(path)
         return RawTable(str(path), join(batches))
     source = Source.of(path)
     kinds = read_as or {}
@@ -78,7 +78,7 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
         late = [n for n in words if any(not isinstance(part.get(n), Words) for part in batches)]
         late = [name for name in late if batches and name in batches[0]]
     if not batches:
-        raise TableError(f"{source.name} holds no rows of data")
+        raise NoRowsError(source.name)
     columns = join(batches)
     if late:
         columns |= join(list(text_batches(source, set(late), late)))
@@ -126,7 +126,7 @@ def read_batches(
         yield part
         n_parts += 1
     if not n_parts:
-        raise TableError(f"{path} holds no rows of data")
+        raise NoRowsError(path)
 
 
 def _parts(

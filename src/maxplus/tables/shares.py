@@ -25,7 +25,7 @@ from maxplus.tables.parquet_parts import parquet_part
 from maxplus.tables.reading import CSV, NUMPY, PARQUET, read_table
 from maxplus.tables.samples import Samples, left_out, no_labels, samples_of
 from maxplus.tables.strangers import Strangers
-from maxplus.tables.table import Cells, RawTable, TableError, row_in_words
+from maxplus.tables.table import Cells, NoRowsError, RawTable, row_in_words
 from maxplus.tables.words import Words
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class TableShare:
         """All ranks' rows."""
         n = team.total(self.own.n_rows)
         if not n:
-            raise TableError(f"{self.own.name} holds no rows of data")
+            raise NoRowsError(self.own.name)
         columns: Any = _Columns(self, team)
         own = self.own
         return WholeTable(own.name, columns, row_in_words, own.notes, own.commas, own.choices, n)

@@ -27,6 +27,15 @@ class TableError(ValueError):
         super().__init__(" ".join(message.splitlines()).strip())
 
 
+class NoRowsError(TableError):
+    """A file, or a sheet of it, without a row of data."""
+
+    def __init__(self, name: object, place: str = "") -> None:
+        super().__init__(
+            f"{name} holds no rows of data{place}; it needs a row of names, and one for each sample"
+        )
+
+
 def row_in_words(row: int) -> str:
     """A row as people count where lines of a file are unknown: from 1."""
     return f"row {row + 1:,}"
