@@ -51,6 +51,20 @@ def imin(typingctx, a, b):
 
 
 @intrinsic
+def select(typingctx, condition, a, b):
+    """``a if condition else b`` of two values at hand, without a branch.
+
+    What Numba makes of a conditional expression are branches, and LLVM may turn those of a loop
+    into several stores to one place, each with a mask: half as fast again on some processors.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(*args)
+
+    return a(types.boolean, a, a), codegen
+
+
+@intrinsic
 def use_widest_vectors(typingctx):
     """Let LLVM vectorise the enclosing function with 512-bit registers.
 

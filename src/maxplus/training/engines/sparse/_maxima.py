@@ -3,7 +3,7 @@
 import numpy as np
 
 from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, prefetch, use_widest_vectors
+from maxplus.algebra._intrinsics import fmax, fmin, prefetch, select, use_widest_vectors
 from maxplus.training.engines.sparse._minima import exact_minimum, lane_max, lane_min, replay
 from maxplus.training.engines.sparse._state import NONE
 
@@ -21,13 +21,13 @@ def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
         v, L, S, R, U, V = g[q] + w2, lead[q], second[q], rest[q], unit[q], unit2[q]
         leads, known, above = name == U, (name == U) | (name == V), v > S
         # The known unit that stays whatever v is, and the one that contends with it.
-        stay, stay_unit = (S, V) if leads else (L, U)
-        come = v if known | above else S
-        come_unit = name if known | above else V
+        stay, stay_unit = select(leads, S, L), select(leads, V, U)
+        come, come_unit = select(known | above, v, S), select(known | above, name, V)
         swap = come > stay
-        lead[q], unit[q] = (come, come_unit) if swap else (stay, stay_unit)
-        second[q], unit2[q] = (stay, stay_unit) if swap else (come, come_unit)
-        rest[q] = R if known else fmax(R, fmin(v, S))
+        lead[q], second[q] = fmax(come, stay), fmin(come, stay)
+        unit[q] = select(swap, come_unit, stay_unit)
+        unit2[q] = select(swap, stay_unit, come_unit)
+        rest[q] = select(known, R, fmax(R, fmin(v, S)))
 
 
 @inner
@@ -44,14 +44,14 @@ def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
         v, upper = fmin(g[q], g2[q]) + w2, g[q] + w2
         L, S, R, U, V = lead[q], second[q], rest[q], unit[q], unit2[q]
         leads, known, above = name == U, (name == U) | (name == V), v > S
-        stay, stay_unit = (S, V) if leads else (L, U)
-        come = v if known | above else S
-        come_unit = name if known | above else V
+        stay, stay_unit = select(leads, S, L), select(leads, V, U)
+        come, come_unit = select(known | above, v, S), select(known | above, name, V)
         swap = come > stay
-        lead[q], unit[q] = (come, come_unit) if swap else (stay, stay_unit)
-        second[q], unit2[q] = (stay, stay_unit) if swap else (come, come_unit)
-        left = R if known else fmax(R, fmin(v, S))
-        rest[q] = fmax(left, upper) if g2[q] < g[q] else left
+        lead[q], second[q] = fmax(come, stay), fmin(come, stay)
+        unit[q] = select(swap, come_unit, stay_unit)
+        unit2[q] = select(swap, stay_unit, come_unit)
+        left = select(known, R, fmax(R, fmin(v, S)))
+        rest[q] = select(g2[q] < g[q], fmax(left, upper), left)
 
 
 @inner

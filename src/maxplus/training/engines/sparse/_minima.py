@@ -3,7 +3,7 @@
 import numpy as np
 
 from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
+from maxplus.algebra._intrinsics import fmax, fmin, imin, select, use_widest_vectors
 from maxplus.algebra._kernels import first_index, minplus_cell
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE
 
@@ -35,42 +35,38 @@ def insert_row(x, slope, offset, i, g, g2, a, a2):
     row = a.dtype.type(i)
     for q in range(x.size):
         v = slope * x[q] + offset
-        least, second = v < g[q], v < g2[q]
-        g2[q] = g[q] if least else (v if second else g2[q])
-        a2[q] = a[q] if least else (row if second else a2[q])
-        g[q] = v if least else g[q]
-        a[q] = row if least else a[q]
+        G, S, A = g[q], g2[q], a[q]
+        least, second = v < G, v < S
+        g2[q] = fmin(S, fmax(v, G))
+        a2[q] = select(least, A, select(second, row, a2[q]))
+        g[q] = fmin(v, G)
+        a[q] = select(least, row, A)
 
 
 @inner
 def change_row(x, slope, offset, i, g, g2, a, a2):
     """Row i has a new value, for all lanes; keeps the invariants of `Minima`; O(B).
 
-    If i is the witness: a value up to g2 is simply followed; above it a known
-    runner-up takes over, and without one g stays an upper bound. If another row
-    falls below g, it becomes the witness and, where g was exact, the old one the
-    attained runner-up; a fall between g and g2 makes it the runner-up. In all
-    cases every row but the witness keeps a value of at least g2. Written
-    without branches, so that it vectorises.
+    A row wins if it is below its rival: the least of the others as far as it is known. That is g,
+    or, for the witness itself, the runner-up's g2; without a runner-up nothing is known, and g
+    follows the row as an upper bound. Who does not win, of the row and a witness that it beats, is
+    the runner-up if below g2. A runner-up that rises, or becomes the witness, is forgotten. In all
+    cases every row but the witness keeps a value of at least g2.
     """
     use_widest_vectors()
-    row, none = a.dtype.type(i), a.dtype.type(NONE)
+    row, none, unknown = a.dtype.type(i), a.dtype.type(NONE), g.dtype.type(np.inf)
     for q in range(x.size):
         v = slope * x[q] + offset
         G, S, A, R = g[q], g2[q], a[q], a2[q]
-        witness, runner_up = row == A, row == R
-        swap = (v > S) & (none != R)
-        # Another row than the witness: below g, or not.
-        less, exact, between = v < G, G <= S, v < S
-        lost = runner_up & (v > S)
-        S_less = G if exact else S
-        R_less = A if exact else (none if runner_up else R)
-        S_more = v if between else S
-        R_more = row if between else (none if lost else R)
-        g[q] = (S if swap else v) if witness else (v if less else G)
-        g2[q] = S if witness else (S_less if less else S_more)
-        a[q] = (R if swap else A) if witness else (row if less else A)
-        a2[q] = (none if swap else R) if witness else (R_less if less else R_more)
+        witness = row == A
+        rival = select(witness, select(none == R, unknown, S), G)
+        wins, loser = v < rival, fmax(v, G)
+        follows = (loser < S) & (row != A)
+        forgotten = (row == R) | (witness & (v >= rival))
+        g[q] = fmin(v, rival)
+        g2[q] = select(witness, S, fmin(S, loser))
+        a[q] = select(wins, row, select(witness, R, A))
+        a2[q] = select(follows, select(wins, A, row), select(forgotten, none, R))
 
 
 @inner
