@@ -1,5 +1,6 @@
 """Data that several test modules train on."""
 
+import gc
 import io
 import os
 import signal
@@ -30,6 +31,18 @@ if not (Path(__file__).parents[1] / "docs").is_dir():
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("MAXPLUS_DATA", str(BESIDE))
+
+
+def pytest_collection():
+    """Nothing that is collected now is garbage: nobody needs to look for some."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """Modules and tests stay to the end: garbage is looked for among what tests make, only."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.slow
 
 
 LAYERS = ("W0_", "W1_", "W2_")
+# Few epochs, where the question is not how good the choice is.
+QUICK = {"warmup_epochs": 15, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def noisy():
 
 @pytest.fixture(scope="module")
 def chosen(noisy):
-    return LMMClassifier(random_state=0).fit(*noisy)
+    return LMMClassifier(**QUICK).fit(*noisy)
 
 
 def assert_same(a, b):
@@ -68,14 +70,14 @@ def test_the_search_is_told(chosen):
 
 
 def test_the_same_random_state_chooses_the_same(noisy, chosen):
-    assert_same(chosen, LMMClassifier(random_state=0).fit(*noisy))
-    other = LMMClassifier(random_state=1).fit(*noisy)
+    assert_same(chosen, LMMClassifier(**QUICK).fit(*noisy))
+    other = LMMClassifier(**QUICK | {"random_state": 1}).fit(*noisy)
     assert not np.array_equal(other.search_["losses"], chosen.search_["losses"])
 
 
 def test_the_search_does_not_depend_on_the_number_of_jobs(noisy, chosen):
     for n_jobs in (1, 2):
-        again = LMMClassifier(random_state=0, n_jobs=n_jobs).fit(*noisy)
+        again = LMMClassifier(**QUICK, n_jobs=n_jobs).fit(*noisy)
         for name, fact in chosen.search_.items():
             assert_array_equal(fact, again.search_[name])
         assert again.temperature_ == chosen.temperature_
@@ -109,7 +111,7 @@ def test_few_rows(counts, n_features):
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(len(counts)), counts)
     X = rng.normal(size=(len(y), n_features)) + y[:, None]
-    clf = LMMClassifier(random_state=0).fit(X, y)
+    clf = LMMClassifier(warmup_epochs=4, random_state=0).fit(X, y)
     assert np.isfinite(clf.predict_proba(X)).all()
     assert not np.isnan(clf.search_["losses"]).any()
     assert 0 < clf.temperature_ < np.inf
@@ -118,10 +120,10 @@ def test_few_rows(counts, n_features):
 def test_constant_and_repeated_columns(noisy):
     X, y = noisy
     wide = np.column_stack([np.full(len(y), 1e6), X, np.zeros(len(y)), X[:, 0]])
-    clf = LMMClassifier(random_state=0).fit(wide, y)
+    clf = LMMClassifier(**QUICK).fit(wide, y)
     assert clf.score(wide, y) > 0.7
     assert clf.scale_[0] == clf.scale_[6] == 1.0
-    everywhere = LMMClassifier(random_state=0).fit(np.ones((20, 3)), np.arange(20) % 2)
+    everywhere = LMMClassifier(**QUICK).fit(np.ones((20, 3)), np.arange(20) % 2)
     assert np.isfinite(everywhere.predict_proba(np.ones((2, 3)))).all()
 
 
@@ -160,7 +162,7 @@ def test_folds_and_parts_keep_every_class():
 def test_progress_tells_of_the_choice(noisy):
     heard = []
     LMMClassifier(
-        random_state=0, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
+        **QUICK, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
     choice = [(iteration, of) for stage, iteration, of in heard if stage == "choice"]
     assert choice == [(k, 17) for k in range(1, 18)]
@@ -168,7 +170,7 @@ def test_progress_tells_of_the_choice(noisy):
 
 
 def test_a_callback_ends_the_search_and_the_training(noisy):
-    clf = LMMClassifier(random_state=0, callbacks=lambda p: p.iteration == 3).fit(*noisy)
+    clf = LMMClassifier(**QUICK, callbacks=lambda p: p.iteration == 3).fit(*noisy)
     assert clf.status_ == Status.CALLBACK.value
     assert clf.warmup_losses_.size == clf.n_iter_ == 0
     assert 3 <= np.isfinite(clf.search_["losses"]).sum() < 9
@@ -181,7 +183,7 @@ def test_ctrl_c_ends_the_search(noisy):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.warns(UserWarning, match="interrupted before its first step; the start is kept"):
-        clf = LMMClassifier(random_state=0, callbacks=press).fit(*noisy)
+        clf = LMMClassifier(**QUICK, callbacks=press).fit(*noisy)
     assert clf.status_ == Status.INTERRUPTED.value
     assert clf.warmup_losses_.size == 0
 
@@ -215,7 +217,7 @@ def test_a_resumed_training_ends_the_same(tmp_path, noisy, options):
 def test_a_checkpoint_s_search_is_checked(tmp_path, noisy):
     path = tmp_path / "checkpoint"
     stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up"]
-    LMMClassifier(random_state=0, callbacks=stop).fit(*noisy)
+    LMMClassifier(**QUICK, callbacks=stop).fit(*noisy)
     arrays = load_file(path)
     names = [n for n in arrays if n.startswith("before.")]
     assert {"before.temperature", "before.search.losses", "before.centre"} <= set(names)
@@ -308,8 +310,8 @@ def test_given_directions_are_seen(noisy):
     D = np.array([[1e-3, -1e3, 0.5, 0.0, 0.0]])
     clf = LMMClassifier(10, directions=D, random_state=0).fit(X, y)
     assert clf.model_.n_views == 6
-    assert set(LMMClassifier(directions=D, random_state=0).fit(X, y).search_["views"]) == {"both"}
-    none = LMMClassifier(directions=None, random_state=0).fit(X, y)
+    assert set(LMMClassifier(directions=D, **QUICK).fit(X, y).search_["views"]) == {"both"}
+    none = LMMClassifier(directions=None, **QUICK).fit(X, y)
     assert set(none.search_["views"]) == {"features"}
     with pytest.raises(ValueError, match="directions must have a column for each of the 5"):
         LMMClassifier(directions=D[:, :2]).fit(X, y)
@@ -339,7 +341,7 @@ def test_augmentations_see_raw_features(noisy):
 
 def test_the_temperature_changes_no_prediction_and_no_radius(noisy, chosen):
     X, y = noisy
-    cold = LMMClassifier(random_state=0, calibrate=False).fit(X, y)
+    cold = LMMClassifier(**QUICK, calibrate=False).fit(X, y)
     assert cold.temperature_ == 1.0 != chosen.temperature_
     assert_array_equal(cold.predict(X), chosen.predict(X))
     Z, scaled = cold.decision_function(X), chosen.decision_function(X)

@@ -1,6 +1,7 @@
 """``maxplus certify`` and ``report``: units, what is held fixed, and for whom it holds."""
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 import maxplus
 from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
 from maxplus.cli import _certifying as certifying
-from maxplus.tables import ColumnChoices, open_source
+from maxplus.cli._ranks import in_turns
+from maxplus.cli._trained import codes_for, open_model
+from maxplus.ranks import current
+from maxplus.tables import ColumnChoices, open_source, stream_source
+from teams import run_ranks
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +103,35 @@ def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
         assert f"by up to 0.1 at once, in {unit}." in words
         assert "Held as they are, because a little of a category means nothing: variety." in words
         assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
+
+
+@pytest.mark.parametrize("most_radii", [None, 5])
+def test_ranks_count_together_what_one_process_counts(orchard_model, most_radii):
+    """In blocks of seven rows, with radii and without; rank 0 knows all in the end."""
+
+    def counted(_):
+        team, trained = current(), open_model(orchard_model)
+        measure = trained.measure(False)
+        count = certifying.Count(trained, measure, [0.05, 0.2], most_radii)
+        blocks = stream_source(ORCHARD, trained.preparation, labelled=True, rows_at_once=7)
+        for _ in in_turns(team, blocks, lambda s: count.add(s, codes_for(trained, s, ORCHARD))):
+            pass
+        count.unite(team)
+        return count
+
+    alone = counted(None)
+    assert alone.has_radii == (most_radii is None)
+    together, *others = run_ranks(3, counted)
+    written = [json.dumps(count.document(), default=list) for count in (together, alone)]
+    assert written[0] == written[1]
+    assert list(together.sentences()) == list(alone.sentences())
+    for other in (together, *others):
+        assert other.rows == alone.rows
+        assert np.array_equal(other.shares, alone.shares)
+    if alone.has_radii:
+        # Blocks are dealt in turns, and come back rank after rank: the same rows in another order.
+        assert np.array_equal(np.sort(together.radius), np.sort(alone.radius))
+        assert together.right.sum() == alone.right.sum()
 
 
 def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):

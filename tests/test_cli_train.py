@@ -244,6 +244,33 @@ def test_what_cannot_be_validated_is_trained_all_the_same(tmp_path):
         )
 
 
+def test_a_row_without_others_of_its_class_is_not_held_out(tmp_path):
+    table = tmp_path / "t.csv"
+    rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
+    for lonely, words in (("z",), "1 row, the only one of its class,"), (
+        ("z", "w"), "2 rows, each the only one of its class,"
+    ):  # fmt: skip
+        lines = [*rows, *(f"{50 + k},9,{name}" for k, name in enumerate(lonely))]
+        table.write_text("a,b,label\n" + "\n".join(lines) + "\n")
+        printed = good("train", table, *BRIEF[:-2], "--validate", 2, "-o", tmp_path / "m")
+        assert f" {words} could not be held out." in " ".join(printed.split())
+
+
+def test_ctrl_c_in_a_validation_leaves_the_model(tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("maxplus.cli._validating.validate", interrupted)
+    printed = good("train", IRIS, *BRIEF[:-2], "--validate", 2, "-o", tmp_path / "m")
+    assert "Validation was interrupted; the model is complete." in printed
+    assert maxplus.load(tmp_path / "m").score(*_iris_table()) > 0.8
+
+
+def _iris_table():
+    samples = open_source(IRIS)
+    return samples.X, samples.y
+
+
 def test_suspects_are_rows_as_people_count_them(tmp_path):
     lines = Path(IRIS).read_text(encoding="utf-8").splitlines()
     for row in (7, 60):  # wrong labels, in lines 8 and 61 of the file

@@ -146,6 +146,39 @@ def test_labels_that_could_not_be_read_are_not_written(monkeypatch):
         labels.labels_to_json(np.array(["abc", "d"]))
 
 
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (["a", "b"], "not a list with a type"),
+        ({"type": "<U1", "values": "ab"}, "not a list with a type"),
+        ({"type": "object", "values": ["a", 1]}, "not all strings"),
+        ({"values": ["a", "b"]}, "no known type: None"),
+        ({"type": "<U" + "9" * 50, "values": ["a", "b"]}, "no known type"),
+        ({"type": "O", "values": ["a", "b"]}, "2 labels have the type 'O'"),
+        ({"type": "|i1", "values": [1, 300]}, "do not fit their type"),
+        ({"type": "<i8", "values": [1, 2.5]}, "do not fit their type"),
+        ({"type": "<i8", "values": [[1], [2]]}, "do not fit their type"),
+    ],
+)
+def test_labels_that_nobody_wrote_are_refused(record, words):
+    with pytest.raises(ValueError, match=words):
+        labels.labels_from_json(record)
+
+
+def test_labels_come_back_with_their_type():
+    for written in (
+        np.array(["b", "ä"]), np.array([True, False]), np.array([3, 5], np.int16),
+        np.array([0.1, 2.0], np.float32), np.array(["b", "a longer one"], object),
+    ):  # fmt: skip
+        record = json.loads(json.dumps(labels.labels_to_json(written)))
+        again = labels.labels_from_json(record)
+        assert again.dtype == written.dtype
+        assert again.tolist() == written.tolist()
+    for kind in (np.array([1, "a"], object), np.array(["2020-01-01"], "datetime64[D]")):
+        with pytest.raises(TypeError, match="cannot be saved; use strings, numbers or booleans"):
+            labels.labels_to_json(kind)
+
+
 def test_notes_that_grow_in_memory_are_refused(refusal, monkeypatch):
     monkeypatch.setattr(arrays, "MAX_NESTS", 50_000)
     notes = [{} for _ in range(60_000)]

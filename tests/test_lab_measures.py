@@ -1,7 +1,10 @@
 """What experiments measure and count, in small."""
 
+import sys
 from dataclasses import asdict
+from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -248,6 +251,40 @@ def test_products_are_described_and_wrong_ones_found():
     assert products.describe(timings, (2, 3, 2)).values["ratios"] == dict(
         zip(names[1:], (2, 3, 4), strict=True)
     )
+
+
+def stand_in(wrong_by=0.0):
+    """What tropical-gemm offers, computed by NumPy; float64 sums may be wrong by a little."""
+
+    def winners(A, B):
+        sums = A[:, :, None] + B
+        return sums.min(axis=1).ravel(), sums.argmin(axis=1).ravel()
+
+    return SimpleNamespace(
+        minplus_matmul_2d=products.row_blocks(np.min, 3),
+        maxplus_matmul_2d=products.row_blocks(np.max, 3),
+        minplus_matmul_with_argmax=winners,
+        minplus_matmul_2d_f64=lambda A, B: products.row_blocks(np.min, 3)(A, B) + wrong_by,
+    )
+
+
+def test_products_are_timed_in_turns_after_all_gave_the_same_bits(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tropical_gemm", stand_in())
+    threads = numba.get_num_threads()
+    timings = products.measure([9, 5, 4], 3)
+    assert numba.get_num_threads() == threads
+    assert {row["case"] for row in timings} == set(products._cases())
+    for row in timings:
+        own = [t for t in timings if (t["case"], t["contender"]) == (row["case"], products.OURS)]
+        assert len(row["seconds"]) == 3
+        assert row["median"] == sorted(row["seconds"])[1]
+        assert row["ratio"] == row["median"] / own[0]["median"]
+        assert row["first"] > 0
+    found = products.describe(timings, (9, 5, 4))
+    assert set(found.values["ratios"]) == set(products.GOALS)
+    monkeypatch.setitem(sys.modules, "tropical_gemm", stand_in(wrong_by=1e-15))
+    with pytest.raises(AssertionError, match=products.RIVAL):
+        products.measure([9, 5, 4], 1)
 
 
 def test_iris_is_trained_by_both():

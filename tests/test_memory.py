@@ -190,3 +190,32 @@ def test_limits_of_control_groups(tmp_path, groups):
 
 def test_without_control_groups_there_is_no_limit(tmp_path):
     assert memory._cgroup(tmp_path) is None
+
+
+def test_without_figures_of_linux_the_whole_memory_counts(monkeypatch):
+    def unknown(name):
+        raise ValueError(f"unrecognized configuration name {name}")
+
+    for figure in ("_meminfo", "_cgroup"):
+        monkeypatch.setattr(memory, figure, lambda: None)
+    sizes = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(memory.os, "sysconf", sizes.__getitem__, raising=False)
+    assert memory.available_bytes() == 4_096_000
+    monkeypatch.setattr(memory.os, "sysconf", unknown)
+    assert memory.available_bytes() is None
+    memory.require(10**30, "everything", "nothing")  # who knows
+
+
+def test_the_smaller_figure_counts(monkeypatch):
+    monkeypatch.setattr(memory, "_meminfo", lambda: 5000)
+    for limit, available in ((None, 5000), (3000, 3000), (9000, 5000)):
+        monkeypatch.setattr(memory, "_cgroup", lambda limit=limit: limit)
+        assert memory.available_bytes() == available
+    monkeypatch.setattr(memory, "_meminfo", lambda: None)
+    assert memory.available_bytes() == 9000
+
+
+@pytest.mark.parametrize("text", ["MemTotal: 5 kB\n", "MemAvailable:\n", "MemAvailable: much kB\n"])
+def test_a_system_that_tells_no_figure(monkeypatch, text):
+    monkeypatch.setattr(memory.Path, "read_text", lambda path: text)
+    assert memory._meminfo() is None

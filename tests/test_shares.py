@@ -79,6 +79,22 @@ def test_every_cut_of_quoted_lines_is_right(tmp_path, cut):
     same_as_alone(tmp_path / "q.csv", 3)
 
 
+def test_files_in_other_encodings_are_read_or_refused_by_all_ranks(tmp_path):
+    rows = [f"{k / 4},{['über', 'klein'][k % 2]},{'pq'[k % 3 == 0]}" for k in range(40)]
+    text = "size,Größe,y\n" + "\n".join(rows) + "\n"
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode("latin-1"))
+    _, alone, _ = opened(path)
+    assert alone.encoding.feature_names == ["size", "Größe = klein", "Größe = über"]
+    found = run_ranks(3, lambda _: opened(path)[1])
+    np.testing.assert_array_equal(np.concatenate([part.X for part in found]), alone.X)
+    np.testing.assert_array_equal(np.concatenate([part.y for part in found]), alone.y)
+    path.write_bytes(text.encode("utf-16"))
+    for size in (1, 3):
+        with pytest.raises(TableError, match="is UTF-16 text; save it as UTF-8"):
+            run_ranks(size, lambda _: opened(path))
+
+
 @pytest.mark.parametrize("rows_per_group", [17, 1000])
 def test_parquet_files_are_cut_by_rows(tmp_path, rows_per_group):
     write_parquet(tmp_path / "messy.parquet", messy_columns(), rows_per_group)
@@ -119,6 +135,29 @@ def test_npz_files_are_mapped_or_read(tmp_path, save):
     y = np.array(["a", "b"])[rng.integers(0, 2, 50)]
     save(tmp_path / "data.npz", X=rng.normal(size=(50, 3)).astype(np.float32), y=y)
     assert same_as_alone(tmp_path / "data.npz", 4) == [12, 13, 12, 13]
+
+
+def test_npz_files_that_cannot_be_mapped_are_read(tmp_path):
+    """Columns that lie one after the other; what is no table is refused over ranks as alone."""
+    rng = np.random.default_rng(0)
+    X, y = np.asfortranarray(rng.normal(size=(50, 3))), rng.integers(0, 2, 50)
+    np.savez(tmp_path / "columns.npz", X=X, y=y)
+    assert same_as_alone(tmp_path / "columns.npz", 4) == [12, 13, 12, 13]
+    np.savez(tmp_path / "objects.npz", X=X.astype(object), y=y)
+    whole = (tmp_path / "columns.npz").read_bytes()
+    (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
+    for name in ("objects.npz", "half.npz", "absent.npz"):
+        words = []
+        for size in (1, 3):
+            with pytest.raises((TableError, OSError)) as refused:
+                run_ranks(size, lambda _, name=name: opened(tmp_path / name))
+            words.append((refused.type, str(refused.value)))
+        assert words[0] == words[1]
+        assert name in words[0][1]
+    np.savez(tmp_path / "nothing.npz")
+    for size in (1, 3):
+        with pytest.raises(TableError, match=r"nothing\.npz .*hold"):
+            run_ranks(size, lambda _: opened(tmp_path / "nothing.npz"))
 
 
 def test_npy_files_are_mapped(tmp_path):

@@ -84,7 +84,7 @@ EVERY_PROBLEM = pytest.mark.parametrize(
 def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
     """Large chunks; small chunks and much regrouping."""
     X, y = DATA[data]()
-    n = 600  # more than the ring of past steps holds
+    n = 540  # more than the ring of past steps holds
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
     dense = DenseEngine(*problem(*args))
     expected = train(dense, n)

@@ -54,7 +54,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
     folds = folds[: 1 if load is load_digits else 3]
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
-    n_hidden = 100 if load is load_digits else "auto"
+    n_hidden = 100 if load is load_digits else 40
     clf = LMMClassifier(n_hidden, polish="log2", random_state=0).fit(X, y)
     # The certificate is checked by the dense forward pass, apart from training.
     assert clf.certified_

@@ -293,6 +293,8 @@ def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **op
 def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
     """Large chunks; small chunks and much regrouping; the same searched by two workers."""
     X, y = iris if data == "iris" else ties()
+    if k == "N":  # whose subgradients the dense engine adds up one by one
+        X, y = X[::3], y[::3].copy()
     X = np.ascontiguousarray(X, dtype)
     few = 40  # and more than 20, where two phases change
     k, n = (len(y), few) if k == "N" else (k, 270)
