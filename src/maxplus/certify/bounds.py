@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus._jit import frozen
 from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
 from maxplus.models import LMM, Committee
@@ -93,7 +94,7 @@ def box_bounds(
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
     large = len(X) * exact.W1.size >= PARALLEL_FROM
     kernel = _bounds_kernels.bounds if large else _bounds_kernels.bounds.serial
-    kernel(exact.views(X), box.eps, exact.weights, reach, caps(exact), low, high)
+    kernel(exact.views(X), frozen(box.eps), exact.weights, reach, caps(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._jit import frozen
 from maxplus.explain import _committee_kernels
 from maxplus.explain._committee_kernels import Members
 from maxplus.explain._flip_kernels import PARALLEL_FROM, Room
-from maxplus.explain.crossings import LMMCrossings, Nearest
+from maxplus.explain.crossings import LMMCrossings, Nearest, for_kernels
 from maxplus.models import LMM
 
 
@@ -51,7 +52,8 @@ class CommitteeCrossings:
         kernel = _committee_kernels.nearest_member_flips
         if X.size * sum(member.n_hidden for member in self.exact) < PARALLEL_FROM:
             kernel = kernel.serial
-        kernel(X, self._views(X), y, self.members, room.low, room.high, room.unit, moves, *found)
+        limits = for_kernels(room._replace(moves=moves))
+        kernel(X, self._views(X), y, self.members, *limits, *found)
         return Nearest(*found[:2])
 
     def along(
@@ -59,6 +61,7 @@ class CommitteeCrossings:
     ) -> NDArray:
         """How far each feature must rise, and fall, for another class to win by the lead."""
         change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
+        x, room = frozen(x), for_kernels(room)
         _committee_kernels.all_member_flips(
             x, self._views(x[None])[0], y, self.members, room, only_nearest, lead, change, becomes
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._jit import frozen
 from maxplus.explain import _flip_kernels
 from maxplus.explain._flip_kernels import PARALLEL_FROM, Room, Units
 from maxplus.models import LMM
@@ -44,6 +45,11 @@ class Crossings(Protocol):
         """The most that a score changes with feature p, at least the least number."""
 
 
+def for_kernels(room: Room) -> Room:
+    """The same room, read-only: kernels compile once, whoever made its arrays."""
+    return Room(*map(frozen, room))
+
+
 class LMMCrossings:
     """Of an LMM, exact in float64: see `maxplus.explain._flip_kernels`."""
 
@@ -56,7 +62,7 @@ class LMMCrossings:
         """O(P·H·C) for each of a few steps per feature and row, 2H at most."""
         N, D = len(X), self.exact.directions
         found = np.empty(N, int), np.empty(N), np.empty(N, int)
-        limits = room.low, room.high, room.unit, moves
+        limits = for_kernels(room._replace(moves=moves))
         flips, view_flips = _flip_kernels.nearest_flips, _flip_kernels.nearest_view_flips
         if X.size * self.model.n_hidden < PARALLEL_FROM:
             flips, view_flips = flips.serial, view_flips.serial
@@ -71,7 +77,7 @@ class LMMCrossings:
     ) -> NDArray:
         """As `nearest`, of one row."""
         change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
-        D = self.exact.directions
+        x, room, D = frozen(x), for_kernels(room), self.exact.directions
         if D is None:
             _flip_kernels.all_flips(x, y, self.units, room, only_nearest, lead, change, becomes)
         else:

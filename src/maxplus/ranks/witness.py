@@ -48,9 +48,9 @@ class Line:
     def hang_up(self, last: bytes = DONE) -> None:
         """Say a last word."""
         if self._line is not None:
-            with contextlib.suppress(OSError):
+            # A witness that has gone needs no word.
+            with self._line, contextlib.suppress(OSError):
                 self._line.sendall(last)
-                self._line.close()
             self._line = None
 
 

@@ -45,9 +45,12 @@ class Task:
     first_sample: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Freeze the samples, which are only read, and count those of all ranks."""
+        """Freeze the samples, which are only read, and count those of all ranks.
+
+        Labels in a row: for others, kernels would be compiled once more.
+        """
         object.__setattr__(self, "X", frozen(self.X))
-        object.__setattr__(self, "y", frozen(self.y))
+        object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))
         counts = self.team.every(len(self.y))
         object.__setattr__(self, "n_samples", sum(counts))
         object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
