@@ -35,6 +35,13 @@ class Browser:
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         self.driver.get(path.as_uri() + address)
+        # On a busy machine the driver may come back while the blank page is still there.
+        self._wait("return location.protocol === 'file:' && document.readyState === 'complete'")
+
+    def _wait(self, condition):
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(condition))
 
     def run(self, script, *args):
         return self.driver.execute_script(script, *args)
