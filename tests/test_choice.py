@@ -60,12 +60,12 @@ def assert_same(a, b):
 
 def test_the_search_is_told(chosen):
     search = chosen.search_
-    assert search["losses"].shape == (9, 3)
+    assert search["losses"].shape == (12, 3)
     assert not np.isnan(search["losses"]).any()
     assert np.isfinite(search["losses"][:, 0]).all()
     assert np.isfinite(search["losses"]).all(axis=1).sum() == 4
     assert np.isfinite(search["losses"][search["chosen"]]).all()
-    assert [len(search[name]) for name in ("candidates", "views", "units", "slope")] == [9] * 4
+    assert [len(search[name]) for name in ("candidates", "views", "units", "slope")] == [12] * 4
     assert set(search["views"]) == {"features", "directions", "both"}
 
 
@@ -165,7 +165,7 @@ def test_progress_tells_of_the_choice(noisy):
         **QUICK, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
     choice = [(iteration, of) for stage, iteration, of in heard if stage == "choice"]
-    assert choice == [(k, 17) for k in range(1, 18)]
+    assert choice == [(k, 20) for k in range(1, 21)]
     assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["choice", "warm-up", "polish"]
 
 
@@ -173,7 +173,7 @@ def test_a_callback_ends_the_search_and_the_training(noisy):
     clf = LMMClassifier(**QUICK, callbacks=lambda p: p.iteration == 3).fit(*noisy)
     assert clf.status_ == Status.CALLBACK.value
     assert clf.warmup_losses_.size == clf.n_iter_ == 0
-    assert 3 <= np.isfinite(clf.search_["losses"]).sum() < 9
+    assert 3 <= np.isfinite(clf.search_["losses"]).sum() < 12
     assert clf.predict(noisy[0]).shape == (240,)
 
 

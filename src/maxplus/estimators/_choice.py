@@ -108,8 +108,8 @@ def choose(
     Each candidate and fold has a generator of its own and trains on one thread, so that the outcome
     depends on neither ``n_jobs`` nor the order in which they end. Somebody who asks for the end
     (Ctrl-C, a callback) gets a choice by what is known so far. About as much work as
-    nine trainings of a quarter's length on two thirds of the rows, and eight more; of many rows,
-    less than two whole ones.
+    twelve trainings of a quarter's length on two thirds of the rows, and eight more; of many rows,
+    about two whole ones.
 
     Parameters
     ----------

@@ -81,9 +81,9 @@ class LMMClassifier(BaseLMMClassifier):
     ----------
     n_hidden : int or "auto", default="auto"
         Hidden units H. Units start from different samples, so there are at most as many as
-        samples. "auto" is chosen together with ``slope`` and ``directions``: nine capacities from
-        three gentle units per class on are compared by the log loss of held-out rows (three
-        folds, short trainings, on part of the rows where there are many; ``search_``). A number
+        samples. "auto" is chosen together with ``slope`` and ``directions``: twelve capacities from
+        one gentle unit per class on are compared by the log loss of held-out rows (three folds,
+        short trainings, on part of the rows where there are many; ``search_``). A number
         given for ``n_hidden`` or ``slope`` is taken as it is, and then nothing is searched: the
         other is as its "auto" says, and there are no directions but those given. "auto"
         beside a given slope is, for each class, the square root of its samples' average
