@@ -86,7 +86,9 @@ def test_files_in_other_encodings_are_read_or_refused_by_all_ranks(tmp_path):
     path.write_bytes(text.encode("latin-1"))
     _, alone, _ = opened(path)
     assert alone.encoding.feature_names == ["size", "Größe = klein", "Größe = über"]
+    assert any("it is read as Latin-1" in line for line in alone.decisions)
     found = run_ranks(3, lambda _: opened(path)[1])
+    assert all(part.decisions == alone.decisions for part in found)
     np.testing.assert_array_equal(np.concatenate([part.X for part in found]), alone.X)
     np.testing.assert_array_equal(np.concatenate([part.y for part in found]), alone.y)
     path.write_bytes(text.encode("utf-16"))

@@ -73,6 +73,12 @@ class Source:
         return "standard input" if self.path is None else str(self.path)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of how it was read."""
+        words = f"{self.name} is not all UTF-8 text: it is read as Latin-1"
+        return (words,) if self.latin else ()
+
+    @property
     def again(self) -> bool:
         """Whether it can be read again."""
         return self.path is not None or self.kept is not None

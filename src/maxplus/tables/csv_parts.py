@@ -63,7 +63,8 @@ class CsvPart:
             first, last = (self._row_at(file, k, quotes) for k in (self._rank, self._rank + 1))
         self._source.span = Span(self._head_bytes, first, last)
         columns = _columns(self._source, read_as)
-        return RawTable(self._source.name, columns, commas=self._source.commas)
+        source = self._source
+        return RawTable(source.name, columns, notes=source.notes, commas=source.commas)
 
     def _row_at(self, file: BinaryIO, k: int, quotes: Sequence[int]) -> int:
         """The first row that begins at cut k or after it."""

@@ -192,9 +192,8 @@ def _told(kinds: ReadAs) -> tuple[set[str], set[str]]:
 
 
 def _csv_table(source: Source, columns: Batch, first_row: int = 0) -> RawTable:
-    notes = [f"{source.name} is not all UTF-8 text: it is read as Latin-1"] if source.latin else []
     return RawTable(
-        source.name, columns, lambda row: line_of(source, first_row + row), tuple(notes),
+        source.name, columns, lambda row: line_of(source, first_row + row), source.notes,
         source.commas,
     )  # fmt: skip
 

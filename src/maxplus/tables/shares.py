@@ -149,7 +149,8 @@ class TableShare:
             raise NoRowsError(self.own.name)
         columns: Any = _Columns(self, team)
         own = self.own
-        return WholeTable(own.name, columns, row_in_words, own.notes, own.commas, own.choices, n)
+        notes = tuple(dict.fromkeys(note for told in team.every(own.notes) for note in told))
+        return WholeTable(own.name, columns, row_in_words, notes, own.commas, own.choices, n)
 
     def answer(self, team: Team, question: Any) -> Cells:
         """A column of all ranks."""
