@@ -42,8 +42,9 @@ def run(settings: Settings) -> Finding:
     """Run all parts, those that were kept excepted."""
     sizes = QUICK if settings.quick else FULL
     for threads in (1, 2):
-        # Kernels that are compiled here are not compiled while something is measured.
-        over_ranks("iterations", 1, {**QUICK, "iterations": 200, "threads": threads})
+        # Kernels that are compiled here, some of them for many samples only, are not compiled
+        # while something is measured.
+        over_ranks("iterations", 1, {**sizes, "iterations": 200, "threads": threads})
     values: Values = {
         "runs": [_part(settings, "iterations", r, {**sizes, "threads": 1}) for r in RANKS],
         "threads": _part(settings, "iterations", 1, {**sizes, "threads": 2}),
