@@ -109,6 +109,7 @@ def _draw_differences(ax: Axes, results: Results) -> None:
         table: max(results.figures[table, model].accuracy for model in results.models)
         for table in results.rows
     }
+    far: dict[int, list[str]] = {}
     for place, model in enumerate(results.models):
         shape, colour = MARKS[place % len(MARKS)]
         behind = [m.accuracy - best[table] for table, m in results.of(model).items()]
@@ -121,7 +122,9 @@ def _draw_differences(ax: Axes, results: Results) -> None:
         )  # fmt: skip
         for row, points in enumerate(behind):
             if points < FURTHEST:
-                _write_beside(ax, FURTHEST, row, f"−{-points:.0f}")
+                far.setdefault(row, []).append(f"−{-points:.0f}")
+    for row, points_behind in far.items():
+        _write_beside(ax, FURTHEST, row, ", ".join(points_behind))
     for place in range(len(results.rows)):
         ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
