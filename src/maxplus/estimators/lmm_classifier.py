@@ -197,7 +197,7 @@ class LMMClassifier(BaseLMMClassifier):
     >>> X, y = load_wine(return_X_y=True)
     >>> clf = LMMClassifier(random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.95, clf.search_["losses"].shape
-    (True, (9, 3))
+    (True, (12, 3))
     """
 
     suspects_: NDArray
