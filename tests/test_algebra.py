@@ -1,5 +1,9 @@
 """Min-plus and max-plus products and the morphological perceptron."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -163,6 +167,36 @@ def test_winners_of_tiles(kind, dtype, n, m):
         assert_array_equal(values, getattr(sums, kind)(axis=2))
         assert_array_equal(index, getattr(sums, f"arg{kind}")(axis=2))
         assert index[3, -1] == m - 1
+
+
+NARROW = """
+import numpy as np
+from maxplus.algebra import _tiles
+from maxplus.algebra._winners import _tiled
+assert _tiles.PANEL_BYTES == 64
+rng = np.random.default_rng(0)
+A, BT = rng.integers(-4, 5, (66, 191)).astype("f4"), rng.integers(-4, 5, (70, 191)).astype("f4")
+values, index = np.empty((66, 70), "f4"), np.empty((66, 70), np.int64)
+_tiled(A, BT, True, values, index)
+sums = A[:, None, :] + BT
+assert (values == sums.min(axis=2)).all()
+assert (index == sums.argmin(axis=2)).all()
+"""
+
+
+@pytest.mark.slow
+def test_winners_of_tiles_where_registers_are_small(tmp_path):
+    """As on processors without vectors of 64 bytes."""
+    plain = {
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CPU_FEATURES": "",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", NARROW], capture_output=True, text=True, timeout=120,
+        env={**os.environ, **plain, "NUMBA_CACHE_DIR": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def select(typingctx, condition, a, b):
     """``a if condition else b`` of two values at hand, without a branch.
 
     What Numba makes of a conditional expression are branches, and LLVM may turn those of a loop
-    into several stores to one place, each with a mask: half as fast again on some processors.
+    into several stores to one place, each with a mask, which are slow on some processors.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -10,39 +10,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 ROWS = 4
+# What Numba compiles for: the user's word comes before what the processor says.
+_TOLD = config.CPU_FEATURES  # type: ignore[attr-defined]
+_FEATURES = get_host_cpu_features() if _TOLD is None else _TOLD
 # 16 of the 32 registers of 64 bytes hold a tile, or 8 of the 16 that are smaller.
-_HAS_WIDE = binding.get_host_cpu_features().get("avx512f", False)
-_BYTES, _VECTORS = (64, 4) if _HAS_WIDE else (32, 2)
+_BYTES, _VECTORS = (64, 4) if "+avx512f" in _FEATURES else (32, 2)
 PANEL_BYTES = _BYTES * _VECTORS
 # What one block holds in which a winner is looked for.
 BLOCK = 64
 
 _INT64, _INT32 = ir.IntType(64), ir.IntType(32)
-
-
-def _float_suffix(kind: Any) -> tuple[str, int]:
-    return ("f32", 4) if kind == ir.FloatType() else ("f64", 8)
+# Bytes of what an array may hold here.
+_SIZES = {ir.FloatType(): 4, ir.DoubleType(): 8, _INT32: 4}
 
 
 def _load(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
     """A vector from anywhere in an array: its numbers are aligned, not the whole."""
     place = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
     found = builder.load(place)
-    found.align = _float_suffix(vector.element)[1] if vector.element != _INT32 else 4
+    found.align = _SIZES[vector.element]
     return found
 
 
 def _store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
     place = builder.bitcast(builder.gep(pointer, [index]), value.type.as_pointer())
     kept = builder.store(value, place)
-    kept.align = _float_suffix(value.type.element)[1] if value.type.element != _INT32 else 4
+    kept.align = _SIZES[value.type.element]
 
 
 def _spread(builder: Any, number: Any, vector: Any) -> Any:
@@ -69,13 +70,15 @@ def _tile(name: str, better: str) -> Any:
             make_array(signature.args[k])(context, builder, args[k]) for k in (0, 4, 5, 6)
         )
         row, lo, hi, mark = args[1], args[2], args[3], args[7]
-        suffix, size = _float_suffix(A.data.type.pointee)
-        lanes = _BYTES // size
-        vector = ir.VectorType(A.data.type.pointee, lanes)
+        kind = A.data.type.pointee
+        lanes = _BYTES // _SIZES[kind]
+        vector = ir.VectorType(kind, lanes)
         cells = [(r, v) for r in range(ROWS) for v in range(_VECTORS)]
         places = [_INT64((r * _VECTORS + v) * lanes) for r, v in cells]
         join = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(vector, [vector, vector]), f"{name}.v{lanes}{suffix}"
+            builder.module,
+            ir.FunctionType(vector, [vector, vector]),
+            f"{name}.v{lanes}{kind.intrinsic_name}",
         )
         rows = _row_pointers(builder, A, row)
         before = [_load(builder, best.data, place, vector) for place in places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ class SoftWeights:
 
     def _row(self) -> NDArray:
         """Zeros for both layers, and some more, so that each rank has as many."""
-        n = sum(int(np.prod(shape)) for shape in self._shapes)
+        n = sum(map(math.prod, self._shapes))
         return np.zeros(n + -n % self.team.size, np.float32)
 
     def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
@@ -110,5 +111,5 @@ class SoftWeights:
 
     def _layers(self, row: NDArray) -> Layers:
         first, second = self._shapes
-        n = int(np.prod(first))
-        return Layers(row[:n].reshape(first), row[n : n + int(np.prod(second))].reshape(second))
+        n, end = math.prod(first), math.prod(first) + math.prod(second)
+        return Layers(row[:n].reshape(first), row[n:end].reshape(second))
