@@ -1,11 +1,18 @@
-"""The formulas in NumPy, for little work, beside the kernels that do all other work."""
+"""What NumPy and Python do, where that is little, beside the kernels that do all other work."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxplus.models import LMM, _lmm_small, views
+from explained import seen_models, smooth_models, tied_models
+from maxplus import _patience
+from maxplus.certify import bounds, box_bounds
+from maxplus.explain import single_feature_flips
+from maxplus.models import LMM, lmm, views
+from maxplus.training import Task
+from maxplus.training.conductor import Conductor
+from maxplus.training.stages import Polish
 
 
 def both(ask):
@@ -13,7 +20,8 @@ def both(ask):
     with pytest.MonkeyPatch.context() as patch:
         answers = []
         for by_numpy in (True, False):
-            patch.setattr(_lmm_small, "is_sooner", lambda *_, yes=by_numpy: yes)
+            for module in (_patience, lmm, bounds):
+                patch.setattr(module, "is_sooner", lambda *_, yes=by_numpy: yes)
             patch.setattr(views, "SMALL", 10**9 if by_numpy else 0)
             answers.append(ask())
     return answers
@@ -51,43 +59,44 @@ def test_numpy_and_kernels_answer_alike(seed, kind, dtype, directed):
     assert_same_bits(*both(lambda: model.views(X)))
     # Sums of infinities may be NaN, of which only indices are promised.
     X = X[np.isfinite(model.views(X)).all(axis=1)]
-    for ask in (model.scores, model.wins):
+    for ask in (model.hidden, model.scores, model.wins):
         assert_same_bits(*both(lambda ask=ask: ask(X)))
     for ours, theirs in zip(*both(lambda: model.active_path(X)), strict=True):
         assert_same_bits(ours, theirs)
 
 
-class Kernel:
-    """One that nobody has compiled."""
-
-    signatures = ()
-
-
-@pytest.fixture
-def rested(monkeypatch):
-    """Nothing has been done yet, and no kernel is on the disk."""
-    monkeypatch.setattr(_lmm_small._Tally, "additions", 0)
-    monkeypatch.setattr(_lmm_small, "_is_on_disk", lambda kernel: False)
-    rng = np.random.default_rng(0)
-    return LMM(rng.normal(size=8), rng.normal(size=(8, 30)), rng.normal(size=(30, 3))).weights
+@settings(deadline=None)
+@given(tied_models(), st.sampled_from([0.0, 0.5, np.inf]), st.booleans())
+def test_bounds_are_the_same(case, eps, rooted):
+    model, X = case
+    scale = np.ones(model.n_features)
+    # Nothing moves a feature whose scale is 0, however large eps is.
+    scale[0] = 0.0 if rooted else 1.0
+    for ours, theirs in zip(*both(lambda: box_bounds(model, X, eps, scale)), strict=True):
+        assert_same_bits(ours, theirs)
 
 
-def test_much_work_is_for_kernels(rested):
-    assert _lmm_small.is_sooner(np.ones((150, 4)), rested, Kernel)
-    assert not _lmm_small.is_sooner(np.ones((1500, 4)), rested, Kernel)
+@settings(deadline=None)
+@given(st.one_of(smooth_models(), seen_models(), smooth_models(np.float32)))
+def test_flips_are_the_same(case):
+    model, X, low, high = case
+    answers = both(lambda: single_feature_flips(model, X, low, high))
+    for ours, theirs in zip(*answers, strict=True):
+        assert_same_bits(ours, theirs)
 
 
-def test_a_kernel_that_is_at_hand_is_used(rested, monkeypatch):
-    X = np.ones((150, 4))
-    monkeypatch.setattr(_lmm_small, "_is_on_disk", lambda kernel: True)
-    assert not _lmm_small.is_sooner(X, rested, Kernel)
-    monkeypatch.undo()
-    compiled = type("Compiled", (), {"signatures": [()]})
-    assert not _lmm_small.is_sooner(X, rested, compiled)
+@settings(max_examples=50, deadline=None)
+@given(tied_models(), st.integers(0, 2**31))
+def test_a_polish_takes_the_same_steps(case, seed):
+    model, X = case
+    y = np.random.default_rng(seed).integers(0, model.n_classes, len(X))
 
+    def polished():
+        task = Task(X, y, rng=np.random.default_rng(seed))
+        return Polish(0.1, max_rounds=4).run(model, task, Conductor())
 
-def test_patience_ends_where_a_compilation_would_have_paid(rested):
-    X = np.ones((150, 4))
-    most = _lmm_small.PATIENCE // (150 * 8 * 30)
-    used = sum(_lmm_small.is_sooner(X, rested, Kernel) for _ in range(most + 100))
-    assert used == most + 1
+    ours, theirs = both(polished)
+    assert ours.steps == theirs.steps
+    assert_same_bits(ours.losses, theirs.losses)
+    for name, W in ours.model.weights_by_name().items():
+        assert_same_bits(W, theirs.model.weights_by_name()[name])

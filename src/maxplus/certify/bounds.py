@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus._jit import frozen
+from maxplus._patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
+from maxplus.certify._bounds_small import bounds_small
 from maxplus.models import LMM, Committee
 from maxplus.models._checks import as_rows
+from maxplus.models._lmm_small import SMALL
 
 
 class Bounds(NamedTuple):
@@ -92,8 +95,12 @@ def box_bounds(
     exact = model.astype(np.float64)
     reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    large = len(X) * exact.W1.size >= PARALLEL_FROM
-    kernel = _bounds_kernels.bounds if large else _bounds_kernels.bounds.serial
+    size = len(X) * exact.W1.size
+    kernel = _bounds_kernels.bounds
+    if size < PARALLEL_FROM:
+        kernel = kernel.serial
+    if size < SMALL and is_sooner(2 * size, kernel):
+        kernel = bounds_small
     kernel(exact.views(X), frozen(box.eps), exact.weights, reach, caps(exact), low, high)
     slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
     return Bounds(low - slack, high + slack)

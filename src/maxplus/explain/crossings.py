@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._jit import frozen
+from maxplus._patience import soonest
 from maxplus.explain import _flip_kernels
 from maxplus.explain._flip_kernels import PARALLEL_FROM, Room, Units
 from maxplus.models import LMM
 
 # Rounding of a forward pass, in units of the scores' last place, that a flip must get over.
 ROUNDINGS = 16
+# Python's walk along a feature takes as long as so many additions for each line of each unit.
+INTERPRETED = 4_000
 
 
 class Nearest(NamedTuple):
@@ -63,13 +66,13 @@ class LMMCrossings:
         N, D = len(X), self.exact.directions
         found = np.empty(N, int), np.empty(N), np.empty(N, int)
         limits = for_kernels(room._replace(moves=moves))
-        flips, view_flips = _flip_kernels.nearest_flips, _flip_kernels.nearest_view_flips
+        flips = _flip_kernels.nearest_flips if D is None else _flip_kernels.nearest_view_flips
         if X.size * self.model.n_hidden < PARALLEL_FROM:
-            flips, view_flips = flips.serial, view_flips.serial
+            flips = soonest(N * self._cost, flips.serial)
         if D is None:
             flips(X, y, self.units, *limits, *found)
         else:
-            view_flips(X, self.exact.views(X), y, self.units, D, *limits, *found)
+            flips(X, self.exact.views(X), y, self.units, D, *limits, *found)
         return Nearest(*found[:2])
 
     def along(
@@ -78,14 +81,21 @@ class LMMCrossings:
         """As `nearest`, of one row."""
         change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
         x, room, D = frozen(x), for_kernels(room), self.exact.directions
+        limits = room, only_nearest, lead
+        flips = _flip_kernels.all_flips if D is None else _flip_kernels.all_view_flips
+        flips = soonest(self._cost, flips)
         if D is None:
-            _flip_kernels.all_flips(x, y, self.units, room, only_nearest, lead, change, becomes)
+            flips(x, y, self.units, *limits, change, becomes)
         else:
             v = self.exact.views(x[None])[0]
-            _flip_kernels.all_view_flips(
-                x, v, y, self.units, D, room, only_nearest, lead, change, becomes
-            )
+            flips(x, v, y, self.units, D, *limits, change, becomes)
         return change
+
+    @property
+    def _cost(self) -> int:
+        """Of a row's walks where they are interpreted, in additions."""
+        D = self.exact.directions
+        return INTERPRETED * self.exact.n_hidden * (self.exact.n_features if D is None else D.size)
 
     def rounding(self, x: NDArray) -> float:
         """Machine precision times how large the numbers are that a score of x is the sum of."""

@@ -1,50 +1,18 @@
 """The LMM's formulas in NumPy, for work that is done before a kernel would be compiled.
 
-Who scores a few rows once should not wait for a compiler; who does so for ever should not do
-without. So NumPy does what is small, as long as all that it has done costs less than a compilation.
 Sums, minima and maxima are exact whatever their order, so these are the kernels' values to the last
 bit; ties and numbers that are not finite are treated alike, too. All take O(N·P·H) time and memory.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import is_compiled
 from maxplus.models._lmm_kernels import LMMWeights
 
-# Below this many additions a product takes less than a millisecond here.
+# Below this many additions a product takes less than a millisecond here, and little memory.
 SMALL = 200_000
-# So many take as long as a compilation.
-PATIENCE = 100_000_000
-
-
-class _Tally:
-    """Additions that NumPy has done in this process, more or less: threads may count at once."""
-
-    additions = 0
-
-
-def is_sooner(X: NDArray, weights: LMMWeights, kernel: Any) -> bool:
-    """Whether NumPy is done before a kernel would be, which nobody has compiled yet."""
-    additions = len(X) * weights.W1T.size
-    if additions >= SMALL or _Tally.additions > PATIENCE or _is_at_hand(kernel):
-        return False
-    _Tally.additions += additions
-    return True
-
-
-def _is_at_hand(kernel: Any) -> bool:
-    return bool(getattr(kernel, "signatures", True)) or _is_on_disk(kernel)
-
-
-@cache
-def _is_on_disk(kernel: Any) -> bool:
-    return is_compiled(kernel)
 
 
 def linear_rows(X: NDArray, weights: LMMWeights) -> NDArray:
@@ -60,7 +28,11 @@ def hidden_rows(lam: NDArray, weights: LMMWeights) -> NDArray:
 
 def scores(X: NDArray, weights: LMMWeights) -> NDArray:
     """z_d = max_h (g_h + W2[h, d]) of each row, shape (N, C)."""
-    g = hidden_rows(linear_rows(X, weights), weights)
+    return outputs(hidden_rows(linear_rows(X, weights), weights), weights)
+
+
+def outputs(g: NDArray, weights: LMMWeights) -> NDArray:
+    """z_d = max_h (g_h + W2[h, d]) of each row's hidden units, shape (N, C)."""
     return np.fmax.reduce(_sums(g, weights.W2T), axis=2)
 
 
@@ -70,13 +42,29 @@ def active_path(X: NDArray, weights: LMMWeights) -> tuple[NDArray, NDArray]:
     The lowest among equals.
     """
     lam = linear_rows(X, weights)
-    g = hidden_rows(lam, weights)
+    _, unit, row = _winners(lam, hidden_rows(lam, weights), weights)
+    return unit, row
+
+
+def active_path_of_row(
+    x: NDArray, weights: LMMWeights, lam: NDArray, g: NDArray, z: NDArray, unit: NDArray,
+    row: NDArray,
+) -> None:  # fmt: skip
+    """`_lmm_kernels.active_path`: one sample, into room that the caller has."""
+    lam[:] = linear_rows(x[None], weights)[0]
+    g[:] = hidden_rows(lam[None], weights)[0]
+    (z[:],), (unit[:],), (row[:],) = _winners(lam[None], g[None], weights)
+
+
+def _winners(lam: NDArray, g: NDArray, weights: LMMWeights) -> tuple[NDArray, NDArray, NDArray]:
+    """Each score, the unit that gives it, and the row that gives the unit's value."""
     sums = _sums(g, weights.W2T)
-    unit = _first_index(sums, np.fmax.reduce(sums, axis=2))
+    z = np.fmax.reduce(sums, axis=2)
+    unit = _first_index(sums, z)
     value = np.take_along_axis(g, unit, axis=1)
     with np.errstate(all="ignore"):
         row = _first_index(lam[:, None, :] + weights.W1T[unit], value)
-    return unit, row
+    return z, unit, row
 
 
 def _sums(A: NDArray, BT: NDArray) -> NDArray:

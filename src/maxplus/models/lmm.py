@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from maxplus._patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels, _lmm_small
 from maxplus.models._checks import (
@@ -172,6 +173,8 @@ class LMM(Model):
         array of shape (N, H)
         """
         X = self._rows(X)
+        if self._is_sooner(X, _lmm_kernels.hidden_rows):
+            return _lmm_small.hidden_rows(_lmm_small.linear_rows(X, self.weights), self.weights)
         G = np.empty((len(X), self.n_hidden), self.dtype)
         _lmm_kernels.hidden_rows(X, self.weights, G)
         return G
@@ -179,7 +182,7 @@ class LMM(Model):
     def scores(self, X: NDArray) -> NDArray:
         """z, shape (N, C); O(N·P·H), parallel over samples, no N × H array is formed."""
         X = self._rows(X)
-        if _lmm_small.is_sooner(X, self.weights, _lmm_kernels.scores_serial):
+        if self._is_sooner(X, _lmm_kernels.scores_serial):
             return _lmm_small.scores(X, self.weights)
         Z = np.empty((len(X), self.n_classes), self.dtype)
         large = len(X) * self.W1.size >= PARALLEL_FROM
@@ -199,7 +202,7 @@ class LMM(Model):
         array of shape (H,)
         """
         X = self._rows(X)
-        if _lmm_small.is_sooner(X, self.weights, _lmm_kernels.count_wins.serial):
+        if self._is_sooner(X, _lmm_kernels.count_wins.serial):
             unit, _ = _lmm_small.active_path(X, self.weights)
             return np.bincount(unit.ravel(), minlength=self.n_hidden)
         tasks = -(-len(X) // ROWS_PER_TASK)
@@ -222,7 +225,7 @@ class LMM(Model):
             ``unit`` and ``row``, both of shape (N, C).
         """
         X = self._rows(X)
-        if _lmm_small.is_sooner(X, self.weights, _lmm_kernels.active_path):
+        if self._is_sooner(X, _lmm_kernels.active_path):
             return ActivePath(*_lmm_small.active_path(X, self.weights))
         path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
         for n, x in enumerate(X):
@@ -371,6 +374,11 @@ class LMM(Model):
         """The same model with weights of its own."""
         D = None if self.directions is None else self.directions.copy()
         return LMM(self.W0.copy(), self.W1.copy("F"), self.W2.copy("F"), D)
+
+    def _is_sooner(self, X: NDArray, kernel: Any) -> bool:
+        """Whether NumPy takes these rows, because it is done before a kernel is compiled."""
+        additions = len(X) * self.W1.size
+        return additions < _lmm_small.SMALL and is_sooner(additions, kernel)
 
     def _rows(self, X: ArrayLike) -> NDArray:
         return self.views(X)

@@ -15,7 +15,7 @@ from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status
-from maxplus.training.stages import _polish_kernels
+from maxplus.training.stages._polish_kernels import sweep_for
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.task import Task
@@ -186,10 +186,9 @@ def _sweeps(
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
-        _polish_kernels.sweep(
-            frozen(X), frozen(y), order, model.weights, lam, g, grad, target, DAMPING,
-            moved,
-        )  # fmt: skip
+        sweep_for(model.weights, order.size)(
+            frozen(X), frozen(y), order, model.weights, lam, g, grad, target, DAMPING, moved
+        )
         steps += int(moved.sum())
         visits += order.size
         if conductor.interrupted or (order.size == active.size and not moved.any()):
