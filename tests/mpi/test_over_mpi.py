@@ -1,11 +1,14 @@
 """What teams of threads cannot tell: messages, memory that ranks share, ends of ranks."""
 
+import time
+
 import numpy as np
 import pytest
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.ranks import DifferentRanksError
+from maxplus.ranks.boards import add_in_order
 from teams import split
 
 
@@ -45,6 +48,50 @@ def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_cr
             team.meet(own, heard)
             for rank, told in enumerate(heard):
                 np.testing.assert_array_equal(told, np.random.default_rng((rank, n)).normal(size=n))
+
+
+@pytest.mark.parametrize("way", ["boards", "messages", "no room", "crowded"])
+def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
+    # Rows of some sizes one after the other, twice: nobody may read what another has overwritten.
+    if way == "messages":
+        monkeypatch.setattr("maxplus.ranks.boards.LEAST_BYTES", 1 << 40)
+    if way == "no room":
+        monkeypatch.setattr("maxplus.ranks.boards.PLACE", "nowhere")
+    with maxplus.distributed(comm) as team:
+        team._is_crowded = way == "crowded"
+        for k, n in enumerate((30_000, 30_000, 70_001, 30_000, 5) * 4):
+            dtype = (np.float32, np.float64)[k // 5 % 2]
+            each = [
+                np.random.default_rng((rank, k)).normal(size=n).astype(dtype)
+                for rank in range(team.size)
+            ]
+            total, *others = each
+            for other in others:
+                total = total + other
+            np.testing.assert_array_equal(team.sum(each[team.rank]), total)
+        assert bool(team._boards._shown) == (way in ("boards", "crowded"))
+
+
+def test_what_ranks_show_stays_until_the_next_time(comm):
+    with maxplus.distributed(comm) as team:
+        for k in range(12):
+            row = team.spread(np.full(16_000, 100.0 * k + team.rank, np.float32))
+            if team.rank == k % team.size:
+                # The others come back, with something new to show.
+                time.sleep(0.01)
+            np.testing.assert_array_equal(row, np.repeat(100.0 * k + np.arange(team.size), 16_000))
+
+
+def test_nobody_writes_for_the_next_sum_before_all_have_read(comm, monkeypatch):
+    def slowly(parts, total):
+        time.sleep(0.01 * (comm.rank == 0))
+        add_in_order(parts, total)
+
+    monkeypatch.setattr("maxplus.ranks.boards.add_in_order", slowly)
+    with maxplus.distributed(comm) as team:
+        for k in range(8):
+            own = team.add_up(np.full(16_000 * team.size, 10.0**k, np.float32))
+            assert set(own.tolist()) == {team.size * 10.0**k}
 
 
 def test_large_rows_travel_in_parts(comm, monkeypatch):

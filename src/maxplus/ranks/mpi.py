@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
+from maxplus.ranks.boards import Boards, add_in_order
 from maxplus.ranks.launched import is_launched
 from maxplus.ranks.team import Team, agreed
 from maxplus.ranks.witness import TOLD, Line
@@ -36,7 +37,7 @@ class MPITeam(Team):
         self._comm, self._trouble = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
-        self._rooms: dict[tuple[int, np.dtype], NDArray] = {}
+        self._rooms: dict[str, NDArray] = {}
         self._is_crowded = False
         from mpi4py import MPI
 
@@ -47,6 +48,7 @@ class MPITeam(Team):
             processors = set().union(*self._near.allgather(_processors()))
             self.cores = max(1, len(processors) // self._near.size)
             self._is_crowded = self._near.size > len(processors)
+        self._boards = Boards(self._comm, self._near, self._wait)
         self._line = Line(self._near, self.rank, self.size)
 
     @classmethod
@@ -125,36 +127,50 @@ class MPITeam(Team):
     def add_up(self, numbers: NDArray) -> NDArray:
         """The part of this rank in the sum over all, added in their order.
 
-        MPI's own sum may add in another order on every rank. Room for the parts is kept: memory
-        that is new costs more than what happens in it.
+        MPI's own sum may add in another order on every rank.
         """
         if self.is_alone:
             return numbers
-        kind = numbers.size, numbers.dtype
-        if kind not in self._rooms:
-            self._rooms = {kind: np.empty((self.size, numbers.size // self.size), numbers.dtype)}
-        parts = self._rooms[kind]
-        self._comm.Alltoall(numbers, parts)
-        own = parts[0]
-        for part in parts[1:]:
-            own += part
+        parts = numbers.reshape(self.size, -1)
+        own = self._room("sum", parts[0].shape, numbers.dtype)
+        if self._boards.suit(parts[0].nbytes):
+            self._boards.add_up(parts, own)
+        else:
+            brought = self._room("brought", parts.shape, numbers.dtype)
+            self._comm.Alltoall(parts, brought)
+            add_in_order(brought, own)
         return own
 
-    def spread(self, numbers: NDArray) -> None:
-        """Fill in the parts of the others, each as its rank has it; in place."""
-        from mpi4py import MPI
+    def spread(self, own: NDArray) -> NDArray:
+        """The parts of all ranks in a row, given this one's."""
+        if self.is_alone:
+            return own
+        if self._boards.suit(own.nbytes):
+            return self._boards.show(own)
+        whole = self._room("shown", (self.size * own.size,), own.dtype)
+        self._comm.Allgather(own, whole)
+        return whole
 
-        self._comm.Allgather(MPI.IN_PLACE, numbers)
+    def _room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+        """Kept for the next call: memory that is new costs more than what happens in it."""
+        room = self._rooms.get(name)
+        if room is None or room.shape != shape or room.dtype != dtype:
+            room = self._rooms[name] = np.empty(shape, dtype)
+        return room
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` with what each rank has: a few numbers, as soon as can be."""
-        if not self._is_crowded:
+        if self._is_crowded:
+            _yield_until(self._comm.Iallgather(own, everybody))
+        else:
             self._comm.Allgather(own, everybody)
-            return
-        # MPI waits without giving way: somebody we wait for may need this processor.
-        request = self._comm.Iallgather(own, everybody)
-        while not request.Test():
-            _give_way()
+
+    def _wait(self) -> None:
+        """Until all ranks are here."""
+        if self._is_crowded:
+            _yield_until(self._comm.Ibarrier())
+        else:
+            self._comm.Barrier()
 
     def unite(self, numbers: NDArray) -> None:
         """By bits: those of 0 are none."""
@@ -213,12 +229,13 @@ class MPITeam(Team):
         self._comm.Free()
 
 
-def _give_way() -> None:
-    """Offer the processor to others."""
-    if hasattr(os, "sched_yield"):
-        os.sched_yield()
-    else:
-        time.sleep(0)
+def _yield_until(request: Any) -> None:
+    """MPI waits without giving way: somebody we wait for may need this processor."""
+    while not request.Test():
+        if hasattr(os, "sched_yield"):
+            os.sched_yield()
+        else:
+            time.sleep(0)
 
 
 def _processors() -> set[int]:

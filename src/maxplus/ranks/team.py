@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+# Bytes of a line of memory; as many numbers, of whatever size, are some whole lines.
+LINE = 64
+
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
@@ -64,12 +67,15 @@ class Team:
     def sum(self, array: NDArray) -> NDArray:
         """The sum over all ranks, added in their order: everywhere the same to the last bit."""
         if not self.is_alone:
-            whole = np.zeros(array.size + -array.size % self.size, array.dtype)
+            whole = np.zeros(self.padded(array.size), array.dtype)
             whole[: array.size] = np.ravel(array)
-            self.part(whole)[:] = self.add_up(whole)
-            self.spread(whole)
-            array = whole[: array.size].reshape(np.shape(array))
+            total = self.spread(self.add_up(whole))
+            array = total[: array.size].reshape(np.shape(array)).copy()
         return array
+
+    def padded(self, n: int) -> int:
+        """So many, or some more: each rank's part of them is whole lines of memory."""
+        return n if self.is_alone else n + -n % (LINE * self.size)
 
     def part(self, numbers: NDArray) -> NDArray:
         """Those that are this rank's, of numbers in a row with as many for each."""
@@ -79,8 +85,9 @@ class Team:
         """The part of this rank in the sum over all ranks; the next call may write over it."""
         return numbers
 
-    def spread(self, numbers: NDArray) -> None:
-        """Fill in the parts of the others, each as its rank has it; in place."""
+    def spread(self, own: NDArray) -> NDArray:
+        """The parts of all ranks in a row, given this one's; the next call may write over it."""
+        return own
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` (size, …) with what each rank has in ``own``: small and soon."""

@@ -48,9 +48,10 @@ class SoftWeights:
             else (np.zeros_like(self._own), np.zeros_like(self._own))
         )
         self._adam = Adam(self._own, mean, square, steps)
-        # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
-        # them. Kept: memory that is new in every step would cost more than what is done in it.
-        self._seen, self._sums = self._row(), self._row()
+        # The own part of exp(−W1/τ), and of W2; then the gradient by both, W1's before it is
+        # multiplied by that. Kept: memory that is new in every step would cost more than what is
+        # done in it.
+        self._shown, self._sums = np.empty_like(self._own), self._row()
         # How many of the own part are of W1.
         self._n_first = min(max(0, W1.size - team.rank * self._own.size), self._own.size)
 
@@ -61,12 +62,11 @@ class SoftWeights:
 
     def show(self, tau: np.float32) -> Layers:
         """exp(−W1/τ) and W2, of all ranks; the next call writes over them; O(P·H / ranks)."""
-        part, n = self.team.part(self._seen), self._n_first
+        n = self._n_first
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
-        exp_all(self._own[:n], np.float32(-1) / tau, part[:n])
-        part[n:] = self._own[n:]
-        self.team.spread(self._seen)
-        return self._layers(self._seen)
+        exp_all(self._own[:n], np.float32(-1) / tau, self._shown[:n])
+        self._shown[n:] = self._own[n:]
+        return self._layers(self.team.spread(self._shown))
 
     def sums(self) -> Layers:
         """Where a rank's gradient goes before `move`: by W1 without the factor exp(−W1/τ)."""
@@ -75,7 +75,7 @@ class SoftWeights:
     def gradient(self) -> NDArray:
         """The part of this rank in the gradient, added up over all."""
         own, n = self.team.add_up(self._sums), self._n_first
-        times(self.team.part(self._seen)[:n], own[:n])
+        times(self._shown[:n], own[:n])
         return own
 
     def move(self, rate: float) -> None:
@@ -91,17 +91,12 @@ class SoftWeights:
         return self._whole(self._adam.mean), self._whole(self._adam.square)
 
     def _whole(self, own: NDArray) -> Layers:
-        if self.team.is_alone:
-            return self._layers(own)
-        row = self._row()
-        self.team.part(row)[:] = own
-        self.team.spread(row)
-        return self._layers(row)
+        row = self.team.spread(own)
+        return self._layers(row if self.team.is_alone else row.copy())
 
     def _row(self) -> NDArray:
         """Zeros for both layers, and some more, so that each rank has as many."""
-        n = sum(map(math.prod, self._shapes))
-        return np.zeros(n + -n % self.team.size, np.float32)
+        return np.zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
 
     def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
         row = self._row()
