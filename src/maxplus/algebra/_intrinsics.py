@@ -9,25 +9,44 @@ while additions around them keep their IEEE meaning (infinities included) and
 every engine computes the same bits.
 """
 
+import platform
 from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils, config
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-_SAFE_FLAGS = ("nnan", "nsz")
+SAFE_FLAGS = ("nnan", "nsz")
+
+# What Numba compiles for: the user's word comes before what the processor says.
+_TOLD = config.CPU_FEATURES  # type: ignore[attr-defined]
+FEATURES = get_host_cpu_features() if _TOLD is None else _TOLD
+# What assembly calls the registers of floats, where a product and a sum are one instruction.
+_REGISTER = (
+    "w" if platform.machine() in ("aarch64", "arm64") else "x" if "+fma" in FEATURES else None
+)
+
+
+def call(builder: Any, name: str, args: list[Any], flags: tuple[str, ...] = ()) -> Any:
+    """A call of the LLVM intrinsic ``name(T, …) -> T`` for numbers, or vectors of them."""
+    kind = args[0].type
+    is_vector = isinstance(kind, ir.VectorType)
+    number = kind.element.intrinsic_name if is_vector else kind.intrinsic_name
+    suffix = f"v{kind.count}{number}" if is_vector else number
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(kind, [kind] * len(args)), f"{name}.{suffix}"
+    )
+    return builder.call(function, args, fastmath=flags)
 
 
 def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
     """Code generator for a call of the LLVM intrinsic ``name(T, T) -> T``."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = args[0].type
-        function = builder.module.declare_intrinsic(
-            name, [kind], ir.FunctionType(kind, [kind, kind])
-        )
-        return builder.call(function, args, fastmath=flags)
+        return call(builder, name, args, flags)
 
     return codegen
 
@@ -35,13 +54,53 @@ def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
 @intrinsic
 def fmin(typingctx, a, b):
     """Smaller of two floats of one type (neither is NaN)."""
-    return a(a, b), _binary_call("llvm.minnum", _SAFE_FLAGS)
+    return a(a, b), _binary_call("llvm.minnum", SAFE_FLAGS)
 
 
 @intrinsic
 def fmax(typingctx, a, b):
     """Larger of two floats of one type (neither is NaN)."""
-    return a(a, b), _binary_call("llvm.maxnum", _SAFE_FLAGS)
+    return a(a, b), _binary_call("llvm.maxnum", SAFE_FLAGS)
+
+
+def hidden_one(builder: Any, kind: Any) -> Any:
+    """The number 1, which no compiler may know: see `plus`."""
+    one = ir.Constant(kind, 1.0)
+    if _REGISTER is None:
+        return one
+    same = ir.InlineAsm(ir.FunctionType(kind, [kind]), "", f"={_REGISTER},0")
+    return builder.call(same, [one])
+
+
+def fused_sum(builder: Any, a: Any, b: Any, one: Any) -> Any:
+    """Of numbers or vectors: see `plus`."""
+    if _REGISTER is None:
+        return builder.fadd(a, b)
+    return call(builder, "llvm.fma", [a, one, b])
+
+
+@intrinsic
+def one_like(typingctx, x):
+    """The float 1 of x's type, for `plus`; to be asked for once, before a loop."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return hidden_one(builder, args[0].type)
+
+    return x(x), codegen
+
+
+@intrinsic
+def plus(typingctx, a, b, one):
+    """The sum a + b as a·1 + b, rounded once: the same number, from where products are made.
+
+    Many processors make sums and minima in the same place, and products in another: there a loop
+    of both takes half the time. A compiler that knew of the 1 would make a sum of it again.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return fused_sum(builder, *args)
+
+    return a(a, b, one), codegen
 
 
 @intrinsic

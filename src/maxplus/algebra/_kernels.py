@@ -9,7 +9,7 @@ import numpy as np
 from numba import prange
 
 from maxplus._jit import njit
-from maxplus.algebra._intrinsics import fmax, fmin, imin, use_widest_vectors
+from maxplus.algebra._intrinsics import fmax, fmin, imin, one_like, plus, use_widest_vectors
 
 # One parallel task: 32 rows of A (200 kB at 1568 float32) stay in the second-level cache.
 ROWS_PER_TASK = 32
@@ -59,19 +59,20 @@ def _minplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
     """4 × 4 cells of the min-plus product into out[4, 4]."""
     use_widest_vectors()
     inf = a0.dtype.type(np.inf)
+    one = one_like(inf)
     m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = inf
     m20 = m21 = m22 = m23 = m30 = m31 = m32 = m33 = inf
     for j in range(a0.size):
         x0, x1, x2, x3 = a0[j], a1[j], a2[j], a3[j]
         y0, y1, y2, y3 = b0[j], b1[j], b2[j], b3[j]
-        m00, m01 = fmin(m00, x0 + y0), fmin(m01, x0 + y1)
-        m02, m03 = fmin(m02, x0 + y2), fmin(m03, x0 + y3)
-        m10, m11 = fmin(m10, x1 + y0), fmin(m11, x1 + y1)
-        m12, m13 = fmin(m12, x1 + y2), fmin(m13, x1 + y3)
-        m20, m21 = fmin(m20, x2 + y0), fmin(m21, x2 + y1)
-        m22, m23 = fmin(m22, x2 + y2), fmin(m23, x2 + y3)
-        m30, m31 = fmin(m30, x3 + y0), fmin(m31, x3 + y1)
-        m32, m33 = fmin(m32, x3 + y2), fmin(m33, x3 + y3)
+        m00, m01 = fmin(m00, plus(x0, y0, one)), fmin(m01, plus(x0, y1, one))
+        m02, m03 = fmin(m02, plus(x0, y2, one)), fmin(m03, plus(x0, y3, one))
+        m10, m11 = fmin(m10, plus(x1, y0, one)), fmin(m11, plus(x1, y1, one))
+        m12, m13 = fmin(m12, plus(x1, y2, one)), fmin(m13, plus(x1, y3, one))
+        m20, m21 = fmin(m20, plus(x2, y0, one)), fmin(m21, plus(x2, y1, one))
+        m22, m23 = fmin(m22, plus(x2, y2, one)), fmin(m23, plus(x2, y3, one))
+        m30, m31 = fmin(m30, plus(x3, y0, one)), fmin(m31, plus(x3, y1, one))
+        m32, m33 = fmin(m32, plus(x3, y2, one)), fmin(m33, plus(x3, y3, one))
     out[0, 0], out[0, 1], out[0, 2], out[0, 3] = m00, m01, m02, m03
     out[1, 0], out[1, 1], out[1, 2], out[1, 3] = m10, m11, m12, m13
     out[2, 0], out[2, 1], out[2, 2], out[2, 3] = m20, m21, m22, m23
@@ -83,19 +84,20 @@ def _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
     """4 × 4 cells of the max-plus product into out[4, 4]."""
     use_widest_vectors()
     zero = a0.dtype.type(-np.inf)
+    one = one_like(zero)
     m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = zero
     m20 = m21 = m22 = m23 = m30 = m31 = m32 = m33 = zero
     for j in range(a0.size):
         x0, x1, x2, x3 = a0[j], a1[j], a2[j], a3[j]
         y0, y1, y2, y3 = b0[j], b1[j], b2[j], b3[j]
-        m00, m01 = fmax(m00, x0 + y0), fmax(m01, x0 + y1)
-        m02, m03 = fmax(m02, x0 + y2), fmax(m03, x0 + y3)
-        m10, m11 = fmax(m10, x1 + y0), fmax(m11, x1 + y1)
-        m12, m13 = fmax(m12, x1 + y2), fmax(m13, x1 + y3)
-        m20, m21 = fmax(m20, x2 + y0), fmax(m21, x2 + y1)
-        m22, m23 = fmax(m22, x2 + y2), fmax(m23, x2 + y3)
-        m30, m31 = fmax(m30, x3 + y0), fmax(m31, x3 + y1)
-        m32, m33 = fmax(m32, x3 + y2), fmax(m33, x3 + y3)
+        m00, m01 = fmax(m00, plus(x0, y0, one)), fmax(m01, plus(x0, y1, one))
+        m02, m03 = fmax(m02, plus(x0, y2, one)), fmax(m03, plus(x0, y3, one))
+        m10, m11 = fmax(m10, plus(x1, y0, one)), fmax(m11, plus(x1, y1, one))
+        m12, m13 = fmax(m12, plus(x1, y2, one)), fmax(m13, plus(x1, y3, one))
+        m20, m21 = fmax(m20, plus(x2, y0, one)), fmax(m21, plus(x2, y1, one))
+        m22, m23 = fmax(m22, plus(x2, y2, one)), fmax(m23, plus(x2, y3, one))
+        m30, m31 = fmax(m30, plus(x3, y0, one)), fmax(m31, plus(x3, y1, one))
+        m32, m33 = fmax(m32, plus(x3, y2, one)), fmax(m33, plus(x3, y3, one))
     out[0, 0], out[0, 1], out[0, 2], out[0, 3] = m00, m01, m02, m03
     out[1, 0], out[1, 1], out[1, 2], out[1, 3] = m10, m11, m12, m13
     out[2, 0], out[2, 1], out[2, 2], out[2, 3] = m20, m21, m22, m23

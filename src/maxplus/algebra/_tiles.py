@@ -12,17 +12,15 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
-from numba.core.codegen import get_host_cpu_features
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from maxplus.algebra._intrinsics import FEATURES, SAFE_FLAGS, call, fused_sum, hidden_one
+
 ROWS = 4
-# What Numba compiles for: the user's word comes before what the processor says.
-_TOLD = config.CPU_FEATURES  # type: ignore[attr-defined]
-_FEATURES = get_host_cpu_features() if _TOLD is None else _TOLD
 # 16 of the 32 registers of 64 bytes hold a tile, or 8 of the 16 that are smaller.
-_BYTES, _VECTORS = (64, 4) if "+avx512f" in _FEATURES else (32, 2)
+_BYTES, _VECTORS = (64, 4) if "+avx512f" in FEATURES else (32, 2)
 PANEL_BYTES = _BYTES * _VECTORS
 # What one block holds in which a winner is looked for.
 BLOCK = 64
@@ -75,11 +73,7 @@ def _tile(name: str, better: str) -> Any:
         vector = ir.VectorType(kind, lanes)
         cells = [(r, v) for r in range(ROWS) for v in range(_VECTORS)]
         places = [_INT64((r * _VECTORS + v) * lanes) for r, v in cells]
-        join = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(vector, [vector, vector]),
-            f"{name}.v{lanes}{kind.intrinsic_name}",
-        )
+        one = _spread(builder, hidden_one(builder, kind), vector)
         rows = _row_pointers(builder, A, row)
         before = [_load(builder, best.data, place, vector) for place in places]
         # A loop that runs at least once.
@@ -99,9 +93,7 @@ def _tile(name: str, better: str) -> Any:
         ]
         numbers = [_spread(builder, builder.load(builder.gep(at, [j])), vector) for at in rows]
         after = [
-            builder.call(
-                join, [phi, builder.fadd(numbers[r], columns[v])], fastmath=("nnan", "nsz")
-            )
+            call(builder, name, [phi, fused_sum(builder, numbers[r], columns[v], one)], SAFE_FLAGS)
             for phi, (r, v) in zip(now, cells, strict=True)
         ]
         for phi, value in zip(now, after, strict=True):
