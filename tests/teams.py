@@ -52,8 +52,8 @@ class ThreadTeam(Team):
             total += other
         return total
 
-    def spread(self, own):
-        return np.concatenate(self.every(own.copy()))
+    def spread(self, numbers):
+        numbers[:] = np.concatenate(self.every(self.part(numbers).copy()))
 
     def meet(self, own, everybody):
         everybody[:] = self.every(own.copy())

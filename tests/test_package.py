@@ -15,7 +15,7 @@ SOURCE = Path(maxplus.__file__).parent
 ROOT = Path(__file__).parents[1]
 # What each layer may import of the package, besides itself, how and when kernels are compiled,
 # and how files are written.
-EVERYWHERE = {"_files", "_jit", "_patience", "__version__"}
+EVERYWHERE = {"_files", "_jit", "_lines", "_patience", "__version__"}
 BELOW = {
     "algebra": set(),
     "datasets": set(),

@@ -72,14 +72,21 @@ def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
         assert bool(team._boards._shown) == (way in ("boards", "crowded"))
 
 
-def test_what_ranks_show_stays_until_the_next_time(comm):
+def test_nobody_writes_for_the_next_time_where_others_still_read(comm):
     with maxplus.distributed(comm) as team:
+        wait = team._boards._wait
+
+        def wait_and_dawdle():
+            wait()
+            time.sleep(0.01 * (comm.rank == 0))
+
+        team._boards._wait = wait_and_dawdle
         for k in range(12):
-            row = team.spread(np.full(16_000, 100.0 * k + team.rank, np.float32))
-            if team.rank == k % team.size:
-                # The others come back, with something new to show.
-                time.sleep(0.01)
-            np.testing.assert_array_equal(row, np.repeat(100.0 * k + np.arange(team.size), 16_000))
+            row = np.zeros((team.size, 16_000), np.float32)
+            row[team.rank] = 100.0 * k + team.rank
+            team.spread(row.reshape(-1))
+            expected = np.repeat(100.0 * k + np.arange(team.size), 16_000)
+            np.testing.assert_array_equal(row.reshape(-1), expected)
 
 
 def test_nobody_writes_for_the_next_sum_before_all_have_read(comm, monkeypatch):

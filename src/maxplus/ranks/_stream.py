@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from maxplus._jit import njit
-from maxplus.ranks.team import LINE
+from maxplus._lines import LINE
 
 _LANES = LINE // 4
 

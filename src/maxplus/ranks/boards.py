@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._lines import LINE
 from maxplus.ranks._stream import stream
-from maxplus.ranks.team import LINE
 
 # Less than this is told sooner by messages.
 LEAST_BYTES = 1 << 15
@@ -50,17 +50,21 @@ class Boards:
                 self._allocate(part_bytes)
         return self._is_there
 
-    def show(self, own: NDArray) -> NDArray:
-        """The parts of all ranks in a row.
+    def spread(self, parts: NDArray) -> None:
+        """Fill in the others' parts, of all ranks' (size, …).
 
-        Whoever comes for the next row has done with this one, but others may not have: two rows
-        take turns.
+        They are copied, because whoever reads them afterwards, in an order of its own, would wait
+        for each line. Two rows take turns: a rank that writes for the next time, when others
+        may still read, does not write there.
         """
+        own = self._comm.rank
         self._turn = 1 - self._turn
-        row = self._shown[self._turn]
-        _write(own, row.reshape(self._comm.size, -1)[self._comm.rank])
+        board = self._shown[self._turn]
+        _write(parts[own], board[own])
         self._wait()
-        return row.view(own.dtype)
+        for rank, part in enumerate(parts):
+            if rank != own:
+                part[:] = board[rank].view(part.dtype)
 
     def add_up(self, numbers: NDArray, total: NDArray) -> None:
         """The own part of the sum of all ranks' numbers (size, …), in their order."""
@@ -94,7 +98,7 @@ class Boards:
         self._window = MPI.Win.Allocate_shared(own, 1, comm=self._near)
         places: list[Any] = [self._window.Shared_query(rank)[0] for rank in range(size)]
         memory = [np.frombuffer(place, np.uint8) for place in places]
-        self._shown = [memory[0][row : 2 * row], memory[0][2 * row :]]
+        self._shown = [memory[0][k * row : (k + 1) * row].reshape(size, -1) for k in (1, 2)]
         self._brought = [part[:row].reshape(size, -1) for part in memory]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
+from maxplus._lines import empty
 from maxplus.ranks.boards import Boards, add_in_order
 from maxplus.ranks.launched import is_launched
 from maxplus.ranks.team import Team, agreed
@@ -141,21 +142,21 @@ class MPITeam(Team):
             add_in_order(brought, own)
         return own
 
-    def spread(self, own: NDArray) -> NDArray:
-        """The parts of all ranks in a row, given this one's."""
-        if self.is_alone:
-            return own
-        if self._boards.suit(own.nbytes):
-            return self._boards.show(own)
-        whole = self._room("shown", (self.size * own.size,), own.dtype)
-        self._comm.Allgather(own, whole)
-        return whole
+    def spread(self, numbers: NDArray) -> None:
+        """Fill in the parts of the others, each as its rank has it; in place."""
+        from mpi4py import MPI
+
+        parts = numbers.reshape(self.size, -1)
+        if self._boards.suit(parts[0].nbytes):
+            self._boards.spread(parts)
+        else:
+            self._comm.Allgather(MPI.IN_PLACE, parts)
 
     def _room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
         """Kept for the next call: memory that is new costs more than what happens in it."""
         room = self._rooms.get(name)
         if room is None or room.shape != shape or room.dtype != dtype:
-            room = self._rooms[name] = np.empty(shape, dtype)
+            room = self._rooms[name] = empty(shape, dtype)
         return room
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# Bytes of a line of memory; as many numbers, of whatever size, are some whole lines.
-LINE = 64
+from maxplus._lines import LINE
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -69,12 +68,16 @@ class Team:
         if not self.is_alone:
             whole = np.zeros(self.padded(array.size), array.dtype)
             whole[: array.size] = np.ravel(array)
-            total = self.spread(self.add_up(whole))
-            array = total[: array.size].reshape(np.shape(array)).copy()
+            self.part(whole)[:] = self.add_up(whole)
+            self.spread(whole)
+            array = whole[: array.size].reshape(np.shape(array))
         return array
 
     def padded(self, n: int) -> int:
-        """So many, or some more: each rank's part of them is whole lines of memory."""
+        """So many, or some more: each rank's part of them is whole lines of memory.
+
+        As many numbers as a line has bytes are whole lines, whatever their type.
+        """
         return n if self.is_alone else n + -n % (LINE * self.size)
 
     def part(self, numbers: NDArray) -> NDArray:
@@ -85,9 +88,8 @@ class Team:
         """The part of this rank in the sum over all ranks; the next call may write over it."""
         return numbers
 
-    def spread(self, own: NDArray) -> NDArray:
-        """The parts of all ranks in a row, given this one's; the next call may write over it."""
-        return own
+    def spread(self, numbers: NDArray) -> None:
+        """Fill in the parts of the others, each as its rank has it; in place."""
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
         """Fill ``everybody`` (size, …) with what each rank has in ``own``: small and soon."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._lines import copied, zeros
 from maxplus.ranks import Team
 from maxplus.training.smooth._kernels import exp_all, times
 from maxplus.training.smooth.adam import Adam
@@ -45,13 +46,12 @@ class SoftWeights:
         mean, square = (
             (self._part_of(*memory[0]), self._part_of(*memory[1]))
             if memory is not None
-            else (np.zeros_like(self._own), np.zeros_like(self._own))
+            else (zeros(self._own.shape, np.float32), zeros(self._own.shape, np.float32))
         )
         self._adam = Adam(self._own, mean, square, steps)
-        # The own part of exp(−W1/τ), and of W2; then the gradient by both, W1's before it is
-        # multiplied by that. Kept: memory that is new in every step would cost more than what is
-        # done in it.
-        self._shown, self._sums = np.empty_like(self._own), self._row()
+        # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
+        # them. Kept: memory that is new in every step would cost more than what is done in it.
+        self._seen, self._sums = self._row(), self._row()
         # How many of the own part are of W1.
         self._n_first = min(max(0, W1.size - team.rank * self._own.size), self._own.size)
 
@@ -62,11 +62,12 @@ class SoftWeights:
 
     def show(self, tau: np.float32) -> Layers:
         """exp(−W1/τ) and W2, of all ranks; the next call writes over them; O(P·H / ranks)."""
-        n = self._n_first
+        part, n = self.team.part(self._seen), self._n_first
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
-        exp_all(self._own[:n], np.float32(-1) / tau, self._shown[:n])
-        self._shown[n:] = self._own[n:]
-        return self._layers(self.team.spread(self._shown))
+        exp_all(self._own[:n], np.float32(-1) / tau, part[:n])
+        part[n:] = self._own[n:]
+        self.team.spread(self._seen)
+        return self._layers(self._seen)
 
     def sums(self) -> Layers:
         """Where a rank's gradient goes before `move`: by W1 without the factor exp(−W1/τ)."""
@@ -75,7 +76,7 @@ class SoftWeights:
     def gradient(self) -> NDArray:
         """The part of this rank in the gradient, added up over all."""
         own, n = self.team.add_up(self._sums), self._n_first
-        times(self._shown[:n], own[:n])
+        times(self.team.part(self._seen)[:n], own[:n])
         return own
 
     def move(self, rate: float) -> None:
@@ -91,18 +92,22 @@ class SoftWeights:
         return self._whole(self._adam.mean), self._whole(self._adam.square)
 
     def _whole(self, own: NDArray) -> Layers:
-        row = self.team.spread(own)
-        return self._layers(row if self.team.is_alone else row.copy())
+        if self.team.is_alone:
+            return self._layers(own)
+        row = self._row()
+        self.team.part(row)[:] = own
+        self.team.spread(row)
+        return self._layers(row)
 
     def _row(self) -> NDArray:
         """Zeros for both layers, and some more, so that each rank has as many."""
-        return np.zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
+        return zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
 
     def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
         row = self._row()
         first, second = self._layers(row)
         first[:], second[:] = W1.reshape(first.shape), W2.reshape(second.shape)
-        return self.team.part(row).copy()
+        return copied(self.team.part(row))
 
     def _layers(self, row: NDArray) -> Layers:
         first, second = self._shapes

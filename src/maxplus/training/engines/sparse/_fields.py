@@ -8,11 +8,12 @@ From there `allocate` makes the tuple for given sizes, `refill` lets it begin an
 somebody else, or are no arrays.
 """
 
-import math
 import re
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from maxplus import _lines
 
 # What a declared field is in a tuple that has been allocated.
 Array = np.ndarray
@@ -49,7 +50,9 @@ def _dtype(declared, sizes):
 def allocate(kind, sizes, **others):
     """A tuple of ``kind`` with new arrays in all declared fields, and ``others`` as given."""
     declared = kind._field_defaults
-    arrays = {name: np.empty(_shape(d, sizes), _dtype(d, sizes)) for name, d in declared.items()}
+    arrays = {
+        name: _lines.empty(_shape(d, sizes), _dtype(d, sizes)) for name, d in declared.items()
+    }
     group = kind(**arrays, **others)
     refill(group)
     return group
@@ -64,7 +67,5 @@ def refill(group):
 
 def count_bytes(kind, sizes) -> int:
     """What `allocate` takes."""
-    return sum(
-        math.prod(_shape(d, sizes)) * _dtype(d, sizes).itemsize
-        for d in kind._field_defaults.values()
-    )
+    declared = kind._field_defaults.values()
+    return sum(_lines.count_bytes(_shape(d, sizes), _dtype(d, sizes)) for d in declared)
