@@ -118,3 +118,17 @@ def test_names_are_checked_once(rows, monkeypatch):
     with pytest.warns(UserWarning, match="feature names") as caught:
         classifier.predict(rows[:50])
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+def test_numbers_that_are_not_finite_are_refused_wherever_they_are(
+    classifier, monkeypatch, value, convert
+):
+    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 40)
+    X = np.zeros((50, N_FEATURES))
+    X[37, 1] = value
+    said = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
+    for ask in (classifier.predict, classifier.predict_proba, classifier.decision_function):
+        with pytest.raises(ValueError, match=said):
+            ask(convert(X))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import assert_all_finite, validate_data
 
 from maxplus.estimators._frames import PREPARATION, as_numbers, prepared
 from maxplus.models import Network
@@ -296,13 +296,18 @@ def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> N
     return within_range(as_dense(checked_rows(estimator, X)), model, slopes)
 
 
-def checked_rows(estimator: Any, X: Any) -> Any:
-    """What a fitted estimator is asked about: numbers, dense or CSR, not copied if they were so."""
+def checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> Any:
+    """What a fitted estimator is asked about: numbers, dense or CSR, not copied if they were so.
+
+    Whether they are ``finite`` may be left to `within_range`, which has to look at them all.
+    """
     X = as_numbers(estimator, X)
     # Whole numbers are finite, and as floats they would be another copy of all rows.
     whole = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if whole else FLOATS
-    return validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=False)
+    return validate_data(
+        estimator, X, accept_sparse="csr", dtype=dtype, reset=False, ensure_all_finite=finite
+    )
 
 
 def as_dense(X: Any) -> NDArray:
@@ -310,16 +315,20 @@ def as_dense(X: Any) -> NDArray:
     return X.toarray() if sparse.issparse(X) else X
 
 
-def within_range(X: NDArray, model: Network, slopes: Sequence[str]) -> NDArray:
+def within_range(X: NDArray, model: Network, slopes: Sequence[str], asked: Any = None) -> NDArray:
     """X in the model's type, with numbers so large that a score would overflow moved closer.
 
-    ``slopes`` names the weights that multiply an input, or a view of it.
+    ``slopes`` names the weights that multiply an input, or a view of it. Where an estimator is
+    ``asked``, numbers that are not finite are scikit-learn's error.
     """
     members = getattr(model, "members", (model,))
     steepest = len(members) * max(_steepest(member, slopes) for member in members)
     limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
     # Two passes and no array of absolute values.
-    if max(float(X.max(initial=0.0)), -float(X.min(initial=0.0))) > limit:
+    high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
+    if not (high <= limit and -low <= limit):
+        if asked is not None:
+            assert_all_finite(X, estimator_name=type(asked).__name__, input_name="X")
         X = np.clip(X, -limit, limit)
     return np.ascontiguousarray(X, model.dtype)
 

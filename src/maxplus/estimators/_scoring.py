@@ -25,16 +25,17 @@ def answers(estimator: Any, X: Any, model: Network, slopes: Sequence[str], say: 
     Beyond the answers, memory does not grow with the number of rows: neither their scores nor
     rows in the model's own type, nor those of a sparse matrix, are there all at once.
     """
-    X = checked_rows(estimator, X)
+    X = checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
     size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_classes))
     found = None
     with threads(estimator.n_jobs):
         for start in range(0, n_rows, size):
             rows = slice(start, start + size)
-            part = say(model.scores(within_range(as_dense(X[rows]), model, slopes)))
+            block = within_range(as_dense(X[rows]), model, slopes, estimator)
+            part = say(model.scores(block))
             if n_rows <= size:
-                return part
+                return np.ascontiguousarray(part)
             if found is None:
                 found = np.empty((n_rows, *part.shape[1:]), part.dtype)
             found[rows] = part

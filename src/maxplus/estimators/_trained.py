@@ -28,7 +28,7 @@ from maxplus.estimators._scoring import Answer, answers
 from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
-from maxplus.models._softmax import log_softmax, softmax
+from maxplus.models._softmax import log_softmax, softmax_by_class
 from maxplus.ranks import current
 from maxplus.ranks.team import agreed
 from maxplus.training import Conductor, Status, Task, run_stages
@@ -316,7 +316,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         array of shape (n_samples, n_classes)
             Columns are in the order of ``classes_``.
         """
-        return self._said(X, softmax)
+        return self._said(X, lambda Z: softmax_by_class(Z).T)
 
     def predict_log_proba(self, X: Any) -> NDArray:
         """Logarithm of the probabilities, finite where they underflow.
