@@ -1,6 +1,8 @@
-"""How much memory a call takes."""
+"""How much memory calls and arrays take."""
 
 import tracemalloc
+
+import numpy as np
 
 
 def most_memory(call):
@@ -11,3 +13,17 @@ def most_memory(call):
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def arrays_of(thing):
+    """All arrays that are reachable through tuples."""
+    if isinstance(thing, tuple):
+        return [array for part in thing for array in arrays_of(part)]
+    return [thing] if isinstance(thing, np.ndarray) else []
+
+
+def own_bytes(array):
+    """What an array takes, its place in a line included; None where it is a part of another."""
+    if array.base is None:
+        return array.nbytes
+    return array.base.nbytes if array.base.dtype == np.uint8 else None

@@ -29,6 +29,7 @@ from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
 from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
 from maxplus.training.steps import FOREVER
+from memory_used import arrays_of, own_bytes
 from trainings import assert_same_training
 
 RULES = {
@@ -170,32 +171,16 @@ def test_a_class_may_be_missing():
     assert_same_training(sparse, train(sparse, 200), dense, train(dense, 200))
 
 
-def own_bytes(array):
-    """What an array takes, its place in a line included; None where it is a part of another."""
-    if array.base is None:
-        return array.nbytes
-    return array.base.nbytes if array.base.dtype == np.uint8 else None
-
-
 def test_memory_is_planned_before_it_is_allocated(monkeypatch):
     X, y = DATA["digits"]()
     model, task = problem(X, y, 30, polyak(), 0)
     engine = SparseEngine(model, task)
-    held = sum(
-        own_bytes(array) or 0 for group in engine._state for array in arrays_of(tuple(group))
-    )
+    held = sum(own_bytes(array) or 0 for group in engine._state for array in arrays_of(group))
     planned = SparseEngine.bytes_needed(model, task)
     assert 0.9 * planned < held <= planned
     monkeypatch.setattr("maxplus.training.memory.available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"MB.*fewer hidden units, fewer samples or float32"):
         SparseEngine(model, task)
-
-
-def arrays_of(thing):
-    """All arrays that are reachable through tuples."""
-    if isinstance(thing, tuple):
-        return [array for part in thing for array in arrays_of(part)]
-    return [thing] if isinstance(thing, np.ndarray) else []
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -26,6 +26,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse.sizes import RING, ring_length
+from memory_used import arrays_of, own_bytes
 from strategies import SEEDS, quick
 from trainings import assert_same_training, start_at
 
@@ -397,9 +398,7 @@ def test_memory_is_planned_for_all_k_samples(digits):
     def planned_and_held(k):
         task = Task(X, y, TopKLoss(k), polyak())
         engine = SparseEngine(model.copy(), task)
-        groups = engine._state
-        arrays = [array for group in groups for array in group if isinstance(array, np.ndarray)]
-        held = sum(array.nbytes for array in arrays if array.base is None)
+        held = sum(own_bytes(array) or 0 for group in engine._state for array in arrays_of(group))
         return SparseEngine.bytes_needed(model, task), held
 
     for k in (1, 50, 500):

@@ -102,14 +102,14 @@ def record_step(state, t, journal, first):
             value[SLOPE_CHANGE, n[SLOPES]] = new - old
             n[SLOPES] += 1
             for h in range(log.n.size):
-                note_row(log, h, row)
+                note_row(log, h, row, weights.W1T[h, row])
         elif layer == LAYER_1:
             new = np.float64(weights.W1T[row, column])
             j = n[ROWS]
             number[ROW_UNIT, j], number[ROW_INDEX, j] = row, column
             number[ROW_ROSE, j], value[ROW_OLD, j] = new > old, old
             n[ROWS] += 1
-            note_row(log, row, column)
+            note_row(log, row, column, weights.W1T[row, column])
             log.raised[row] = add_up(log.raised[row], max(new - old, 0.0))
         else:
             new = np.float64(weights.W2T[row, column])

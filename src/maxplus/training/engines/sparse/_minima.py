@@ -82,12 +82,9 @@ def scan_unit(columns, W0, w1, g, g2, a, a2):
 
 @inner
 def _min_except(lam, w1, skip):
-    use_widest_vectors()
-    m = lam.dtype.type(np.inf)
-    for i in range(lam.size):
-        v = lam[i] + w1[i]
-        m = fmin(m, m if i == skip else v)
-    return m
+    """Two loops, because one with a condition does not vectorise."""
+    after = skip + 1
+    return min(minplus_cell(lam[:skip], w1[:skip]), minplus_cell(lam[after:], w1[after:]))
 
 
 @inner
@@ -151,20 +148,26 @@ def replay(state, c, h):
         cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
         for entry in range(seen, n):
             i = log.row[h, entry % LOG_SIZE]
-            if log.last[h, i] != entry:
+            if i < 0:
                 continue
-            p = i // 2
-            lowest = min(W0[i] * samples.low[c, p], W0[i] * samples.high[c, p]) + w1[i]
+            p, offset = i // 2, log.offset[h, entry % LOG_SIZE]
+            lowest = min(W0[i] * samples.low[c, p], W0[i] * samples.high[c, p]) + offset
             if lowest <= cap:
-                change_row(samples.columns[c, p], W0[i], w1[i], i, g, g2, a, a2)
+                change_row(samples.columns[c, p], W0[i], offset, i, g, g2, a, a2)
     minima.seen[c, h] = n
     minima.raised_seen[c, h] = log.raised[h]
     close_unit(c, h, minima)
 
 
 @inner
-def note_row(log, h, i):
-    """Row i of unit h has changed; O(1)."""
-    log.row[h, log.n[h] % LOG_SIZE] = i
-    log.last[h, i] = log.n[h]
-    log.n[h] += 1
+def note_row(log, h, i, offset):
+    """Row i of unit h has changed; an entry that said so before says nothing any more; O(1).
+
+    So an entry that does is about the row as it is, and knows its offset, W1T[h, i].
+    """
+    n, before = log.n[h], log.last[h, i]
+    if before >= 0 and n - before <= LOG_SIZE:
+        log.row[h, before % LOG_SIZE] = -1
+    log.row[h, n % LOG_SIZE], log.offset[h, n % LOG_SIZE] = i, offset
+    log.last[h, i] = n
+    log.n[h] = n + 1

@@ -64,7 +64,9 @@ class Minima(NamedTuple):
 class RowLog(NamedTuple):
     """Per unit: which rows changed, in order, and by how much they can have risen."""
 
-    row: Array = field(f"H {LOG_SIZE}", np.int32)  # a ring
+    # A ring; −1 where a later entry is about the same row.
+    row: Array = field(f"H {LOG_SIZE}", np.int32)
+    offset: Array = field(f"H {LOG_SIZE}", F)  # the row's, W1T[h, row], as it is now
     n: Array = field("H", INT, 0)  # entries ever written
     last: Array = field("H 2P", INT, NONE)  # number of the row's latest entry
     raised: Array = field("H", REAL, 0)  # sum over all steps of the largest rise of a row
