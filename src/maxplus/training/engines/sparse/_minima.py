@@ -146,14 +146,17 @@ def replay(state, c, h):
         scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
         cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
+        # Taken out of the loop: each costs a call of Numba's that counts references.
+        rows, offsets, columns = log.row[h], log.offset[h], samples.columns[c]
+        low, high = samples.low[c], samples.high[c]
         for entry in range(seen, n):
-            i = log.row[h, entry % LOG_SIZE]
+            i = rows[entry % LOG_SIZE]
             if i < 0:
                 continue
-            p, offset = i // 2, log.offset[h, entry % LOG_SIZE]
-            lowest = min(W0[i] * samples.low[c, p], W0[i] * samples.high[c, p]) + offset
+            p, offset = i // 2, offsets[entry % LOG_SIZE]
+            lowest = min(W0[i] * low[p], W0[i] * high[p]) + offset
             if lowest <= cap:
-                change_row(samples.columns[c, p], W0[i], offset, i, g, g2, a, a2)
+                change_row(columns[p], W0[i], offset, i, g, g2, a, a2)
     minima.seen[c, h] = n
     minima.raised_seen[c, h] = log.raised[h]
     close_unit(c, h, minima)
