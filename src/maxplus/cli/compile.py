@@ -70,7 +70,9 @@ def _default(X: Any, y: Any) -> None:
     from maxplus import LMMClassifier
 
     for directions in (None, np.ones((1, 4))):
-        clf = LMMClassifier(12, warmup_epochs=1, directions=directions, random_state=0).fit(X, y)
+        clf = LMMClassifier(
+            12, warmup_epochs=1, polish="log2", directions=directions, random_state=0
+        ).fit(X, y)
         clf.certify(X, y, 0.1), clf.explain(X[:3])
         many = np.tile(X, (COPIES, 1))
         clf.predict(many), clf.model_.losses(many, np.tile(y, COPIES)), clf.model_.wins(many)
