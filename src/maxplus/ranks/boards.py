@@ -45,9 +45,8 @@ class Boards:
             return False
         if part_bytes != self._part_bytes:
             self._part_bytes = part_bytes
-            self._is_there = self._comm.bcast(_has_room(self._needed(part_bytes)), root=0)
-            if self._is_there:
-                self._allocate(part_bytes)
+            has_room = self._comm.bcast(_has_room(self._needed(part_bytes)), root=0)
+            self._is_there = has_room and self._allocate(part_bytes)
         return self._is_there
 
     def spread(self, parts: NDArray) -> None:
@@ -86,8 +85,11 @@ class Boards:
     def _needed(self, part_bytes: int) -> int:
         return (2 + self._comm.size) * self._comm.size * part_bytes
 
-    def _allocate(self, part_bytes: int) -> None:
-        """Two rows to show, in the first rank's memory, and one of each to bring."""
+    def _allocate(self, part_bytes: int) -> bool:
+        """Two rows to show, in the first rank's memory, and one of each to bring.
+
+        Whether all of them begin with a line, on all ranks.
+        """
         from mpi4py import MPI
 
         size, row = self._comm.size, self._comm.size * part_bytes
@@ -100,6 +102,8 @@ class Boards:
         memory = [np.frombuffer(place, np.uint8) for place in places]
         self._shown = [memory[0][k * row : (k + 1) * row].reshape(size, -1) for k in (1, 2)]
         self._brought = [part[:row].reshape(size, -1) for part in memory]
+        fits = all(part.ctypes.data % LINE == 0 for part in memory)
+        return all(self._comm.allgather(fits))
 
 
 def add_in_order(parts: Sequence[NDArray] | NDArray, total: NDArray) -> None:
