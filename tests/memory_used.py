@@ -4,6 +4,8 @@ import tracemalloc
 
 import numpy as np
 
+from maxplus import _lines
+
 
 def most_memory(call):
     """Bytes that a call has at once, beyond those before it."""
@@ -26,4 +28,5 @@ def own_bytes(array):
     """What an array takes, its place in a line included; None where it is a part of another."""
     if array.base is None:
         return array.nbytes
-    return array.base.nbytes if array.base.dtype == np.uint8 else None
+    with_place = _lines.count_bytes(array.shape, array.dtype)
+    return with_place if array.base.nbytes == with_place else None

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from maxplus import LMMRegressor, SubgradientLMMClassifier
 from maxplus.estimators import _scoring
+from maxplus.models._softmax import softmax
 from memory_used import most_memory
 
 N_ROWS, N_FEATURES = 60_000, 16
@@ -118,6 +119,16 @@ def test_names_are_checked_once(rows, monkeypatch):
     with pytest.warns(UserWarning, match="feature names") as caught:
         classifier.predict(rows[:50])
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 9, 40])
+def test_probabilities_of_a_row_do_not_depend_on_the_rows_beside_it(n_classes, dtype):
+    Z = np.random.default_rng(0).normal(size=(50, n_classes)).astype(dtype) * 3
+    whole = softmax(Z)
+    for size in (1, 2, 7):
+        parts = [softmax(Z[k : k + size]) for k in range(0, len(Z), size)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

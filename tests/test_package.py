@@ -14,7 +14,7 @@ from processes import run_fresh
 SOURCE = Path(maxplus.__file__).parent
 ROOT = Path(__file__).parents[1]
 # What each layer may import of the package, besides itself, how and when kernels are compiled,
-# and how files are written.
+# where arrays begin, and how files are written.
 EVERYWHERE = {"_files", "_jit", "_lines", "_patience", "__version__"}
 BELOW = {
     "algebra": set(),

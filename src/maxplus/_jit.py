@@ -69,10 +69,12 @@ def is_compiled(kernel: Any) -> bool:
 def interpreted(kernel: Any, **instead: Callable) -> Callable:
     """A kernel as Python runs it: the same code, with the same results, and nothing to compile.
 
-    What it calls is interpreted, too; functions that only compiled code can run are replaced by
-    those of their name in ``instead``.
+    What it calls by a name of its module is interpreted, too; functions that only compiled code
+    can run are replaced by those of their name in ``instead``. For kernels without defaults,
+    closures and recursion.
     """
     function = getattr(kernel, "py_func", kernel)
+    assert function.__closure__ is None and function.__defaults__ is None  # noqa: PT018
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         if name in instead:

@@ -2,7 +2,7 @@
 
 Both operands are contiguous along the reduced axis, so the inner loop reads
 vectors straight from memory. A 4 × 4 tile keeps sixteen running minima in
-registers: eight vector loads feed sixteen additions and sixteen minima.
+registers: eight vector loads feed sixteen sums (see `plus`) and sixteen minima.
 """
 
 import numpy as np

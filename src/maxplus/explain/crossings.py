@@ -15,8 +15,9 @@ from maxplus.models import LMM
 
 # Rounding of a forward pass, in units of the scores' last place, that a flip must get over.
 ROUNDINGS = 16
-# Python's walk along a feature takes as long as so many additions for each line of each unit.
-INTERPRETED = 4_000
+# Python's walk along a feature takes as long as so many additions for each line of each unit; and
+# for each of its classes.
+INTERPRETED, PER_CLASS = 4_000, 400
 
 
 class Nearest(NamedTuple):
@@ -94,8 +95,9 @@ class LMMCrossings:
     @property
     def _cost(self) -> int:
         """Of a row's walks where they are interpreted, in additions."""
-        D = self.exact.directions
-        return INTERPRETED * self.exact.n_hidden * (self.exact.n_features if D is None else D.size)
+        model, D = self.exact, self.exact.directions
+        lines = model.n_hidden * (model.n_features if D is None else D.size)
+        return lines * (INTERPRETED + PER_CLASS * model.n_classes)
 
     def rounding(self, x: NDArray) -> float:
         """Machine precision times how large the numbers are that a score of x is the sum of."""

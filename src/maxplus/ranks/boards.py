@@ -44,9 +44,9 @@ class Boards:
         if self._near.size < self._comm.size or part_bytes < LEAST_BYTES or part_bytes % LINE:
             return False
         if part_bytes != self._part_bytes:
-            self._part_bytes = part_bytes
             has_room = self._comm.bcast(_has_room(self._needed(part_bytes)), root=0)
             self._is_there = has_room and self._allocate(part_bytes)
+            self._part_bytes = part_bytes
         return self._is_there
 
     def spread(self, parts: NDArray) -> None:
@@ -82,6 +82,13 @@ class Boards:
         # Nobody writes for the next sum before all have read.
         self._wait()
 
+    def close(self) -> None:
+        """Give the memory back; all ranks together."""
+        if self._window is not None:
+            self._shown, self._brought = [], []
+            self._window.Free()
+            self._window, self._part_bytes = None, 0
+
     def _needed(self, part_bytes: int) -> int:
         return (2 + self._comm.size) * self._comm.size * part_bytes
 
@@ -94,9 +101,7 @@ class Boards:
 
         size, row = self._comm.size, self._comm.size * part_bytes
         own = 3 * row if self._near.rank == 0 else row
-        if self._window is not None:
-            self._shown, self._brought = [], []
-            self._window.Free()
+        self.close()
         self._window = MPI.Win.Allocate_shared(own, 1, comm=self._near)
         places: list[Any] = [self._window.Shared_query(rank)[0] for rank in range(size)]
         memory = [np.frombuffer(place, np.uint8) for place in places]
@@ -121,6 +126,6 @@ def _has_room(n_bytes: int) -> bool:
     """Whether the machine has twice as much of such memory: what is beyond ends the process."""
     try:
         place = os.statvfs(PLACE)
-    except OSError:
-        return False
+    except (OSError, AttributeError):
+        return False  # Not Linux.
     return 2 * n_bytes <= place.f_bavail * place.f_frsize

@@ -48,7 +48,9 @@ class MPITeam(Team):
             # Launchers may have tied each rank to some of the machine's processors, or to none.
             processors = set().union(*self._near.allgather(_processors()))
             self.cores = max(1, len(processors) // self._near.size)
-            self._is_crowded = self._near.size > len(processors)
+            # All wait in the same way: MPI's two kinds of messages do not meet.
+            crowded = self._near.size > len(processors)
+            self._is_crowded = any(self._comm.allgather(crowded))
         self._boards = Boards(self._comm, self._near, self._wait)
         self._line = Line(self._near, self.rank, self.size)
 
@@ -227,6 +229,7 @@ class MPITeam(Team):
     def close(self) -> None:
         """No more messages; memory that engines may still look at is given back at MPI's end."""
         self._line.hang_up()
+        self._boards.close()
         self._comm.Free()
 
 

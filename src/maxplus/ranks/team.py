@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from maxplus._lines import LINE
 
+# Of fewer numbers for each rank, whole lines would be many more.
+LONG = 16 * LINE
+
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
@@ -66,7 +69,7 @@ class Team:
     def sum(self, array: NDArray) -> NDArray:
         """The sum over all ranks, added in their order: everywhere the same to the last bit."""
         if not self.is_alone:
-            whole = np.zeros(self.padded(array.size), array.dtype)
+            whole = np.zeros(self._padded_if_long(array.size), array.dtype)
             whole[: array.size] = np.ravel(array)
             self.part(whole)[:] = self.add_up(whole)
             self.spread(whole)
@@ -79,6 +82,10 @@ class Team:
         As many numbers as a line has bytes are whole lines, whatever their type.
         """
         return n if self.is_alone else n + -n % (LINE * self.size)
+
+    def _padded_if_long(self, n: int) -> int:
+        """As `padded`, where the lines that are added to are many more than those added."""
+        return self.padded(n) if n > LONG * self.size else n + -n % self.size
 
     def part(self, numbers: NDArray) -> NDArray:
         """Those that are this rank's, of numbers in a row with as many for each."""

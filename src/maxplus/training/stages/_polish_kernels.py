@@ -10,8 +10,9 @@ from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import fall
 from maxplus.training.steps import polyak_step
 
-# Python takes as long for the rest of a visit as for so many additions.
-VISIT = 12_000
+# Python takes as long for the rest of a visit as for so many additions; and for each pair of
+# classes, which may share a path.
+VISIT, PAIR = 10_000, 60
 
 
 @njit(cache=True)
@@ -42,5 +43,5 @@ def sweep(X, y, order, weights, lam, g, grad, target, damping, moved):
 
 def sweep_for(weights: LMMWeights, n_visits: int) -> Callable:
     """`sweep`, or the same interpreted if it is done sooner."""
-    cost = n_visits * (VISIT + weights.W1T.size)
+    cost = n_visits * (VISIT + PAIR * len(weights.W2T) ** 2 + weights.W1T.size)
     return soonest(cost, sweep, active_path=_lmm_small.active_path_of_row)
