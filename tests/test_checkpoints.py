@@ -132,6 +132,7 @@ print(clf.n_iter_, *{str(w.message) for w in caught}, sep="|")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX's limits")
+@pytest.mark.slow
 def test_a_full_disk_does_not_end_a_training(tmp_path):
     path = tmp_path / "checkpoint"
     path.write_bytes(b"the last one")

@@ -85,6 +85,7 @@ def test_flips_are_the_same(case):
         assert_same_bits(ours, theirs)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(tied_models(), st.integers(0, 2**31))
 def test_a_polish_takes_the_same_steps(case, seed):

@@ -104,5 +104,6 @@ print(json.dumps([len(kernel.signatures) for kernel in kernels]))
 """
 
 
+@pytest.mark.slow
 def test_a_first_small_table_waits_for_few_kernels(tmp_path):
     assert run_fresh(FIRST_FIT, tmp_path) == [0] * 7
