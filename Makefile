@@ -27,9 +27,9 @@ demo: $(VENV)/.kernels
 test test-fast test-optional test-mpi coverage docs reproduce-quick $(VENV)/.compiled: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
-# Two workers, a core each: libraries for matrix products would take both for each. A worker begins
-# with half of the files; who is done first helps the other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Three workers for two cores, because tests wait for processes that they start; one thread each:
+# libraries for matrix products would take both cores. Who is done first helps the others.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 test: $(VENV)/.compiled
 	$(PYTEST)
 
