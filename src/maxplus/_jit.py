@@ -74,7 +74,8 @@ def interpreted(kernel: Any, **instead: Callable) -> Callable:
     closures and recursion.
     """
     function = getattr(kernel, "py_func", kernel)
-    assert function.__closure__ is None and function.__defaults__ is None  # noqa: PT018
+    assert function.__closure__ is None
+    assert function.__defaults__ is None
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         if name in instead:

@@ -1,8 +1,8 @@
 """Writing for other processors: past the caches, which hold what they have read last.
 
 A line of memory that another processor has in its cache costs a question to it before it can be
-written, and those that do not share a cache take long to answer: measured here, 20 ns a line, four
-times what is computed in it. Lines that are written past the caches are not waited for.
+written, and those that do not share a cache take long to answer: longer than what is computed in
+it takes. Lines that are written past the caches are not waited for.
 """
 
 from typing import Any
