@@ -174,7 +174,7 @@ def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
     table.write_text("size,town,ill\n" + "\n".join(lines) + "\n")
     said = document(
         "train", table, "-o", tmp_path / "m", "-H", 8, "--slope", 4, "--epochs", 3, "--seed", 3,
-        "--validate", 4,
+        "--validate", 4, "--remember-rows",
     )  # fmt: skip
     P = np.zeros((n, 2))
     for training, test in StratifiedKFold(4, shuffle=True, random_state=3).split(y, y):
@@ -280,7 +280,8 @@ def test_suspects_are_rows_as_people_count_them(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     out = tmp_path / "s.csv"
-    good("train", table, "-o", tmp_path / "m", *BRIEF, "--max-suspects", 5, "--suspects", out)
+    good("train", table, "-o", tmp_path / "m", *BRIEF, "--max-suspects", 5, "--suspects", out,
+         "--remember-rows")  # fmt: skip
     rows = read_csv(out)
     assert {"7", "60"} <= {row["row"] for row in rows}
     model = maxplus.load(tmp_path / "m")

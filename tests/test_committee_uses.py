@@ -168,7 +168,7 @@ def test_a_file_holds_all_of_a_committee(tmp_path, iris):
     weight = np.ones(150)
     weight[3] = 0.0
     clf = LMMCommittee(2, warmup_epochs=4, random_state=0).fit(X, WORDS[iris.y], weight)
-    clf.save(tmp_path / "model")
+    clf.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert type(again) is LMMCommittee
     assert again.get_params() == clf.get_params()

@@ -46,7 +46,7 @@ LABELS = [
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda model: type(model).__name__)
 def test_round_trip_is_exact(tmp_path, iris, model, labels):
     model.fit(iris.X, labels[iris.y])
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert type(again) is type(model)
     assert again.get_params() == model.get_params()
@@ -72,7 +72,7 @@ def test_two_classes_float32_names_and_weights(tmp_path, iris):
     model = SubgradientLMMClassifier(5, max_iter=30, random_state=0).fit(
         X, iris.y[:100] > 0, weight
     )
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert again.model_.dtype == np.float32
     assert list(again.feature_names_in_) == list("abcd")
@@ -94,7 +94,7 @@ def test_a_regressor_round_trips(tmp_path, iris):
 def test_a_learned_regressor_round_trips(tmp_path, iris):
     X, y = iris.X[:, 1:], iris.X[:, 0]
     model = LMMRegressor(epochs=3, random_state=0).fit(X, y)
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
     assert (again.slope_, again.status_) == (model.slope_, model.status_)

@@ -322,7 +322,7 @@ def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
     clf = clinic[0]
     clf.validation_ = _validation(clf)
     try:
-        save(clf, tmp_path / "model.maxplus")
+        save(clf, tmp_path / "model.maxplus", remember_rows=True)
     finally:
         kept = clf.__dict__.pop("validation_")
     loaded = load(tmp_path / "model.maxplus")
@@ -372,7 +372,7 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
     place[last] = value
     clf.validation_ = record
     try:
-        save(clf, tmp_path / "model.maxplus")
+        save(clf, tmp_path / "model.maxplus", remember_rows=True)
     finally:
         del clf.validation_
     with pytest.raises(ValueError, match="is damaged: the validation"):

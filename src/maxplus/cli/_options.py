@@ -76,6 +76,13 @@ Suspects = Annotated[
     typer.Option(help="Write the training rows that do not fit to this CSV file, most surprising "
                  "first; rows count from 1, the first line of data. None by default."),
 ]  # fmt: skip
+RememberRows = Annotated[
+    bool,
+    typer.Option("--remember-rows", help="Keep a hash, the label and the loss of every training "
+                 "row in the model file: evaluate, certify and report then count rows that are "
+                 "equal to training rows, and suspects_ is kept. Whoever has the file can test "
+                 "guesses of rows against it. Off by default: a file holds nothing per row."),
+]  # fmt: skip
 Seed = Annotated[int, typer.Option(help="The randomness of training and validation.")]
 Jobs = Annotated[int | None, typer.Option(help="How many threads work; all by default.")]
 CheckpointOut = Annotated[

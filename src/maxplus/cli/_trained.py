@@ -94,8 +94,9 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
 
     estimator = load(path)
     wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
-    fits = hasattr(estimator, "certify") or (not classifier and hasattr(estimator, "residuals_"))
-    if classifier and hasattr(estimator, "residuals_"):
+    learned = hasattr(estimator, "residual_quantiles_")
+    fits = hasattr(estimator, "certify") or (not classifier and learned)
+    if classifier and learned:
         raise ValueError(
             f"{path} predicts numbers, and this command is about classes; for numbers there are "
             "predict, evaluate and report"

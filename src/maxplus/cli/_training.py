@@ -71,10 +71,13 @@ class Training:
         """Whether somebody pressed Ctrl-C."""
         return self.estimator.status_ == Status.INTERRUPTED.value
 
-    def save(self, out: Path, validation: Any = None) -> None:
+    def save(self, out: Path, validation: Any = None, *, remember_rows: bool) -> None:
         """Write the model file, with how it did on rows that it had not seen."""
         self.estimator.validation_ = validation
-        save(self.estimator, out)
+        if remember_rows and not hasattr(self.estimator, "training_rows_"):
+            # A model file knows all of its training rows, whichever ranks had them.
+            self.estimator.training_rows_ = gather_any(row_fingerprints(self.samples.X))
+        save(self.estimator, out, remember_rows=remember_rows)
 
     def describe(self, out: Path) -> dict[str, Any]:
         """What there is to know about the training, for programs."""
@@ -206,9 +209,8 @@ def _finished(
     if preparation.centre is not None and preparation.spread is not None:
         estimator.fold(preparation.centre, preparation.spread, samples.X)
     estimator.preparation_ = preparation
-    estimator.training_rows_ = row_fingerprints(samples.X)
-    # A model file knows all of its training rows, whichever ranks had them.
-    for name in ("training_rows_", "training_losses_", "training_labels_"):
+    # A model file counts all of its training rows, whichever ranks had them.
+    for name in ("training_losses_", "training_labels_"):
         if hasattr(estimator, name):
             setattr(estimator, name, gather_any(getattr(estimator, name)))
     return Training(estimator, samples, preparation, choices, seed, seconds, checkpoint)

@@ -73,11 +73,12 @@ def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
         return None
     some = [cells.values[i] for i in used[:1000]]
     if all(map(is_date, some)):
-        return f"dates or times (for example {in_quotes(some[0], 40)})"
+        return "dates or times"
     if cells.ordered or in_order(some) is not None:
         return None
     if k > FEW_WORDS and np.mean([len(word.split()) for word in some]) >= TEXT_WORDS:
-        return f"free text (for example {in_quotes(some[0], 40)})"
+        # No example: the line is kept in model files, and a cell is some row's.
+        return "free text"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
     if is_wide(k, n) and not frequent_words(cells):
