@@ -204,7 +204,9 @@ def test_the_words_about_unseen_rows(tmp_path):
     printed = good("train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 3)
     unseen, fit = printed.index("on rows it has not seen"), printed.index("fits ")
     assert unseen < fit
-    assert re.search(r"accuracy +\d\d\.\d % ± \d\.\d +33\.3 %", printed)
+    assert re.search(r"accuracy +\d\d\.\d % +33\.3 %", printed)
+    assert re.search(r"95 % interval for many new rows +\d\d\.\d % to \d\d\.\d %", printed)
+    assert re.search(r"Of other tables with 150 rows, 95 % score \d\d\.\d % to", printed)
     for words in ("balanced accuracy", "log loss", "AUC", "recall of setosa, 50 rows",
                   "always setosa", "Judged by 3-fold cross-validation", "trained on all rows",
                   "this says nothing about new rows"):  # fmt: skip

@@ -109,8 +109,10 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     return Trained(estimator, getattr(estimator, "preparation_", None))
 
 
-def open_samples(data: str, trained: Trained, *, labelled: bool, strict: bool = False) -> Samples:
-    """DATA for a model; with ``labelled``, its labels must be there."""
+def open_samples(
+    data: str, trained: Trained, *, labelled: bool, optional: bool = False, strict: bool = False
+) -> Samples:
+    """DATA for a model; with ``labelled``, its labels must be there, unless they are optional."""
     from maxplus.tables import EVERYTHING, ColumnChoices, open_source
 
     # A model that knows no columns takes all of them.
@@ -118,7 +120,7 @@ def open_samples(data: str, trained: Trained, *, labelled: bool, strict: bool = 
         data, ColumnChoices(keep=[EVERYTHING]), preparation=trained.preparation,
         labelled=labelled, strict=strict,
     )  # fmt: skip
-    return _checked(samples, data, trained, labelled)
+    return _checked(samples, data, trained, labelled and not optional)
 
 
 def sample_blocks(

@@ -11,8 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maxplus.cli._bars import trainings_bar
-from maxplus.cli._show import validation_table
+from maxplus.cli._show import percent, validation_table
 from maxplus.evaluation import Validation, as_rows, plan_for, validate
+from maxplus.metrics import ClassifierFigures
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ def validate_training(
 
 def _how(validation: Validation) -> str:
     text = f"Judged by {validation.words}; the model itself was trained on all rows."
+    if isinstance(validation.figures, ClassifierFigures):
+        n = validation.figures.n_rows
+        low, high = map(percent, validation.score_interval(n))
+        text += f" Of other tables with {n:,} rows, 95 % score {low} to {high}."
     if validation.unjudged:
         n = validation.unjudged
         whose = "the only one of its class" if n == 1 else "each the only one of its class"

@@ -40,8 +40,9 @@ def report(
 ) -> None:
     """Write a page that people can read: how good on new rows, whom it fails, what decides.
 
-    One file that needs no network, with an explorer in which values can be changed. Rows of DATA
-    that were used in training are told apart from new ones; they count from 1.
+    One file that needs no network, with an explorer in which values can be changed. DATA with
+    labels is test data, and scored in full; without labels the page has predictions, certificates
+    and explanations. Rows count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
@@ -52,7 +53,7 @@ def report(
 
         require_folder(out, "--out")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True, strict=strict)
+        samples = open_samples(data, trained, labelled=True, optional=True, strict=strict)
         with voice.busy("Certifying and explaining"):
             content = _content(trained, samples, data, raw_units)
             page = render_page(content) if team.is_first else ""
@@ -74,7 +75,7 @@ def _content(trained: Trained, samples: Samples, data: str, raw_units: bool) -> 
 
     team = current()
     with team.together():
-        y = labels_for(trained, samples, data)
+        y = None if samples.y is None else labels_for(trained, samples, data)
     about: dict[str, Any] = {
         "name": Path(samples.name).name, "feature_names": trained.feature_names,
         "row_numbers": samples.rows + 1, "ids": _ids(samples, team),

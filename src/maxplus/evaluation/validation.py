@@ -21,6 +21,7 @@ from maxplus.metrics import (
     plain,
     reliability,
 )
+from maxplus.metrics._intervals import fold_dispersion, score_interval, wilson_interval
 from maxplus.tables import ColumnChoices
 
 Figures = ClassifierFigures | RegressionFigures
@@ -51,6 +52,39 @@ class Validation:
     unjudged: int
     seconds: float
     held_out: HeldOut
+
+    @property
+    def dispersion(self) -> float:
+        """How much more the accuracy of folds differs than by chance, at least 1."""
+        assert isinstance(self.figures, ClassifierFigures)
+        right = self.held_out.outcome.argmax(axis=1) == self.held_out.y
+        return fold_dispersion(right, self.held_out.fold)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the accuracy on many new rows lies, 95 times of 100.
+
+        Wilson's interval of the held-out rows, widened where folds differ more than by chance.
+        """
+        assert isinstance(self.figures, ClassifierFigures)
+        found = wilson_interval(self.figures.accuracy, self.figures.n_rows / self.dispersion)
+        assert found is not None
+        return found
+
+    def score_interval(self, n_rows: int) -> tuple[float, float]:
+        """Where the accuracy on a table of so many new rows lies, 95 times of 100.
+
+        Parameters
+        ----------
+        n_rows : int
+
+        Returns
+        -------
+        low, high : float
+        """
+        assert isinstance(self.figures, ClassifierFigures)
+        n = self.figures.n_rows / self.dispersion
+        return score_interval(self.figures.accuracy, n, n_rows)
 
     @property
     def certified(self) -> float | None:
@@ -89,6 +123,8 @@ class Validation:
         # Rows are in the order of the folds here; the user counts them otherwise.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
         document["guess"]["label"] = self.guessed
+        document["dispersion"] = self.dispersion
+        document["accuracy_interval"] = list(self.interval)
         document |= self._told_by_row()
         if self.certified is not None:
             document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}

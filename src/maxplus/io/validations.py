@@ -107,6 +107,8 @@ ROW: dict[str, Check] = {
     "own_probability": _is_share,
 }  # fmt: skip
 OPTIONAL: dict[str, Check] = {
+    "dispersion": lambda v: _is_number(v) and v >= 1.0,
+    "accuracy_interval": lambda v: _list_of(_is_share)(v) and len(v) == 2,
     "certified": _fields({"eps": _is_size, "accuracy": _is_share}),
     "reliability": _fields({
         "count": _list_of(_is_count),

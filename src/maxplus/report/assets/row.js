@@ -54,12 +54,15 @@ function flipTile({ flip }, isEdited) {
 /** What is to be known first; `before` is the row as it was. */
 function showTiles(row, before, changed) {
   const isEdited = row !== before;
+  // A table without labels has none to compare with.
+  const isKnown = row.label !== null;
   const truth = isEdited ? `of the row as it was; ${chance(row, row.label, before)}`
     : chance(row, row.label, before);
-  const kind = isEdited ? (row.predicted === before.predicted ? "" : "changed") : isRight(row);
-  const verdict = isEdited ? `it was ${before.predicted}; ` : `${isRight(row)}, `;
+  const kind = isEdited ? (row.predicted === before.predicted ? "" : "changed")
+    : isKnown ? isRight(row) : "";
+  const verdict = isEdited ? `it was ${before.predicted}; ` : isKnown ? `${isRight(row)}, ` : "";
   byId("tiles").replaceChildren(
-    tile("True label", row.label, [truth]),
+    ...(isKnown ? [tile("True label", row.label, [truth])] : []),
     tile(isEdited ? "Predicted now" : "Predicted label", row.predicted,
       [strong(verdict), chance(row, row.predicted, before)], kind),
     decidingTile(row),
@@ -68,7 +71,8 @@ function showTiles(row, before, changed) {
   byId("verdict").textContent = isEdited
     ? `With ${changed.join(", ")} changed, ${nameOf(row)} is predicted ${row.predicted}, ` +
       `${chance(row, row.predicted, row)}, certified radius ${fixed(row.radius)}.`
-    : `${nameOf(row)} is ${row.label} and is predicted ${row.predicted}: ${isRight(row)}.`;
+    : isKnown ? `${nameOf(row)} is ${row.label} and is predicted ${row.predicted}: ${isRight(row)}.`
+    : `${nameOf(row)} is predicted ${row.predicted}.`;
 }
 
 /** A cell that sorts by its value. */
