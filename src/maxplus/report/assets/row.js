@@ -103,7 +103,11 @@ function classLine(entry, row) {
 
 function showClasses(row) {
   const table = byId("classes");
-  table.tBodies[0].replaceChildren(...row.classes.map((entry) => classLine(entry, row)));
+  const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  const lines = row.classes.map((entry) => classLine(entry, row));
+  // On narrow screens, where the table has no columns, cells have their names beside them.
+  for (const line of lines) [...line.cells].forEach((cell, k) => (cell.dataset.label = heads[k]));
+  table.tBodies[0].replaceChildren(...lines);
   sortRows(table);
 }
 
