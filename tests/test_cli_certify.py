@@ -200,3 +200,21 @@ def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
     assert large["right"] == small["right"]
     assert "--radii gives the median" in good("certify", orchard_model, ORCHARD)
     assert document("certify", orchard_model, ORCHARD, "--radii") == small
+
+
+def test_certify_claims_nothing_where_every_column_is_held(tmp_path):
+    rng = np.random.default_rng(0)
+    sex, child = rng.integers(0, 2, (2, 60))
+    rows = [f"{s},{c},{'yes' if s else 'no'}" for s, c in zip(sex, child, strict=True)]
+    table = tmp_path / "t.csv"
+    table.write_text("sex,child,survived\n" + "\n".join(rows) + "\n")
+    good("train", table, "-o", tmp_path / "m", *BRIEF)
+    printed = good("certify", tmp_path / "m", table)
+    assert "Every column is held fixed: nothing moves, and nothing is certified." in printed
+    assert "provably" not in printed
+    assert "inf" not in printed
+    assert "provably" in good("certify", tmp_path / "m", table, "--move-categories")
+    good("report", tmp_path / "m", table, "-o", tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "nothing moves, and\nnothing is proven" in page
+    assert "provably stay right" not in page

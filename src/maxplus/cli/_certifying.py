@@ -125,7 +125,12 @@ class Count:
         """For whom the certificate holds, in words."""
         unit = self._measure.unit
         words = unit if unit == DEVIATIONS else f"in {unit}"
-        if self.has_radii:
+        if self._measure.scale is not None and not self._measure.scale.any():
+            yield (
+                "Every column is held fixed: nothing moves, and nothing is certified. "
+                "--move-categories lets categories move."
+            )
+        elif self.has_radii:
             found = CertifiedRows.of(self.radius, self.right)
             if found.right:
                 yield (
