@@ -66,7 +66,7 @@ print("used:", ", ".join(column.name for column in clf.preparation_.encoding.col
 print(clf.explain(X.iloc[:1]).text(0))
 
 # %%
-# Rules that hold as printed, counted on the training rows:
+# The model's boxes as rules, counted on the training rows:
 print(clf.rules(X, y, n=3))
 
 # %%

@@ -1,4 +1,4 @@
-"""``maxplus rules``: what a model has learned, as rules."""
+"""``maxplus rules``: a model's boxes as rules."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def rules(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Print a model's strongest boxes as rules, counted on the rows of DATA.
+    """Print a model's boxes as rules, counted on the rows of DATA, which change no rule.
 
-    They sum up; what decides a single row is told by maxplus explain.
+    Inside of a rule's box its class wins; what decides a single row is told by maxplus explain.
     Example: maxplus rules model.maxplus train.csv
     """
     voice = Voice(as_json, quiet)
@@ -41,4 +41,5 @@ def rules(
                 for rule in found
             ],
             "definitions": found.definitions,
+            "hidden": found.n_hidden,
         })  # fmt: skip

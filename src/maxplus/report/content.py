@@ -234,7 +234,7 @@ def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
 def _rules(
     clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The strongest boxes as rules, counted on these rows; None for a committee."""
+    """Return the boxes as rules, counted on these rows; None for a committee."""
     if not isinstance(clf.model_, LMM):
         return None
     found = clf.rules(X, y, N_RULES)
