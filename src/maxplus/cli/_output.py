@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,3 +87,31 @@ def as_json(document: Any) -> str:
     from maxplus.metrics import plain
 
     return json.dumps(plain(document), ensure_ascii=False, indent=1, allow_nan=False)
+
+
+@contextmanager
+def native_output_discarded() -> Iterator[None]:
+    """Discard what compiled libraries print to file descriptor 1, around Python's ``sys.stdout``.
+
+    For calls that have no option for it, in commands, where no other thread prints.
+    """
+    sys.stdout.flush()
+    _flush_c()
+    try:
+        saved = os.dup(1)
+    except OSError:  # Standard output is closed.
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as sink:
+            os.dup2(sink.fileno(), 1)
+        yield
+    finally:
+        _flush_c()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _flush_c() -> None:
+    """Write out the buffers of C's standard streams."""
+    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)
