@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from explained import FLOWERS, MEASURES, fixed, table_names
 from maxplus import LMMClassifier
 from maxplus.explain import Category, Domain, strongest_rules
-from maxplus.explain.conditions import _sum_text
+from maxplus.explain.conditions import PrintedViews, _sum_text, view_ranges
 from maxplus.explain.digits import number_text, roundings
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS
@@ -97,9 +97,20 @@ def test_rules_are_in_words_where_columns_are():
     rules = clf.rules(X, y, domain=domain)
     check_rules(rules, {"size": X[:, 0], "colour": words[colour], "old": X[:, 4]}, y)
     assert "colour is 'blue'" in str(rules)
-    assert "colour is not 'blue'" in str(rules)
     assert "old = " in str(rules)
     assert "c = " not in str(rules)
+
+
+def test_conditions_of_a_category_name_its_word_or_those_it_is_not():
+    words = Category("colour", (0, 1, 2), ("red", "blue", "gold"))
+    domain = Domain.of_rows(np.eye(3), categories=[words])
+    ranges = view_ranges(None, domain)
+    views = PrintedViews(None, domain, ranges)
+    low, high = np.zeros(3), np.array([1.0, 0.5, 0.3])
+    texts = [condition.text for condition in views.conditions(low, high)]
+    assert texts == ["colour is not 'blue'", "colour is not 'gold'"]
+    low[0] = 0.2
+    assert [condition.text for condition in views.conditions(low, high)] == ["colour is 'red'"]
 
 
 def test_the_terms_of_a_sum_come_by_how_much_they_move_it():

@@ -95,7 +95,22 @@ class PrintedViews:
             if floor > -np.inf or ceiling < np.inf:
                 floor, ceiling = self._inwards(m, floor, False), self._inwards(m, ceiling, True)
                 conditions.append(Condition(m, floor, ceiling, self._text(m, floor, ceiling)))
-        return tuple(conditions)
+        return tuple(c for c in conditions if not self._is_implied(c, conditions))
+
+    def _is_implied(self, condition: Condition, conditions: list[Condition]) -> bool:
+        """Return whether a category is not a word because it is another one."""
+        category = self._category(condition)
+        return (
+            condition.low == -np.inf
+            and category >= 0
+            and any(
+                other.low > -np.inf and self._category(other) == category for other in conditions
+            )
+        )
+
+    def _category(self, condition: Condition) -> int:
+        p = int(self.features[condition.view])
+        return int(self.domain.category_of[p]) if p >= 0 else -1
 
     def _inwards(self, m: int, limit: float, is_ceiling: bool) -> float:
         """Return the limit, or a number of fewer digits a little further inside."""
