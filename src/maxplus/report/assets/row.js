@@ -39,6 +39,14 @@ const boxWords = (entry) =>
 
 function decidingTile(row) {
   const best = row.classes.find((entry) => entry.class === row.predicted);
+  const second = row.classes.filter((entry) => entry !== best)
+    .reduce((a, b) => (a === null || b.score > a.score ? b : a), null);
+  // One column that moves both scores alike has no part in the lead.
+  if (second && second.member === best.member && second.feature === best.feature &&
+      second.slope === best.slope) {
+    return tile("Decided by", "no single column", [
+      `${best.feature} moves the scores of ${best.class} and ${second.class} alike and cancels`]);
+  }
   return tile("Decided by", best.feature, [
     `is ${short(best.value)}; ${boxWords(best)} has its wall at ${wallWords(best)}`]);
 }
