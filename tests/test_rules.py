@@ -113,6 +113,15 @@ def test_conditions_of_a_category_name_its_word_or_those_it_is_not():
     assert [condition.text for condition in views.conditions(low, high)] == ["colour is 'red'"]
 
 
+def test_conditions_say_whether_a_value_is_missing():
+    X = np.array([[1.0, 0.0], [5.0, 0.0], [3.0, 1.0]])
+    domain = Domain.of_rows(X, names=["age", "age is missing"], indicators={0: 1})
+    views = PrintedViews(None, domain, view_ranges(None, domain))
+    (missing,) = views.conditions(np.array([1.0, 0.4]), np.array([5.0, 1.0]))
+    (present,) = views.conditions(np.array([1.0, 0.0]), np.array([5.0, 0.4]))
+    assert (missing.text, present.text) == ("age is missing", "age is not missing")
+
+
 def test_the_terms_of_a_sum_come_by_how_much_they_move_it():
     domain = replace(
         Domain.free(3, names=["height", "colour = red", "age"]), unit=np.array([10.0, 0.5, 20.0])

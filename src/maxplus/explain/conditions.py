@@ -158,6 +158,8 @@ class PrintedViews:
             category = domain.categories[domain.category_of[p]]
             word = str(category.words[category.features.index(p)])
             return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
+        if p in domain.indicators.values():
+            return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
         possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
         if len(set(possible)) == 1:
             return f"{name} = {domain.number(p, possible[0])}"
