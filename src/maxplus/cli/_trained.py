@@ -146,10 +146,10 @@ def sample_blocks(
 
 
 def _checked(samples: Samples, data: str, trained: Trained, labelled: bool) -> Samples:
-    if samples.X.shape[1] != trained.estimator.n_features_in_:
+    if samples.X.shape[1] != trained.estimator.model_.n_features:
         raise ValueError(
             f"{data} has {samples.X.shape[1]} features, but the model needs "
-            f"{trained.estimator.n_features_in_}"
+            f"{trained.estimator.model_.n_features}"
         )
     if labelled and samples.y is None:
         raise ValueError(

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, validate_data
 
-from maxplus.estimators._frames import PREPARATION, as_numbers, prepared
+from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
 from maxplus.models import Network
 from maxplus.ranks import Team, current
 from maxplus.ranks.team import agreed
@@ -85,19 +85,14 @@ class LabelledData:
     ) -> LabelledData:  # fmt: skip
         """What this rank has, checked; its labels are not numbered yet."""
         X, preparation = prepared(estimator, X, y, "classification", goes_on=like is not None)
-        # scikit-learn notes the columns on whoever it is given.
-        witness = copy(estimator)
+        # scikit-learn notes the columns on the estimator that it is given.
+        witness = copy(of_features(estimator)) if like is not None else copy(estimator)
         # One of several ranks may have no rows at all.
         least = {} if team.is_alone else {"ensure_min_samples": 0}
         X, y = validate_data(
             witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None, **least
         )
-        columns = {
-            name: fact
-            for name, fact in vars(witness).items()
-            if name in ("n_features_in_", "feature_names_in_")
-        }
-        columns |= preparation
+        columns = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
         X = np.ascontiguousarray(as_dense(X), None if like is None else like.dtype)
         check_magnitude(X)
         if len(y):
@@ -306,8 +301,9 @@ def checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> Any:
     whole = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if whole else FLOATS
     return validate_data(
-        estimator, X, accept_sparse="csr", dtype=dtype, reset=False, ensure_all_finite=finite
-    )
+        of_features(estimator), X, accept_sparse="csr", dtype=dtype, reset=False,
+        ensure_all_finite=finite,
+    )  # fmt: skip
 
 
 def as_dense(X: Any) -> NDArray:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
-from maxplus.estimators._frames import prepared
+from maxplus.estimators._frames import COLUMNS, prepared
 from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._lmm import LMMWeights
 from maxplus.estimators._parameters import (
@@ -208,12 +208,10 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         refuse_ranks("a regression", "train it in one process")
         warn_of_no_effect(self, self._effects)
         X, preparation = prepared(self, X, y, "regression")
-        # scikit-learn notes the columns on whoever it is given.
+        # scikit-learn notes the columns on the estimator that it is given.
         witness = copy(self)
         X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
-        columns = ("n_features_in_", "feature_names_in_")
-        fitted = {name: fact for name, fact in vars(witness).items() if name in columns}
-        fitted |= preparation
+        fitted = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
         X = np.ascontiguousarray(as_dense(X))
         weight = check_sample_weight(sample_weight, len(y))
         with threads(self.n_jobs):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus.explain import Domain
 from maxplus.tables import (
+    EVERYTHING,
     ColumnChoices,
     Preparation,
     RawTable,
@@ -154,6 +155,8 @@ def as_rows(data: Any, y: Any = None, choices: ColumnChoices | None = None) -> R
         name = label_name(y, data)
         data = RawTable(data.name, {**data.columns, name: np.asarray(y)})
         choices = choices._replace(target=name)
+    # As in `fit`, no column is left out but by name.
+    choices = choices._replace(keep=(EVERYTHING,))
     encoding, decisions = decide(data, choices)
     return _rows_of_samples(
         samples_of(data, encoding, labelled=True, decisions=decisions, strangers=Strangers()),

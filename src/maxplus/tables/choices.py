@@ -25,7 +25,8 @@ class ColumnChoices(NamedTuple):
     categorical : columns whose every value is a 0/1 feature, also numbers
     numeric : columns of words that stand for the number in them ("12 mg", "grade 2", "5-10")
     drop : columns to leave out
-    keep : columns to use that would be left out (ids, dates, constants, …); "*" is all
+    keep : columns to use that a command would leave out (ids, dates, constants, …); "*" is all,
+        as in ``fit``
     missing : "impute", or "error" to refuse missing values
 
     Examples

@@ -34,7 +34,8 @@ def decide(
 ) -> Decided:
     """Look at every column of a training table once; O(N·P), or O(N·log N) for whole numbers.
 
-    With ``labels_apart`` the labels are not in the table: ``choices`` names and describes them.
+    With ``labels_apart`` the labels are not in the table: ``choices`` names and describes them. A
+    column that is kept and has no values becomes a feature that tells of missing values.
 
     Parameters
     ----------
@@ -85,6 +86,9 @@ def decide(
         if isinstance(cells, Words) and not _is_chosen(name, choices):
             _check_words(table, name, cells)
         reason = why_left_out(table, name)
+        if reason == NO_VALUES and labels_apart:
+            columns.append(Category(name, "", flagged=True, holes=True))
+            continue
         if reason == NO_VALUES:
             lines.append(f"left out {name!r}: {reason}")
             continue
@@ -140,7 +144,8 @@ def label_name(y: Any, table: RawTable) -> str:
     'ill'
     """
     name = getattr(y, "name", None)
-    if isinstance(name, str) and name:
+    # A column of the same name is a feature: labels are not looked for in the table.
+    if isinstance(name, str) and name and name not in table.columns:
         return name
     free = [word for word in reversed(TARGET_NAMES) if word not in table.columns]
     return free[0] if free else f"label of {table.name}"

@@ -136,7 +136,10 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """Words of which each is a 0/1 feature; with ``other``, one more for all the rest."""
+    """Words of which each is a 0/1 feature; with ``other``, one more for all the rest.
+
+    A column without any value in training has no words: only its flag is a feature.
+    """
 
     words: tuple[str, ...] = ()
     other: bool = False
@@ -207,7 +210,9 @@ def column_from_json(record: Any) -> Column:
     if not (isinstance(words, list) and all(type(word) is str for word in words)):
         raise ValueError(f"{words!r:.60} are no words")
     values = [*words, OTHER] if facts.get("other") is True else words
-    if len(set(values)) != len(values) or ("words" in facts and not words):
+    # A column without values in training has no words, but a flag.
+    needs_words = "words" in facts and not (kind is Category and facts["flagged"] is True)
+    if len(set(values)) != len(values) or (needs_words and not words):
         raise ValueError(f"{words!r:.60} are not different words")
     if "words" in facts:
         facts["words"] = tuple(words)
@@ -233,7 +238,7 @@ def _can_fill(column: Column) -> bool:
     if known is None:
         # Whole numbers of JSON may be larger than any float.
         return type(fill) in (int, float) and abs(fill) <= sys.float_info.max
-    return type(fill) is str and fill in known
+    return type(fill) is str and (fill in known if known else fill == "")
 
 
 def _plain_number(word: str) -> float:
