@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from maxplus.tables.bytes_of import Source, Utf8
 from maxplus.tables.csv_dialect import Dialect, sniff
 from maxplus.tables.table import Cells, TableError, row_in_words
-from maxplus.tables.words import MISSING, Words, in_quotes
+from maxplus.tables.words import ALWAYS_MISSING, MISSING, Words, in_quotes
 
 # pyarrow is imported where it is used, so that importing this stays quick.
 if TYPE_CHECKING:
     import pyarrow
 
 # The names of missing values as they are mostly written: others are found more slowly.
-SPELLINGS = sorted({s for word in MISSING for s in (word, word.upper(), word.title())} | {"NaN"})
+SPELLINGS = sorted(
+    {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
+)
 READABLE = (
     ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
 )

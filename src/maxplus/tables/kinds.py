@@ -111,7 +111,7 @@ class Number(Column):
 
     def numbers(self, table: RawTable) -> NDArray:
         """The column's numbers, NaN where one is missing; TableError where a cell holds none."""
-        cells = table.columns[self.name]
+        cells = table.feature(self.name)
         if isinstance(cells, Words):
             read = number_in if self.in_words else _plain_number
             numbers = np.array([*map(read, cells.values), np.nan])
@@ -156,7 +156,7 @@ class Category(Column):
         return [f"{self.name} = {value}" for value in self.values]
 
     def _encode(self, table: RawTable, out: NDArray, strangers: Strangers) -> NDArray:
-        cells = as_words(table.columns[self.name])
+        cells = as_words(table.feature(self.name))
         rest = len(self.words) if self.other else -1
         place = {word: k for k, word in enumerate(self.words)}
         if not self.other:
@@ -186,7 +186,7 @@ class Ranks(Column):
         return [self.name]
 
     def _encode(self, table: RawTable, out: NDArray, strangers: Strangers) -> NDArray:
-        cells = as_words(table.columns[self.name])
+        cells = as_words(table.feature(self.name))
         place = {word: float(k) for k, word in enumerate(self.words)}
         strangers.note_unseen(table, self.name, cells, place)
         # No place among the known ones is right for a new word: it counts as missing does.

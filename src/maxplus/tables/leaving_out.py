@@ -35,8 +35,8 @@ NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
 def why_left_out(table: RawTable, name: str) -> str | None:
     """Why a column says nothing about the rows to come; None if it may say something."""
-    cells = table.columns[name]
-    missing = is_missing(table, name)
+    cells = table.feature(name)
+    missing = is_missing(cells)
     if missing.all():
         return NO_VALUES
     if isinstance(cells, Words):
