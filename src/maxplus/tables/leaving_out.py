@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from maxplus.tables.encoding import is_missing
 from maxplus.tables.kinds import Column, Number
-from maxplus.tables.scales import in_order, is_date, measured
+from maxplus.tables.scales import LONGEST_WORD, in_order, is_date, measured
 from maxplus.tables.table import RawTable
 from maxplus.tables.words import Words, in_quotes
 
@@ -133,4 +133,6 @@ def frequent_words(cells: Words, least: int = LEAST_FREQUENT) -> list[str]:
 
 
 def _is_called_id(name: str) -> bool:
+    if len(name) > LONGEST_WORD:
+        return False
     return bool(ID_NAME.fullmatch(name) or CAMEL_ID.fullmatch(name))
