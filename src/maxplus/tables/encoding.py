@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus.tables.choices import IMPUTE, REFUSE, TASKS, require
 from maxplus.tables.kinds import Category, Column, Number, as_words, column_from_json, quoted
+from maxplus.tables.memory import check_memory
 from maxplus.tables.strangers import Strangers
 from maxplus.tables.table import Cells, RawTable, TableError
 from maxplus.tables.words import Words
@@ -105,6 +106,7 @@ class Encoding:
             )
         if self.missing == REFUSE:
             check_missing(table, names)
+        check_memory(table.name, 8 * table.n_rows * self.n_features)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns)), bool, order="F")
         places = list(enumerate(zip(self.columns, self.places, strict=True)))
