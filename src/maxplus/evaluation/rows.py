@@ -15,12 +15,14 @@ from maxplus.tables import (
     Preparation,
     RawTable,
     Samples,
+    Words,
     decide,
     is_frame,
     label_name,
     samples_of,
     table_of,
 )
+from maxplus.tables.encoding import is_missing
 from maxplus.tables.strangers import Strangers
 
 
@@ -47,6 +49,10 @@ class Rows(Protocol):
     def regression(self) -> bool:
         """Whether what is to be predicted is a number."""
 
+    @property
+    def groups(self) -> NDArray | None:
+        """What each row belongs to; None where rows are on their own."""
+
     def features(self, training: NDArray, held_out: NDArray) -> Features:
         """Prepared by the training rows alone."""
 
@@ -56,6 +62,11 @@ class _Numbered:
 
     y: NDArray
     numbers: NDArray | None
+
+    @property
+    def groups(self) -> NDArray | None:
+        """What each row belongs to."""
+        return None
 
     @property
     def names(self) -> NDArray:
@@ -105,6 +116,21 @@ class TableRows(_Numbered):
     def regression(self) -> bool:
         """As the table's task says."""
         return self.choices.task == "regression"
+
+    @property
+    def groups(self) -> NDArray | None:
+        """The column that the choices name."""
+        name = self.choices.groups
+        if name is None:
+            return None
+        cells = self.table.columns[name]
+        n_missing = int(np.count_nonzero(is_missing(cells)))
+        if n_missing:
+            raise ValueError(
+                f"{self.table.name}: {name!r} (--groups) has {n_missing:,} missing "
+                f"value{'s' * (n_missing > 1)}; fill them in"
+            )
+        return cells.codes if isinstance(cells, Words) else cells
 
     def features(self, training: NDArray, held_out: NDArray) -> Features:
         """Columns, categories and fill-ins are those that the training rows tell.

@@ -76,11 +76,14 @@ def decide(
     if not names:
         raise TableError(f"{table.name} has no column besides the target {target!r}")
     if choices.missing == REFUSE:
-        check_missing(table, [name for name in names if name not in choices.drop])
+        check_missing(table, [n for n in names if n not in (*choices.drop, choices.groups)])
     columns: list[Column] = []
     categories: list[str] = []
     for name in names:
         if name in choices.drop:
+            continue
+        if name == choices.groups:
+            lines.append(f"left out {name!r}: its rows are held out together (--groups)")
             continue
         cells = table.feature(name)
         if isinstance(cells, Words) and not _is_chosen(name, choices):
