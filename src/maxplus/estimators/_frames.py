@@ -83,12 +83,11 @@ def of_features(estimator: Any) -> Any:
 
     ``n_features_in_`` and ``feature_names_in_`` are about the frame that was given to ``fit``.
     """
-    preparation = getattr(estimator, PREPARATION, None)
-    if preparation is None:
+    if getattr(estimator, PREPARATION, None) is None:
         return estimator
     encoded = copy(estimator)
     vars(encoded).pop("feature_names_in_", None)
-    encoded.n_features_in_ = preparation.encoding.n_features
+    encoded.n_features_in_ = estimator.model_.n_features
     return encoded
 
 
