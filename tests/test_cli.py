@@ -167,12 +167,10 @@ def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):
     assert "eps must be a finite number >= 0" in bad("certify", orchard_model, ORCHARD, "--eps", -1)
     new = tmp_path / "new.csv"
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,attic\n")
-    assert "has the label 'attic', which the model does not know" in bad(
-        "evaluate", orchard_model, new
-    )
+    assert "labels that the model does not know: 'attic' (1)" in bad("evaluate", orchard_model, new)
     # Longer than any known label, and beginning like one.
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,compost heap\n")
-    assert "has the label 'compost heap'" in bad("evaluate", orchard_model, new)
+    assert "does not know: 'compost heap' (1)" in bad("evaluate", orchard_model, new)
     new.write_text("variety,weight g,sugar %,bruise mm\nGala,150,12,3\n")
     assert "no column 'goes to' with the true labels" in bad("evaluate", orchard_model, new)
     assert "is a maxplus-model file" in bad("train", IRIS, "--resume", orchard_model)

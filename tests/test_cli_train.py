@@ -249,13 +249,14 @@ def test_what_cannot_be_validated_is_trained_all_the_same(tmp_path):
 def test_a_row_without_others_of_its_class_is_not_held_out(tmp_path):
     table = tmp_path / "t.csv"
     rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
-    for lonely, words in (("z",), "1 row, the only one of its class,"), (
-        ("z", "w"), "2 rows, each the only one of its class,"
+    for lonely, words, whose in (("z",), "1 row", "its class"), (
+        ("z", "w"), "2 rows", "their classes"
     ):  # fmt: skip
         lines = [*rows, *(f"{50 + k},9,{name}" for k, name in enumerate(lonely))]
         table.write_text("a,b,label\n" + "\n".join(lines) + "\n")
         printed = good("train", table, *BRIEF[:-2], "--validate", 2, "-o", tmp_path / "m")
-        assert f" {words} could not be held out." in " ".join(printed.split())
+        expected = f" {words} could not be held out: no other row or group has {whose}."
+        assert expected in " ".join(printed.split())
 
 
 def test_ctrl_c_in_a_validation_leaves_the_model(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
 
 import maxplus
 from damage import mutations
@@ -233,6 +234,35 @@ def test_directions_are_kept(tmp_path, seer, iris, dtype):
     assert np.array_equal(again.predict_proba(iris.X), model.predict_proba(iris.X))
     assert np.array_equal(again.certified_radius(iris.X), model.certified_radius(iris.X))
     assert "model.directions" in load_file(tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist], ids=["array", "list"])
+def test_clone_of_a_loaded_model_trains_the_same_model(tmp_path, iris, kind):
+    directions = kind(np.array([[1.0, 0.1, -1.0, 2.0], [0.0, 1.0, 1 / 3, 0.0]]))
+    model = LMMClassifier(6, slope=2.0, warmup_epochs=1, directions=directions, random_state=0)
+    model.fit(*iris).save(tmp_path / "m")
+    loaded = maxplus.load(tmp_path / "m")
+    assert np.array_equal(loaded.directions, directions)
+    again = clone(loaded).fit(*iris)
+    assert np.array_equal(again.decision_function(iris.X), model.decision_function(iris.X))
+
+
+PARAMETER_DAMAGE = {
+    "type of objects": {"type": "O", "values": [[1.0] * 4]},
+    "no type": {"values": [[1.0] * 4]},
+    "ragged": {"type": "<f8", "values": [[1.0] * 4, [1.0]]},
+    "words": {"type": "<f8", "values": ["a"]},
+    "too large": {"type": "<i8", "values": [[10**30] * 4]},
+    "NaN": {"type": "<f8", "values": [[float("nan")] * 4]},
+}
+
+
+@pytest.mark.parametrize("damage", PARAMETER_DAMAGE.values(), ids=PARAMETER_DAMAGE)
+def test_load_refuses_damaged_array_parameters(tmp_path, fitted, damage):
+    fitted.save(tmp_path / "m")
+    tamper(tmp_path / "m", lambda document, _: document["parameters"].update(directions=damage))
+    with pytest.raises(FileError, match="parameters"):
+        maxplus.load(tmp_path / "m")
 
 
 def test_models_without_directions_have_none(tmp_path, fitted):

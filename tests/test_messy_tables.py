@@ -397,7 +397,7 @@ def test_names_of_missing_values(table, name):
     found = table(f"n,w,y\n1,x,0\n{name},{name},1\n2.5,x,1\n")
     assert found.columns["n"].tolist()[::2] == [1.0, 2.5]
     assert np.isnan(found.columns["n"][1])
-    assert found.columns["w"].tolist() == ["x", "", "x"]
+    assert found.feature("w").tolist() == ["x", "", "x"]
 
 
 def test_table_errors_are_one_line(write, rows):

@@ -62,6 +62,8 @@ class Count:
         """
         estimator, scale = self._trained.estimator, self._measure.scale
         X = samples.X
+        if not len(X):
+            return
         scores = estimator._scores(X)
         right = scores.argmax(axis=1) == codes
         self.rows += len(right)

@@ -60,7 +60,8 @@ def run_comparison(
     samples, regression = open_training(data, choices, voice)
     models = _chosen(usual_models(regression=regression, seed=seed), names(wanted))
     rows = as_rows(samples, choices=choices)
-    each = len(plan_for(rows.y, how, classes=not regression, seed=seed).splits)
+    plan = plan_for(rows.y, how, classes=not regression, seed=seed, groups=rows.groups)
+    each = len(plan.splits)
     order = list(models)
     with trainings_bar(each * len(models), voice) as bar:
         comparison = compare_models(

@@ -51,6 +51,12 @@ Missing = Annotated[
     str,
     typer.Option(help="Missing values: impute, or error to refuse them.", rich_help_panel=COLUMNS),
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(help="A column such as a patient's number: rows of one value are never on both "
+                 "sides of a validation split, and the column is no feature. None by default.",
+                 rich_help_panel=COLUMNS),
+]  # fmt: skip
 Scale = Annotated[
     bool | None,
     typer.Option(help="Bring features to one measure for training; the model file takes raw "

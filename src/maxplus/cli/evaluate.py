@@ -17,7 +17,7 @@ from maxplus.cli._common import (
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._ranks import all_ranks, in_turns, require_file
-from maxplus.cli._trained import Trained, codes_for, open_model, sample_blocks
+from maxplus.cli._trained import Trained, UnknownLabels, open_model, sample_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,11 +58,17 @@ def evaluate(
         answers = _of_classes if trained.is_classifier else _of_numbers
         blocks = sample_blocks(data, trained, labelled=True, strict=strict)
 
-        def told_of(samples: Samples) -> tuple[Any, ...]:
-            return samples.name, _equal_rows(trained, samples), *answers(trained, samples, data)
+        unknown = UnknownLabels(trained, data, strict=strict)
+
+        def told_of(samples: Samples) -> tuple[Any, ...] | None:
+            samples, y = unknown.known(samples)
+            if not len(y):
+                return None
+            return samples.name, _equal_rows(trained, samples), *answers(trained, samples, y)
 
         # What is said about rows is kept, in the order of the file; the rows are not.
-        told = list(in_turns(team, blocks, told_of))
+        told = [part for part in in_turns(team, blocks, told_of) if part is not None]
+        unknown.settle(team, voice)
         if not team.is_first:
             return
         equal, *columns = map(np.concatenate, zip(*(block[1:] for block in told), strict=True))
@@ -72,8 +78,13 @@ def evaluate(
         document: dict[str, Any] = {"model": str(model), "data": name}
         document["is_training_table"] = is_training
         document["rows_equal_to_training_rows"] = n_equal
+        document["rows_with_unknown_labels"] = unknown.n_unknown
+        document["unknown_labels"] = dict(unknown.counts)
         judge = _judge_classes if trained.is_classifier else _judge_numbers
         document |= judge(trained, plot, voice, *columns)
+        if unknown.n_unknown:
+            right = document["accuracy"] * len(equal) / unknown.n_rows
+            voice.say(f"With the {unknown.n_unknown:,} rows of unknown labels, {right:.2%} right.")
         voice.result(document)
 
 
@@ -116,16 +127,15 @@ def _row_words(is_training: bool, n_equal: int | None) -> str:
     return f", {n_equal:,} of them with the same values as a training row"
 
 
-def _of_classes(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+def _of_classes(trained: Trained, samples: Samples, codes: NDArray) -> tuple[Any, ...]:
     """Numbers of rows, true classes and logarithms of probabilities."""
-    codes = codes_for(trained, samples, data)
     return samples.rows, codes, trained.estimator.predict_log_proba(samples.X)
 
 
-def _of_numbers(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+def _of_numbers(trained: Trained, samples: Samples, y: NDArray) -> tuple[Any, ...]:
     """True and predicted numbers, and the bounds of intervals."""
     estimator, X = trained.estimator, samples.X
-    return samples.y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
+    return y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
 
 
 def _judge_classes(

@@ -8,7 +8,7 @@ import typer
 
 from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import labels_for, open_model, open_samples
+from maxplus.cli._trained import UnknownLabels, open_model, open_samples
 
 
 def rules(
@@ -26,10 +26,14 @@ def rules(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        from maxplus.ranks import ALONE
+
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True, strict=strict)
-        y = labels_for(trained, samples, data)
-        found = trained.estimator.rules(samples.X, y, n)
+        unknown = UnknownLabels(trained, data, strict=strict)
+        samples, codes = unknown.known(samples)
+        unknown.settle(ALONE, voice)
+        found = trained.estimator.rules(samples.X, trained.estimator.classes_[codes], n)
         voice.say(str(found))
         voice.result({
             "model": str(model),

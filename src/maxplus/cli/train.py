@@ -40,6 +40,7 @@ def train(
     categorical: opt.Categorical = None,
     numeric: opt.Numeric = None,
     missing: opt.Missing = "impute",
+    groups: opt.Groups = None,
     scale: opt.Scale = None,
     hidden: opt.Hidden = None,
     slope: opt.Slope = None,
@@ -85,6 +86,8 @@ def train(
         if not team.is_alone:
             if suspects is not None:
                 refuse_over_ranks("--suspects", "find them with maxplus predict afterwards")
+            if groups is not None:
+                refuse_over_ranks("--groups", "keep whole groups aside for maxplus evaluate")
             if validate not in ("auto", "none"):
                 refuse_over_ranks("--validate", "keep rows aside and ask maxplus evaluate")
             how = None

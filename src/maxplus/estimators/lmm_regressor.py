@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight
+from maxplus.estimators._data import FLOATS, check_sample_weight
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
-from maxplus.estimators._frames import prepared
+from maxplus.estimators._frames import COLUMNS, prepared
 from maxplus.estimators._interpolation import interpolate
 from maxplus.estimators._intervals import interval_width
 from maxplus.estimators._lmm import LMMWeights
@@ -198,7 +198,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_samples, n_features), or a data frame
+        X : array of shape (n_samples, n_features), or a data frame
         y : array of shape (n_samples,)
             Targets.
         sample_weight : array of shape (n_samples,), optional
@@ -212,14 +212,12 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         refuse_ranks("a regression", "train it in one process")
         warn_of_no_effect(self, self._effects)
         X, preparation = prepared(self, X, y, "regression")
-        # scikit-learn notes the columns on whoever it is given.
+        # scikit-learn notes the columns on the estimator that it is given.
         witness = copy(self)
-        X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
-        columns = ("n_features_in_", "feature_names_in_")
-        fitted = {name: fact for name, fact in vars(witness).items() if name in columns}
-        fitted |= preparation
+        X, y = validate_data(witness, X, y, dtype=FLOATS, y_numeric=True)
+        fitted = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
         fitted["training_summary_"] = targets_summary(np.asarray(y, np.float64))
-        X = np.ascontiguousarray(as_dense(X))
+        X = np.ascontiguousarray(X)
         weight = check_sample_weight(sample_weight, len(y))
         with threads(self.n_jobs):
             if self.method == INTERPOLATE:
@@ -334,9 +332,8 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         return answers(self, X, model, ("W0",), lambda Z: Z[:, 0])
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that CSR input is welcome."""
+        """Tell scikit-learn where the score on training rows may be low."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         # A lower envelope of a few points lies far below the others.
         few = self.method == INTERPOLATE and self.n_hidden != "auto"
         tags.regressor_tags.poor_score = few

@@ -41,7 +41,7 @@ class Validation:
     figures : of the model
     guess : of the classes' frequencies as probabilities, so that the most frequent class is always
         predicted; in a regression, of the mean
-    unjudged : rows that were never held out, the only ones of their class
+    unjudged : rows that were never held out, because no other row or group has their class
     seconds : of all trainings and predictions
     held_out : the predictions themselves
     """
@@ -177,7 +177,8 @@ def validate(
     y : labels or numbers, if they are no column of X
     how : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
         a number of folds, or a share to hold out
-    choices : what is to be overruled about the columns (`maxplus.tables.ColumnChoices`)
+    choices : what is to be overruled about the columns (`maxplus.tables.ColumnChoices`); rows of
+        one value of its ``groups`` are held out together
     random_state : of the shuffling
     watch : told how many trainings are done
     callbacks : for trainings of estimators of this library
@@ -197,7 +198,7 @@ def validate(
     """
     rows = as_rows(X, y, choices)
     classify = is_classifier(model)
-    plan = plan_for(rows.y, how, classes=classify, seed=random_state)
+    plan = plan_for(rows.y, how, classes=classify, seed=random_state, groups=rows.groups)
     found = held_out(model, rows, plan, watch, callbacks)
     labels = np.unique(rows.y) if classify else None
     return Validation(

@@ -197,6 +197,7 @@ def describe(
         "facts": {name: _item(getattr(estimator, name)) for name in FACTS
                   if hasattr(estimator, name)},
         "n_features": model.n_features,
+        "n_columns": estimator.n_features_in_,
     }  # fmt: skip
     if isinstance(estimator, LMMCommittee):
         document["members"], arrays = describe_members(
@@ -261,8 +262,15 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     else:
         estimator.model_ = model_of(type(estimator)._model_class, arrays)
     model = estimator.model_
-    estimator.n_features_in_ = _require(
+    n_features = _require(
         document.get("n_features"), lambda v: v == model.n_features, "the number of features"
+    )
+    # Of a data frame that was encoded, the columns are counted, not the features.
+    is_encoded = document.get("preparation") is not None
+    estimator.n_features_in_ = _require(
+        document.get("n_columns", n_features),
+        lambda v: v == n_features or (is_encoded and type(v) is int and v > 0),
+        "the number of columns",
     )
     facts = _require(document.get("facts"), lambda v: isinstance(v, dict), "the facts")
     for name, value in facts.items():
@@ -271,7 +279,7 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.status_ = _status(facts["status_"])
     names = document.get("feature_names")
     if names is not None:
-        _require(names, lambda v: _are_words(v, model.n_features), "the feature names")
+        _require(names, lambda v: _are_words(v, estimator.n_features_in_), "the feature names")
         estimator.feature_names_in_ = np.array(names, object)
     H = getattr(model, "n_hidden", 0)
     for name, shape in INTEGERS.items():

@@ -35,7 +35,7 @@ def about_page(estimator: Any, name: str) -> dict[str, Any]:
 def about_model(estimator: Any) -> dict[str, Any]:
     """What it was trained for and how, in numbers and words."""
     preparation = getattr(estimator, "preparation_", None)
-    n_features = estimator.n_features_in_
+    n_features = estimator.model_.n_features
     facts = {
         "ended": getattr(estimator, "status_message_", None),
         "iterations": _count(getattr(estimator, "n_iter_", None)),
