@@ -156,7 +156,7 @@ def fitted(iris):
 @pytest.fixture(scope="module")
 def model_bytes(fitted, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model"
-    fitted.save(path)
+    fitted.save(path, remember_rows=True)
     return path.read_bytes()
 
 
@@ -304,7 +304,7 @@ def prepared(iris, tmp_path):
     model.fit(preparation.scaled(iris.X), iris.y)
     fold_affine(model, preparation.centre, preparation.spread, iris.X)
     model.preparation_ = preparation
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     return model, tmp_path / "model"
 
 
