@@ -206,7 +206,7 @@ def test_a_file_holds_all_of_a_committee(tmp_path, iris):
 @pytest.fixture(scope="module")
 def saved(trio, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model"
-    trio.save(path)
+    trio.save(path, remember_rows=True)
     return path.read_bytes()
 
 

@@ -39,7 +39,14 @@ def training_summary(estimator: Any) -> Mapping[str, Any]:
 
 def targets_summary(y: NDArray) -> dict[str, Any]:
     """Return the summary of a regression's training targets."""
-    return {"n_rows": len(y), "mean": float(y.mean()), "deviation": float(y.std())}
+    # Squares of large targets would overflow.
+    size = float(np.abs(y).max(initial=0.0)) or 1.0
+    small = y / size
+    return {
+        "n_rows": len(y),
+        "mean": float(size * small.mean()),
+        "deviation": float(size * small.std()),
+    }
 
 
 def is_training_table(estimator: Any, values: NDArray) -> bool:
