@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from maxplus.lab.rivals.mlp import MLP
-from maxplus.training import Task
+from maxplus.training import MeanLoss, Task
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block
 from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
@@ -29,7 +29,7 @@ class AdamEngine(Engine):
     """
 
     name = "adam"
-    objectives = ("mean",)
+    objectives = (MeanLoss,)
     models = (MLP,)
     model: MLP
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from maxplus.models.base import Model
 from maxplus.training import memory
+from maxplus.training.objectives import Objective
 from maxplus.training.result import Block, Signal
 from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
 from maxplus.training.steps import NO_MEMORY
@@ -29,7 +30,8 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    objectives: ClassVar[tuple[str, ...]]
+    # Exact classes: a subclass or another class of the same name may be another function.
+    objectives: ClassVar[tuple[type[Objective], ...]]
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
@@ -42,6 +44,12 @@ class Engine(ABC):
                 f"engine={self.name!r} is for one process; over {task.team.size} ranks use "
                 "engine='sparse', which gives the same iterates"
             )
+        if not self.minimises(type(task.objective)):
+            own = " or ".join(objective.__name__ for objective in self.objectives)
+            raise ValueError(
+                f"engine={self.name!r} minimises {own}, not {type(task.objective).__name__}; "
+                "use engine='dense' (DenseEngine), which minimises every objective"
+            )
         memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)
         self.model = model
         self.task = task
@@ -49,6 +57,11 @@ class Engine(ABC):
         self.iteration = task.start
         self.best_loss = float("inf")
         self._best = model.copy()
+
+    @classmethod
+    def minimises(cls, objective: type) -> bool:
+        """Return whether the engine trains objectives of exactly this class."""
+        return objective in cls.objectives
 
     @classmethod
     def bytes_needed(cls, model: Model, task: Task) -> int:

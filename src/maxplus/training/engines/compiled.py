@@ -10,13 +10,14 @@ import numpy as np
 from maxplus.models import LMM
 from maxplus.training.engines._descent import Journal, empty_journal, undo
 from maxplus.training.engines.base import Engine
+from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.result import Block, Signal
 
 
 class CompiledEngine(Engine):
     """Minimises the maximum loss of an LMM, or more; a block is one call of a kernel."""
 
-    objectives: ClassVar[tuple[str, ...]] = ("max",)
+    objectives: ClassVar[tuple[type[Objective], ...]] = (MaxLoss,)
     models = (LMM,)
     model: LMM
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from maxplus.training.engines.base import Engine
+from maxplus.training.objectives import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 
@@ -23,7 +24,12 @@ class DenseEngine(Engine):
     """
 
     name = "dense"
-    objectives = ("max", "mean", "top-k")
+    objectives = (MaxLoss, TopKLoss, MeanLoss)
+
+    @classmethod
+    def minimises(cls, objective: type) -> bool:
+        """Return True: any value and subgradient will do."""
+        return True
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""

@@ -12,7 +12,7 @@ from maxplus.models._softmax import sample_loss
 from maxplus.training.engines import _sgd_kernels
 from maxplus.training.engines._descent import empty_journal
 from maxplus.training.engines.base import Engine
-from maxplus.training.objectives import NO_SAMPLE
+from maxplus.training.objectives import NO_SAMPLE, MeanLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 from maxplus.training.task import Task
@@ -33,7 +33,7 @@ class SGDEngine(Engine):
     """
 
     name = "sgd"
-    objectives = ("mean",)
+    objectives = (MeanLoss,)
 
     def __init__(self, model: Model, task: Task) -> None:
         super().__init__(model, task)

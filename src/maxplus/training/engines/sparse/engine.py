@@ -24,6 +24,7 @@ from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange
 from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
 from maxplus.training.engines.sparse.sizes import Sizes, entries_per_step
+from maxplus.training.objectives import MaxLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
@@ -57,7 +58,7 @@ class SparseEngine(CompiledEngine):
     """
 
     name = "sparse"
-    objectives = ("max", "top-k")
+    objectives = (MaxLoss, TopKLoss)
     spans_ranks = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
