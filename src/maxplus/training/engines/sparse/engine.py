@@ -155,9 +155,11 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, search.offsets, True)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        # All ranks at once: each would wait for the others anyway.
+        # All ranks regroup at once: each would wait for the others anyway.
         if self.task.team.first(self._is_regroup_due()):
             self.regroup()
+        # Another engine of these ranks may have run since the last block.
+        Thresholds.reset(self._state.worst, self._n_workers, self.task.team)
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
             try:
