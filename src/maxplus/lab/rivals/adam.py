@@ -52,7 +52,7 @@ class AdamEngine(Engine):
                 X, y = self.task.X[drawn], self.task.y[drawn]
             losses, g = self.model.losses_and_gradient(X, y)
             at = objective.value(losses, None)
-            self.best_loss = min(self.best_loss, at.loss)
+            self._kept = self._kept._replace(loss=min(self.best_loss, at.loss))
             self.iteration += 1
             block.record(at.loss, at.sample, rate)
             step = adam_step(self.iteration, rate, self.model.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,13 @@ from maxplus.training.result import Block, Signal
 from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
 from maxplus.training.steps import NO_MEMORY
 from maxplus.training.task import Task
+
+
+class Best(NamedTuple):
+    """The lowest value of the objective, and the model that has it."""
+
+    loss: float
+    model: Model
 
 
 class Engine(ABC):
@@ -55,8 +62,8 @@ class Engine(ABC):
         self.task = task
         self.step = task.step.for_one_training()
         self.iteration = task.start
-        self.best_loss = float("inf")
-        self._best = model.copy()
+        # Assigned as one, so that an interrupt does not separate them.
+        self._kept = Best(float("inf"), model.copy())
 
     @classmethod
     def minimises(cls, objective: type) -> bool:
@@ -75,7 +82,12 @@ class Engine(ABC):
     @property
     def best(self) -> Model:
         """A model with the lowest objective seen (the first one before any was seen)."""
-        return self._best
+        return self._kept.model
+
+    @property
+    def best_loss(self) -> float:
+        """The lowest objective seen."""
+        return self._kept.loss
 
     def state(self, signal: Signal) -> TrainingState:
         """A copy of all that `restore` needs; it must not change how training goes on.
@@ -85,7 +97,7 @@ class Engine(ABC):
         """
         arrays = {
             **prefixed("model.", self.model.weights_by_name(copy=True)),
-            **prefixed("best.", self._best.weights_by_name(copy=True)),
+            **prefixed("best.", self._kept.model.weights_by_name(copy=True)),
             "iteration": np.array([self.iteration]),
             "best_loss": np.array([self.best_loss]),
             "signal": np.array([int(signal)]),
@@ -113,8 +125,8 @@ class Engine(ABC):
     def restore(self, state: TrainingState) -> Signal:
         """Go on where a checked ``state`` was; the engine was made for its model."""
         self.iteration = int(state.arrays["iteration"][0])
-        self.best_loss = float(state.arrays["best_loss"][0])
+        best = type(self.model)(**state.part("best."))
+        self._kept = Best(float(state.arrays["best_loss"][0]), best)
         self.step.memory[:] = state.arrays.get("step.memory", NO_MEMORY)
-        self._best = type(self.model)(**state.part("best."))
         state.restore_generator(self.task.rng)
         return Signal(int(state.arrays["signal"][0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from maxplus.training.engines.base import Engine
+from maxplus.training.engines.base import Best, Engine
 from maxplus.training.objectives import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
@@ -40,7 +40,7 @@ class DenseEngine(Engine):
             at = objective.value(losses, weight)
             if at.loss < self.best_loss:
                 # A copy costs O(P·H), N times less than the forward pass before it.
-                self.best_loss, self._best = at.loss, self.model.copy()
+                self._kept = Best(at.loss, self.model.copy())
             self.iteration = t + 1
 
             if at.loss <= self.step.target:
