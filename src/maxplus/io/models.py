@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxplus
 from maxplus import estimators
-from maxplus.estimators import LMMCommittee
+from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._search import check_search, facts_of, search_table
 from maxplus.estimators._subgradient import SubgradientClassifier
 from maxplus.io.committees import (
@@ -61,6 +62,8 @@ INTEGERS: dict[str, str | None] = {
 }  # fmt: skip
 # How the stages of a training went.
 COURSES = ("warmup_losses", "validation_scores", "polish_losses", "curve_losses", "residuals")
+# Larger weights are refused: inputs may add an eighth of the range, ensembles add members' scores.
+LARGEST_WEIGHT = 1e-3
 
 
 def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> None:
@@ -229,6 +232,14 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     for name in COURSES:
         if name in arrays:
             setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
+    residuals = getattr(estimator, "residuals_", None)
+    if residuals is not None and not (
+        residuals.size
+        and np.isfinite(residuals).all()
+        and residuals[0] >= 0
+        and (np.diff(residuals) >= 0).all()
+    ):
+        raise FileError("the array 'residuals' does not hold finite numbers >= 0 in order")
     if "scale" in arrays:
         estimator.scale_ = _array(arrays, "scale", np.float64, (model.n_features,))
         if not (np.isfinite(estimator.scale_).all() and (estimator.scale_ > 0).all()):
@@ -249,12 +260,30 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
+    for name in _needed(estimator):
+        if not hasattr(estimator, name):
+            raise FileError(f"its {name} is missing")
     if isinstance(estimator, LMMCommittee):
         check_members(estimator)
     if document.get("validation") is not None:
         labels = [str(c) for c in estimator.classes_] if is_classifier(estimator) else None
         estimator.validation_ = check_validation(document["validation"], labels)
     return estimator
+
+
+def _needed(estimator: Any) -> list[str]:
+    """Fitted attributes that an estimator has whatever its training was."""
+    names = []
+    if is_classifier(estimator):
+        names += ["n_iter_", "status_", "max_loss_", "mean_loss_"]
+    if isinstance(estimator, (BaseLMMClassifier, LMMCommittee)):
+        names += ["slope_", "scale_", "unit_wins_", "feature_importances_"]
+    if isinstance(estimator, (LMMClassifier, LMMCommittee)):
+        names += ["temperature_"]
+    if isinstance(estimator, LMMRegressor):
+        learned = not hasattr(estimator, "interpolates_")
+        names += ["slope_", *(["n_iter_", "status_", "residuals_"] if learned else ["lipschitz_"])]
+    return names
 
 
 def unfitted(document: dict[str, Any]) -> Any:
@@ -280,9 +309,13 @@ def model_of(kind: type[Model], arrays: dict[str, NDArray]) -> Model:
         name.removeprefix(prefix): A for name, A in arrays.items() if name.startswith(prefix)
     }
     try:
-        return kind.of_weights(weights)
+        model = kind.of_weights(weights)
     except ValueError as error:
         raise FileError(str(error)) from None
+    for name, W in weights.items():
+        if np.abs(W).max(initial=0.0) > LARGEST_WEIGHT * np.finfo(model.dtype).max:
+            raise FileError(f"the weights {name} are so large that scores overflow")
+    return model
 
 
 def history_of(arrays: dict[str, NDArray]) -> History:
@@ -329,8 +362,6 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
     estimator.training_losses_ = _array(arrays, "training.losses", np.float64, codes.shape)
     if (getattr(estimator, "suspects_", codes[:0]) >= codes.size).any():
         raise FileError("a suspect is not one of the training samples")
-    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_"):
-        _require(getattr(estimator, name, None), lambda v: v is not None, f"the fact {name!r}")
 
 
 def read_classes(document: dict[str, Any]) -> NDArray:
