@@ -52,7 +52,8 @@ print(*(folder / "patients.csv").read_text().splitlines()[:6], sep="\n")
 # to save time; without it, one is chosen from the data.
 
 table = pd.read_csv(folder / "patients.csv")
-X, y = table.drop(columns="outcome"), table["outcome"]
+# `fit` uses every column that it is given, so ids are dropped before.
+X, y = table.drop(columns=["patient", "outcome"]), table["outcome"]
 model = LMMClassifier(12, slope=1.0, calibrate=True, random_state=0)
 seen = maxplus.validate(model, X, y)
 print(f"{seen.words}: {seen.figures.accuracy:.1%} right, a guess {seen.guess.accuracy:.1%}")
@@ -66,7 +67,7 @@ print("used:", ", ".join(column.name for column in clf.preparation_.encoding.col
 print(clf.explain(X.iloc[:1]).text(0))
 
 # %%
-# Rules that hold as printed, counted on the training rows:
+# The model's boxes as rules, counted on the training rows:
 print(clf.rules(X, y, n=3))
 
 # %%

@@ -201,7 +201,7 @@ def orchard_model(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
     good("train", ORCHARD, "--categorical", "variety", "--paper", "-H", 30, "-n", 2000,
-         "--validate", "none", "-o", path)  # fmt: skip
+         "--validate", "none", "--remember-rows", "-o", path)  # fmt: skip
     return path
 
 

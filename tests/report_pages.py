@@ -41,6 +41,16 @@ def _features(table):
 
 
 @functools.cache
+def _unlabelled():
+    clf = trained(patients())
+    samples = prepared(patients(120))[1]
+    return report_content(
+        clf, samples.X, None, name="new.csv", feature_names=clf.preparation_.feature_names,
+        scale=clf.certificate_scale(), unit="deviations",
+    )  # fmt: skip
+
+
+@functools.cache
 def _digits():
     X, y = load_digits(n_class=3, return_X_y=True)
     clf = LMMClassifier(9, slope=1.0, warmup_epochs=3, random_state=0).fit(X[:300], y[:300])
@@ -62,6 +72,11 @@ def _curve():
 def clinic_report():
     """Of 120 patients, some of whom a model was trained on; it can be edited."""
     return copy.deepcopy(_clinic())
+
+
+def unlabelled_report():
+    """Of patients whose outcome is not known."""
+    return copy.deepcopy(_unlabelled())
 
 
 def digits_report():
@@ -104,6 +119,7 @@ def unknown():
 REPORTS = {
     "complete": clinic_report,
     "pictures": digits_report,
+    "unlabelled": unlabelled_report,
     "regression": curve_report,
     "empty": emptied,
     "unknown": unknown,

@@ -359,3 +359,19 @@ def test_a_feature_of_scale_zero_is_a_constant(iris):
         W1 = ROUGH.W1 + np.where(fixed, ROUGH.W0 * np.repeat(x, 2), 0.0)[:, None]
         frozen = LMM(np.where(fixed, 0.0, ROUGH.W0), W1, ROUGH.W2)
         assert certified_radius(frozen, x[None])[0] == pytest.approx(radius[n], rel=3 * SHORT)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@BOTH_TYPES
+def test_certified_at_holds_exactly_up_to_the_certified_radius(dtype, seed, iris):
+    rng = np.random.default_rng(seed)
+    model = cast(random_model(rng, 4, 6, 3), dtype)
+    radius = certified_radius(model, iris.X)
+    finite = np.where(np.isfinite(radius), radius, 1.0)
+    for eps in (
+        finite,
+        np.nextafter(finite, np.inf),
+        np.nextafter(finite, 0.0),
+        *(finite * (1.0 + share) for share in (1e-7, 5e-7, 1e-6, 4e-6, -1e-7, -1e-6)),
+    ):
+        assert_array_equal(certified_at(model, iris.X, eps), radius >= eps)

@@ -147,3 +147,13 @@ def test_certified_rows_are_those_that_are_right():
     assert nobody.sentence() == "None of the 1 rows is right, so nothing is certified."
     with pytest.raises(ValueError, match=r"^radius and right must be"):
         CertifiedRows.of([0.1, 0.2], [True])
+
+
+def test_certify_counts_the_rows_whose_radius_reaches_eps(iris):
+    X = iris.X.astype(np.float32)
+    clf = SubgradientLMMClassifier(12, max_iter=300, random_state=0).fit(X, iris.y)
+    assert clf.model_.dtype == np.float32
+    radius, right = clf.certified_radius(X), clf.predict(X) == iris.y
+    eps = np.concatenate([radius, np.nextafter(radius, np.inf), radius * (1 + 5e-7)])
+    shares = [np.mean(right & (radius >= step)) for step in eps]
+    assert_array_equal(clf.certify(X, iris.y, eps), shares)

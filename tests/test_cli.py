@@ -1,11 +1,13 @@
 """The command line as a whole: help, mistakes, machines."""
 
 import gzip
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -165,13 +167,55 @@ def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):
     assert "eps must be a finite number >= 0" in bad("certify", orchard_model, ORCHARD, "--eps", -1)
     new = tmp_path / "new.csv"
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,attic\n")
-    assert "has the label 'attic', which the model does not know" in bad(
-        "evaluate", orchard_model, new
-    )
+    assert "labels that the model does not know: 'attic' (1)" in bad("evaluate", orchard_model, new)
     # Longer than any known label, and beginning like one.
     new.write_text("variety,weight g,sugar %,bruise mm,goes to\nGala,150,12,3,compost heap\n")
-    assert "has the label 'compost heap'" in bad("evaluate", orchard_model, new)
+    assert "does not know: 'compost heap' (1)" in bad("evaluate", orchard_model, new)
     new.write_text("variety,weight g,sugar %,bruise mm\nGala,150,12,3\n")
     assert "no column 'goes to' with the true labels" in bad("evaluate", orchard_model, new)
     assert "is a maxplus-model file" in bad("train", IRIS, "--resume", orchard_model)
     assert "lacks" in bad("predict", digits_model, IRIS)
+
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@pytest.fixture(scope="module")
+def escaped(tmp_path_factory):
+    """A table with terminal escape sequences in its names and words, and a model of it."""
+    folder = tmp_path_factory.mktemp("escaped")
+    rng = np.random.default_rng(0)
+    size, colour = rng.normal(size=120), rng.choice(["re\x1b[31md", "blue\x07"], 120)
+    label = np.where(size + (colour == "blue\x07") > 0.5, "ye\x1b]0;title\x07s", "n\x9b2Jo")
+    lines = ["size\x1b[2J,col\x9bour,class"]
+    lines += [f"{s:.3f},{c},{d}" for s, c, d in zip(size, colour, label, strict=True)]
+    table, model = folder / "t\x1bable.csv", folder / "model.maxplus"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    said = run("train", table, "--out", model, "-H", 6, "--slope", 3, "--epochs", 3, color=True)
+    assert said.exit_code == 0, said.output
+    return table, model, said.output
+
+
+def test_train_prints_no_control_characters(escaped):
+    assert "recall of n2Jo" in escaped[2]
+    assert CONTROLS.search(escaped[2]) is None
+
+
+@pytest.mark.parametrize("command", ["explain", "rules", "evaluate", "certify"])
+def test_commands_print_no_control_characters(command, escaped):
+    table, model, _ = escaped
+    said = run(command, model, table, color=True)
+    assert said.exit_code == 0, said.output
+    assert CONTROLS.search(said.output) is None
+    given = run(command, model, table, "--json", color=True)
+    assert CONTROLS.search(given.stdout) is None
+    if command != "certify":
+        assert "n2Jo" in said.output
+        assert r"n\x9b2Jo" in repr(json.loads(given.stdout))
+
+
+def test_errors_print_no_control_characters(escaped):
+    table, _, _ = escaped
+    for said in (run("explain", table, table), run("train", table, "--target", "a\x1b[2Jb")):
+        assert said.exit_code == 2
+        assert CONTROLS.search(said.output) is None

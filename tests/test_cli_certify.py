@@ -12,7 +12,7 @@ import maxplus
 from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
 from maxplus.cli import _certifying as certifying
 from maxplus.cli._ranks import in_turns
-from maxplus.cli._trained import codes_for, open_model
+from maxplus.cli._trained import UnknownLabels, open_model
 from maxplus.ranks import current
 from maxplus.tables import ColumnChoices, open_source, stream_source
 from teams import run_ranks
@@ -114,7 +114,8 @@ def test_ranks_count_together_what_one_process_counts(orchard_model, most_radii)
         measure = trained.measure(False)
         count = certifying.Count(trained, measure, [0.05, 0.2], most_radii)
         blocks = stream_source(ORCHARD, trained.preparation, labelled=True, rows_at_once=7)
-        for _ in in_turns(team, blocks, lambda s: count.add(s, codes_for(trained, s, ORCHARD))):
+        unknown = UnknownLabels(trained, ORCHARD, strict=False)
+        for _ in in_turns(team, blocks, lambda s: count.add(*unknown.known(s))):
             pass
         count.unite(team)
         return count
@@ -200,3 +201,21 @@ def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
     assert large["right"] == small["right"]
     assert "--radii gives the median" in good("certify", orchard_model, ORCHARD)
     assert document("certify", orchard_model, ORCHARD, "--radii") == small
+
+
+def test_certify_claims_nothing_where_every_column_is_held(tmp_path):
+    rng = np.random.default_rng(0)
+    sex, child = rng.integers(0, 2, (2, 60))
+    rows = [f"{s},{c},{'yes' if s else 'no'}" for s, c in zip(sex, child, strict=True)]
+    table = tmp_path / "t.csv"
+    table.write_text("sex,child,survived\n" + "\n".join(rows) + "\n")
+    good("train", table, "-o", tmp_path / "m", *BRIEF)
+    printed = good("certify", tmp_path / "m", table)
+    assert "Every column is held fixed: nothing moves, and nothing is certified." in printed
+    assert "provably" not in printed
+    assert "inf" not in printed
+    assert "provably" in good("certify", tmp_path / "m", table, "--move-categories")
+    good("report", tmp_path / "m", table, "-o", tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "nothing moves, and\nnothing is proven" in page
+    assert "provably stay right" not in page

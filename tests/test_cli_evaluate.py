@@ -21,7 +21,7 @@ from sklearn.metrics import (
 )
 
 import maxplus
-from commands import ORCHARD, bad, document, good
+from commands import ORCHARD, bad, document, good, read_csv
 from maxplus.cli._show import confusion_table, percent, validation_table
 from maxplus.metrics import judge_classifier
 from maxplus.tables import ColumnChoices, open_source, stream_source
@@ -143,19 +143,62 @@ def test_a_wide_matrix_tells_the_largest_confusions():
 def test_training_rows_are_told_from_new_ones(orchard_model, tmp_path):
     lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
     n = len(lines) - 1
-    assert f"{n} rows, all of them equal to training rows" in good(
-        "evaluate", orchard_model, ORCHARD
+    words = f"{n} rows, which the model was trained on: this says nothing about new rows"
+    assert words in good("evaluate", orchard_model, ORCHARD)
+    assert f"{n} rows have the same values as a training row." in good(
+        "certify", orchard_model, ORCHARD
     )
-    assert "All of them are equal to training rows" in good("certify", orchard_model, ORCHARD)
-    assert document("evaluate", orchard_model, ORCHARD)["rows_equal_to_training_rows"] == n
+    found = document("evaluate", orchard_model, ORCHARD)
+    assert found["rows_equal_to_training_rows"] == n
+    assert found["is_training_table"] is True
     names = lines[0].split(",")
     place = names.index("weight g")
     cells = lines[1].split(",")
     cells[place] = "151.25"
     others = tmp_path / "others.csv"
     others.write_text("\n".join([lines[0], ",".join(cells), lines[2]]), encoding="utf-8")
-    assert "2 rows, 1 of them equal to training rows" in good("evaluate", orchard_model, others)
-    assert "All of them are equal" not in good("certify", orchard_model, others)
+    assert "2 rows, 1 of them with the same values as a training row" in good(
+        "evaluate", orchard_model, others
+    )
+    assert "1 row has the same values as a training row." in good("certify", orchard_model, others)
+    found = document("evaluate", orchard_model, others)
+    assert found["n_rows"] == 2
+    assert found["is_training_table"] is False
+
+
+def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
+    """Different people with equal values are test data all the same."""
+    rng = np.random.default_rng(0)
+    header = "sex,child,survived\n"
+
+    def write(name, n):
+        sex, child = rng.integers(0, 2, (2, n))
+        survived = np.where(rng.random(n) < 0.2 + 0.5 * sex, "yes", "no")
+        lines = [f"{s},{c},{y}" for s, c, y in zip(sex, child, survived, strict=True)]
+        (tmp_path / name).write_text(header + "\n".join(lines) + "\n")
+        return survived
+
+    write("train.csv", 80)
+    survived = write("test.csv", 60)
+    model = tmp_path / "m"
+    options = ("-H", 4, "--slope", 2, "--epochs", 3, "--validate", "none")
+    for extra, n_equal in ((("--remember-rows",), 60), ((), None)):
+        good("train", tmp_path / "train.csv", "-o", model, *options, *extra)
+        found = document("evaluate", model, tmp_path / "test.csv")
+        predicted = [row["predicted"] for row in _predictions(model, tmp_path)]
+        assert found["rows_equal_to_training_rows"] == n_equal
+        assert found["n_rows"] == 60
+        assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == survived))
+        told = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
+        assert told["sources"][0]["figures"]["n_rows"] == 60
+        assert told["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
+        assert told["headline"]["holds"] is not None
+
+
+def _predictions(model, folder):
+    out = folder / "p.csv"
+    good("predict", model, folder / "test.csv", "-o", out)
+    return read_csv(out)
 
 
 @pytest.mark.parametrize("n_rows", [40, 1])
@@ -165,11 +208,12 @@ def test_long_names_push_no_figure_off_the_screen(n_rows):
     codes = np.arange(n_rows) % 2
     figures = judge_classifier(codes, P, names)
     table = validation_table(
-        SimpleNamespace(figures=figures, guess=figures, guessed=names[0]),
+        SimpleNamespace(figures=figures, guess=figures, guessed=names[0], interval=(0.1, 0.9)),
     )
     text = io.StringIO()
     Console(file=text, width=80).print(table)
-    assert f"{percent(figures.accuracy)} ± {100 * figures.accuracy_error:.1f}" in text.getvalue()
+    assert percent(figures.accuracy) in text.getvalue()
+    assert "10.0 % to 90.0 %" in text.getvalue()
     assert all(len(line) <= 80 for line in text.getvalue().splitlines())
 
 
@@ -178,7 +222,7 @@ def test_of_many_classes_those_with_the_lowest_recall_are_shown():
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     figures = judge_classifier(codes, P, [str(d) for d in range(15)])
     text = io.StringIO()
-    told = SimpleNamespace(figures=figures, guess=figures, guessed="0")
+    told = SimpleNamespace(figures=figures, guess=figures, guessed="0", interval=(0.1, 0.9))
     Console(file=text, width=80).print(validation_table(told))
     assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
     # Some that are shown are as high as can be.

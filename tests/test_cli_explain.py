@@ -1,6 +1,7 @@
 """``maxplus explain`` and ``rules``: what decided, and what would change it."""
 
 import csv
+import ctypes
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import maxplus
 from commands import ORCHARD, bad, document, good, read_csv
 from maxplus.cli import explain as explain_module
+from maxplus.explain import programme
 from maxplus.tables import ColumnChoices, open_source
 
 pytestmark = pytest.mark.slow
@@ -117,6 +119,23 @@ def test_ranges_of_flips_are_the_users(orchard_model):
             "explain", orchard_model, ORCHARD, "--range", text
         )
     assert "no column 'colour'" in bad("explain", orchard_model, ORCHARD, "--range", "colour=1:2")
+
+
+def test_explain_discards_what_the_solver_prints(orchard_model, monkeypatch, capfd):
+    """HiGHS prints some notes by C's printf, whatever its options."""
+    libc, milp = ctypes.CDLL(None), programme.milp
+
+    def noisy(*args, **options):
+        libc.puts(b"HighsMipSolverData::transformNewIntegerFeasibleSolution")
+        return milp(*args, **options)
+
+    monkeypatch.setattr(programme, "milp", noisy)
+    print("before")
+    said = document("explain", orchard_model, ORCHARD, "--row", 2, "--together", 2)
+    print("after")
+    libc.fflush(None)
+    assert capfd.readouterr().out == "before\nafter\n"
+    assert "of up to 2 columns" in said["rows"][0]["text"]
 
 
 def test_several_columns_may_change_together(orchard_model):

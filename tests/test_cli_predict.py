@@ -1,12 +1,13 @@
 """``maxplus predict``: labels and numbers for the rows of a table."""
 
+import csv
 from functools import partial
 
 import numpy as np
 import pytest
 
 import maxplus
-from commands import ORCHARD, bad, document, good, read_csv, run
+from commands import BRIEF, ORCHARD, bad, document, good, read_csv, run
 from maxplus.cli import predict as predict_module
 from maxplus.tables import ColumnChoices, open_source
 
@@ -104,6 +105,37 @@ def test_nothing_is_written_if_a_part_fails(orchard_model, tmp_path):
     bad("predict", orchard_model, table, "--strict", "-o", out)
     assert out.read_text() == "before\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "t.csv"]
+
+
+def test_spreadsheet_safe_prefixes_formulas_and_no_numbers(tmp_path):
+    labels = ["=1+1", "@b", "plain"]
+    notes = ['=HYPERLINK("x")', "+1 more", "-", "-5", "+2.5", "@x", "\tx", "fine", "a=b"]
+    rows = [(k % 3 + k / 100, notes[k % len(notes)], labels[k % 3]) for k in range(60)]
+    table = tmp_path / "t.csv"
+    with open(table, "w", newline="") as file:
+        csv.writer(file).writerows([("size", "=note", "class"), *rows])
+    good("train", table, "-o", tmp_path / "m", "--drop", "=note", *BRIEF)
+    options = (
+        "predict",
+        tmp_path / "m",
+        table,
+        "--keep-columns",
+        "=note",
+        "-o",
+        tmp_path / "p.csv",
+    )
+    good(*options)
+    plain = read_csv(tmp_path / "p.csv")
+    assert {row["predicted"] for row in plain} == set(labels)
+    good(*options, "--spreadsheet-safe")
+    safe = read_csv(tmp_path / "p.csv")
+    assert list(safe[0]) == ["row", "'=note", "predicted"]
+    assert {row["predicted"] for row in safe} == {"'=1+1", "'@b", "plain"}
+    for before, after in zip(plain, safe, strict=True):
+        note = before["=note"]
+        is_formula = note[:1] in ("=", "+", "@") and note != "+2.5"
+        assert after["'=note"] == ("'" if is_formula else "") + note
+    assert {"'+1 more", "-5", "+2.5"} <= {row["'=note"] for row in safe}
 
 
 def test_options_for_other_models_are_refused(orchard_model):

@@ -174,7 +174,7 @@ def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
     table.write_text("size,town,ill\n" + "\n".join(lines) + "\n")
     said = document(
         "train", table, "-o", tmp_path / "m", "-H", 8, "--slope", 4, "--epochs", 3, "--seed", 3,
-        "--validate", 4,
+        "--validate", 4, "--remember-rows",
     )  # fmt: skip
     P = np.zeros((n, 2))
     for training, test in StratifiedKFold(4, shuffle=True, random_state=3).split(y, y):
@@ -204,7 +204,9 @@ def test_the_words_about_unseen_rows(tmp_path):
     printed = good("train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 3)
     unseen, fit = printed.index("on rows it has not seen"), printed.index("fits ")
     assert unseen < fit
-    assert re.search(r"accuracy +\d\d\.\d % ± \d\.\d +33\.3 %", printed)
+    assert re.search(r"accuracy +\d\d\.\d % +33\.3 %", printed)
+    assert re.search(r"95 % interval for many new rows +\d\d\.\d % to \d\d\.\d %", printed)
+    assert re.search(r"Of other tables with 150 rows, 95 % score \d\d\.\d % to", printed)
     for words in ("balanced accuracy", "log loss", "AUC", "recall of setosa, 50 rows",
                   "always setosa", "Judged by 3-fold cross-validation", "trained on all rows",
                   "this says nothing about new rows"):  # fmt: skip
@@ -247,13 +249,14 @@ def test_what_cannot_be_validated_is_trained_all_the_same(tmp_path):
 def test_a_row_without_others_of_its_class_is_not_held_out(tmp_path):
     table = tmp_path / "t.csv"
     rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
-    for lonely, words in (("z",), "1 row, the only one of its class,"), (
-        ("z", "w"), "2 rows, each the only one of its class,"
+    for lonely, words, whose in (("z",), "1 row", "its class"), (
+        ("z", "w"), "2 rows", "their classes"
     ):  # fmt: skip
         lines = [*rows, *(f"{50 + k},9,{name}" for k, name in enumerate(lonely))]
         table.write_text("a,b,label\n" + "\n".join(lines) + "\n")
         printed = good("train", table, *BRIEF[:-2], "--validate", 2, "-o", tmp_path / "m")
-        assert f" {words} could not be held out." in " ".join(printed.split())
+        expected = f" {words} could not be held out: no other row or group has {whose}."
+        assert expected in " ".join(printed.split())
 
 
 def test_ctrl_c_in_a_validation_leaves_the_model(tmp_path, monkeypatch):
@@ -280,7 +283,8 @@ def test_suspects_are_rows_as_people_count_them(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     out = tmp_path / "s.csv"
-    good("train", table, "-o", tmp_path / "m", *BRIEF, "--max-suspects", 5, "--suspects", out)
+    good("train", table, "-o", tmp_path / "m", *BRIEF, "--max-suspects", 5, "--suspects", out,
+         "--remember-rows")  # fmt: skip
     rows = read_csv(out)
     assert {"7", "60"} <= {row["row"] for row in rows}
     model = maxplus.load(tmp_path / "m")

@@ -87,6 +87,21 @@ def test_every_member_score_is_its_box(request, iris, which):
         assert why.paths.row[n, d] == own.paths.row[n, d]
 
 
+def test_explain_names_no_column_as_deciding_where_it_cancels_in_a_member(trio, iris):
+    why = trio.explain(iris.X[::10])
+    cancels = why.to_records()["cancels"].reshape(15, 3, 3)
+    steps = 1e-6 * np.eye(4)
+    for n, x in enumerate(iris.X[::10]):
+        first, second = why.order[n, :2]
+        for k, member in enumerate(trio.model_.members):
+            moved = member.scores(x + steps) - member.scores(x - steps)
+            moves = (np.abs(moved[:, first] - moved[:, second]) > 1e-9).any()
+            assert cancels[n, first, k] == cancels[n, second, k] == (not moves)
+            (line,) = [text for text in why.text(n).splitlines() if f"by member {k}: " in text]
+            assert line.count("decided by") == 2 * moves
+    assert 0 < cancels.sum() < cancels.size
+
+
 def test_an_explanation_can_be_read(trio, iris):
     why = trio.explain(iris.X[[0, 70]], feature_names=["sl", "sw", "pl", "pw"])
     assert len(why) == 2
@@ -168,7 +183,7 @@ def test_a_file_holds_all_of_a_committee(tmp_path, iris):
     weight = np.ones(150)
     weight[3] = 0.0
     clf = LMMCommittee(2, warmup_epochs=4, random_state=0).fit(X, WORDS[iris.y], weight)
-    clf.save(tmp_path / "model")
+    clf.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert type(again) is LMMCommittee
     assert again.get_params() == clf.get_params()

@@ -14,6 +14,7 @@ from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
 from maxplus.explain import Category, Domain, single_feature_flips, single_flips
 from maxplus.explain import domain as domain_module
+from maxplus.explain.crossings import LMMCrossings
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array
 
@@ -559,3 +560,48 @@ def test_a_missing_word_is_a_category_of_its_own():
     missing[2::3, 0] = True
     text = clf.explain(X[:3], domain=domain, missing=missing[:3]).text(2)
     assert text.endswith("c was missing, which is a category of its own")
+
+
+@pytest.fixture
+def few_walks(monkeypatch):
+    """Fail a search that walks along features more than 300 times, instead of waiting for it."""
+    along, walks = LMMCrossings.along, []
+
+    def counted(*args, **options):
+        walks.append(args)
+        assert len(walks) <= 300
+        return along(*args, **options)
+
+    monkeypatch.setattr(LMMCrossings, "along", counted)
+
+
+@pytest.mark.usefixtures("few_walks")
+def test_flips_of_large_whole_numbers_beside_a_small_scale_take_few_walks():
+    slopes = np.repeat([1e-8, 1e6], 2) * np.tile([1.0, -1.0], 2)
+    centres = np.array([[2e8, 0.0], [8e8, 0.0]])
+    W1 = -slopes[:, None] * np.repeat(centres.T, 2, axis=0)
+    model = LMM(slopes, W1, np.where(np.eye(2), 0.0, -99.0))
+    X = np.array([[1e8, 1e-6], [3e8, -2e-6], [499_000_001.0, 1e-7]])
+    whole = np.array([True, False])
+    domain = replace(
+        Domain.free(2, [3e8, 1e-6]).within([0.0, -1e-5], [1e9, 1e-5]), whole=whole, fixed=~whole
+    )
+    flips = single_flips(model, X, domain)
+    assert flips.feature.tolist() == [0, 0, 0]
+    assert flips.value.tolist() == [5e8 + 1] * 3
+
+
+@pytest.mark.usefixtures("few_walks")
+def test_flips_of_whole_numbers_that_rounding_hides_take_few_walks():
+    """In float32 scores near 1,000 do not tell thousands of neighbouring whole numbers apart."""
+    slopes = np.array([1e-8, -1e-8])
+    W1 = -slopes[:, None] * np.array([[2e8, 8e8]])
+    W2 = np.where(np.eye(2), 1000.0, 900.0)
+    model = LMM(*(W.astype(np.float32) for W in (slopes, W1, W2)))
+    X = np.array([[1e8], [4.8e8]])
+    domain = replace(Domain.free(1, 3e8).within(0.0, 1e9), whole=np.ones(1, bool))
+    flips = single_flips(model, X, domain)
+    assert flips.becomes.tolist() == [1, 1]
+    assert model.scores(flips.value[:, None]).argmax(axis=1).tolist() == [1, 1]
+    # A unit in the last place of 1,000 is 6e-5, of which 16 are allowed for on either side.
+    assert (np.abs(flips.value - 5e8) <= 2 * 16 * 6.2e-5 / 1e-8).all()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 FIELDS = [
     *("row", "class", "predicted", "score", "probability", "unit", "prototype", "feature"),
-    *("value", "slope", "runner_up", "margin", "flip_feature", "flip_from", "flip_to"),
+    *("value", "slope", "cancels", "runner_up", "margin", "flip_feature", "flip_from", "flip_to"),
     *("flip_value", "flip_distance", "flip_class"),
 ]
 
@@ -108,7 +108,8 @@ def test_words_name_everything_best_class_first(fitted, why, iris):
     records = why.to_records().reshape(len(why), 3)
     X = iris.X[::10]
     for n in range(len(why)):
-        first, *classes, last = why.text(n).splitlines()
+        first, *between, last = why.text(n).splitlines()
+        classes = [line for line in between if line.startswith("  class ")]
         order = sorted(range(3), key=lambda d: -records[n, d]["score"])
         winner = records[n, order[0]]
         assert first.startswith(f"Row {n + 1}: {winner['class']}")
@@ -194,6 +195,35 @@ def test_wrong_arguments_are_named(fitted, iris, arguments, words):
         fitted.explain(iris.X[:2], **arguments)
 
 
+def lead_moves(model, x, d, rival):
+    """Whether z_d − z_rival of row x changes with any feature, by differences."""
+    steps = 1e-6 * np.eye(len(x))
+    up, down = (model.scores(x + sign * steps) for sign in (1.0, -1.0))
+    return bool((np.abs((up - down)[:, d] - (up - down)[:, rival]) > 1e-9).any())
+
+
+def test_explain_names_no_column_as_deciding_where_it_cancels(iris):
+    clf = LMMClassifier(12, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
+    why = clf.explain(iris.X, class_names=FLOWERS, feature_names=MEASURES)
+    Z = clf.model_.scores(iris.X)
+    order = np.argsort(-Z, axis=1, kind="stable")
+    offsets_decide = "no single column decides, the units' offsets do"
+    cancelled = 0
+    for n, x in enumerate(iris.X):
+        lines = dict(re.findall(r"^  class (\w+): (.*)$", why.text(n), re.MULTILINE))
+        first, second = order[n, :2]
+        for d, rival in ((first, second), (second, first), (order[n, 2], first)):
+            moves = lead_moves(clf.model_, x, d, rival)
+            assert ("decided by" in lines[FLOWERS[d]]) == moves
+            assert (f"cancels against class {FLOWERS[rival]}" in lines[FLOWERS[d]]) != moves
+        cancels = not lead_moves(clf.model_, x, first, second)
+        assert (offsets_decide in why.text(n)) == cancels
+        cancelled += cancels
+    assert 0 < cancelled < len(iris.X)
+    records = why.to_records()
+    assert records["cancels"][records["predicted"]].sum() == cancelled
+
+
 def test_wrong_rows_are_refused(fitted, iris):
     with pytest.raises(ValueError, match="features"):
         fitted.explain(iris.X[:2, :3])
@@ -225,7 +255,7 @@ def test_a_direction_is_named_by_its_largest_terms(seer, iris):
     values = iris.X @ D.T
     np.testing.assert_allclose(records["value"], values[records["row"], view], atol=1e-12)
     n = int(np.flatnonzero((why.paths.view == 4).any(axis=1))[0])
-    words = f"decided by {why.view_names[4]} = {values[n, 4]:.4g} (slope "
+    words = f"{why.view_names[4]} = {values[n, 4]:.4g} (slope "
     assert words in why.text(n)
     assert set(records["flip_feature"]) <= {*"abcd", ""}
 

@@ -12,6 +12,8 @@ from maxplus import LMMClassifier
 from maxplus.explain import feature_importances, importances
 from maxplus.io.container import FileError
 from maxplus.io.models import describe, rebuild
+from maxplus.models import LMM
+from memory_used import most_memory
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +134,12 @@ def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
         PartialDependenceDisplay.from_estimator(
             flowers, iris.X, [2], target=target, kind="both", grid_resolution=4
         )
+
+
+def test_importances_take_no_square_of_the_number_of_features():
+    n_features = 3000
+    rng = np.random.default_rng(0)
+    model = LMM.of_boxes(rng.normal(size=(4, n_features)), 0.0, 4.0 * np.eye(4) - 2.0, 1.0)
+    taken = most_memory(lambda: feature_importances(model, rng.normal(size=(10, n_features))))
+    # One array of features by features would be 72 MB.
+    assert taken < 10_000_000

@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
 
 import maxplus
 from damage import mutations
@@ -46,7 +47,7 @@ LABELS = [
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda model: type(model).__name__)
 def test_round_trip_is_exact(tmp_path, iris, model, labels):
     model.fit(iris.X, labels[iris.y])
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert type(again) is type(model)
     assert again.get_params() == model.get_params()
@@ -72,7 +73,7 @@ def test_two_classes_float32_names_and_weights(tmp_path, iris):
     model = SubgradientLMMClassifier(5, max_iter=30, random_state=0).fit(
         X, iris.y[:100] > 0, weight
     )
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert again.model_.dtype == np.float32
     assert list(again.feature_names_in_) == list("abcd")
@@ -94,7 +95,7 @@ def test_a_regressor_round_trips(tmp_path, iris):
 def test_a_learned_regressor_round_trips(tmp_path, iris):
     X, y = iris.X[:, 1:], iris.X[:, 0]
     model = LMMRegressor(epochs=3, random_state=0).fit(X, y)
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     again = maxplus.load(tmp_path / "model")
     assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
     assert (again.slope_, again.status_) == (model.slope_, model.status_)
@@ -155,7 +156,7 @@ def fitted(iris):
 @pytest.fixture(scope="module")
 def model_bytes(fitted, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model"
-    fitted.save(path)
+    fitted.save(path, remember_rows=True)
     return path.read_bytes()
 
 
@@ -235,6 +236,35 @@ def test_directions_are_kept(tmp_path, seer, iris, dtype):
     assert "model.directions" in load_file(tmp_path / "m")
 
 
+@pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist], ids=["array", "list"])
+def test_clone_of_a_loaded_model_trains_the_same_model(tmp_path, iris, kind):
+    directions = kind(np.array([[1.0, 0.1, -1.0, 2.0], [0.0, 1.0, 1 / 3, 0.0]]))
+    model = LMMClassifier(6, slope=2.0, warmup_epochs=1, directions=directions, random_state=0)
+    model.fit(*iris).save(tmp_path / "m")
+    loaded = maxplus.load(tmp_path / "m")
+    assert np.array_equal(loaded.directions, directions)
+    again = clone(loaded).fit(*iris)
+    assert np.array_equal(again.decision_function(iris.X), model.decision_function(iris.X))
+
+
+PARAMETER_DAMAGE = {
+    "type of objects": {"type": "O", "values": [[1.0] * 4]},
+    "no type": {"values": [[1.0] * 4]},
+    "ragged": {"type": "<f8", "values": [[1.0] * 4, [1.0]]},
+    "words": {"type": "<f8", "values": ["a"]},
+    "too large": {"type": "<i8", "values": [[10**30] * 4]},
+    "NaN": {"type": "<f8", "values": [[float("nan")] * 4]},
+}
+
+
+@pytest.mark.parametrize("damage", PARAMETER_DAMAGE.values(), ids=PARAMETER_DAMAGE)
+def test_load_refuses_damaged_array_parameters(tmp_path, fitted, damage):
+    fitted.save(tmp_path / "m")
+    tamper(tmp_path / "m", lambda document, _: document["parameters"].update(directions=damage))
+    with pytest.raises(FileError, match="parameters"):
+        maxplus.load(tmp_path / "m")
+
+
 def test_models_without_directions_have_none(tmp_path, fitted):
     fitted.save(tmp_path / "m")
     assert "model.directions" not in load_file(tmp_path / "m")
@@ -274,7 +304,7 @@ def prepared(iris, tmp_path):
     model.fit(preparation.scaled(iris.X), iris.y)
     fold_affine(model, preparation.centre, preparation.spread, iris.X)
     model.preparation_ = preparation
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", remember_rows=True)
     return model, tmp_path / "model"
 
 

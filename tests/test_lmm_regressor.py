@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from maxplus import LMMRegressor
@@ -218,13 +217,6 @@ def test_a_slope_that_suffices_for_the_chosen_points_is_reported():
 
 
 # -- input ------------------------------------------------------------------------------------
-
-
-def test_sparse_is_dense():
-    X = np.random.default_rng(0).poisson(0.5, (40, 3)).astype(float)
-    y = X @ [1.0, 2.0, 3.0]
-    dense, csr = (interpolator().fit(Z, y) for Z in (X, sparse.csr_matrix(X)))
-    assert_array_equal(csr.predict(sparse.csr_matrix(X + 0.5)), dense.predict(X + 0.5))
 
 
 def test_integers_are_numbers():

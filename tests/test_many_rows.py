@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from maxplus import LMMRegressor, SubgradientLMMClassifier
 from maxplus.estimators import _scoring
@@ -39,7 +38,6 @@ FORMS = {
     "float32": np.float32,
     "bytes": np.int8,
     "columns": lambda X: np.asfortranarray(X, np.float64),
-    "sparse": lambda X: sparse.csr_array(X.astype(np.float64)),
     "list": np.ndarray.tolist,
 }
 
@@ -69,7 +67,7 @@ def test_two_classes_have_one_number_in_parts_too(rows, monkeypatch):
     assert np.array_equal(classifier.decision_function(rows[:50]), Z[:, 1] - Z[:, 0])
 
 
-@pytest.mark.parametrize("form", ["float64", "float32", "bytes", "columns", "sparse"])
+@pytest.mark.parametrize("form", ["float64", "float32", "bytes", "columns"])
 def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypatch):
     monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 1 << 14)
     make = FORMS[form]
@@ -132,14 +130,11 @@ def test_probabilities_of_a_row_do_not_depend_on_the_rows_beside_it(n_classes, d
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
-def test_numbers_that_are_not_finite_are_refused_wherever_they_are(
-    classifier, monkeypatch, value, convert
-):
+def test_numbers_that_are_not_finite_are_refused_wherever_they_are(classifier, monkeypatch, value):
     monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 40)
     X = np.zeros((50, N_FEATURES))
     X[37, 1] = value
     said = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
     for ask in (classifier.predict, classifier.predict_proba, classifier.decision_function):
         with pytest.raises(ValueError, match=said):
-            ask(convert(X))
+            ask(X)

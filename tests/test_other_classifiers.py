@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
 from sklearn.preprocessing import scale
 
 from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
@@ -209,14 +208,6 @@ def test_the_target_ends_training(cloud, make):
 
 
 # -- input ------------------------------------------------------------------------------------
-
-
-@BOTH
-def test_sparse_is_dense(digits, make):
-    X, y = digits.X[:100], digits.y[:100]
-    a, b = (make().fit(Z, y) for Z in (X, sparse.csr_matrix(X)))
-    assert_same(a, b)
-    assert_array_equal(a.predict_proba(sparse.csr_matrix(X)), b.predict_proba(X))
 
 
 @BOTH

@@ -19,7 +19,7 @@ EVERYWHERE = {"_files", "_jit", "_lines", "_patience", "__version__"}
 BELOW = {
     "algebra": set(),
     "datasets": set(),
-    "tables": {"datasets", "ranks"},
+    "tables": {"datasets", "ranks", "training"},
     "trees": {"algebra"},
     "models": {"algebra", "trees"},
     "ranks": set(),

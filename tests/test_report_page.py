@@ -167,7 +167,7 @@ def test_named_rows_lead_to_rows_that_are_there():
     table = page[page.index('id="least-sure"') : page.index('id="worst"')]
     found = re.findall(r'data-value="\d+">(?:<a href="#row-(\d+)">)?(\d+)', table)
     assert found == [("1", "1"), ("", "999"), ("3", "3"), ("", "3")]
-    assert "<td>P999</td>" in table
+    assert '<td data-label="id">P999</td>' in table
 
 
 def test_figures_are_images_of_their_own():

@@ -237,14 +237,77 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(browser, name):
     assert wide <= seen <= window == 380
 
 
-def test_dark_mode_is_dark_but_for_figures(browser):
+# Boxes that scroll sideways, and the sections whose content leaves half of the window empty.
+CUT_OFF = (
+    "return [...document.querySelectorAll('.scroll')]"
+    ".filter(box => box.scrollWidth > box.clientWidth).map(box => box.ariaLabel)"
+)
+RIGHT_EDGES = (
+    "return Object.fromEntries([...document.querySelectorAll('section')].map(part => [part.id,"
+    " Math.max(...[...part.querySelectorAll('.scroll, .drawn, .tiles, p, ul')]"
+    " .map(one => one.getBoundingClientRect().right))]))"
+)
+
+
+@pytest.mark.parametrize("name", ["complete", "unlabelled", "regression"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_no_column_is_off_screen(browser, name, width):
+    labels = {"ill": "recurrence-events-of-a-kind", "well": "no-recurrence-events"}
+    report = renamed(REPORTS[name](), lambda text: labels.get(text, text))
+    browser.open(report, width=width)
+    browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert browser.run(CUT_OFF) == []
+    if width == 400 and name != "unlabelled":
+        # Each figure stands with the name of its table.
+        label = "getComputedStyle(document.querySelector('.stacked td'), '::before').content"
+        assert browser.run(f"return {label}") == f'"{report["sources"][0]["title"]}"'
+
+
+@pytest.mark.parametrize("name", ["complete", "regression"])
+def test_wide_screens_are_used(browser, name):
+    browser.open(REPORTS[name](), width=1400)
+    edges = browser.run(RIGHT_EDGES)
+    assert min(edges[part] for part in {"performance", "failures"} & edges.keys()) > 1200
+    if name == "complete":
+        assert min(edges[part] for part in ("decides", "explorer", "certified")) > 1200
+
+
+def test_figures_are_dark_in_dark_mode(browser):
+    image = pytest.importorskip("matplotlib.image")
+    brightness = {}
+    for scheme in ("light", "dark"):
+        browser.open(clinic_report(), scheme=scheme)
+        figure = browser.find("#figure-reliability img")
+        shot = image.imread(io.BytesIO(figure.screenshot_as_png))[..., :3]
+        brightness[scheme] = np.median(shot)
+        # What is drawn is seen in both.
+        assert np.ptp(shot) > 0.5
+    assert brightness["dark"] < 0.25 < 0.9 < brightness["light"]
+
+
+def test_rows_without_labels_are_explored(browser):
+    report = REPORTS["unlabelled"]()
+    browser.open(report)
+    row = report["rows"][0]
+    assert browser.verdict == f"Row {row['row']} is predicted {row['predicted']}."
+    tiles = browser.find("#tiles").text
+    assert "True label" not in tiles
+    assert "null" not in tiles
+    assert fixed(row["radius"]) in tiles
+    field = browser.find("#input input[type=number], #input input")
+    assert field.is_enabled()
+    assert browser.run("return document.getElementById('pick').options[0].text") == (
+        f"Row {row['row']}: {row['predicted']}"
+    )
+
+
+def test_dark_mode_is_dark(browser):
     browser.open(clinic_report())
     light = browser.style("body", "background-color")
     browser.open(clinic_report(), scheme="dark")
     dark = browser.style("body", "background-color")
     brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (dark, light)]
     assert brightness[0] < 150 < 700 < brightness[1]
-    assert browser.style(".drawn img", "background-color").startswith("rgba(255, 255, 255")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clinics import patients
-from commands import BRIEF, bad, document, good
+from commands import BRIEF, bad, document, good, read_csv
 from maxplus import load
 from maxplus.report.editing import editable_columns
 from report_pages import Page
@@ -34,14 +34,14 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
     page = tmp_path / "page.html"
     found = document("report", clinic / "m.maxplus", clinic / "all.csv", "-o", page)
     assert [source["title"] for source in found["sources"]] == [
-        "30% of the rows held out",
         "all.csv",
+        "30% of the rows held out",
     ]
-    assert [source["figures"]["n_rows"] for source in found["sources"]] == [27, 30]
-    assert found["headline"]["words"]
+    assert [source["figures"]["n_rows"] for source in found["sources"]] == [120, 27]
+    assert found["headline"]["text"].startswith("Of 120 rows of all.csv, ")
     text = page.read_text(encoding="utf-8")
     assert "It predicts" in text
-    assert "30 of the 120 rows of all.csv were not used in training." in text
+    assert "whether some of the 120 rows of all.csv were among them is not known." in text
     data = Page(text).data
     rows = {row["row"]: row for row in data["rows"]}
     assert rows[1]["id"] == "P100"
@@ -62,6 +62,27 @@ def test_the_training_table_is_no_proof(clinic, tmp_path):
     said = good("report", tmp_path / "bare.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
     assert "Not measured on new rows" in said
     assert "✓" not in (tmp_path / "p.html").read_text(encoding="utf-8")
+
+
+def test_report_takes_a_table_without_labels(clinic, tmp_path):
+    with open(clinic / "all.csv", newline="", encoding="utf-8") as file:
+        rows = [row[:-1] for row in csv.reader(file)]
+    unlabelled = tmp_path / "new.csv"
+    with open(unlabelled, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    page = tmp_path / "p.html"
+    found = document("report", clinic / "m.maxplus", unlabelled, "-o", page)
+    # The validation's figures are all that is known of new rows.
+    assert [source["title"] for source in found["sources"]] == ["30% of the rows held out"]
+    text = page.read_text(encoding="utf-8")
+    assert "new.csv has no true labels to compare with." in text
+    assert "How often each class is predicted" in text
+    data = Page(text).data
+    out = tmp_path / "predicted.csv"
+    good("predict", clinic / "m.maxplus", unlabelled, "-o", out)
+    predicted = [row["predicted"] for row in read_csv(out)]
+    assert [row["predicted"] for row in data["rows"]] == predicted
+    assert all(row["label"] is None for row in data["rows"])
 
 
 def test_a_page_that_cannot_be_written_is_told_at_once(clinic, tmp_path):

@@ -1,6 +1,8 @@
 """What a report says, as data: which rows are new, whom it fails, what is proven and edited."""
 
 import base64
+import copy
+import re
 
 import numpy as np
 import pytest
@@ -12,10 +14,12 @@ from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor
 from maxplus.io import load, save
 from maxplus.metrics import judge_classifier, judge_regression
+from maxplus.metrics._intervals import wilson_interval
 from maxplus.models import LMM, Committee
 from maxplus.report import regression_content, render_page, report_content
+from maxplus.report.certificates import training_certificate
 from maxplus.report.editing import editable_columns
-from maxplus.report.unseen import headline, interval
+from maxplus.report.unseen import headline
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 from maxplus.tables import RawTable, row_fingerprints
 from teams import run_ranks, split
@@ -41,23 +45,26 @@ def about(clf, X, y, **options):
     )
 
 
-def test_rows_that_were_not_used_in_training_are_judged_alone(clinic):
+def test_given_table_is_scored_in_full(clinic):
     clf, X, y = clinic
     content = about(clf, X, y)
-    new = np.array([not (row == X[:90]).all(axis=1).any() for row in X])
-    assert new.sum() > 90
-    assert content["where"] == f"{new.sum()} of the 210 rows of all.csv were not used in training."
+    equal = np.array([(row == X[:90]).all(axis=1).any() for row in X])
+    assert equal.sum() >= 90
+    remark = f"{equal.sum()} of the 210 rows of all.csv have the same values as a training row"
+    assert content["where"].startswith(remark)
+    assert remark in content["headline"]["text"]
     (source,) = content["sources"]
     expected = judge_classifier(
-        np.searchsorted(clf.classes_, y[new]), clf.predict_proba(X[new]), clf.classes_
+        np.searchsorted(clf.classes_, y), clf.predict_proba(X), clf.classes_
     ).to_json()
+    assert source["figures"]["n_rows"] == 210
     for name in ("n_rows", "accuracy", "balanced_accuracy", "log_loss", "auc"):
         assert source["figures"][name] == pytest.approx(expected[name])
     assert source["figures"]["confusion"] == expected["confusion"]
     assert content["judged"]["figures"] == source["figures"]
     labels, counts = np.unique(clf.training_labels_, return_counts=True)
     assert source["guess"]["label"] == labels[counts.argmax()]
-    assert source["guess"]["accuracy"] == pytest.approx(np.mean(y[new] == labels[counts.argmax()]))
+    assert source["guess"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
 
 
 def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
@@ -91,13 +98,16 @@ def test_the_explorer_holds_every_row_that_is_named(clinic, monkeypatch):
     assert shown == sorted(set(shown))
 
 
-def test_training_rows_say_nothing_about_new_ones(clinic):
+@pytest.mark.parametrize("knows_rows", [True, False])
+def test_training_table_is_not_taken_for_test_data(clinic, knows_rows):
     clf, X, y = clinic
+    if not knows_rows:
+        clf = trained(patients(), knows_rows=False)
     content = about(clf, X[:90], y[:90])
     assert content["sources"] == []
     assert content["headline"]["holds"] is None
     assert "Not measured" in content["headline"]["words"]
-    assert "All 90 rows of all.csv were used in training." in content["headline"]["text"]
+    assert "The model was trained on the 90 rows of all.csv." in content["headline"]["text"]
     assert not content["judged"]["is_new"]
     right = int((clf.predict(X[:90]) == y[:90]).sum())
     assert content["fit"] == {"right": right, "rows": 90, "exact": True}
@@ -106,22 +116,30 @@ def test_training_rows_say_nothing_about_new_ones(clinic):
     assert "Whom it fails among new rows was not measured." in page
 
 
-def test_a_model_that_knows_no_rows_says_so():
+def test_as_many_other_rows_are_not_taken_for_the_training_table(clinic):
+    clf, X, y = clinic
+    content = about(clf, X[-90:], y[-90:])
+    assert content["sources"][0]["figures"]["n_rows"] == 90
+    assert "was trained on" not in content["where"]
+
+
+def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
     clf = trained(patients(), knows_rows=False)
     samples = prepared(patients(120))[1]
     content = about(clf, samples.X, samples.y)
-    assert content["headline"]["holds"] is None
-    assert "is not known to this model" in content["headline"]["text"]
-    assert not content["judged"]["is_new"]
+    assert content["judged"]["is_new"]
+    assert content["judged"]["figures"]["n_rows"] == 120
+    assert content["headline"]["text"].startswith("Of 120 rows of all.csv, ")
+    assert "keeps no training rows" in content["where"]
 
 
-def test_the_validation_speaks_where_it_has_seen_more_rows(clinic):
+def test_test_data_lead_and_the_validation_follows(clinic):
     clf, X, y = clinic
     wrong = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
            "own_probability": 0.3}  # fmt: skip
     clf.validation_ = {
-        "how": "5-fold cross-validation", "figures": wrong | {"n_rows": 90},
+        "how": "5-fold cross-validation", "figures": wrong | {"n_rows": 900},
         "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0, "seconds": 1.0, "least_sure": [row], "most_surprising": [row],
     }  # fmt: skip
@@ -130,9 +148,11 @@ def test_the_validation_speaks_where_it_has_seen_more_rows(clinic):
         same = about(clf, X[:90], y[:90], ids=[f"id {n}" for n in range(90)])
     finally:
         del clf.validation_
-    assert [source["figures"]["n_rows"] for source in both["sources"]] == [90, 120]
+    # Also where the validation has judged more rows.
+    assert [source["figures"]["n_rows"] for source in both["sources"]] == [210, 900]
     assert both["judged"]["title"] == "all.csv"
     assert both["named"]["title"] == "all.csv"
+    assert both["headline"]["text"].startswith("Of 210 rows of all.csv, ")
     assert same["judged"]["title"] == "5-fold cross-validation"
     assert same["judged"]["is_new"]
     # The table of this page is the one that was validated: its rows have names here.
@@ -141,40 +161,58 @@ def test_the_validation_speaks_where_it_has_seen_more_rows(clinic):
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "auc", "holds"), [(0.8, 0.9, True), (0.62, 0.7, False), (0.5, None, False)]
+    ("accuracy", "auc", "holds"),
+    [(0.8, 0.9, True), (0.62, 0.7, False), (0.62, 0.504, False), (0.5, None, False)],
 )
 def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
-    figures = {"accuracy": accuracy, "n_rows": 100, "auc": auc,
-               "interval": interval(accuracy, 100)}  # fmt: skip
-    said = headline({"figures": figures, "guess": {"accuracy": 0.6, "label": "well"}}, "")
+    classes = [{"auc": auc, "n_rows": n} for n in (40, 60)]
+    figures = {"accuracy": accuracy, "n_rows": 100, "auc": auc, "classes": classes,
+               "interval": wilson_interval(accuracy, 100)}  # fmt: skip
+    source = {"figures": figures, "guess": {"accuracy": 0.6, "label": "well"},
+              "whose": "of t.csv", "on": "t.csv"}  # fmt: skip
+    said = headline(source, "")
     assert said["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in said["text"]
-    assert ("rank" in said["text"]) == (accuracy == 0.62)
+    assert ("rank" in said["text"]) == (auc == 0.7)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_chance_does_not_rank_rows(n_classes):
+    rng = np.random.default_rng(0)
+    ranked = 0
+    for _ in range(200):
+        codes = np.arange(120) % n_classes
+        P = rng.dirichlet(np.ones(n_classes), 120)
+        figures = judge_classifier(codes, P, list("abc")[:n_classes]).to_json()
+        figures["interval"] = (0.0, 1.0)
+        source = {"figures": figures, "guess": {"accuracy": 0.6, "label": "a"},
+                  "whose": "of t.csv", "on": "t.csv"}  # fmt: skip
+        ranked += "rank" in headline(source, "")["text"]
+    assert ranked <= 12
 
 
 @given(n=st.integers(1, 500), data=st.data())
 def test_intervals_are_wilsons(n, data):
     k = data.draw(st.integers(0, n))
     expected = binomtest(k, n).proportion_ci(0.95, "wilson")
-    assert interval(k / n, n) == pytest.approx((expected.low, expected.high), abs=1e-4)
+    assert wilson_interval(k / n, n) == pytest.approx((expected.low, expected.high), abs=1e-4)
 
 
 def test_shares_of_nothing_have_no_interval():
-    assert interval(None, 0) is None
-    assert interval(0.5, 0) is None
+    assert wilson_interval(None, 0) is None
+    assert wilson_interval(0.5, 0) is None
 
 
 def test_the_certificate_says_for_whom_and_what_moves(clinic):
     clf, X, y = clinic
     scale = clf.certificate_scale()
     certified = about(clf, X, y, scale=scale, unit="deviations")["certified"]
-    new = ~np.isin(row_fingerprints(X), row_fingerprints(X[:90]))
-    share = clf.certify(X[new], y[new], 0.1, scale)
-    assert certified["n_rows"] == new.sum()
-    assert certified["kept"] == round(share * new.sum())
-    assert "not used in training" in certified["whose"]
+    share = clf.certify(X, y, 0.1, scale)
+    assert certified["n_rows"] == 210
+    assert certified["kept"] == round(share * 210)
+    assert certified["whose"] == "the 210 rows of all.csv"
     np.testing.assert_allclose(
-        certified["accuracy"], clf.certify(X[new], y[new], certified["eps"], scale), atol=0.011
+        certified["accuracy"], clf.certify(X, y, certified["eps"], scale), atol=0.011
     )
     assert {"smoker", "ward"} <= set(certified["held"])
     assert "dose" not in certified["held"]
@@ -287,18 +325,91 @@ def test_a_regression_is_judged_on_new_rows():
     X = rng.uniform(-2, 2, (80, 1))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
     reg = LMMRegressor(4, slope=1.0, epochs=30, random_state=0).fit(X[:60], y[:60])
-    unknown = regression_content(reg, X, y, name="curve")
-    assert unknown["headline"]["holds"] is None
+    own = regression_content(reg, X[:60], y[:60], name="curve")
+    assert own["headline"]["holds"] is None
+    assert "was trained on the 60 rows" in own["where"]
     reg.training_rows_ = row_fingerprints(X[:60])
     content = regression_content(reg, X, y, name="curve")
     (source,) = content["sources"]
-    bounds = reg.predict_interval(X[60:], 0.9)
-    assert source["figures"] == judge_regression(y[60:], reg.predict(X[60:]), *bounds).to_json()
+    bounds = reg.predict_interval(X, 0.9)
+    assert source["figures"] == judge_regression(y, reg.predict(X), *bounds).to_json()
+    guess = judge_regression(y, np.full(80, y[:60].mean()))
+    assert source["guess"]["mae"] == pytest.approx(guess.mae)
     assert content["headline"]["holds"] is True
-    off = [abs(one["off"]) for one in content["farthest"]]
+    assert "60 of the 80 rows of curve have the same values" in content["headline"]["text"]
+    off = [abs(one["off"]) for one in content["rows"]]
     assert off == sorted(off, reverse=True)
     assert off[0] == pytest.approx(np.abs(y - reg.predict(X)).max())
     assert "mean absolute error" in render_page(content)
+
+
+def test_regression_worse_than_the_mean_says_so():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (60, 1))
+    reg = LMMRegressor(4, slope=1.0, epochs=5, random_state=0).fit(X, 9000 * X[:, 0])
+    content = regression_content(reg, X, -9000 * X[:, 0], name="curve")
+    text = content["headline"]["text"]
+    r2 = content["sources"][0]["figures"]["r2"]
+    assert r2 < -1
+    assert "0.0 %" not in text
+    assert f"R² −{-r2:.2f}" in text
+    assert content["headline"]["holds"] is False
+    # Dollars are no powers of ten.
+    for page in (text, render_page(content)):
+        assert "e+0" not in page.partition("<svg")[0]
+    assert re.search(r"off by \d\d,\d00 ± [\d,]+ on average", text)
+
+
+def test_report_without_labels_has_predictions_and_no_figures(clinic):
+    clf, X, _ = clinic
+    content = about(clf, X, None, ids=[f"id {n}" for n in range(210)])
+    assert content["sources"] == []
+    assert content["judged"] is None
+    assert content["headline"]["holds"] is None
+    assert "has no true labels" in content["headline"]["text"]
+    predicted = clf.predict(X)
+    assert {one["label"]: one["rows"] for one in content["predicted"]} == {
+        label: int((predicted == label).sum()) for label in clf.classes_
+    }
+    radius = clf.certified_radius(X)
+    assert content["certified"]["kept"] == int((radius >= 0.1).sum())
+    rows = {row["row"]: row for row in content["rows"]}
+    assert all(row["label"] is None for row in rows.values())
+    assert all(rows[n + 1]["predicted"] == predicted[n] for n in range(210) if n + 1 in rows)
+    top = clf.predict_proba(X).max(axis=1)
+    assert content["named"]["least_sure"][0]["row"] == top.argmin() + 1
+    page = render_page(content)
+    assert "provably keep their prediction" in page
+    assert "How often each class is predicted" in page
+    for words in ("Whom it fails", "that of the true label", "recall", "calibration"):
+        assert words not in page.partition("</style>")[2].partition("<script")[0]
+
+
+def test_regression_report_without_numbers_has_predictions():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (60, 1))
+    reg = LMMRegressor(4, slope=1.0, epochs=5, random_state=0).fit(X, X[:, 0])
+    content = regression_content(reg, X[:30], None, name="curve")
+    assert content["headline"]["holds"] is None
+    np.testing.assert_allclose(
+        [one["predicted"] for one in content["rows"]], reg.predict(X[: len(content["rows"])])
+    )
+    page = render_page(content)
+    assert "Predictions of the first rows" in page
+    assert "off by" not in page
+
+
+def test_training_that_proves_nothing_has_no_such_heading(clinic):
+    clf, X, y = clinic
+    heading = "What the training proves"
+    content = about(clf, X, y)
+    content["certificate"] = training_certificate(clf)
+    assert (heading in render_page(content)) == clf.certified_
+    for loss, proven in ((0.5, True), (0.9, False)):
+        other = copy.copy(clf)
+        other.max_loss_ = loss
+        content["certificate"] = training_certificate(other)
+        assert (heading in render_page(content)) == proven
 
 
 # Fingerprints of rows, and validations in files.
@@ -322,7 +433,7 @@ def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
     clf = clinic[0]
     clf.validation_ = _validation(clf)
     try:
-        save(clf, tmp_path / "model.maxplus")
+        save(clf, tmp_path / "model.maxplus", remember_rows=True)
     finally:
         kept = clf.__dict__.pop("validation_")
     loaded = load(tmp_path / "model.maxplus")
@@ -372,7 +483,7 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
     place[last] = value
     clf.validation_ = record
     try:
-        save(clf, tmp_path / "model.maxplus")
+        save(clf, tmp_path / "model.maxplus", remember_rows=True)
     finally:
         del clf.validation_
     with pytest.raises(ValueError, match="is damaged: the validation"):

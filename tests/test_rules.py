@@ -1,4 +1,4 @@
-"""Boxes as rules: true as printed, and as the model has them."""
+"""Rules: the model's own boxes, counted on rows as printed."""
 
 import re
 from dataclasses import replace
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from explained import FLOWERS, MEASURES, fixed, table_names
 from maxplus import LMMClassifier
-from maxplus.explain import Category, Domain, strongest_rules, unit_boxes
-from maxplus.explain.conditions import Wall, _sum_text, needed_walls
-from maxplus.explain.digits import number_text, roundings, simplest_between
+from maxplus.explain import Category, Domain, strongest_rules
+from maxplus.explain.conditions import PrintedViews, _sum_text, view_ranges
+from maxplus.explain.digits import number_text, roundings
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS
 
@@ -97,9 +97,29 @@ def test_rules_are_in_words_where_columns_are():
     rules = clf.rules(X, y, domain=domain)
     check_rules(rules, {"size": X[:, 0], "colour": words[colour], "old": X[:, 4]}, y)
     assert "colour is 'blue'" in str(rules)
-    assert "colour is not 'blue'" in str(rules)
     assert "old = " in str(rules)
     assert "c = " not in str(rules)
+
+
+def test_conditions_of_a_category_name_its_word_or_those_it_is_not():
+    words = Category("colour", (0, 1, 2), ("red", "blue", "gold"))
+    domain = Domain.of_rows(np.eye(3), categories=[words])
+    ranges = view_ranges(None, domain)
+    views = PrintedViews(None, domain, ranges)
+    low, high = np.zeros(3), np.array([1.0, 0.5, 0.3])
+    texts = [condition.text for condition in views.conditions(low, high)]
+    assert texts == ["colour is not 'blue'", "colour is not 'gold'"]
+    low[0] = 0.2
+    assert [condition.text for condition in views.conditions(low, high)] == ["colour is 'red'"]
+
+
+def test_conditions_say_whether_a_value_is_missing():
+    X = np.array([[1.0, 0.0], [5.0, 0.0], [3.0, 1.0]])
+    domain = Domain.of_rows(X, names=["age", "age is missing"], indicators={0: 1})
+    views = PrintedViews(None, domain, view_ranges(None, domain))
+    (missing,) = views.conditions(np.array([1.0, 0.4]), np.array([5.0, 1.0]))
+    (present,) = views.conditions(np.array([1.0, 0.0]), np.array([5.0, 0.4]))
+    assert (missing.text, present.text) == ("age is missing", "age is not missing")
 
 
 def test_the_terms_of_a_sum_come_by_how_much_they_move_it():
@@ -123,44 +143,81 @@ def test_rules_of_any_model_are_true_as_printed(seed, dtype, has_directions):
     check_rules(rules, dict(zip("abc", X.T, strict=True)), np.array(list("uvw"))[y])
 
 
-def strength(inside, is_own):
-    n, r, q = inside.sum(), (inside & is_own).sum(), is_own.mean()
-    parts = ((r, r / (n * q)), (n - r, (n - r) / (n * (1 - q))))
-    return sum(k * np.log(ratio) for k, ratio in parts if k) if r > n * q else 0.0
+@given(SEEDS, DTYPES, st.booleans(), st.booleans())
+@fixed(60)
+def test_rows_inside_a_rule_are_predicted_as_its_class(seed, dtype, has_directions, has_limits):
+    rng = np.random.default_rng(seed)
+    P, M, H, C = 3, 2 if has_directions else 3, 5, 3
+    slopes = rng.uniform(0.3, 2.0, 2 * M) * np.where(np.arange(2 * M) % 2, -1, 1)
+    weights = slopes, rng.normal(size=(2 * M, H)), 2.0 * rng.normal(size=(H, C))
+    D = rng.normal(size=(M, P)) if has_directions else None
+    model = LMM(*(W.astype(dtype) for W in weights), D)
+    X = rng.normal(size=(400, P)) * 2.0
+    domain = Domain.of_rows(X) if has_limits else Domain.free(P)
+    shown = strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, list("uvw"))
+    for rule in shown:
+        assert rule.right == rule.rows > 0
 
 
-def test_rules_are_boxes_of_their_units(flowers, iris):
-    """With all walls, a rule is its unit's box at the strongest of all levels."""
-    model, rules = flowers.model_, flowers.rules(iris.X, iris.y, n=100)
-    g, favourite = model.hidden(iris.X), unit_boxes(model).favourite
-    strongest = []
-    for h in range(model.n_hidden):
-        own = iris.y == favourite[h]
-        levels = [strength(g[:, h] >= level, own) for level in g[:, h]]
-        strongest.append(max(levels))
-    assert [rule.label for rule in rules] == [str(favourite[rule.unit]) for rule in rules]
-    # Strongest boxes first, and no rule has lost more than a tenth.
-    order = [strongest[rule.unit] for rule in rules]
-    assert order == sorted(order, reverse=True)
+def by_unit(rules):
+    return {rule.unit: (rule.label, rule.conditions) for rule in rules}
+
+
+def test_rules_have_the_same_conditions_whatever_the_labels(flowers, iris):
+    true = flowers.rules(iris.X, iris.y, 100)
     columns = {f"feature {p}": iris.X[:, p] for p in range(4)}
-    for rule in rules:
-        found = strength(holds(rule.premise, columns), iris.y == favourite[rule.unit])
-        assert found >= 0.9 * strongest[rule.unit] - 1e-9
-        winners = model.scores(iris.X).argmax(axis=1)
-        decided = model.active_path(iris.X).unit[np.arange(150), winners]
-        assert rule.decides == (decided == rule.unit).sum()
+    shown = []
+    for seed in range(10):
+        drawn = np.random.default_rng(seed).permutation(iris.y)
+        rules = flowers.rules(iris.X, drawn, 100)
+        assert by_unit(rules).items() <= by_unit(true).items()
+        assert len(rules) + rules.n_hidden == len(true) + true.n_hidden
+        assert rules.n_hidden > 0
+        check_rules(rules, columns, drawn.astype(str))
+        shown += [rule for rule in rules if rule.rows >= 10]
+    assert 0 < sum(rule.right for rule in shown) < 0.6 * sum(rule.rows for rule in shown)
 
 
-def test_walls_that_keep_nobody_out_are_left_out():
-    inside = np.array([True, True, False, False])
-    walls = [
-        Wall(0, False, np.array([True, True, True, False])),
-        Wall(0, True, np.ones(4, bool)),
-        Wall(1, False, np.array([True, True, False, False])),
+@pytest.mark.parametrize("name", ["flowers", "seer"])
+def test_rules_have_the_same_conditions_whatever_the_rows(name, iris, request):
+    clf = request.getfixturevalue(name)
+    every = clf.rules(iris.X, iris.y, 100)
+    some = clf.rules(iris.X[::7], iris.y[::7], 100)
+    assert 0 < len(some) < len(every)
+    assert by_unit(some).items() <= by_unit(every).items()
+    assert some.definitions.items() <= every.definitions.items()
+
+
+def test_rules_are_the_largest_boxes_in_which_their_class_wins():
+    """Two peaks of slope 1 at 0 and 4, equally high, one per class: the border is at 2."""
+    model = LMM.of_boxes([[0.0], [4.0]], 0.0, [[0.0, -10.0], [-10.0, 0.0]], 1.0)
+    X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 0, 1, 1])
+    rules = strongest_rules(model, X, y, Domain.free(1, names=["a"]), ["p", "q"])
+    assert [str(rule) for rule in rules] == [
+        "a ≤ 1.99 → p, 2 of 2 rows",
+        "a ≥ 2.01 → q, 2 of 2 rows",
     ]
-    needed = needed_walls(walls, lambda rows: np.array_equal(rows, inside))
-    assert [(wall.view, wall.is_ceiling) for wall in needed] == [(1, False)]
-    assert needed_walls(walls, lambda rows: True) == ()
+
+
+def test_rules_no_better_than_the_base_rate_are_hidden():
+    model = LMM.of_boxes([[0.0], [4.0]], 0.0, [[0.0, -10.0], [-10.0, 0.0]], 1.0)
+    X = np.array([[0.0], [1.0], [1.5], [3.0], [4.0]])
+    y = np.array([0, 1, 0, 0, 0])
+    rules = strongest_rules(model, X, y, Domain.free(1, names=["a"]), ["p", "q"])
+    assert len(rules) == 0
+    assert rules.n_hidden == 2
+    assert str(rules).splitlines()[0] == "no rules"
+    assert "2 boxes not shown" in str(rules)
+
+
+def test_rules_count_the_rows_their_unit_decides(flowers, iris):
+    rules, model = flowers.rules(iris.X, iris.y, 100), flowers.model_
+    winners = model.scores(iris.X).argmax(axis=1)
+    decided = model.active_path(iris.X).unit[np.arange(150), winners]
+    counts = [rule.decides for rule in rules]
+    assert counts == [(decided == rule.unit).sum() for rule in rules]
+    assert counts == sorted(counts, reverse=True)
+    assert min(counts) > 0
 
 
 def test_tables_of_rules(flowers, iris):
@@ -177,7 +234,7 @@ def test_chance_makes_no_rule():
     X = np.zeros((4, 1))
     rules = strongest_rules(model, X, np.array([0, 1, 0, 1]), Domain.free(1), ["a", "b"])
     assert len(rules) == 0
-    assert "no box holds more" in str(rules)
+    assert "no rules" in str(rules)
 
 
 @pytest.mark.parametrize(
@@ -200,26 +257,6 @@ def test_roundings_go_from_few_digits_to_all(value, upwards):
     assert found[-1] == value
     assert all(v >= value if upwards else v <= value for v in found)
     assert [float(number_text(v)) for v in found] == found
-
-
-@given(st.floats(-1e6, 1e6), st.floats(1e-9, 1e6))
-@fixed(200)
-def test_the_simplest_number_is_between(low, width):
-    high = low + width
-    found = simplest_between(low, high)
-    assert low < found <= high or low == high == found
-    shorter = round(found, 3)
-    if shorter != found:  # then no number of three decimals lies between
-        assert not low < np.floor(high * 1000) / 1000 <= high or np.floor(high * 1000) / 1000 <= low
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(53, 54, 54), (53.2, 54.9, 54), (1.5, 1.6, 1.6), (-2.87, -2.851, -2.86), (0.1, 0.3, 0.3),
-     (118, 163, 160), (-0.5, 0.0, 0.0), (999.9, 1000.2, 1000)],
-)  # fmt: skip
-def test_simple_numbers(low, high, expected):
-    assert simplest_between(low, high) == expected
 
 
 def test_numbers_read_back():

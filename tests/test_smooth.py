@@ -258,7 +258,7 @@ def test_the_whole_recipe_on_the_estimator(tmp_path):
     assert clf.certified_
     assert clf.max_loss_ == clf.model_.losses(X, y).max() < LOG2
     assert not hasattr(clf, "prototypes_")
-    clf.save(tmp_path / "m")
+    clf.save(tmp_path / "m", remember_rows=True)
     again = maxplus.load(tmp_path / "m")
     assert again.get_params() == clf.get_params()
     assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))

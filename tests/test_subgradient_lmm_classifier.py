@@ -9,7 +9,6 @@ import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
@@ -384,14 +383,6 @@ def test_no_finite_input_overflows(cloud, fitted, n_classes, value, where):
     assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-5)
     assert (proba >= 0).all()
     assert np.isfinite(clf.predict_log_proba(X)).all()
-
-
-def test_sparse_is_dense(digits):
-    X, y = digits.X[:200], digits.y[:200]
-    dense, csr = (lmm(20).fit(Z, y) for Z in (X, sparse.csr_matrix(X)))
-    assert_same(csr, dense)
-    for other in (sparse.csr_array(X), sparse.csc_matrix(X)):
-        assert_array_equal(dense.predict_proba(other), dense.predict_proba(X))
 
 
 def test_memory_layout_does_not_matter(cloud):

@@ -81,7 +81,8 @@ def table(tmp_path_factory):
 
 
 def test_the_command_line_trains_as_in_one_process(table, tmp_path):
-    options = ["--paper", "-H", "20", "-n", "300", "--validate", "none", "--seed", "3"]
+    options = ["--paper", "-H", "20", "-n", "300", "--validate", "none", "--seed", "3",
+               "--remember-rows"]  # fmt: skip
     alone, together = tmp_path / "alone.maxplus", tmp_path / "together.maxplus"
     one = run(command_line("train", table, *options, "-o", alone))
     assert one.returncode == 0, one.stderr

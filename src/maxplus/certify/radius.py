@@ -19,14 +19,15 @@ def certified_at(
     model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None, *,
     scores: NDArray | None = None, where: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
-    """Whether each row's predicted class stays the same everywhere in its box.
+    """Return whether each row's predicted class stays the same everywhere in its box.
 
-    It does when the class's lower bound exceeds every other class's upper bound
-    (`box_bounds`). With eps = 0 nothing moves, so nothing can change.
+    That is whether `certified_radius` is at least eps: the class's lower bound exceeds every
+    other class's upper bound (`box_bounds`). With eps = 0 nothing moves, so nothing can change.
 
     No bound is farther from its score than eps·max_i |W0[i]|·scale_p, so that a lead of more than
     twice that needs no bounds: most rows cost one forward pass, the others three; one less with
-    ``scores``, what ``model.scores(X)`` has given.
+    ``scores``, what ``model.scores(X)`` has given. Only where the bounds almost touch at eps is
+    the radius itself computed, because it is found to within a millionth.
 
     Parameters
     ----------
@@ -66,8 +67,16 @@ def certified_at(
     certain = asked & ((box.eps == 0.0) | _lead_is_enough(model, X, Z, box))
     open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:
-        y = Z[open_rows].argmax(axis=1)
-        certain[open_rows] = _gap(model, X[open_rows], y, box.eps[open_rows], box.scale) > 0.0
+        own = Box(box.eps[open_rows], box.scale)
+        gap = _gap(model, X[open_rows], Z[open_rows].argmax(axis=1), *own)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # The gap changes by at most 2·slope per eps, and a radius is short by TOLERANCE·eps.
+            close = 4.0 * TOLERANCE * own.eps * steepest(model, box.scale)
+            close = close + 8.0 * score_rounding(model, X[open_rows], own)
+        certain[open_rows] = gap > close
+        near = open_rows[~(np.abs(gap) > close)]
+        if near.size:
+            certain[near] = certified_radius(model, X[near], box.scale) >= box.eps[near]
     return certain
 
 
@@ -84,7 +93,7 @@ def _lead_is_enough(model: LMM | Committee, X: NDArray, Z: NDArray, box: Box) ->
     with np.errstate(invalid="ignore", over="ignore"):
         rounding = score_rounding(model, _largest_values(X)[None], widest)
         moved = 2.0 * box.eps * steepest(model, box.scale)
-        return first - second > (1.0 + TOLERANCE) * moved + 8.0 * rounding
+        return first - second > (1.0 + 2.0 * TOLERANCE) * moved + 8.0 * rounding
 
 
 def _largest_values(X: NDArray) -> NDArray:
@@ -109,7 +118,7 @@ def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
-    """The largest eps at which `certified_at` holds for each row, to within a millionth.
+    """Return the largest eps for which each row is certified, to within a millionth and no larger.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
     by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to

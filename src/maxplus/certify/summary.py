@@ -57,10 +57,26 @@ class CertifiedRows(NamedTuple):
         wrong = self.rows - self.right
         others = f"the {wrong} rows that are wrong, nor about " if wrong else ""
         return (
-            f"{self.right} of {self.rows} rows are right. At least half of those {self.right} "
-            f"provably stay right while every number moves by up to {self.median:.3g} {unit}"
-            f"{fixed}; all of them up to {self.least:.3g}. Nothing is said about {others}rows that "
-            "are not here."
+            f"{self.right} of {self.rows} rows are right. {self._reach(unit, fixed)}. Nothing is "
+            f"said about {others}rows that are not here."
+        )
+
+    def _reach(self, unit: str, fixed: str) -> str:
+        """How far half of the right rows may move, and all of them."""
+        if np.isposinf(self.least):
+            return (
+                f"All of those {self.right} provably stay right however far every number moves"
+                f"{fixed}"
+            )
+        half = f"At least half of those {self.right} provably stay right"
+        if np.isposinf(self.median):
+            return (
+                f"{half} however far every number moves{fixed}; all of them while every number "
+                f"moves by up to {self.least:.3g} {unit}"
+            )
+        return (
+            f"{half} while every number moves by up to {self.median:.3g} {unit}{fixed}; all of "
+            f"them up to {self.least:.3g}"
         )
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from maxplus.certify import CertifiedRows, certified_at
 from maxplus.cli._trained import DEVIATIONS, Measure, Trained
-from maxplus.report.unseen import unseen_rows
+from maxplus.metrics._readable import readable
+from maxplus.report.unseen import equal_to_training
 from maxplus.tables import row_fingerprints
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Count:
         """
         estimator, scale = self._trained.estimator, self._measure.scale
         X = samples.X
+        if not len(X):
+            return
         scores = estimator._scores(X)
         right = scores.argmax(axis=1) == codes
         self.rows += len(right)
@@ -75,8 +78,8 @@ class Count:
         if not self.has_radii:
             self._waiting.clear()
             return
-        new = unseen_rows(estimator, row_fingerprints(X))
-        self.seen += 0 if new is None else int((~new).sum())
+        equal = equal_to_training(estimator, row_fingerprints(X))
+        self.seen += 0 if equal is None else int(equal.sum())
         self._rights.append(right)
         self._waiting.append(X)
         if sum(rows.nbytes for rows in self._waiting) > MOST_WAITING:
@@ -124,13 +127,22 @@ class Count:
         """For whom the certificate holds, in words."""
         unit = self._measure.unit
         words = unit if unit == DEVIATIONS else f"in {unit}"
-        if self.has_radii:
+        if self._measure.scale is not None and not self._measure.scale.any():
+            yield (
+                "Every column is held fixed: nothing moves, and nothing is certified. "
+                "--move-categories lets categories move."
+            )
+        elif self.has_radii:
             found = CertifiedRows.of(self.radius, self.right)
             if found.right:
-                yield f"median certified radius {found.median:.4g}, least {found.least:.4g}"
+                yield (
+                    f"median certified radius {readable(found.median)}, least "
+                    f"{readable(found.least)}"
+                )
             yield found.sentence(words, self._measure.held)
-            if self.seen == self.rows:
-                yield "All of them are equal to training rows: of new rows, fewer may be right."
+            if self.seen:
+                have = "row has" if self.seen == 1 else "rows have"
+                yield f"{self.seen:,} {have} the same values as a training row."
         else:
             yield (
                 f"{self._kept[-1]:,} of these {self.rows:,} rows are right and provably stay right "

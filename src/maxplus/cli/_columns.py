@@ -20,6 +20,7 @@ def column_choices(options: Mapping[str, Any]) -> ColumnChoices:
         target=options.get("target"),
         task=options["task"],
         missing=options["missing"],
+        groups=options.get("groups"),
         **{name: names(options.get(name)) for name in LISTS},
     )
 

@@ -11,6 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from maxplus.cli._output import printable
+
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -90,7 +92,7 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
 
 
 def _remark(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
 
 
 def _where_to_look(name: object) -> str:
@@ -124,7 +126,7 @@ def fail_together(error: Exception, speaks: bool, message: str | None = None) ->
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong and leave with exit code 2."""
-    typer.echo(f"Error: {message}", err=True)
+    typer.echo(printable(f"Error: {message}"), err=True)
     raise typer.Exit(BAD_INPUT)
 
 

@@ -14,6 +14,7 @@ from maxplus.evaluation import Comparison, as_rows, plan_for, usual_models
 from maxplus.evaluation import compare as compare_models
 from maxplus.evaluation.comparison import EXPLAINED
 from maxplus.metrics import ClassifierFigures
+from maxplus.metrics._readable import readable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,8 +45,8 @@ CLASSES = (
 )
 NUMBERS = (
     Figure("R²", lambda v: v.figures.r2, number, max),
-    Figure("mean abs.\nerror", lambda v: v.figures.mae, lambda x: f"{x:.4g}"),
-    Figure("root mean\nsquare error", lambda v: v.figures.rmse, lambda x: f"{x:.4g}"),
+    Figure("mean abs.\nerror", lambda v: v.figures.mae, readable),
+    Figure("root mean\nsquare error", lambda v: v.figures.rmse, readable),
     Figure("inside 90 %\ninterval", lambda v: v.figures.covered, percent, lambda x: math.nan),
     Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}"),
 )
@@ -59,7 +60,8 @@ def run_comparison(
     samples, regression = open_training(data, choices, voice)
     models = _chosen(usual_models(regression=regression, seed=seed), names(wanted))
     rows = as_rows(samples, choices=choices)
-    each = len(plan_for(rows.y, how, classes=not regression, seed=seed).splits)
+    plan = plan_for(rows.y, how, classes=not regression, seed=seed, groups=rows.groups)
+    each = len(plan.splits)
     order = list(models)
     with trainings_bar(each * len(models), voice) as bar:
         comparison = compare_models(

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from maxplus.cli._common import BAD_INPUT, INTERRUPTED
+from maxplus.cli._output import printable
 
 # What all errors about options are; typer has its own copy of it, or click's.
 UsageError: Any = typer.BadParameter.__bases__[0]
@@ -36,5 +37,5 @@ def _tell(error: Any) -> int:
         return BAD_INPUT
     message = " ".join(error.format_message().split()).rstrip(".")
     where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
-    typer.echo(f"Error: {message}{where}", err=True)
+    typer.echo(printable(f"Error: {message}{where}"), err=True)
     return BAD_INPUT

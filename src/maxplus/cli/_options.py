@@ -51,6 +51,12 @@ Missing = Annotated[
     str,
     typer.Option(help="Missing values: impute, or error to refuse them.", rich_help_panel=COLUMNS),
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(help="A column such as a patient's number: rows of one value are never on both "
+                 "sides of a validation split, and the column is no feature. None by default.",
+                 rich_help_panel=COLUMNS),
+]  # fmt: skip
 Scale = Annotated[
     bool | None,
     typer.Option(help="Bring features to one measure for training; the model file takes raw "
@@ -75,6 +81,13 @@ Suspects = Annotated[
     Path | None,
     typer.Option(help="Write the training rows that do not fit to this CSV file, most surprising "
                  "first; rows count from 1, the first line of data. None by default."),
+]  # fmt: skip
+RememberRows = Annotated[
+    bool,
+    typer.Option("--remember-rows", help="Keep a hash, the label and the loss of every training "
+                 "row in the model file: evaluate, certify and report then count rows that are "
+                 "equal to training rows, and suspects_ is kept. Whoever has the file can test "
+                 "guesses of rows against it. Off by default: a file holds nothing per row."),
 ]  # fmt: skip
 Seed = Annotated[int, typer.Option(help="The randomness of training and validation.")]
 Jobs = Annotated[int | None, typer.Option(help="How many threads work; all by default.")]

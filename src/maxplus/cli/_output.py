@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +17,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import Console
+    from rich.text import Text
+
+# All control characters but tab and line feed.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 JsonOption = Annotated[
     bool,
@@ -47,26 +56,22 @@ class Voice:
     @property
     def console(self) -> Console:
         """For results in words; silent where they are not wanted."""
-        from rich.console import Console
-
-        return Console(highlight=False, quiet=self.as_json or self.quiet)
+        return _console(quiet=self.as_json or self.quiet)
 
     @property
     def aside(self) -> Console:
         """For bars and remarks."""
-        from rich.console import Console
-
-        return Console(stderr=True, highlight=False, quiet=self.quiet)
+        return _console(quiet=self.quiet, stderr=True)
 
     def say(self, text: str) -> None:
-        """One line for people, as it is."""
+        """Print text to standard output, without control characters."""
         if not (self.as_json or self.quiet):
-            typer.echo(text)
+            typer.echo(printable(text))
 
     def remark(self, text: str) -> None:
         """One line beside the results."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            typer.echo(printable(text), err=True)
 
     def result(self, document: dict[str, Any]) -> None:
         """The one JSON document, if it is wanted."""
@@ -82,4 +87,53 @@ def as_json(document: Any) -> str:
     """JSON as people read it; NaN, which it has not got, is null."""
     from maxplus.metrics import plain
 
-    return json.dumps(plain(document), ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(plain(document), ensure_ascii=False, indent=1, allow_nan=False)
+    # JSON leaves some control characters as they are, and terminals obey them.
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters, but for line breaks and tabs.
+
+    Names of columns and classes come from files; terminals would obey what is in them.
+    """
+    return CONTROLS.sub("", text)
+
+
+def _console(*, quiet: bool, stderr: bool = False) -> Console:
+    """Return a console that prints texts without control characters."""
+    from rich.console import Console
+
+    class PrintableConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
+    return PrintableConsole(stderr=stderr, highlight=False, quiet=quiet)
+
+
+@contextmanager
+def native_output_discarded() -> Iterator[None]:
+    """Discard what compiled libraries print to file descriptor 1, around Python's ``sys.stdout``.
+
+    For calls that have no option for it, in commands, where no other thread prints.
+    """
+    sys.stdout.flush()
+    _flush_c()
+    try:
+        saved = os.dup(1)
+    except OSError:  # Standard output is closed.
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as sink:
+            os.dup2(sink.fileno(), 1)
+        yield
+    finally:
+        _flush_c()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _flush_c() -> None:
+    """Write out the buffers of C's standard streams."""
+    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from maxplus.metrics._readable import readable, with_error
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -55,8 +57,8 @@ def validation_table(validation: Validation) -> Table:
     table = plain_table(
         "on rows it has not seen", "this model", f"always {escape(shorten(validation.guessed))}"
     )
-    error = f"{100 * figures.accuracy_error:.1f}"
-    table.add_row("accuracy", f"{percent(figures.accuracy)} ± {error}", percent(guess.accuracy))
+    table.add_row("accuracy", percent(figures.accuracy), percent(guess.accuracy))
+    table.add_row("  95 % interval for many new rows", _between(validation.interval), "")
     table.add_row(
         "balanced accuracy", percent(figures.balanced_accuracy), percent(guess.balanced_accuracy)
     )
@@ -71,6 +73,11 @@ def validation_table(validation: Validation) -> Table:
         others = "the other class has" if hidden == 1 else f"{hidden} other classes have"
         table.add_row(f"{others} no lower recall", "", "")
     return table
+
+
+def _between(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{percent(low)} to {percent(high)}"
 
 
 def _worst_recalled(figures: ClassifierFigures) -> list[int]:
@@ -88,10 +95,8 @@ def _curve_table(validation: Validation) -> Table:
     guess: Any = validation.guess
     table = plain_table("on rows it has not seen", "this model", "always the mean")
     table.add_row("R²", number(figures.r2), number(guess.r2))
-    table.add_row(
-        "mean absolute error", f"{figures.mae:.4g} ± {figures.mae_error:.2g}", f"{guess.mae:.4g}"
-    )
-    table.add_row("root mean square error", f"{figures.rmse:.4g}", f"{guess.rmse:.4g}")
+    table.add_row("mean absolute error, 95 % interval", _mae(figures), readable(guess.mae))
+    table.add_row("root mean square error", readable(figures.rmse), readable(guess.rmse))
     if not math.isnan(figures.covered):
         table.add_row("inside their 90 % interval", percent(figures.covered), "–")
     return table
@@ -102,12 +107,18 @@ def regression_table(figures: RegressionFigures) -> Table:
     table = plain_table("", "")
     table.show_header = False
     table.add_row("R²", number(figures.r2))
-    table.add_row("mean absolute error", f"{figures.mae:.4g} ± {figures.mae_error:.2g}")
-    table.add_row("root mean square error", f"{figures.rmse:.4g}")
+    table.add_row("mean absolute error, 95 % interval", _mae(figures))
+    table.add_row("root mean square error", readable(figures.rmse))
     if not math.isnan(figures.covered):
         table.add_row("inside their 90 % interval", percent(figures.covered))
-        table.add_row("width of the interval", f"{figures.width:.4g}")
+        table.add_row("width of the interval", readable(figures.width))
     return table
+
+
+def _mae(figures: RegressionFigures) -> str:
+    from maxplus.metrics._intervals import ERRORS
+
+    return with_error(figures.mae, ERRORS * figures.mae_error)
 
 
 def classes_table(figures: ClassifierFigures) -> Table:

@@ -19,6 +19,8 @@ from maxplus._files import whole_file
 from maxplus.metrics import plain
 
 Columns = Mapping[str, Sequence[Any]]
+# What makes a spreadsheet take a cell for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Sink(Protocol):
@@ -29,14 +31,20 @@ class Sink(Protocol):
 
 
 class CsvSink:
-    """Rows as lines of CSV, below one with the names; Arrow writes millions in seconds."""
+    """Rows as lines of CSV, below one with the names; Arrow writes millions in seconds.
 
-    def __init__(self, write: Callable[[bytes], Any]) -> None:
-        self._write = write
+    With ``spreadsheet_safe``, text that a spreadsheet would take for a formula begins with an
+    apostrophe.
+    """
+
+    def __init__(self, write: Callable[[bytes], Any], *, spreadsheet_safe: bool = False) -> None:
+        self._write, self._is_safe = write, spreadsheet_safe
         self._is_new = True
 
     def write(self, columns: Columns) -> None:
         """Write some rows; NaN and None are empty."""
+        if self._is_safe:
+            columns = {_without_formula(n): _without_formulas(c) for n, c in columns.items()}
         if self._is_new:
             head = io.StringIO()
             csv.writer(head, lineterminator="\n").writerow(columns)
@@ -48,6 +56,23 @@ class CsvSink:
         ]
         table = pa.Table.from_arrays(arrays, [str(k) for k in range(len(arrays))])
         self._write(_lines(table))
+
+
+def _without_formulas(column: Any) -> Any:
+    if isinstance(column, pa.Array):
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        return [_without_formula(cell) for cell in column.to_pylist()] if is_text else column
+    return [_without_formula(cell) for cell in column]
+
+
+def _without_formula(cell: Any) -> Any:
+    if not (isinstance(cell, str) and cell.startswith(FORMULA)):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _lines(table: pa.Table) -> bytes:
@@ -84,10 +109,10 @@ class JsonSink:
 
 
 @contextmanager
-def csv_file(path: Path) -> Iterator[CsvSink]:
+def csv_file(path: Path, *, spreadsheet_safe: bool = False) -> Iterator[CsvSink]:
     """A CSV file that is there when all rows are."""
     with whole_file(path) as file:
-        yield CsvSink(file.write)
+        yield CsvSink(file.write, spreadsheet_safe=spreadsheet_safe)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from maxplus.cli._output import Voice
+    from maxplus.ranks import Team
     from maxplus.tables import Preparation, Samples
 
 DEVIATIONS = "standard deviations of the training data"
@@ -94,8 +97,9 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
 
     estimator = load(path)
     wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
-    fits = hasattr(estimator, "certify") or (not classifier and hasattr(estimator, "residuals_"))
-    if classifier and hasattr(estimator, "residuals_"):
+    learned = hasattr(estimator, "residual_quantiles_")
+    fits = hasattr(estimator, "certify") or (not classifier and learned)
+    if classifier and learned:
         raise ValueError(
             f"{path} predicts numbers, and this command is about classes; for numbers there are "
             "predict, evaluate and report"
@@ -108,8 +112,10 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     return Trained(estimator, getattr(estimator, "preparation_", None))
 
 
-def open_samples(data: str, trained: Trained, *, labelled: bool, strict: bool = False) -> Samples:
-    """DATA for a model; with ``labelled``, its labels must be there."""
+def open_samples(
+    data: str, trained: Trained, *, labelled: bool, optional: bool = False, strict: bool = False
+) -> Samples:
+    """DATA for a model; with ``labelled``, its labels must be there, unless they are optional."""
     from maxplus.tables import EVERYTHING, ColumnChoices, open_source
 
     # A model that knows no columns takes all of them.
@@ -117,7 +123,7 @@ def open_samples(data: str, trained: Trained, *, labelled: bool, strict: bool = 
         data, ColumnChoices(keep=[EVERYTHING]), preparation=trained.preparation,
         labelled=labelled, strict=strict,
     )  # fmt: skip
-    return _checked(samples, data, trained, labelled)
+    return _checked(samples, data, trained, labelled and not optional)
 
 
 def sample_blocks(
@@ -146,10 +152,10 @@ def sample_blocks(
 
 
 def _checked(samples: Samples, data: str, trained: Trained, labelled: bool) -> Samples:
-    if samples.X.shape[1] != trained.estimator.n_features_in_:
+    if samples.X.shape[1] != trained.estimator.model_.n_features:
         raise ValueError(
             f"{data} has {samples.X.shape[1]} features, but the model needs "
-            f"{trained.estimator.n_features_in_}"
+            f"{trained.estimator.model_.n_features}"
         )
     if labelled and samples.y is None:
         raise ValueError(
@@ -159,37 +165,86 @@ def _checked(samples: Samples, data: str, trained: Trained, labelled: bool) -> S
     return samples
 
 
-def labels_for(trained: Trained, samples: Samples, data: str) -> NDArray:
-    """The true labels, as the model's classes; ValueError if one is not among them."""
-    assert samples.y is not None
-    if not trained.is_classifier:
-        return samples.y
-    return trained.estimator.classes_[codes_for(trained, samples, data)]
+class UnknownLabels:
+    """Rows whose labels are no classes of the model, counted over all parts of a table.
+
+    Parameters
+    ----------
+    trained : the model
+    data : the table's name, for messages
+    strict : whether an unknown label is an error
+    """
+
+    def __init__(self, trained: Trained, data: str, *, strict: bool) -> None:
+        self._trained, self._data, self._strict = trained, data, strict
+        self.counts: Counter[str] = Counter()
+        self.n_rows = 0
+
+    @property
+    def n_unknown(self) -> int:
+        """Rows with an unknown label."""
+        return self.counts.total()
+
+    def known(self, samples: Samples) -> tuple[Samples, NDArray]:
+        """Return the rows with known labels, and the codes of these; numbers of a regression."""
+        import numpy as np
+
+        assert samples.y is not None
+        self.n_rows += len(samples.y)
+        if not self._trained.is_classifier:
+            return samples, samples.y
+        labels, codes = _different_labels(samples)
+        classes = self._trained.estimator.classes_
+        place = {label: k for k, label in enumerate(classes.tolist())}
+        # A column of digits is read as integers, whatever the labels were at training.
+        words = classes.dtype.kind == "U"
+        places = np.array([place.get(str(label) if words else label, -1) for label in labels])
+        is_known = places[codes] >= 0
+        if not is_known.all():
+            for code, n in zip(*np.unique(codes[~is_known], return_counts=True), strict=True):
+                self.counts[str(labels[code])] += int(n)
+            codes, samples = codes[is_known], samples.take(np.flatnonzero(is_known))
+        return samples, places[codes]
+
+    def settle(self, team: Team, voice: Voice) -> None:
+        """Count the rows of all ranks, and name unknown labels in one line.
+
+        Raises
+        ------
+        ValueError
+            If no row has a known label, or one has not and this is ``strict``.
+        """
+        from maxplus.ranks.team import agreed
+
+        parts = team.every((self.counts, self.n_rows))
+        self.counts = sum((counts for counts, _ in parts), Counter())
+        self.n_rows = sum(n_rows for _, n_rows in parts)
+        if not self.counts:
+            return
+        most = [f"{label!r} ({n:,})" for label, n in self.counts.most_common(10)]
+        listed = ", ".join(most) + (", …" if len(self.counts) > len(most) else "")
+        classes = ", ".join(map(str, self._trained.estimator.classes_[:20]))
+        message = (
+            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that the "
+            f"model does not know: {listed}; its classes are {classes}"
+        )
+        if self._strict or self.n_unknown == self.n_rows:
+            raise agreed(ValueError(f"{message}; correct them, or train with such rows"))
+        voice.remark(
+            f"Warning: {message}. These rows are left out: no prediction can be right for them "
+            "before maxplus train has seen such labels."
+        )
 
 
-def codes_for(trained: Trained, samples: Samples, data: str) -> NDArray:
-    """The places of the true labels among the model's classes, shape (N,)."""
+def _different_labels(samples: Samples) -> tuple[Any, NDArray]:
+    """The different labels of rows, and the place of each row's label among them."""
     import numpy as np
 
     from maxplus.tables.words import Words
 
-    assert samples.y is not None
     cells = samples.table.columns.get(samples.encoding.target)
     # Of words the different ones are known: looking at those is enough.
-    labels, codes = (
-        (cells.values, cells.codes)
-        if isinstance(cells, Words)
-        else np.unique(samples.y, return_inverse=True)
-    )
-    classes = trained.estimator.classes_
-    place = {label: k for k, label in enumerate(classes.tolist())}
-    # A column of digits is read as integers, whatever the labels were at training.
-    words = classes.dtype.kind == "U"
-    places = np.array([place.get(str(label) if words else label, -1) for label in labels])[codes]
-    if (places < 0).any():
-        unknown = sorted(str(labels[code]) for code in set(codes[places < 0].tolist()))
-        raise ValueError(
-            f"{data} has the label {unknown[0]!r}, which the model does not know; its classes are "
-            f"{', '.join(map(str, classes[:20]))}"
-        )
-    return places
+    if isinstance(cells, Words):
+        return cells.values, cells.codes
+    assert samples.y is not None
+    return np.unique(samples.y, return_inverse=True)

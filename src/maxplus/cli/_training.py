@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from maxplus.cli._columns import column_choices
 from maxplus.cli._recipe import recipe
 from maxplus.cli._tables_out import write_csv
+from maxplus.evaluation.leaks import find_leaks
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.models import LOG2
@@ -26,6 +27,7 @@ from maxplus.tables import (
     open_source,
     row_fingerprints,
 )
+from maxplus.tables.kind_of import in_shell
 from maxplus.training import Status
 from maxplus.training.progress import ProgressBar
 
@@ -71,10 +73,13 @@ class Training:
         """Whether somebody pressed Ctrl-C."""
         return self.estimator.status_ == Status.INTERRUPTED.value
 
-    def save(self, out: Path, validation: Any = None) -> None:
+    def save(self, out: Path, validation: Any = None, *, remember_rows: bool) -> None:
         """Write the model file, with how it did on rows that it had not seen."""
         self.estimator.validation_ = validation
-        save(self.estimator, out)
+        if remember_rows and not hasattr(self.estimator, "training_rows_"):
+            # A model file knows all of its training rows, whichever ranks had them.
+            self.estimator.training_rows_ = gather_any(row_fingerprints(self.samples.X))
+        save(self.estimator, out, remember_rows=remember_rows)
 
     def describe(self, out: Path) -> dict[str, Any]:
         """What there is to know about the training, for programs."""
@@ -206,9 +211,8 @@ def _finished(
     if preparation.centre is not None and preparation.spread is not None:
         estimator.fold(preparation.centre, preparation.spread, samples.X)
     estimator.preparation_ = preparation
-    estimator.training_rows_ = row_fingerprints(samples.X)
-    # A model file knows all of its training rows, whichever ranks had them.
-    for name in ("training_rows_", "training_losses_", "training_labels_"):
+    # A model file counts all of its training rows, whichever ranks had them.
+    for name in ("training_losses_", "training_labels_"):
         if hasattr(estimator, name):
             setattr(estimator, name, gather_any(getattr(estimator, name)))
     return Training(estimator, samples, preparation, choices, seed, seconds, checkpoint)
@@ -241,10 +245,27 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
     )
     for line in samples.decisions:
         voice.say(f"  {line}")
+    if team.is_alone:
+        leaks = tuple(_leak_lines(samples))
+        for line in leaks:
+            voice.remark(f"Warning: {line}")
+        samples = replace(samples, decisions=samples.decisions + leaks)
     if not team.is_alone:
         rows = team.every(len(samples.X))
         voice.say(f"  {team.size} ranks, {min(rows):,} to {max(rows):,} rows each")
     return samples, regression
+
+
+def _leak_lines(samples: Samples) -> Iterator[str]:
+    """A line for each column that alone predicts the target nearly perfectly."""
+    regression = samples.encoding.task == "regression"
+    for leak in find_leaks(samples):
+        how_well = f"R² {leak.score:.3f}" if regression else f"{leak.score:.1%} right"
+        yield (
+            f"{leak.column!r} alone predicts {samples.encoding.target!r} nearly perfectly "
+            f"({how_well} on held-out rows): if it is known only after the target, it is a leak; "
+            f"leave it out with --drop {in_shell(leak.column)}"
+        )
 
 
 def _bar(estimator: Any, voice: Voice) -> ProgressBar:

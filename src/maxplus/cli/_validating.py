@@ -11,8 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maxplus.cli._bars import trainings_bar
-from maxplus.cli._show import validation_table
+from maxplus.cli._show import percent, validation_table
 from maxplus.evaluation import Validation, as_rows, plan_for, validate
+from maxplus.metrics import ClassifierFigures
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def validate_training(
         model = make_pipeline(StandardScaler(), model)
     rows = as_rows(training.samples, choices=training.choices)
     try:
-        n_trainings = len(plan_for(rows.y, how, classes=training.is_classifier).splits)
+        plan = plan_for(rows.y, how, classes=training.is_classifier, groups=rows.groups)
+        n_trainings = len(plan.splits)
         with ExitStack() as stack:
             watching: dict[str, Any]
             if n_trainings == 1:
@@ -74,8 +76,12 @@ def validate_training(
 
 def _how(validation: Validation) -> str:
     text = f"Judged by {validation.words}; the model itself was trained on all rows."
+    if isinstance(validation.figures, ClassifierFigures):
+        n = validation.figures.n_rows
+        low, high = map(percent, validation.score_interval(n))
+        text += f" Of other tables with {n:,} rows, 95 % score {low} to {high}."
     if validation.unjudged:
         n = validation.unjudged
-        whose = "the only one of its class" if n == 1 else "each the only one of its class"
-        text += f" {n} row{'s' * (n > 1)}, {whose}, could not be held out."
+        whose = "its class" if n == 1 else "their classes"
+        text += f" {n} row{'s' * (n > 1)} could not be held out: no other row or group has {whose}."
     return text

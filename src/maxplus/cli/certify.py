@@ -18,7 +18,7 @@ from maxplus.cli._common import (
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._ranks import all_ranks, in_turns, require_file
-from maxplus.cli._trained import codes_for, held_words, open_model, sample_blocks
+from maxplus.cli._trained import UnknownLabels, held_words, open_model, sample_blocks
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
@@ -68,8 +68,10 @@ def certify(
         wants_radii = radii or plot is not None
         count = Count(trained, measure, steps, None if wants_radii else ROWS_WITH_RADII)
         blocks = sample_blocks(data, trained, labelled=True, strict=strict)
-        for _ in in_turns(team, blocks, lambda s: count.add(s, codes_for(trained, s, data))):
+        unknown = UnknownLabels(trained, data, strict=strict)
+        for _ in in_turns(team, blocks, lambda samples: count.add(*unknown.known(samples))):
             pass
+        unknown.settle(team, voice)
         count.unite(team)
         if not team.is_first:
             return
@@ -81,6 +83,7 @@ def certify(
         for line in count.sentences():
             voice.say(line)
         document = {"model": str(model), "data": data, **count.document()}
+        document["rows_with_unknown_labels"] = unknown.n_unknown
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 

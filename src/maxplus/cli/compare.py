@@ -45,6 +45,7 @@ def compare(
     categorical: opt.Categorical = None,
     numeric: opt.Numeric = None,
     missing: opt.Missing = "impute",
+    groups: opt.Groups = None,
 ) -> None:
     """Cross-validate our models and scikit-learn's usual ones on a table, side by side.
 

@@ -17,7 +17,7 @@ from maxplus.cli._common import (
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._ranks import all_ranks, in_turns, require_file
-from maxplus.cli._trained import Trained, codes_for, open_model, sample_blocks
+from maxplus.cli._trained import Trained, UnknownLabels, open_model, sample_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,20 +58,33 @@ def evaluate(
         answers = _of_classes if trained.is_classifier else _of_numbers
         blocks = sample_blocks(data, trained, labelled=True, strict=strict)
 
-        def told_of(samples: Samples) -> tuple[Any, ...]:
-            return samples.name, _is_seen(trained, samples), *answers(trained, samples, data)
+        unknown = UnknownLabels(trained, data, strict=strict)
+
+        def told_of(samples: Samples) -> tuple[Any, ...] | None:
+            samples, y = unknown.known(samples)
+            if not len(y):
+                return None
+            return samples.name, _equal_rows(trained, samples), *answers(trained, samples, y)
 
         # What is said about rows is kept, in the order of the file; the rows are not.
-        told = list(in_turns(team, blocks, told_of))
+        told = [part for part in in_turns(team, blocks, told_of) if part is not None]
+        unknown.settle(team, voice)
         if not team.is_first:
             return
-        seen, *columns = map(np.concatenate, zip(*(block[1:] for block in told), strict=True))
-        name, n_seen = told[0][0], int(seen.sum()) if _knows_its_rows(trained) else None
-        voice.say(f"{name}: {len(seen):,} rows{_seen_words(len(seen), n_seen)}")
+        equal, *columns = map(np.concatenate, zip(*(block[1:] for block in told), strict=True))
+        name, n_equal = told[0][0], int(equal.sum()) if _knows_its_rows(trained) else None
+        is_training = _are_training_rows(trained, columns)
+        voice.say(f"{name}: {len(equal):,} rows{_row_words(is_training, n_equal)}")
         document: dict[str, Any] = {"model": str(model), "data": name}
-        document["rows_equal_to_training_rows"] = n_seen
+        document["is_training_table"] = is_training
+        document["rows_equal_to_training_rows"] = n_equal
+        document["rows_with_unknown_labels"] = unknown.n_unknown
+        document["unknown_labels"] = dict(unknown.counts)
         judge = _judge_classes if trained.is_classifier else _judge_numbers
         document |= judge(trained, plot, voice, *columns)
+        if unknown.n_unknown:
+            right = document["accuracy"] * len(equal) / unknown.n_rows
+            voice.say(f"With the {unknown.n_unknown:,} rows of unknown labels, {right:.2%} right.")
         voice.result(document)
 
 
@@ -79,39 +92,50 @@ def _knows_its_rows(trained: Trained) -> bool:
     return hasattr(trained.estimator, "training_rows_")
 
 
-def _is_seen(trained: Trained, samples: Samples) -> NDArray:
-    """Which rows the model was trained on, as far as it knows."""
+def _equal_rows(trained: Trained, samples: Samples) -> NDArray:
+    """Which rows have the values of a training row, if the model keeps those; else none."""
     import numpy as np
 
-    from maxplus.report.unseen import unseen_rows
+    from maxplus.report.unseen import equal_to_training
     from maxplus.tables import row_fingerprints
 
     if not _knows_its_rows(trained):
         return np.zeros(len(samples.X), bool)
-    new = unseen_rows(trained.estimator, row_fingerprints(samples.X))
-    assert new is not None
-    return ~new
+    found = equal_to_training(trained.estimator, row_fingerprints(samples.X))
+    assert found is not None
+    return found
 
 
-def _seen_words(n: int, n_seen: int | None) -> str:
-    """A warning where figures are not those of new rows."""
-    if not n_seen:
+def _are_training_rows(trained: Trained, columns: list[NDArray]) -> bool:
+    """Whether the table as a whole is the one that the model was trained on."""
+    import numpy as np
+
+    from maxplus.estimators._training_summary import is_training_table
+
+    if not trained.is_classifier:
+        return is_training_table(trained.estimator, columns[0])
+    _, codes, log_proba = columns
+    return is_training_table(trained.estimator, -log_proba[np.arange(len(codes)), codes])
+
+
+def _row_words(is_training: bool, n_equal: int | None) -> str:
+    """A remark where figures may not be those of new rows."""
+    if is_training:
+        return ", which the model was trained on: this says nothing about new rows"
+    if not n_equal:
         return ""
-    if n_seen == n:
-        return ", all of them equal to training rows: this says little about new ones"
-    return f", {n_seen:,} of them equal to training rows"
+    return f", {n_equal:,} of them with the same values as a training row"
 
 
-def _of_classes(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+def _of_classes(trained: Trained, samples: Samples, codes: NDArray) -> tuple[Any, ...]:
     """Numbers of rows, true classes and logarithms of probabilities."""
-    codes = codes_for(trained, samples, data)
     return samples.rows, codes, trained.estimator.predict_log_proba(samples.X)
 
 
-def _of_numbers(trained: Trained, samples: Samples, data: str) -> tuple[Any, ...]:
+def _of_numbers(trained: Trained, samples: Samples, y: NDArray) -> tuple[Any, ...]:
     """True and predicted numbers, and the bounds of intervals."""
     estimator, X = trained.estimator, samples.X
-    return samples.y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
+    return y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
 
 
 def _judge_classes(

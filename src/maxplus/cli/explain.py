@@ -16,7 +16,7 @@ from maxplus.cli._common import (
     plain_errors,
     require_folder,
 )
-from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._output import JsonOption, QuietOption, Voice, native_output_discarded
 from maxplus.cli._trained import Trained, open_model, open_samples
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def explain(
         texts = [why.text(n) for n in range(len(shown))]
         if together is not None:
             for n, row in enumerate(shown):
-                change = trained.estimator.smallest_change(samples.X[row], together, **options)
+                # HiGHS prints notes to standard output whatever its options are.
+                with native_output_discarded():
+                    change = trained.estimator.smallest_change(samples.X[row], together, **options)
                 texts[n] += f"\n  of up to {together} columns: {change}"
         for text in texts:
             voice.say(text + "\n")

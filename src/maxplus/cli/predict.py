@@ -64,6 +64,15 @@ def predict(
             "by default.",
         ),
     ] = False,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet-safe",
+            help="Write an apostrophe before text that a spreadsheet would take for a formula: "
+            "what begins with =, +, -, @, a tab or a carriage return and is no number. By default "
+            "text is written as it is.",
+        ),
+    ] = False,
     raw_units: RawUnitsOption = False,
     move_categories: MoveCategoriesOption = False,
     strict: StrictOption = False,
@@ -95,7 +104,7 @@ def predict(
             return columns if measure is None else columns | _radii(trained, samples, measure)
 
         blocks = sample_blocks(data, trained, strict=strict, also=carried)
-        with _sink(out, voice, head) if team.is_first else nullcontext() as sink:
+        with _sink(out, voice, head, spreadsheet_safe) if team.is_first else nullcontext() as sink:
             for columns in in_turns(team, blocks, columns_of):
                 assert sink is not None
                 sink.write(columns)
@@ -115,14 +124,20 @@ def _check_options(trained: Trained, probabilities: bool, radius: bool, interval
                          "is --intervals")  # fmt: skip
 
 
-def _sink(out: Path | None, voice: Voice, head: dict[str, Any]) -> AbstractContextManager[Sink]:
+def _sink(
+    out: Path | None, voice: Voice, head: dict[str, Any], spreadsheet_safe: bool
+) -> AbstractContextManager[Sink]:
     from maxplus.cli._tables_out import CsvSink, csv_file, json_list
 
     if out is not None:
-        return csv_file(out)
+        return csv_file(out, spreadsheet_safe=spreadsheet_safe)
     if voice.as_json:
         return json_list(sys.stdout, head, "predictions")
-    return nullcontext(CsvSink(lambda lines: sys.stdout.write(lines.decode("utf-8"))))
+    return nullcontext(
+        CsvSink(
+            lambda lines: sys.stdout.write(lines.decode("utf-8")), spreadsheet_safe=spreadsheet_safe
+        )
+    )
 
 
 def _carried(samples: Samples, columns: tuple[str, ...]) -> dict[str, Any]:

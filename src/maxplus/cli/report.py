@@ -17,9 +17,11 @@ from maxplus.cli._common import (
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
 from maxplus.cli._ranks import all_ranks, require_file
-from maxplus.cli._trained import Trained, labels_for, open_model, open_samples
+from maxplus.cli._trained import Trained, UnknownLabels, open_model, open_samples
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from maxplus.ranks import Team
     from maxplus.tables import Samples
 
@@ -40,8 +42,9 @@ def report(
 ) -> None:
     """Write a page that people can read: how good on new rows, whom it fails, what decides.
 
-    One file that needs no network, with an explorer in which values can be changed. Rows of DATA
-    that were used in training are told apart from new ones; they count from 1.
+    One file that needs no network, with an explorer in which values can be changed. DATA with
+    labels is test data, and scored in full; without labels the page has predictions, certificates
+    and explanations. Rows count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
@@ -52,9 +55,17 @@ def report(
 
         require_folder(out, "--out")
         trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True, strict=strict)
+        samples = open_samples(data, trained, labelled=True, optional=True, strict=strict)
+        y = None
+        if samples.y is not None:
+            unknown = UnknownLabels(trained, data, strict=strict)
+            with team.together():
+                samples, y = unknown.known(samples)
+            unknown.settle(team, voice)
+            if trained.is_classifier:
+                y = trained.estimator.classes_[y]
         with voice.busy("Certifying and explaining"):
-            content = _content(trained, samples, data, raw_units)
+            content = _content(trained, samples, y, raw_units)
             page = render_page(content) if team.is_first else ""
         if not team.is_first:
             return
@@ -67,14 +78,14 @@ def report(
         })  # fmt: skip
 
 
-def _content(trained: Trained, samples: Samples, data: str, raw_units: bool) -> dict[str, Any]:
+def _content(
+    trained: Trained, samples: Samples, y: NDArray | None, raw_units: bool
+) -> dict[str, Any]:
     """All that the page says."""
     from maxplus.ranks import current
     from maxplus.report import regression_content, report_content
 
     team = current()
-    with team.together():
-        y = labels_for(trained, samples, data)
     about: dict[str, Any] = {
         "name": Path(samples.name).name, "feature_names": trained.feature_names,
         "row_numbers": samples.rows + 1, "ids": _ids(samples, team),

@@ -1,4 +1,4 @@
-"""``maxplus rules``: what a model has learned, as rules."""
+"""``maxplus rules``: a model's boxes as rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import labels_for, open_model, open_samples
+from maxplus.cli._trained import UnknownLabels, open_model, open_samples
 
 
 def rules(
@@ -19,17 +19,21 @@ def rules(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Print a model's strongest boxes as rules, counted on the rows of DATA.
+    """Print a model's boxes as rules, counted on the rows of DATA, which change no rule.
 
-    They sum up; what decides a single row is told by maxplus explain.
+    Inside of a rule's box its class wins; what decides a single row is told by maxplus explain.
     Example: maxplus rules model.maxplus train.csv
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
+        from maxplus.ranks import ALONE
+
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True, strict=strict)
-        y = labels_for(trained, samples, data)
-        found = trained.estimator.rules(samples.X, y, n)
+        unknown = UnknownLabels(trained, data, strict=strict)
+        samples, codes = unknown.known(samples)
+        unknown.settle(ALONE, voice)
+        found = trained.estimator.rules(samples.X, trained.estimator.classes_[codes], n)
         voice.say(str(found))
         voice.result({
             "model": str(model),
@@ -41,4 +45,5 @@ def rules(
                 for rule in found
             ],
             "definitions": found.definitions,
+            "hidden": found.n_hidden,
         })  # fmt: skip

@@ -15,12 +15,18 @@ from maxplus.cli._ranks import all_ranks, refuse_over_ranks
 if TYPE_CHECKING:
     from maxplus.cli._training import Training
 
+REMEMBERED = (
+    "The file keeps a hash, the label and the loss of every training row: whoever has the file can "
+    "test guesses of rows against it."
+)
+
 
 def train(
     data: DataArgument,
     out: opt.ModelOut = Path("model.maxplus"),
     validate: opt.Validate = "auto",
     suspects: opt.Suspects = None,
+    remember_rows: opt.RememberRows = False,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
     checkpoint: opt.CheckpointOut = None,
@@ -34,6 +40,7 @@ def train(
     categorical: opt.Categorical = None,
     numeric: opt.Numeric = None,
     missing: opt.Missing = "impute",
+    groups: opt.Groups = None,
     scale: opt.Scale = None,
     hidden: opt.Hidden = None,
     slope: opt.Slope = None,
@@ -79,6 +86,8 @@ def train(
         if not team.is_alone:
             if suspects is not None:
                 refuse_over_ranks("--suspects", "find them with maxplus predict afterwards")
+            if groups is not None:
+                refuse_over_ranks("--groups", "keep whole groups aside for maxplus evaluate")
             if validate not in ("auto", "none"):
                 refuse_over_ranks("--validate", "keep rows aside and ask maxplus evaluate")
             how = None
@@ -91,19 +100,21 @@ def train(
             raise ValueError(_training.NO_STATE.format("--resume"))
         else:
             training = _training.resume_training(data, resume, checkpoint or resume, voice)
-        training.save(out)
+        training.save(out, remember_rows=remember_rows)
         document = training.describe(out)
         if how is not None and not training.interrupted:
             validation = validate_training(training, how, voice)
             if validation is not None:
                 document["validation"] = validation.to_json()
-                training.save(out, document["validation"])
+                training.save(out, document["validation"], remember_rows=remember_rows)
         training.tell_fit(voice)
         if suspects is not None:
             training.write_suspects(suspects)
             voice.say(f"suspects       {suspects}")
             document["suspects_file"] = str(suspects)
         voice.say(f"model          {out}")
+        if remember_rows:
+            voice.say(REMEMBERED)
         voice.result(document)
         if training.interrupted:
             _leave(training, out)

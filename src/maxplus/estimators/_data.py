@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, validate_data
 
-from maxplus.estimators._frames import PREPARATION, as_numbers, prepared
+from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
 from maxplus.models import Network
 from maxplus.ranks import Team, current
 from maxplus.ranks.team import agreed
@@ -85,20 +84,13 @@ class LabelledData:
     ) -> LabelledData:  # fmt: skip
         """What this rank has, checked; its labels are not numbered yet."""
         X, preparation = prepared(estimator, X, y, "classification", goes_on=like is not None)
-        # scikit-learn notes the columns on whoever it is given.
-        witness = copy(estimator)
+        # scikit-learn notes the columns on the estimator that it is given.
+        witness = copy(of_features(estimator)) if like is not None else copy(estimator)
         # One of several ranks may have no rows at all.
         least = {} if team.is_alone else {"ensure_min_samples": 0}
-        X, y = validate_data(
-            witness, X, y, accept_sparse="csr", dtype=FLOATS, reset=like is None, **least
-        )
-        columns = {
-            name: fact
-            for name, fact in vars(witness).items()
-            if name in ("n_features_in_", "feature_names_in_")
-        }
-        columns |= preparation
-        X = np.ascontiguousarray(as_dense(X), None if like is None else like.dtype)
+        X, y = validate_data(witness, X, y, dtype=FLOATS, reset=like is None, **least)
+        columns = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
+        X = np.ascontiguousarray(X, None if like is None else like.dtype)
         check_magnitude(X)
         if len(y):
             check_classification_targets(y)
@@ -293,11 +285,11 @@ def check_sample_weight(
 
 def rows_for(estimator: Any, X: Any, model: Network, slopes: Sequence[str]) -> NDArray:
     """What a fitted estimator is asked about, checked and as its model takes it."""
-    return within_range(as_dense(checked_rows(estimator, X)), model, slopes)
+    return within_range(checked_rows(estimator, X), model, slopes)
 
 
-def checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> Any:
-    """What a fitted estimator is asked about: numbers, dense or CSR, not copied if they were so.
+def checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
+    """What a fitted estimator is asked about: numbers, not copied if they were so.
 
     Whether they are ``finite`` may be left to `within_range`, which has to look at them all.
     """
@@ -306,13 +298,8 @@ def checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> Any:
     whole = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if whole else FLOATS
     return validate_data(
-        estimator, X, accept_sparse="csr", dtype=dtype, reset=False, ensure_all_finite=finite
+        of_features(estimator), X, dtype=dtype, reset=False, ensure_all_finite=finite
     )
-
-
-def as_dense(X: Any) -> NDArray:
-    """Rows as the kernels want them; a sparse matrix is expanded."""
-    return X.toarray() if sparse.issparse(X) else X
 
 
 def within_range(X: NDArray, model: Network, slopes: Sequence[str], asked: Any = None) -> NDArray:

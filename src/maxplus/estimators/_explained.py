@@ -299,12 +299,13 @@ class ExplainedClassifier(TrainedClassifier):
         class_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> Rules:
-        """The strongest boxes as rules: "age ≥ 54 and oldpeak ≥ 1.6 → disease, 31 of 34 rows".
+        """Return the model's boxes as rules: "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows".
 
-        A rule is a unit's box, without the walls that keep no row out. It is counted on the
-        rows that are given, as printed: 34 meet its conditions, 31 of them are of the class
-        (`maxplus.explain.strongest_rules`). An estimator does not keep its training rows: give
-        them to count on them.
+        A rule is the largest box of a unit in which the unit's class wins. Its conditions are
+        the model's and depend on neither X nor y, which it is counted on, as printed: 34 rows
+        meet the conditions, 31 of them are of the class (`maxplus.explain.strongest_rules`).
+        Rules whose share of right rows is not above the share of the class among all rows
+        are hidden (``n_hidden``).
 
         Parameters
         ----------

@@ -12,6 +12,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
 
 from maxplus.estimators._data import check_magnitude
+from maxplus.estimators._intervals import residual_quantiles
 from maxplus.estimators._scaling import FAR, Scaling
 from maxplus.estimators._search import FOLDS, search_facts, search_table
 from maxplus.models import LMM
@@ -114,10 +115,12 @@ def learn_curve(
         raise TrainingOverflowError(
             f"training overflowed: the weights left the range of {X.dtype}; scale X and y"
         )
+    residuals = deviation * np.sort(np.abs(choice.residuals))
     fitted = {
         "model_": model,
         "slope_": steepest(model),
-        "residuals_": deviation * np.sort(np.abs(choice.residuals)),
+        "residuals_": residuals,
+        "residual_quantiles_": residual_quantiles(residuals),
         "curve_losses_": curve.losses,
         "n_iter_": curve.n_iter,
         "status_": curve.status.value,

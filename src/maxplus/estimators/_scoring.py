@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._data import as_dense, checked_rows, within_range
+from maxplus.estimators._data import checked_rows, within_range
 from maxplus.estimators._threads import threads
 from maxplus.models import Network
 
@@ -23,7 +23,7 @@ def answers(estimator: Any, X: Any, model: Network, slopes: Sequence[str], say: 
     """What ``say`` makes of the scores (n, C), one entry or row for each of X's; O(N·P·H).
 
     Beyond the answers, memory does not grow with the number of rows: neither their scores nor
-    rows in the model's own type, nor those of a sparse matrix, are there all at once.
+    rows in the model's own type are there all at once.
     """
     X = checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
@@ -32,7 +32,7 @@ def answers(estimator: Any, X: Any, model: Network, slopes: Sequence[str], say: 
     with threads(estimator.n_jobs):
         for start in range(0, n_rows, size):
             rows = slice(start, start + size)
-            block = within_range(as_dense(X[rows]), model, slopes, estimator)
+            block = within_range(X[rows], model, slopes, estimator)
             part = say(model.scores(block))
             if n_rows <= size:
                 return np.ascontiguousarray(part)

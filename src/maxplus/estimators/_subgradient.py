@@ -108,7 +108,7 @@ class SubgradientClassifier(TrainedClassifier):
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
+        X : array of shape (n_samples, n_features)
         y : labels of shape (n_samples,)
         classes : array of labels, optional
             All that there will ever be.

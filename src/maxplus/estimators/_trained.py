@@ -113,10 +113,10 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_samples, n_features), or a data frame
+        X : array of shape (n_samples, n_features), or a data frame
             Columns of words, dates or missing values become features by a
             `maxplus.tables.Preparation`, which is kept as ``preparation_``; other methods then
-            take such data frames as well as arrays of these features.
+            take such data frames as well as arrays of these features. No column is left out.
         y : labels of shape (n_samples,), at least two different ones
         sample_weight : array of shape (n_samples,), optional
             A weight of 0 leaves a sample out. Other weights do not change a
@@ -351,12 +351,6 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         """X as the fitted model takes it."""
         check_is_fitted(self, "model_")
         return rows_for(self, X, self.model_, self._slopes)
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that CSR input is welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _told(estimator: Any) -> dict[str, Any]:

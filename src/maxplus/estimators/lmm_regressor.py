@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import ExitStack
 from copy import copy
 from typing import Any, ClassVar
@@ -13,11 +12,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.estimators._data import FLOATS, as_dense, check_sample_weight
+from maxplus.estimators._data import FLOATS, check_sample_weight
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
-from maxplus.estimators._frames import prepared
+from maxplus.estimators._frames import COLUMNS, prepared
 from maxplus.estimators._interpolation import interpolate
+from maxplus.estimators._intervals import interval_width
 from maxplus.estimators._lmm import LMMWeights
 from maxplus.estimators._parameters import (
     NOTHING,
@@ -37,6 +37,7 @@ from maxplus.estimators._regression import learn_curve
 from maxplus.estimators._saving import Saved
 from maxplus.estimators._scoring import answers
 from maxplus.estimators._threads import threads
+from maxplus.estimators._training_summary import targets_summary
 from maxplus.estimators._warning import warn_user
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
@@ -93,8 +94,10 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         ``views``, ``units``, ``slope``, ``losses`` (candidates, folds) on rows held out, in squares
         of (or, for the absolute loss, in) the target's deviation, inf where a fold was
         spared; and which was ``chosen``
-    residuals_ : how far predictions were off on rows held out, ascending; what the
-        interval is made from
+    residuals_ : how far predictions were off on rows held out, ascending; only in the process
+        that trained, or with ``save(path, remember_rows=True)``
+    residual_quantiles_ : their quantiles for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995
+        and 0.999; what the interval is made from
     curve_losses_, loss_curve_ : mean soft loss of each epoch, of standardised targets
     n_iter_ : epochs
     status_, status_message_ : why learning ended, as a code (`maxplus.training.Status`) and as a
@@ -140,6 +143,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
 
     model_: LMM
     residuals_: NDArray
+    residual_quantiles_: NDArray
     curve_losses_: NDArray
     slope_: float
     interpolates_: bool
@@ -194,7 +198,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_samples, n_features), or a data frame
+        X : array of shape (n_samples, n_features), or a data frame
         y : array of shape (n_samples,)
             Targets.
         sample_weight : array of shape (n_samples,), optional
@@ -208,13 +212,12 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         refuse_ranks("a regression", "train it in one process")
         warn_of_no_effect(self, self._effects)
         X, preparation = prepared(self, X, y, "regression")
-        # scikit-learn notes the columns on whoever it is given.
+        # scikit-learn notes the columns on the estimator that it is given.
         witness = copy(self)
-        X, y = validate_data(witness, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
-        columns = ("n_features_in_", "feature_names_in_")
-        fitted = {name: fact for name, fact in vars(witness).items() if name in columns}
-        fitted |= preparation
-        X = np.ascontiguousarray(as_dense(X))
+        X, y = validate_data(witness, X, y, dtype=FLOATS, y_numeric=True)
+        fitted = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
+        fitted["training_summary_"] = targets_summary(np.asarray(y, np.float64))
+        X = np.ascontiguousarray(X)
         weight = check_sample_weight(sample_weight, len(y))
         with threads(self.n_jobs):
             if self.method == INTERPOLATE:
@@ -284,7 +287,8 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         """Lower and upper bounds, for each row of X.
 
         A learned curve: h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
-        ``residuals_`` of rows held out (split conformal prediction, over the folds). New
+        ``residuals_`` of rows held out (split conformal prediction, over the folds). A coverage
+        between two of those that ``residual_quantiles_`` are for counts as the larger. New
         rows that come from where the training rows came from lie between in about ``coverage`` of
         all cases, on average over x; rows held out were predicted by a curve that had seen fewer,
         so rather in more. With too few residuals for that the bounds are infinite.
@@ -309,7 +313,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         check_value("coverage", coverage, real(above=0.0, maximum=1.0))
         curve = self._curve(X, self.model_)
         if not hasattr(self, "interpolates_"):
-            width = _conformal_quantile(self.residuals_, coverage)
+            width = interval_width(self.residual_quantiles_, coverage)
             return curve - width, curve + width
         mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
         upper = -self._curve(X, mirror)
@@ -328,16 +332,9 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         return answers(self, X, model, ("W0",), lambda Z: Z[:, 0])
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that CSR input is welcome."""
+        """Tell scikit-learn where the score on training rows may be low."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         # A lower envelope of a few points lies far below the others.
         few = self.method == INTERPOLATE and self.n_hidden != "auto"
         tags.regressor_tags.poor_score = few
         return tags
-
-
-def _conformal_quantile(residuals: NDArray, coverage: float) -> float:
-    """The ⌈(n + 1)·coverage⌉-th of n residuals in ascending order; inf if there is none."""
-    rank = math.ceil((residuals.size + 1) * coverage - 1e-9)
-    return float(residuals[rank - 1]) if rank <= residuals.size else math.inf

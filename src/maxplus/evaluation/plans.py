@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
     KFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
@@ -30,7 +33,7 @@ class Plan:
     ----------
     words : for people
     splits : pairs of row numbers, to train on and to judge by
-    unjudged : rows that are in no test: the only ones of their class are always trained on
+    unjudged : rows that are in no test, because no other row or group has their class
     """
 
     words: str
@@ -39,7 +42,12 @@ class Plan:
 
 
 def plan_for(
-    y: NDArray, how: str | int | float = "auto", *, classes: bool = True, seed: int = 0
+    y: NDArray,
+    how: str | int | float = "auto",
+    *,
+    classes: bool = True,
+    seed: int = 0,
+    groups: NDArray | None = None,
 ) -> Plan:
     """Decide by the number of rows, or do as told; each class is spread evenly.
 
@@ -50,6 +58,7 @@ def plan_for(
         are fewer if no class has as many rows; or a share > 0 and < 1 to hold out once
     classes : whether this is a classification
     seed : of the shuffling
+    groups : what each row belongs to, shape (N,); rows of one group are held out together
 
     Returns
     -------
@@ -64,6 +73,8 @@ def plan_for(
     """
     n = len(y)
     how = _settled(how, n)
+    if groups is not None:
+        return _grouped(y, how, classes, seed, groups)
     judged = _of_classes_with_several(y) if classes else np.arange(n)
     if len(judged) < 2:
         raise ValueError("every class has one row only: nothing can be held out to validate with")
@@ -86,6 +97,38 @@ def plan_for(
     except ValueError as error:
         raise ValueError(f"{n} rows cannot be validated with {words}: {error}") from None
     return Plan(words, tuple((np.setdiff1d(everyone, test), test) for test in tests), unjudged)
+
+
+def _grouped(
+    y: NDArray, how: int | float, classes: bool, seed: int, groups: NDArray
+) -> Plan:  # fmt: skip
+    """Splits with whole groups on one side; rows of a class that is not trained on are unjudged."""
+    n_groups = np.unique(groups).size
+    if n_groups < 2:
+        raise ValueError("all rows are of one group: nothing can be held out to validate with")
+    if isinstance(how, int):
+        n_folds = min(how, n_groups)
+        kind = StratifiedGroupKFold if classes else GroupKFold
+        folds = kind(n_folds, shuffle=True, random_state=seed)
+        words = f"{n_folds}-fold cross-validation, groups kept together"
+    else:
+        folds = GroupShuffleSplit(1, test_size=how, random_state=seed)
+        words = f"{how:.0%} of the groups held out, groups kept together"
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The least populated class")
+            found = list(folds.split(y, y, groups))
+    except ValueError as error:
+        raise ValueError(f"{len(y)} rows cannot be validated with {words}: {error}") from None
+    splits = []
+    for training, test in found:
+        judged = test[np.isin(y[test], y[training])] if classes else test
+        if len(judged) and len(training):
+            splits.append((training, judged))
+    if not splits:
+        raise ValueError("every class is in one group only: nothing can be held out")
+    held = sum(len(test) for _, test in found)
+    return Plan(words, tuple(splits), held - sum(len(test) for _, test in splits))
 
 
 def _settled(how: str | int | float, n: int) -> int | float:

@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from maxplus.explain import Domain
 from maxplus.tables import (
+    EVERYTHING,
     ColumnChoices,
     Preparation,
     RawTable,
     Samples,
+    Words,
     decide,
     is_frame,
     label_name,
     samples_of,
     table_of,
 )
+from maxplus.tables.encoding import is_missing
 from maxplus.tables.strangers import Strangers
 
 
@@ -46,6 +49,10 @@ class Rows(Protocol):
     def regression(self) -> bool:
         """Whether what is to be predicted is a number."""
 
+    @property
+    def groups(self) -> NDArray | None:
+        """What each row belongs to; None where rows are on their own."""
+
     def features(self, training: NDArray, held_out: NDArray) -> Features:
         """Prepared by the training rows alone."""
 
@@ -55,6 +62,11 @@ class _Numbered:
 
     y: NDArray
     numbers: NDArray | None
+
+    @property
+    def groups(self) -> NDArray | None:
+        """What each row belongs to."""
+        return None
 
     @property
     def names(self) -> NDArray:
@@ -105,6 +117,21 @@ class TableRows(_Numbered):
         """As the table's task says."""
         return self.choices.task == "regression"
 
+    @property
+    def groups(self) -> NDArray | None:
+        """The column that the choices name."""
+        name = self.choices.groups
+        if name is None:
+            return None
+        cells = self.table.columns[name]
+        n_missing = int(np.count_nonzero(is_missing(cells)))
+        if n_missing:
+            raise ValueError(
+                f"{self.table.name}: {name!r} (--groups) has {n_missing:,} missing "
+                f"value{'s' * (n_missing > 1)}; fill them in"
+            )
+        return cells.codes if isinstance(cells, Words) else cells
+
     def features(self, training: NDArray, held_out: NDArray) -> Features:
         """Columns, categories and fill-ins are those that the training rows tell.
 
@@ -154,6 +181,8 @@ def as_rows(data: Any, y: Any = None, choices: ColumnChoices | None = None) -> R
         name = label_name(y, data)
         data = RawTable(data.name, {**data.columns, name: np.asarray(y)})
         choices = choices._replace(target=name)
+    # As in `fit`, no column is left out but by name.
+    choices = choices._replace(keep=(EVERYTHING,))
     encoding, decisions = decide(data, choices)
     return _rows_of_samples(
         samples_of(data, encoding, labelled=True, decisions=decisions, strangers=Strangers()),

@@ -21,6 +21,7 @@ from maxplus.metrics import (
     plain,
     reliability,
 )
+from maxplus.metrics._intervals import fold_dispersion, score_interval, wilson_interval
 from maxplus.tables import ColumnChoices
 
 Figures = ClassifierFigures | RegressionFigures
@@ -40,7 +41,7 @@ class Validation:
     figures : of the model
     guess : of the classes' frequencies as probabilities, so that the most frequent class is always
         predicted; in a regression, of the mean
-    unjudged : rows that were never held out, the only ones of their class
+    unjudged : rows that were never held out, because no other row or group has their class
     seconds : of all trainings and predictions
     held_out : the predictions themselves
     """
@@ -51,6 +52,39 @@ class Validation:
     unjudged: int
     seconds: float
     held_out: HeldOut
+
+    @property
+    def dispersion(self) -> float:
+        """How much more the accuracy of folds differs than by chance, at least 1."""
+        assert isinstance(self.figures, ClassifierFigures)
+        right = self.held_out.outcome.argmax(axis=1) == self.held_out.y
+        return fold_dispersion(right, self.held_out.fold)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the accuracy on many new rows lies, 95 times of 100.
+
+        Wilson's interval of the held-out rows, widened where folds differ more than by chance.
+        """
+        assert isinstance(self.figures, ClassifierFigures)
+        found = wilson_interval(self.figures.accuracy, self.figures.n_rows / self.dispersion)
+        assert found is not None
+        return found
+
+    def score_interval(self, n_rows: int) -> tuple[float, float]:
+        """Where the accuracy on a table of so many new rows lies, 95 times of 100.
+
+        Parameters
+        ----------
+        n_rows : int
+
+        Returns
+        -------
+        low, high : float
+        """
+        assert isinstance(self.figures, ClassifierFigures)
+        n = self.figures.n_rows / self.dispersion
+        return score_interval(self.figures.accuracy, n, n_rows)
 
     @property
     def certified(self) -> float | None:
@@ -89,6 +123,8 @@ class Validation:
         # Rows are in the order of the folds here; the user counts them otherwise.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
         document["guess"]["label"] = self.guessed
+        document["dispersion"] = self.dispersion
+        document["accuracy_interval"] = list(self.interval)
         document |= self._told_by_row()
         if self.certified is not None:
             document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}
@@ -141,7 +177,8 @@ def validate(
     y : labels or numbers, if they are no column of X
     how : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
         a number of folds, or a share to hold out
-    choices : what is to be overruled about the columns (`maxplus.tables.ColumnChoices`)
+    choices : what is to be overruled about the columns (`maxplus.tables.ColumnChoices`); rows of
+        one value of its ``groups`` are held out together
     random_state : of the shuffling
     watch : told how many trainings are done
     callbacks : for trainings of estimators of this library
@@ -161,7 +198,7 @@ def validate(
     """
     rows = as_rows(X, y, choices)
     classify = is_classifier(model)
-    plan = plan_for(rows.y, how, classes=classify, seed=random_state)
+    plan = plan_for(rows.y, how, classes=classify, seed=random_state, groups=rows.groups)
     found = held_out(model, rows, plan, watch, callbacks)
     labels = np.unique(rows.y) if classify else None
     return Validation(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maxplus.explain._checks import check_class_names, check_domain
 from maxplus.explain.domain import Domain
-from maxplus.explain.explanation import as_table, records, view_phrase
+from maxplus.explain.explanation import as_table, cancelling, records, view_phrase
 from maxplus.explain.flip_words import FlipWords
 from maxplus.explain.flips import Flips, single_flips
 from maxplus.explain.naming import view_names
@@ -140,7 +140,8 @@ class CommitteeExplanation:
     def to_records(self) -> np.recarray:
         """One record per row, class and member, rows first.
 
-        ``feature`` names the view that decided the member's score, and ``value`` is its value.
+        ``feature`` names the view that set the member's score, and ``value`` is its value; where
+        it ``cancels``, the member's lead does not depend on it (`Explanation.to_records`).
 
         Returns
         -------
@@ -164,11 +165,15 @@ class CommitteeExplanation:
                     lambda own: np.take_along_axis(own.views, own.paths.view, axis=1)
                 ),
                 "slope": self._of_members(lambda own: own.slopes[own.paths.row]),
+                "cancels": self._of_members(self._cancels),
                 "runner_up": self._of_members(lambda own: own.paths.runner_up),
                 "margin": self._of_members(lambda own: own.paths.margin),
                 **{f"flip_{name}": column[row] for name, column in self.words.columns().items()},
             }
         )
+
+    def _cancels(self, own: MemberPaths) -> NDArray:
+        return cancelling(own.paths, own.slopes, self.order)
 
     def _of_members(self, column: Any) -> NDArray:
         """Arrays of shape (N, C), one for each member, as a column of the records."""
@@ -217,11 +222,15 @@ class CommitteeExplanation:
     def _sentence(self, n: int, k: int, d: int) -> str:
         own = self.members[k]
         view = int(own.paths.view[n, d])
+        phrase = view_phrase(self.domain, own.directions, own.view_names, own.views[n], view)
+        slope = f"(slope {own.slopes[own.paths.row[n, d]]:.3g})"
         return (
             f"{self.class_names[d]} {own.paths.score[n, d]:.4g}, unit {own.paths.unit[n, d]}, "
-            "decided by "
-            f"{view_phrase(self.domain, own.directions, own.view_names, own.views[n], view)} "
-            f"(slope {own.slopes[own.paths.row[n, d]]:.3g})"
+            + (
+                f"{phrase} {slope} cancels"
+                if self._cancels(own)[n, d]
+                else f"decided by {phrase} {slope}"
+            )
         )
 
 

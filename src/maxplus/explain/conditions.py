@@ -1,149 +1,177 @@
-"""Walls of boxes as conditions that people can check, with limits of few digits."""
+"""Limits of boxes as conditions in words, with numbers of few digits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.explain.digits import number_text, simplest_between
+from maxplus.explain.digits import number_text, roundings
 from maxplus.explain.domain import Domain
 from maxplus.explain.naming import in_product, view_features
 from maxplus.models.views import views_of
 
-# Digits of a sum's weights: as few as keep every row on its side, and at most all there are.
+# Part of a column's unit that printing may move a limit by.
+RESOLUTION = 0.01
+# Digits of a sum's weights: as few as the resolution allows, and at most all there are.
 FEWEST_DIGITS, ALL_DIGITS = 2, 17
+# Units from 0 that a column without limits is taken to reach, where a sum's weights are rounded.
+REACH = 100.0
 
 
-class Wall(NamedTuple):
-    """One side of a box: a limit of a view, from above if it is a ceiling, and who is inside."""
+class Ranges(NamedTuple):
+    """The least and largest value that each view can have, (M,) each; infinite without a limit."""
 
-    view: int
-    is_ceiling: bool
-    inside: NDArray
-
-
-class Shown(NamedTuple):
-    """A view as it is printed: its name, its values on the rows, and what it is if it is a sum."""
-
-    name: str
-    values: NDArray
-    feature: int
-    definition: str = ""
+    low: NDArray
+    high: NDArray
 
 
 class Condition(NamedTuple):
-    """low ≤ value ≤ high of something that has a name, and the same in words."""
+    """low ≤ value ≤ high of a view, and the same in words."""
 
-    name: str
+    view: int
     low: float
     high: float
     text: str
 
     def holds(self, values: NDArray) -> NDArray:
-        """Whether it does, for each value."""
+        """Return whether it does, for each value."""
         return (self.low <= values) & (values <= self.high)
 
 
-def needed_walls(walls: Iterable[Wall], is_enough: Callable[[NDArray], bool]) -> tuple[Wall, ...]:
-    """The walls that are left when others are left out as long as the rows inside are enough.
+class _PrintedSum(NamedTuple):
+    """A sum's weights as printed, how far off its values can be, and its unit."""
 
-    Those that keep the fewest rows out are tried first. ``is_enough`` is asked of the rows that
-    would be inside, (N,) of bool. O(walls·N).
+    weights: NDArray
+    error: float
+    unit: float
+
+
+def view_ranges(directions: NDArray | None, domain: Domain) -> Ranges:
+    """Return the values that views can have where features have those of the domain."""
+    low, high = (np.asarray(end, np.float64) for end in (domain.low, domain.high))
+    if directions is None:
+        return Ranges(low.copy(), high.copy())
+    with np.errstate(invalid="ignore"):
+        ends = np.where(directions == 0.0, 0.0, np.stack([directions * low, directions * high]))
+    return Ranges(ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1))
+
+
+class PrintedViews:
+    """Views as they are printed: features by name, and sums of features with rounded weights.
+
+    Parameters
+    ----------
+    directions : array of shape (M, P), or None where the views are the features
+    domain : Domain
+    ranges : Ranges, the values that views can have
     """
-    left = sorted(walls, key=lambda wall: int((~wall.inside).sum()))
-    outside = np.sum([~wall.inside for wall in left], axis=0)
-    needed = []
-    for wall in left:
-        without = outside - ~wall.inside
-        if is_enough(without == 0):
-            outside = without
-        else:
-            needed.append(wall)
-    return tuple(sorted(needed, key=lambda wall: (wall.view, wall.is_ceiling)))
 
+    def __init__(self, directions: NDArray | None, domain: Domain, ranges: Ranges) -> None:
+        self.directions, self.domain, self.ranges = directions, domain, ranges
+        self.features = view_features(directions, domain.n_features)
+        is_sum = self.features < 0
+        self._sum_number = np.where(is_sum, np.cumsum(is_sum), 0)
+        self._sums: dict[int, _PrintedSum] = {}
 
-def shown_views(
-    directions: NDArray | None, X: NDArray, domain: Domain, walls: Iterable[Wall]
-) -> dict[int, Shown]:
-    """How the views that have walls are printed.
+    def values(self, view: int, X: NDArray) -> NDArray:
+        """Return the view's values as printed of some rows, (N,)."""
+        p = int(self.features[view])
+        return X[:, p] if p >= 0 else views_of(X, self._sum(view).weights[None])[:, 0]
 
-    The weights of a sum are rounded to as few digits as leave all rows on their sides of its
-    walls; the values are those of the sum as printed.
-    """
-    features = view_features(directions, X.shape[1])
-    shown: dict[int, Shown] = {}
-    by_view: dict[int, list[Wall]] = {}
-    for wall in walls:
-        by_view.setdefault(wall.view, []).append(wall)
-    for m in sorted(by_view):
-        p = int(features[m])
-        if p >= 0:
-            shown[m] = Shown(domain.names[p], X[:, p], p)
-            continue
-        assert directions is not None
-        name = f"sum {1 + sum(view.feature < 0 for view in shown.values())}"
-        for digits in range(FEWEST_DIGITS, ALL_DIGITS + 1):
-            weights = np.array([float(f"{w:.{digits}g}") for w in directions[m]])
-            values = views_of(X, weights[None])[:, 0]
-            if all(_parts(values, wall) for wall in by_view[m]):
-                break
-        shown[m] = Shown(name, values, -1, _sum_text(weights, domain))
-    return shown
+    def definitions(self, views: Iterable[int]) -> dict[str, str]:
+        """Return the sums among some views, by name."""
+        sums = [m for m in views if self.features[m] < 0]
+        return {self._name(m): _sum_text(self._sum(m).weights, self.domain) for m in sums}
 
+    def conditions(self, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
+        """Return a condition for each view with limits inside its range, by the order of views."""
+        conditions = []
+        for m in range(len(self.features)):
+            floor = low[m] if low[m] > self.ranges.low[m] else -np.inf
+            ceiling = high[m] if high[m] < self.ranges.high[m] else np.inf
+            if floor > -np.inf or ceiling < np.inf:
+                floor, ceiling = self._inwards(m, floor, False), self._inwards(m, ceiling, True)
+                conditions.append(Condition(m, floor, ceiling, self._text(m, floor, ceiling)))
+        return tuple(c for c in conditions if not self._is_implied(c, conditions))
 
-def conditions_of(
-    walls: Iterable[Wall], shown: dict[int, Shown], domain: Domain
-) -> tuple[Condition, ...]:
-    """A condition for each view that has walls, by the order of views."""
-    limits: dict[int, list[float]] = {}
-    for wall in walls:
-        limits.setdefault(wall.view, [-np.inf, np.inf])[wall.is_ceiling] = _limit(
-            shown[wall.view].values, wall
+    def _is_implied(self, condition: Condition, conditions: list[Condition]) -> bool:
+        """Return whether a category is not a word because it is another one."""
+        category = self._category(condition)
+        return (
+            condition.low == -np.inf
+            and category >= 0
+            and any(
+                other.low > -np.inf and self._category(other) == category for other in conditions
+            )
         )
-    return tuple(
-        Condition(shown[m].name, low, high, _text(shown[m], low, high, domain))
-        for m, (low, high) in limits.items()
-    )
 
+    def _category(self, condition: Condition) -> int:
+        p = int(self.features[condition.view])
+        return int(self.domain.category_of[p]) if p >= 0 else -1
 
-def _parts(values: NDArray, wall: Wall) -> bool:
-    """Whether one limit of the values keeps the same rows inside."""
-    signed = -values if wall.is_ceiling else values
-    inside, outside = signed[wall.inside], signed[~wall.inside]
-    return not (inside.size and outside.size) or bool(outside.max() < inside.min())
+    def _inwards(self, m: int, limit: float, is_ceiling: bool) -> float:
+        """Return the limit, or a number of fewer digits a little further inside."""
+        if np.isinf(limit):
+            return limit
+        p, domain, sign = int(self.features[m]), self.domain, -1.0 if is_ceiling else 1.0
+        if p < 0:
+            limit, unit = limit + sign * self._sum(m).error, self._sum(m).unit
+        else:
+            unit = float(domain.unit[p])
+            possible = domain.values.get(p, (0.0, 1.0) if domain.category_of[p] >= 0 else ())
+            inside = [sign * v for v in possible if sign * v >= sign * limit]
+            if inside:
+                return sign * float(min(inside))
+            if domain.whole[p]:
+                limit = sign * float(np.ceil(sign * limit))
+        shorter = [
+            v for v in roundings(limit, not is_ceiling) if abs(v - limit) <= RESOLUTION * unit
+        ]
+        return shorter[0]
 
+    def _sum(self, m: int) -> _PrintedSum:
+        """Round a sum's weights so that its values stay within the resolution."""
+        if m not in self._sums:
+            assert self.directions is not None
+            weights, domain = self.directions[m], self.domain
+            sizes = np.maximum(np.abs(domain.low), np.abs(domain.high))
+            sizes = np.where(np.isfinite(sizes), sizes, REACH * domain.unit)
+            unit = float(np.abs(weights * domain.unit).max())
+            for digits in range(FEWEST_DIGITS, ALL_DIGITS + 1):
+                rounded = np.array([float(f"{w:.{digits}g}") for w in weights])
+                error = float(np.abs(rounded - weights) @ sizes)
+                if error <= RESOLUTION * unit:
+                    break
+            self._sums[m] = _PrintedSum(rounded, error, unit)
+        return self._sums[m]
 
-def _limit(values: NDArray, wall: Wall) -> float:
-    """The shortest number between the rows outside and those inside."""
-    sign = -1.0 if wall.is_ceiling else 1.0
-    signed = sign * values
-    first = float(signed[wall.inside].min())
-    last = float(signed[~wall.inside].max())
-    # Rounding upwards of the negative is downwards of a ceiling.
-    return sign * simplest_between(last, first) if last < first else sign * first
+    def _name(self, m: int) -> str:
+        p = int(self.features[m])
+        return self.domain.names[p] if p >= 0 else f"sum {self._sum_number[m]}"
 
-
-def _text(view: Shown, low: float, high: float, domain: Domain) -> str:
-    p = view.feature
-    if p >= 0 and domain.category_of[p] >= 0:
-        category = domain.categories[domain.category_of[p]]
-        word = str(category.words[category.features.index(p)])
-        return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
-    possible = [v for v in domain.values.get(p, ()) if low <= v <= high]
-    if len(possible) == 1:
-        return f"{view.name} = {domain.number(p, possible[0])}"
-    if high == np.inf:
-        return f"{view.name} ≥ {domain.number(p, low)}"
-    if low == -np.inf:
-        return f"{view.name} ≤ {domain.number(p, high)}"
-    return f"{domain.number(p, low)} ≤ {view.name} ≤ {domain.number(p, high)}"
+    def _text(self, m: int, low: float, high: float) -> str:
+        p, domain, name = int(self.features[m]), self.domain, self._name(m)
+        if p >= 0 and domain.category_of[p] >= 0:
+            category = domain.categories[domain.category_of[p]]
+            word = str(category.words[category.features.index(p)])
+            return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
+        if p in domain.indicators.values():
+            return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
+        possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
+        if len(set(possible)) == 1:
+            return f"{name} = {domain.number(p, possible[0])}"
+        if high == np.inf:
+            return f"{name} ≥ {domain.number(p, low)}"
+        if low == -np.inf:
+            return f"{name} ≤ {domain.number(p, high)}"
+        return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
 
 
 def _sum_text(weights: NDArray, domain: Domain) -> str:
-    """A sum, its terms by how much they usually move it."""
+    """Return a sum as text, its terms by how much they usually move it."""
     text = ""
     terms = np.flatnonzero(weights)
     for p in terms[np.argsort(-np.abs(weights * domain.unit)[terms], kind="stable")].tolist():

@@ -103,9 +103,9 @@ class LMMCrossings:
         """Machine precision times how large the numbers are that a score of x is the sum of."""
         model, eps = self.model, float(np.finfo(self.model.dtype).eps)
         offsets = float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
-        if model.directions is None:
-            return eps * (float(np.abs(model.W0).max()) * float(np.abs(x).max()) + offsets)
         steep = np.abs(self.exact.slopes).max(axis=1)
+        if model.directions is None:
+            return eps * (float((steep * np.abs(x)).max()) + offsets)
         views = np.abs(model.directions.astype(np.float64)) @ np.abs(x)
         # A view is a sum of P numbers, each of which may be rounded.
         largest = float((steep * views).max()) * (1.0 + model.n_features / ROUNDINGS)

@@ -54,11 +54,3 @@ def fewest_digits(
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
     good = tried[holds(tried)]
     return float(good[0]) if good.size else float(value)
-
-
-def simplest_between(low: float, high: float) -> float:
-    """The number of fewest digits in (low, high]; ``high`` where there is no shorter one."""
-    for rounded in roundings(high, upwards=False):
-        if low < rounded <= high:
-            return rounded
-    return high

@@ -86,10 +86,22 @@ class Explanation:
         units = self.paths.unit
         return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
 
+    @cached_property
+    def cancels(self) -> NDArray:
+        """Whether a score's deciding view cancels in the lead over its rival, (N, C)."""
+        return cancelling(self.paths, self.slopes, self._order)
+
+    @cached_property
+    def _order(self) -> NDArray:
+        """The classes of each row by falling score, (N, C)."""
+        return np.argsort(-self.paths.score, axis=1, kind="stable")
+
     def to_records(self) -> np.recarray:
         """One record per row and class, rows first.
 
-        ``feature`` names the deciding view, and ``value`` is its value. ``flip_feature`` is the
+        ``feature`` names the view that sets the score, and ``value`` is its value; where it
+        ``cancels``, it moves the score of the rival class alike (the predicted class or, for
+        that, the second), so that the lead does not depend on it. ``flip_feature`` is the
         column whose change flips the prediction, from ``flip_from`` to ``flip_to`` as they
         are printed, by ``flip_distance`` units; ``flip_value`` is the exact number, and 1 or 0
         for a category: a word, or none of them.
@@ -113,6 +125,7 @@ class Explanation:
             "feature": np.array(self.view_names)[view],
             "value": self.views[row, view],
             "slope": self.slopes[self.paths.row.ravel()],
+            "cancels": self.cancels.ravel(),
             "runner_up": self.paths.runner_up.ravel(),
             "margin": self.paths.margin.ravel(),
             **{f"flip_{name}": column[row] for name, column in self.words.columns().items()},
@@ -144,7 +157,7 @@ class Explanation:
         -------
         str
         """
-        order = np.argsort(-self.paths.score[n], kind="stable")
+        order = self._order[n]
         winner = order[0]
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         lines = [
@@ -152,6 +165,11 @@ class Explanation:
             f"(probability {self.probability[n, winner]:.3f})"
         ]
         lines += ["  " + self._sentence(n, int(d)) for d in order]
+        if self.cancels[n, winner]:
+            lines.append(
+                f"  {self.class_names[winner]} rather than {self.class_names[order[1]]}: no single "
+                "column decides, the units' offsets do"
+            )
         return "\n".join(lines + ["  " + sentence for sentence in self.words.sentences(n)])
 
     def _sentence(self, n: int, d: int) -> str:
@@ -160,11 +178,14 @@ class Explanation:
         like = ""
         if self.prototypes is not None:
             like = f", like training row {self.prototypes[unit] + 1}"
-        text = (
-            f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; "
-            f"decided by "
-            f"{view_phrase(self._domain, self.directions, self.view_names, self.views[n], view)} "
-            f"(slope {self.slopes[path.row[n, d]]:.3g})"
+        phrase = view_phrase(self._domain, self.directions, self.view_names, self.views[n], view)
+        slope = f"(slope {self.slopes[path.row[n, d]]:.3g})"
+        first, second = self._order[n, 0], self._order[n, 1:2]
+        rival = second[0] if d == first and second.size else first
+        text = f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; " + (
+            f"{phrase} {slope} cancels against class {self.class_names[rival]}"
+            if self.cancels[n, d]
+            else f"decided by {phrase} {slope}"
         )
         if path.runner_up[n, d] >= 0:
             text += f"; ahead of unit {path.runner_up[n, d]} by {path.margin[n, d]:.3g}"
@@ -180,6 +201,21 @@ class Explanation:
         if self.domain is not None:
             return self.domain
         return Domain.free(self.X.shape[1], names=self.feature_names)
+
+
+def cancelling(paths: Paths, slopes: NDArray, order: NDArray) -> NDArray:
+    """Return where a score rises and falls with its rival's, (N, C) of bool.
+
+    The rival is the class of the highest score, and for that class the second. Both scores
+    are set by one view with one slope, so that their difference does not depend on it.
+    """
+    if order.shape[1] < 2:
+        return np.zeros(order.shape, bool)
+    rival = np.repeat(order[:, :1], order.shape[1], axis=1)
+    np.put_along_axis(rival, order[:, :1], order[:, 1:2], axis=1)
+    view, slope = paths.view, slopes[paths.row]
+    same_view = view == np.take_along_axis(view, rival, axis=1)
+    return same_view & (slope == np.take_along_axis(slope, rival, axis=1))
 
 
 def view_phrase(

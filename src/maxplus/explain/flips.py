@@ -21,6 +21,8 @@ from maxplus.models._checks import as_rows
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
 # Listed changes that are looked at first, nearest first; then four times as many, and so on.
 AT_FIRST = 16
+# Whole numbers that rounding may flip and that are tried one by one.
+MOST_TRIED = 64
 # A printed number may be this part of a unit farther than it need be, for fewer digits.
 FARTHER = 0.1
 
@@ -70,7 +72,8 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
 
     *Whole numbers* of a long column are tried from crossing to crossing: where no class comes
     near the predicted one, no whole number needs a look. A forward pass and a walk of O(P·H·C)
-    for each one that does.
+    for each one that does. Where rounding decides about more than 64 neighbouring numbers, the
+    first one that flips for certain is taken.
 
     A row that is outside its domain may move into it, and where it is now is no change.
 
@@ -251,12 +254,15 @@ class _Row:
         k = max(k, low) if side == 0 else min(k, high)
         if k == at and base is self.x:
             k += sign
+        tried = 0
         while low <= k <= high and self._flip(p, k, -1).distance <= reach:
             winner = int(self._winners(p, k)[0])
             if winner != self.y:
                 return self._flip(p, k, winner)
             ahead = (k, high) if side == 0 else (low, k)
-            change = float(self.lines.along(base, self.y, self._only(p, *ahead), -slack)[p, side])
+            tried += 1
+            lead = -slack if tried < MOST_TRIED else slack
+            change = float(self.lines.along(base, self.y, self._only(p, *ahead), lead)[p, side])
             if change == np.inf:
                 break
             k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))

@@ -69,8 +69,16 @@ def feature_importances(model: Any, X: ArrayLike, scale: ArrayLike | None = None
 
 def _gradient(model: LMM, rows: NDArray, order: NDArray) -> NDArray:
     """Of the lead of each row's first class over its second, if there is one; shape (N, P)."""
-    D = np.eye(model.n_features) if model.directions is None else model.directions
-    rates = model.W0.astype(np.float64)[:, None] * np.repeat(D.astype(np.float64), 2, axis=0)
     decided = np.take_along_axis(model.active_path(rows).row, order, axis=1)
-    first = rates[decided[:, 0]]
-    return first - rates[decided[:, 1]] if order.shape[1] > 1 else first
+    first = _slopes(model, decided[:, 0])
+    return first - _slopes(model, decided[:, 1]) if order.shape[1] > 1 else first
+
+
+def _slopes(model: LMM, decided: NDArray) -> NDArray:
+    """Return ∂z / ∂x where the rows ``decided`` of W0 decide; shape (N, P), no array of (P, P)."""
+    slope = model.W0.astype(np.float64)[decided]
+    if model.directions is not None:
+        return slope[:, None] * model.directions.astype(np.float64)[decided // 2]
+    found = np.zeros((len(decided), model.n_features))
+    found[np.arange(len(decided)), decided // 2] = slope
+    return found

@@ -1,4 +1,4 @@
-"""The strongest boxes of an LMM as rules, true of the rows that they are counted on."""
+"""Boxes of an LMM as rules, counted on rows of a table."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import rel_entr
 
 from maxplus.explain._checks import EACH_MEMBER, check_class_names, check_domain, check_lmm
-from maxplus.explain.conditions import Condition, Wall, conditions_of, needed_walls, shown_views
+from maxplus.explain.conditions import Condition, PrintedViews, Ranges, view_ranges
 from maxplus.explain.domain import Domain
 from maxplus.explain.explanation import as_table, records
 from maxplus.models import LMM
 from maxplus.models._checks import as_labels, as_rows
 
-# Part of a box's strength that its rule keeps, with fewer walls.
-KEPT = 0.9
+# Halvings of the interval that a box's level lies in.
+BISECTIONS = 60
+# Units in the last place of the weights by which a rule's class has to win.
+ROUNDINGS = 8.0
 
 
 class Rule(NamedTuple):
-    """Rows that meet all conditions are mostly of one class.
+    """A box of the model in which one class wins, and how many rows of a table it holds.
 
-    ``rows`` meet them, ``right`` of these are of the class. ``decides`` rows, inside or not, have
-    their predicted class from the unit that the rule is made of.
+    ``rows`` meet all conditions, ``right`` of these are of the class. ``decides`` rows, inside or
+    not, have their predicted class from the unit that the rule is made of.
     """
 
     unit: int
@@ -47,25 +48,28 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules, strongest first; ``print`` them, or take ``to_table()``.
+    """Rules, those of the units that decide most rows first; ``print``, or take ``to_table()``.
 
     Attributes
     ----------
     rules : tuple of Rule
     n_rows : how many rows they are counted on
-    definitions : the weighted sums that rules speak of, by name, as printed
+    definitions : the weighted sums in the conditions, by name, as printed
+    n_hidden : boxes left out because they hold no row, or no larger share of their class than
+        all rows do
     """
 
     rules: tuple[Rule, ...]
     n_rows: int
     definitions: dict[str, str]
+    n_hidden: int = 0
 
     def __len__(self) -> int:
         """Return the number of rules."""
         return len(self.rules)
 
     def __iter__(self) -> Iterator[Rule]:
-        """Strongest first."""
+        """Iterate over the rules in the order of printing."""
         return iter(self.rules)
 
     def __getitem__(self, k: int) -> Rule:
@@ -74,11 +78,12 @@ class Rules:
 
     def __str__(self) -> str:
         """Return all rules, a line for each, and below them what their sums are."""
-        if not self.rules:
-            return "no box holds more rows of its class than chance would put there"
-        lines = [str(rule) for rule in self.rules]
+        lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.definitions:
             lines += ["where", *(f"  {name} = {s}" for name, s in self.definitions.items())]
+        if self.n_hidden:
+            boxes = "1 box" if self.n_hidden == 1 else f"{self.n_hidden} boxes"
+            lines.append(f"{boxes} not shown: no row, or no larger share of the class than overall")
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
@@ -109,11 +114,10 @@ class Rules:
 
 
 class _Box(NamedTuple):
-    """A unit's box at the level where it is strongest, and how strong it is."""
+    """Limits of the views, (M,) each, infinite where there is none."""
 
-    strength: float
-    unit: int
-    level: float
+    low: NDArray
+    high: NDArray
 
 
 def strongest_rules(
@@ -124,30 +128,30 @@ def strongest_rules(
     class_names: Sequence[str],
     n: int = 10,
 ) -> Rules:
-    """The n strongest boxes as rules.
+    """Return the boxes of the units that decide most rows, as rules.
 
-    A unit's box {x: g_h(x) ≥ level} speaks for the class that its output is largest for. The
-    level is one of the unit's values on the rows: the one at which the box tells most of its
-    rows, by how much likelier their classes are with the share right / rows of the class inside
-    than with its share q among all rows,
+    A unit h with the largest output for class d has the box {x: g_h(x) ≥ t}, one limit for each
+    row i of W0: W0[i]·v + W1[i, h] ≥ t. The rule is the largest such box in which no other class
+    can win, among the values that the domain allows:
 
-        right·log((right / rows) / q) + wrong·log((wrong / rows) / (1 − q)).
+        t + W2[h, d] > g_k(x) + W2[k, e]  for all units k, classes e ≠ d and x in the box.
 
-    Boxes are strongest by that number; of rules with the same rows, the strongest box's is
-    shown. All rows inside a box count, whichever unit decides them; ``decides`` counts those
-    that the unit decides.
+    A limit is left out where it is not needed for that: if W1[i, h] + W2[h, d] exceeds
+    W1[i, k] + W2[k, e] for all k and e, unit h is ahead wherever row i is its minimum; or if the
+    domain has no values beyond it. Limits are rounded inwards, to a hundredth of the column's
+    unit. So a rule depends on the model and the domain alone. Neither X nor y changes it: they
+    are what ``rows``, ``right`` and ``decides`` are counted on, by the conditions as printed.
 
-    Walls that keep no row out, or hardly any that matter, are left out, one after the other, as
-    long as nine tenths of that number are left. Limits are printed as the shortest number
-    between the last row outside and the first inside, sums of features with as many digits as
-    keep all rows on their sides, and rows are counted by the rule as printed. O(N·P·H).
+    Units that decide no row of X have no rule. Boxes that hold no row, or of whose rows no
+    larger share is of the class than of all rows, are counted in ``n_hidden``.
+    O(N·M·H), and O(M·H) for each rule.
 
     Parameters
     ----------
     model : LMM
     X : array of shape (N, P), the rows that rules are counted on
     y : classes 0..C−1 of shape (N,)
-    domain : Domain, for names and words
+    domain : Domain, for names, words and the values that columns can take
     class_names : C words
     n : how many rules at most
 
@@ -172,73 +176,99 @@ def strongest_rules(
     labels = as_labels(y, len(rows), model.n_classes)
     check_domain(domain, model.n_features)
     check_class_names(class_names, model)
-    favourite, V = model.W2.argmax(axis=1), model.views(rows)
     share = np.bincount(labels, minlength=model.n_classes) / max(len(rows), 1)
-    G = model.hidden(rows)
-    boxes = [_box(h, G[:, h], labels == d, share[d]) for h, d in enumerate(favourite)]
-    strong: dict[bytes, tuple[int, tuple[Wall, ...]]] = {}
-    for box in sorted((box for box in boxes if box.strength > 0.0), key=lambda box: -box.strength):
-        if len(strong) == n:
-            break
-        d = favourite[box.unit]
-
-        def is_enough(inside: NDArray, box: _Box = box, d: int = d) -> bool:
-            right = (inside & (labels == d)).sum()
-            return bool(_strength(inside.sum(), right, share[d]) >= KEPT * box.strength)
-
-        walls = needed_walls(_walls(model, box, V), is_enough)
-        if walls:
-            inside = np.all([wall.inside for wall in walls], axis=0)
-            strong.setdefault(inside.tobytes(), (box.unit, walls))
-    every = [wall for _, walls in strong.values() for wall in walls]
-    shown = shown_views(model.directions, rows, domain, every)
-    values = {view.name: view.values for view in shown.values()}
     winners = model.scores(rows).argmax(axis=1)
     deciding = model.active_path(rows).unit[np.arange(len(rows)), winners]
-    rules = []
-    for unit, walls in strong.values():
-        d = int(favourite[unit])
-        conditions = conditions_of(walls, shown, domain)
-        inside = np.all([c.holds(values[c.name]) for c in conditions], axis=0)
-        rules.append(
-            Rule(
-                unit, str(class_names[d]), conditions, int(inside.sum()),
-                int((inside & (labels == d)).sum()), int((deciding == unit).sum()),
-            )
-        )  # fmt: skip
-    return Rules(
-        tuple(rules),
-        len(rows),
-        {view.name: view.definition for view in shown.values() if view.feature < 0},
-    )
+    decides = np.bincount(deciding, minlength=model.n_hidden)
+    exact = model.astype(np.float64)
+    ranges = view_ranges(exact.directions, domain)
+    views = PrintedViews(exact.directions, domain, ranges)
+    margin = ROUNDINGS * float(np.finfo(model.dtype).eps)
+    margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
+    rules: list[Rule] = []
+    n_hidden = 0
+    for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
+        if len(rules) == n:
+            break
+        box = _winning_box(exact, unit, ranges, margin)
+        conditions = () if box is None else views.conditions(box.low, box.high)
+        if box is not None and not conditions:
+            continue  # The class wins everywhere.
+        inside = np.full(len(rows), box is not None)
+        for condition in conditions:
+            inside &= condition.holds(views.values(condition.view, rows))
+        d = int(exact.W2[unit].argmax())
+        n_inside, right = int(inside.sum()), int((inside & (labels == d)).sum())
+        if right > share[d] * n_inside:
+            name = str(class_names[d])
+            rules.append(Rule(unit, name, conditions, n_inside, right, int(decides[unit])))
+        else:
+            n_hidden += 1
+    used = sorted({condition.view for rule in rules for condition in rule.conditions})
+    return Rules(tuple(rules), len(rows), views.definitions(used), n_hidden)
 
 
-def _strength(rows: ArrayLike, right: ArrayLike, share: float) -> NDArray:
-    """How much likelier ``right`` of ``rows`` are with a share of their own; 0 if that is lower."""
-    n, r = np.asarray(rows, float), np.asarray(right, float)
-    likelier = rel_entr(r, n * share) + rel_entr(n - r, n * (1.0 - share))
-    return np.where(r > n * share, likelier, 0.0)
+def _winning_box(model: LMM, unit: int, ranges: Ranges, margin: float) -> _Box | None:
+    """Return the largest box of a unit in which its class wins by a margin, None if there is none.
+
+    The higher the level t, the smaller the box and the scores that other classes reach in it.
+    So there is a least level, found by bisection; O(M·H) for each step.
+    """
+    d = int(model.W2[unit].argmax())
+    others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
+    own = model.W2[unit, d] - margin
+    ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
+    needed = np.flatnonzero(~ahead)
+
+    def wins(t: float) -> bool:
+        box = _box_at(model, unit, t, needed, ranges)
+        if (box.low > box.high).any():
+            return True
+        return bool((_highest(model, box) + others).max() < t + own)
+
+    # Any level to begin with, then steps that double in both directions.
+    low = high = float(model.W1[needed, unit].min(initial=0.0))
+    step = max(1.0, abs(low))
+    while not wins(high):
+        high, step = high + step, 2.0 * step
+        if not np.isfinite(high):
+            return None
+    step = max(1.0, abs(high))
+    while wins(low):
+        low, step = low - step, 2.0 * step
+        if not np.isfinite(low):
+            return _Box(ranges.low, ranges.high)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if wins(middle) else (middle, high)
+    box = _box_at(model, unit, high, needed, ranges)
+    return None if (box.low > box.high).any() else box
 
 
-def _box(h: int, g: NDArray, is_own: NDArray, share: float) -> _Box:
-    """The strongest box of unit h, of values g on the rows; O(N·log N)."""
-    order = np.argsort(-g, kind="stable")
-    strength = _strength(np.arange(1, g.size + 1), np.cumsum(is_own[order]), share)
-    # A level takes all rows of equal value, so that only the last of them is one.
-    is_last = np.append(g[order][1:] != g[order][:-1], True)
-    best = np.where(is_last, strength, -1.0).argmax()
-    return _Box(float(strength[best]), h, float(g[order[best]]))
+def _box_at(model: LMM, unit: int, level: float, needed: NDArray, ranges: Ranges) -> _Box:
+    """Return where the needed rows of a unit are at least a level, among possible values."""
+    low, high = ranges.low.copy(), ranges.high.copy()
+    view, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        limit = above / slope
+    # A row without a slope that is below the level leaves nothing inside.
+    is_floor = (slope > 0.0) | ((slope == 0.0) & (above > 0.0))
+    np.maximum.at(low, view[is_floor], limit[is_floor])
+    np.minimum.at(high, view[slope < 0.0], limit[slope < 0.0])
+    return _Box(low, high)
 
 
-def _walls(model: LMM, box: _Box, V: NDArray) -> list[Wall]:
-    """The walls of a box that keep any row out, at most two for each view; O(N·P)."""
-    walls: dict[tuple[int, bool], Wall] = {}
-    for i in np.flatnonzero(model.W0).tolist():
-        inside = model.W0[i] * V[:, i // 2] + model.W1[i, box.unit] >= box.level
-        key = i // 2, bool(model.W0[i] < 0)
-        # Two rows of one sign make one wall.
-        if key in walls:
-            inside = inside & walls[key].inside
-        if not inside.all():
-            walls[key] = Wall(*key, inside)
-    return list(walls.values())
+def _highest(model: LMM, box: _Box) -> NDArray:
+    """Return the highest value of each unit in a box, (H,); exact, as views move independently."""
+    a, b = model.slopes.T
+    A, B = np.moveaxis(model.offsets, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        crossing = (B - A) / (a - b)
+        ends = (box.low, box.high, np.clip(crossing, box.low, box.high))
+        values = [np.fmin(_line(a, A, v), _line(b, B, v)) for v in ends]
+    return np.fmax.reduce(values).min(axis=1)
+
+
+def _line(slope: NDArray, offset: NDArray, v: NDArray) -> NDArray:
+    """Return slope·v + offset, where v may be infinite."""
+    return np.where(slope == 0.0, 0.0, slope * v) + offset

@@ -101,8 +101,8 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
         producer_version=__version__,
         doc_string=_description(network),
     )
-    if hasattr(clf, "feature_names_in_"):
-        names = json.dumps(clf.feature_names_in_.tolist(), ensure_ascii=False)
+    if hasattr(clf, "preparation_") or hasattr(clf, "feature_names_in_"):
+        names = json.dumps(clf._feature_words(), ensure_ascii=False)
         helper.set_model_props(model, {"feature_names": names})
     onnx.checker.check_model(model, full_check=True)
     write_whole(path, model.SerializeToString())

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators import LMMClassifier
+from maxplus.estimators._training_summary import training_summary
 from maxplus.io.container import FileError
 from maxplus.models import Committee
 
@@ -64,9 +65,16 @@ def check_members(committee: Any) -> None:
             own, whole = (getattr(clf, name, np.empty(0)) for clf in (member, committee))
             if not np.array_equal(own, whole):
                 raise FileError(f"member {k} has other {name} than the committee")
+        if _counts(member) != _counts(committee):
+            raise FileError(f"member {k} has other training rows than the committee")
     wins = np.concatenate([getattr(m, "unit_wins_", np.empty(0)) for m in committee.members_])
     if not np.array_equal(wins, getattr(committee, "unit_wins_", np.empty(0))):
         raise FileError("the members' unit_wins_ are not the committee's")
+
+
+def _counts(estimator: Any) -> tuple[Any, Any]:
+    summary = training_summary(estimator)
+    return summary["n_rows"], summary["class_counts"]
 
 
 def _prefix(k: int) -> str:

@@ -15,9 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 import maxplus
 from maxplus import estimators
 from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
+from maxplus.estimators._intervals import COVERAGES
 from maxplus.estimators._lmm import BaseLMMClassifier
+from maxplus.estimators._saving import PER_ROW
 from maxplus.estimators._search import check_search, facts_of, search_table
 from maxplus.estimators._subgradient import SubgradientClassifier
+from maxplus.estimators._training_summary import training_summary
 from maxplus.io.committees import (
     check_members,
     committee_of,
@@ -60,13 +63,34 @@ FACTS: dict[str, Callable[[Any], bool]] = {
 INTEGERS: dict[str, str | None] = {
     "prototypes": "H", "suspects": None, "unit_wins": "H", "training_rows": None,
 }  # fmt: skip
-# How the stages of a training went.
-COURSES = ("warmup_losses", "validation_scores", "polish_losses", "curve_losses", "residuals")
 # Larger weights are refused: inputs may add an eighth of the range, ensembles add members' scores.
 LARGEST_WEIGHT = 1e-3
+# How the stages of a training went, and how far predictions were off.
+COURSES = ("warmup_losses", "validation_scores", "polish_losses", "curve_losses",
+           "residual_quantiles", "residuals")  # fmt: skip
+# Counts and means of the training rows, of a classifier and of a regressor.
+CLASS_SUMMARY: dict[str, Callable[[Any], bool]] = {
+    "n_rows": lambda v: type(v) is int and v >= 0,
+    "class_counts": lambda v: isinstance(v, list) and all(type(n) is int and n >= 0 for n in v),
+    "n_below_log2": lambda v: type(v) is int and v >= 0,
+    "mean_loss": lambda v: isinstance(v, float) and v >= 0,
+}
+TARGET_SUMMARY: dict[str, Callable[[Any], bool]] = {
+    "n_rows": CLASS_SUMMARY["n_rows"],
+    "mean": lambda v: isinstance(v, float) and math.isfinite(v),
+    "deviation": CLASS_SUMMARY["mean_loss"],
+}
+# Parts of a validation that name single training rows.
+NAMED_ROWS = ("least_sure", "most_surprising")
 
 
-def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> None:
+def save(
+    estimator: Any,
+    path: str | os.PathLike[str],
+    *,
+    notes: Any = None,
+    remember_rows: bool = False,
+) -> None:
     """Write a fitted estimator to one file, whole or not at all.
 
     Parameters
@@ -74,14 +98,20 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
     estimator : a fitted maxplus estimator
     path : where; an existing file is replaced
     notes : anything that JSON can hold, kept beside it
+    remember_rows : whether to keep what is known of single training rows; this reveals them
 
     Notes
     -----
-    How tables become features (``preparation_``, a `maxplus.tables.Preparation`), how the model
+    How tables become features (``preparation_``, a `maxplus.tables.Preparation`) and how the model
     did on rows that it had not seen (``validation_``, what `maxplus.evaluation.Validation.to_json`
-    gives) and which rows it was trained on (``training_rows_``, from
-    `maxplus.tables.row_fingerprints`) are kept with an estimator that has them, and `load` gives
-    them back.
+    gives) are kept with an estimator that has them, and `load` gives them back.
+
+    By default nothing per training row is written, only counts and means. ``remember_rows`` keeps
+    labels, losses, ``suspects_``, ``residuals_``, the samples in ``history_``, the rows that a
+    validation names, and hashes of the rows where ``training_rows_`` has them (from
+    `maxplus.tables.row_fingerprints`; ``maxplus train --remember-rows`` sets it). Labels and losses
+    can then be read by anyone who has the file, in the order of the training rows, and guesses of
+    rows can be tested against the hashes. What a file tells in any case is in SECURITY.md.
 
     Examples
     --------
@@ -102,7 +132,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, notes: Any = None) -> 
             f"only {', '.join(ESTIMATORS)} can be saved, got {name}; "
             "for a pipeline use joblib or skops"
         )
-    document, arrays = describe(estimator)
+    document, arrays = describe(estimator, remember_rows)
     document["notes"] = notes
     # Of several ranks, one writes.
     if current().is_first:
@@ -121,7 +151,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        As it was when it was saved, to the last bit.
+        As it was when it was saved, to the last bit, but for what is known of single training
+        rows: that is there if it was saved with ``remember_rows=True``.
 
     Raises
     ------
@@ -156,8 +187,10 @@ def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
         raise FileError(f"{path} is damaged: {error}") from None
 
 
-def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """A fitted estimator as a JSON document and named arrays."""
+def describe(
+    estimator: Any, remember_rows: bool = False
+) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """A fitted estimator as a JSON document and named arrays, without training rows by default."""
     check_is_fitted(estimator, "model_")
     model: Network = estimator.model_
     document: dict[str, Any] = {
@@ -167,18 +200,25 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         "facts": {name: _item(getattr(estimator, name)) for name in FACTS
                   if hasattr(estimator, name)},
         "n_features": model.n_features,
+        "n_columns": estimator.n_features_in_,
     }  # fmt: skip
     if isinstance(estimator, LMMCommittee):
-        document["members"], arrays = describe_members(estimator.members_, describe)
+        document["members"], arrays = describe_members(
+            estimator.members_, lambda member: describe(member, remember_rows)
+        )
     else:
         arrays = {f"model.{name}": W for name, W in model.weights_by_name().items()}
     if hasattr(estimator, "feature_names_in_"):
         document["feature_names"] = [str(name) for name in estimator.feature_names_in_]
+
+    def has(name: str) -> bool:
+        return hasattr(estimator, name) and (remember_rows or name not in PER_ROW)
+
     for name in INTEGERS:
-        if hasattr(estimator, f"{name}_"):
+        if has(f"{name}_"):
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.int64)
     for name in COURSES:
-        if hasattr(estimator, f"{name}_"):
+        if has(f"{name}_"):
             arrays[name] = np.asarray(getattr(estimator, f"{name}_"), np.float64)
     if hasattr(estimator, "scale_"):
         arrays["scale"] = np.asarray(estimator.scale_, np.float64)
@@ -190,15 +230,30 @@ def describe(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     if preparation is not None:
         document["preparation"] = preparation.to_json()
     if getattr(estimator, "validation_", None) is not None:
-        document["validation"] = estimator.validation_
+        document["validation"] = _validation(estimator.validation_, remember_rows)
     if hasattr(estimator, "classes_"):
         document["classes"] = labels_to_json(estimator.classes_)
+    if has("training_losses_"):
         codes = np.searchsorted(estimator.classes_, estimator.training_labels_)
         arrays["training.labels"] = codes.astype(np.int64)
         arrays["training.losses"] = estimator.training_losses_
+    else:
+        document["training"] = dict(training_summary(estimator))
     if hasattr(estimator, "history_"):
-        arrays |= {f"history.{name}": estimator.history_[name] for name in History.columns}
+        # A loss of the history is that of its sample: without the row, only the course is told.
+        names = [name for name in History.columns if remember_rows or name != "sample"]
+        arrays |= {f"history.{name}": estimator.history_[name] for name in names}
     return document, arrays
+
+
+def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
+    """A validation as a file holds it: by default without the rows that it names."""
+    if remember_rows:
+        return record
+    kept = {name: value for name, value in record.items() if name not in NAMED_ROWS}
+    if "worst" in record["figures"]:
+        kept["figures"] = {**record["figures"], "worst": None}
+    return kept
 
 
 def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
@@ -210,8 +265,15 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     else:
         estimator.model_ = model_of(type(estimator)._model_class, arrays)
     model = estimator.model_
-    estimator.n_features_in_ = _require(
+    n_features = _require(
         document.get("n_features"), lambda v: v == model.n_features, "the number of features"
+    )
+    # Of a data frame that was encoded, the columns are counted, not the features.
+    is_encoded = document.get("preparation") is not None
+    estimator.n_features_in_ = _require(
+        document.get("n_columns", n_features),
+        lambda v: v == n_features or (is_encoded and type(v) is int and v > 0),
+        "the number of columns",
     )
     facts = _require(document.get("facts"), lambda v: isinstance(v, dict), "the facts")
     for name, value in facts.items():
@@ -220,7 +282,7 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.status_ = _status(facts["status_"])
     names = document.get("feature_names")
     if names is not None:
-        _require(names, lambda v: _are_words(v, model.n_features), "the feature names")
+        _require(names, lambda v: _are_words(v, estimator.n_features_in_), "the feature names")
         estimator.feature_names_in_ = np.array(names, object)
     H = getattr(model, "n_hidden", 0)
     for name, shape in INTEGERS.items():
@@ -260,6 +322,8 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
+    else:
+        _rebuild_regressor(estimator, document)
     for name in _needed(estimator):
         if not hasattr(estimator, name):
             raise FileError(f"its {name} is missing")
@@ -282,7 +346,10 @@ def _needed(estimator: Any) -> list[str]:
         names += ["temperature_"]
     if isinstance(estimator, LMMRegressor):
         learned = not hasattr(estimator, "interpolates_")
-        names += ["slope_", *(["n_iter_", "status_", "residuals_"] if learned else ["lipschitz_"])]
+        names += [
+            "slope_",
+            *(["n_iter_", "status_", "residual_quantiles_"] if learned else ["lipschitz_"]),
+        ]
     return names
 
 
@@ -319,7 +386,10 @@ def model_of(kind: type[Model], arrays: dict[str, NDArray]) -> Model:
 
 
 def history_of(arrays: dict[str, NDArray]) -> History:
-    """The history; FileError if its columns differ in length."""
+    """The history; FileError if its columns differ in length. Samples that are not kept are −1."""
+    if "history.sample" not in arrays and "history.loss" in arrays:
+        unknown = np.full(arrays["history.loss"].shape, -1, np.int64)
+        arrays = {**arrays, "history.sample": unknown}
     columns = {
         name: _array(arrays, f"history.{name}", kind)
         for name, kind in zip(History.columns, (np.float64, np.int64, np.float64), strict=True)
@@ -355,6 +425,15 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
     if isinstance(estimator, SubgradientClassifier):
         estimator.history_ = history_of(arrays)
         estimator._began_with = estimator._beginnings()
+    if "training.labels" not in arrays:
+        estimator.training_summary_ = _training_summary(document, CLASS_SUMMARY)
+        counts = estimator.training_summary_["class_counts"]
+        n = estimator.training_summary_["n_rows"]
+        if len(counts) != len(estimator.classes_) or sum(counts) != n:
+            raise FileError("the summary of the training has other classes or rows than the model")
+        if estimator.training_summary_["n_below_log2"] > n:
+            raise FileError("the summary of the training has more rows below log 2 than rows")
+        return
     codes = _array(arrays, "training.labels", np.int64)
     if codes.size and not (codes.min() >= 0 and codes.max() < len(estimator.classes_)):
         raise FileError("a training label is not one of the classes")
@@ -362,6 +441,28 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
     estimator.training_losses_ = _array(arrays, "training.losses", np.float64, codes.shape)
     if (getattr(estimator, "suspects_", codes[:0]) >= codes.size).any():
         raise FileError("a suspect is not one of the training samples")
+
+
+def _rebuild_regressor(estimator: Any, document: dict) -> None:
+    estimator.training_summary_ = _training_summary(document, TARGET_SUMMARY)
+    if hasattr(estimator, "interpolates_"):
+        return
+    quantiles = getattr(estimator, "residual_quantiles_", np.empty(0))
+    ascending = bool((quantiles[:-1] <= quantiles[1:]).all())
+    is_good = ascending and bool((quantiles >= 0).all()) and bool(np.isfinite(quantiles).all())
+    if quantiles.shape != COVERAGES.shape or not is_good:
+        raise FileError("the array 'residual_quantiles' is missing or not ascending")
+
+
+def _training_summary(document: dict, checks: dict[str, Callable[[Any], bool]]) -> dict[str, Any]:
+    """Counts and means of the training rows; FileError if they cannot be."""
+    record = _require(
+        document.get("training"), lambda v: isinstance(v, dict) and {*v} == {*checks},
+        "the summary of the training",
+    )  # fmt: skip
+    for name, is_good in checks.items():
+        _require(record[name], is_good, f"{name!r} in the summary of the training")
+    return record
 
 
 def read_classes(document: dict[str, Any]) -> NDArray:

@@ -91,7 +91,7 @@ CLASS: dict[str, Check] = {
 FIGURES: dict[str, Check] = {
     "n_rows": _is_some, "accuracy": _is_share, "accuracy_error": _is_size,
     "balanced_accuracy": _share, "macro_f1": _share, "log_loss": _size, "auc": _share,
-    "calibration_error": _share, "max_loss": _size, "worst": _is_some,
+    "calibration_error": _share, "max_loss": _size, "worst": _may_be(_is_some),
     "classes": _list_of(_fields(CLASS)), "confusion": _list_of(_list_of(_is_count)),
 }  # fmt: skip
 GUESSED: dict[str, Check] = {
@@ -107,6 +107,8 @@ ROW: dict[str, Check] = {
     "own_probability": _is_share,
 }  # fmt: skip
 OPTIONAL: dict[str, Check] = {
+    "dispersion": lambda v: _is_number(v) and v >= 1.0,
+    "accuracy_interval": lambda v: _list_of(_is_share)(v) and len(v) == 2,
     "certified": _fields({"eps": _is_size, "accuracy": _is_share}),
     "reliability": _fields({
         "count": _list_of(_is_count),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
+from maxplus.estimators._training_summary import training_summary
 from maxplus.explain import feature_importances
 from maxplus.report import figures
 from maxplus.report.editing import column_of_features
@@ -34,7 +35,7 @@ def about_page(estimator: Any, name: str) -> dict[str, Any]:
 def about_model(estimator: Any) -> dict[str, Any]:
     """What it was trained for and how, in numbers and words."""
     preparation = getattr(estimator, "preparation_", None)
-    n_features = estimator.n_features_in_
+    n_features = estimator.model_.n_features
     facts = {
         "ended": getattr(estimator, "status_message_", None),
         "iterations": _count(getattr(estimator, "n_iter_", None)),
@@ -49,7 +50,7 @@ def about_model(estimator: Any) -> dict[str, Any]:
         "n_columns": n_features if preparation is None else len(preparation.encoding.columns),
         "target": None if preparation is None else preparation.encoding.target,
         "trained_on": None if preparation is None else PurePath(preparation.data).name,
-        "n_training": _training_size(estimator),
+        "n_training": training_summary(estimator).get("n_rows"),
         "decisions": [] if preparation is None else list(preparation.decisions),
         "parameters": {
             name: str(value)
@@ -58,13 +59,6 @@ def about_model(estimator: Any) -> dict[str, Any]:
         },
         "training": {name: value for name, value in facts.items() if value is not None},
     }
-
-
-def _training_size(estimator: Any) -> int | None:
-    for name in ("training_labels_", "training_rows_"):
-        if hasattr(estimator, name):
-            return len(getattr(estimator, name))
-    return None
 
 
 def _count(value: int | None) -> str | None:

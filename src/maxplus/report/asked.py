@@ -1,4 +1,4 @@
-"""What a page is asked to be about: rows with their labels, and how people call them."""
+"""The rows that a page is about, with their labels if there are any, and their names."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def answered(ask: Callable[[NDArray], NDArray], X: NDArray) -> NDArray:
 
 @dataclass(frozen=True)
 class Asked:
-    """Labelled rows.
+    """Rows, labelled or not.
 
     Attributes
     ----------
     X : rows (N, P); only a few are looked at, by their numbers, since ranks may have the others
-    y : true labels or numbers (N,)
-    prints : the rows' fingerprints (N,)
+    y : true labels or numbers (N,), or None
+    prints : the rows' hashes (N,)
     name : of the table
     numbers : N row numbers as people count them; from 1 by default
     ids : N words that tell the rows apart, or None
@@ -48,7 +48,7 @@ class Asked:
     """
 
     X: Any
-    y: NDArray
+    y: NDArray | None
     prints: NDArray
     name: str
     numbers: Sequence[int] | None = None
@@ -57,13 +57,13 @@ class Asked:
 
     @classmethod
     def of(
-        cls, X: NDArray, y: NDArray, name: str, numbers: Sequence[int] | None = None,
+        cls, X: NDArray, y: NDArray | None, name: str, numbers: Sequence[int] | None = None,
         ids: Sequence[str] | None = None, missing: NDArray | None = None,
     ) -> Asked:  # fmt: skip
         """Those of all ranks; X is this rank's own until `seen` says what the others have."""
         team = current()
         return cls(
-            X, together(y), together(row_fingerprints(X)), name,
+            X, None if y is None else together(y), together(row_fingerprints(X)), name,
             None if numbers is None else together(np.asarray(numbers)).tolist(),
             None if ids is None else [one for own in team.every(ids) for one in own],
             None if missing is None else together(missing),
@@ -73,9 +73,14 @@ class Asked:
         """The same, with the rows of all ranks."""
         return replace(self, X=X)
 
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return len(self.prints)
+
     def some(self, most: int) -> NDArray:
         """The numbers of so many rows at most, at even distances."""
-        n = len(self.y)
+        n = self.n
         return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
 
     def number(self, n: int) -> int:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.certify import CertifiedRows
+from maxplus.estimators._training_summary import training_summary
 from maxplus.explain.domain import held_columns
 from maxplus.models import LOG2
 from maxplus.report._text import percent, plural
-from maxplus.report.asked import Asked
 from maxplus.report.figures import certified_figure
 
 CURVE_POINTS = 41
@@ -20,51 +21,40 @@ SMALL = 0.1
 
 
 def certified(
-    asked: Asked, right: NDArray, radius: NDArray, is_new: NDArray | None, scale: NDArray,
-    unit: str, columns: Sequence[str],
+    right: NDArray | None, radius: NDArray, whose: str, scale: NDArray, unit: str,
+    columns: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
-    """How many rows are right and stay so, for changes of all sizes.
-
-    On rows that were not used in training, if there are any among those that the page is about.
+    """How many rows are right and stay so, for changes of all sizes; without labels, how many stay.
 
     Parameters
     ----------
-    right, radius : whether each row is, and how far it may move
-    is_new : which rows were not used in training, None if unknown
+    right, radius : whether each row is, None if there are no labels, and how far it may move
+    whose : which rows these are, in words
     scale, unit : how far each feature moves for a radius of 1, and what that is called
     columns : the column that each feature is made of
     """
-    rows = np.arange(len(right))
-    if is_new is not None and is_new.any():
-        rows = np.flatnonzero(is_new)
-    right, radius = right[rows], radius[rows]
-    own = radius[right]
+    n = len(radius)
+    has_labels = right is not None
+    counted = np.ones(n, bool) if right is None else right
+    own = radius[counted]
     eps = np.linspace(0.0, _reach(own), CURVE_POINTS)
     held = held_columns(columns, scale)
     kept = int((own >= SMALL).sum())
     return {
-        "whose": _whose(asked, is_new),
-        "n_rows": len(rows),
+        "whose": whose,
+        "has_labels": has_labels,
+        "n_rows": n,
         "eps": eps.tolist(),
-        "accuracy": [float((own >= e).sum() / len(rows)) for e in eps],
+        "accuracy": [float((own >= e).sum() / n) for e in eps],
         "small": SMALL,
         "kept": kept,
-        "share": percent(kept / len(rows)),
-        "median_radius": float(np.median(own)) if own.size else None,
+        "share": percent(kept / n),
+        "median_radius": CertifiedRows.of(radius, counted).median,
         "unit": unit,
         "held": held,
         "n_moving": len(dict.fromkeys(columns)) - len(held),
-        "figure": certified_figure(radius, right, unit),
+        "figure": certified_figure(radius, counted, unit) if has_labels else None,
     }
-
-
-def _whose(asked: Asked, is_new: NDArray | None) -> str:
-    n, name = len(asked.y), asked.name
-    if is_new is None:
-        return f"the {plural(n, 'row')} of {name}; whether they were used in training is not known"
-    if not is_new.any():
-        return f"the {plural(n, 'row')} of {name}, which the model was trained on"
-    return f"the {plural(int(is_new.sum()), 'row')} of {name} that were not used in training"
 
 
 def _reach(radius: NDArray) -> float:
@@ -74,12 +64,16 @@ def _reach(radius: NDArray) -> float:
 
 def training_certificate(estimator: Any) -> dict[str, Any]:
     """The largest training loss, and what follows of it for the training rows alone."""
-    n = int(np.isfinite(estimator.training_losses_).sum())
+    summary = training_summary(estimator)
+    n = summary["n_rows"]
     if estimator.certified_:
         text = f"So every one of the {plural(n, 'training row')} is right: this is a proof."
     else:
-        below = int((estimator.training_losses_ < LOG2).sum())
+        below = summary["n_below_log2"]
         text = (
             f"{below:,} of the {plural(n, 'training row')} are below log 2 and right for certain."
         )
-    return {"max_loss": estimator.max_loss_, "threshold": LOG2, "text": text}
+    return {
+        "max_loss": estimator.max_loss_, "threshold": LOG2, "text": text,
+        "holds": estimator.certified_,
+    }  # fmt: skip

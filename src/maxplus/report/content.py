@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.estimators._lmm import BaseLMMClassifier
+from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.explain import single_flips, unit_boxes
 from maxplus.explain.flip_words import FlipWords, missing_columns
-from maxplus.models import LMM, LOG2
+from maxplus.models import LMM
 from maxplus.ranks import SharedRows, current
 from maxplus.report import about, certificates, figures, unseen
+from maxplus.report._text import plural
 from maxplus.report.asked import MOST_COUNTED, Asked, answered
 from maxplus.report.deciding import Decisions
 from maxplus.report.editing import editable_columns
@@ -28,7 +30,7 @@ N_RULES = 8
 def report_content(
     clf: BaseLMMClassifier,
     X: NDArray,
-    y: NDArray,
+    y: NDArray | None,
     *,
     name: str,
     row_numbers: Sequence[int] | None = None,
@@ -41,12 +43,16 @@ def report_content(
     scale: ArrayLike | None = None,
     unit: str = "the features' own units",
 ) -> dict[str, Any]:
-    """Everything `render_page` shows, for a fitted classifier on labelled rows.
+    """Everything `render_page` shows, for a fitted classifier on rows, labelled or not.
+
+    Labelled rows are test data, and lead the page, unless they are the training rows: then a
+    validation does, if the classifier has one. Without labels there are predictions, certificates
+    and explanations, and no figures of these rows.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
-    X, y : rows and their true labels
+    X, y : rows and their true labels, or None
     name : what the data are called
     row_numbers, ids : what people call the rows: 1, 2, … by default, and no further name
     missing : which columns each row lacked, (N, columns) of bool
@@ -73,7 +79,7 @@ def report_content(
     >>> "</html>" in page
     True
     """
-    asked = Asked.of(X, np.asarray(y), name, row_numbers, ids, missing)
+    asked = Asked.of(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
     # Each rank asks about its own rows; rank 0 writes, and looks at a few of the others'.
     said = Said(
         answered(clf.predict_log_proba, X), answered(clf.predict, X),
@@ -103,13 +109,15 @@ class Page(NamedTuple):
 
 
 def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> dict[str, Any]:
-    words, n = clf._words_of(page.feature_names), len(asked.y)
+    words, n = clf._words_of(page.feature_names), asked.n
     log_proba, is_image = said.log_proba, page.image_shape is not None
-    losses = -log_proba[np.arange(n), np.searchsorted(clf.classes_, asked.y)]
-    right = said.predicted == asked.y
-    is_new = unseen.unseen_rows(clf, asked.prints)
+    right = None if asked.y is None else said.predicted == asked.y
+    # Without labels, rows are surprising where no class is probable.
+    judged = log_proba.argmax(axis=1) if asked.y is None else np.searchsorted(clf.classes_, asked.y)
+    losses = -log_proba[np.arange(n), judged]
+    is_training = asked.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(words)) if page.scale is None else np.asarray(page.scale, float)
-    performance = _performance(clf, asked, log_proba, is_new)
+    performance = _performance(clf, asked, log_proba, is_training)
     shown = _choose(_named_places(asked, performance["named"]), losses, asked)
     X = asked.X[shown]
     decisions = Decisions(clf.model_, X, words, getattr(clf, "scale_", None))
@@ -121,12 +129,15 @@ def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> di
         "model": about.about_model(clf),
         "data": {"name": asked.name, "n_rows": n, "n_shown": len(shown)},
         **performance,
-        "fit": _fit(clf, asked, right),
+        "predicted": None if asked.y is not None else _predicted(clf, said.predicted),
+        "fit": _fit(clf, right if is_training else None),
         "importances": None if is_image else about.importances(clf, counted, words),
-        "rules": None if some is None else _rules(clf, counted, asked.y[some], words),
+        "rules": None if some is None or asked.y is None
+        else _rules(clf, counted, asked.y[some], words),
         "search": about.search(clf),
         "certified": certificates.certified(
-            asked, right, said.radius, is_new, factors, page.unit, about.columns_of(clf, words)
+            right, said.radius, _whose(asked, is_training), factors, page.unit,
+            about.columns_of(clf, words),
         ),
         "training": figures.training_figures(clf),
         "certificate": certificates.training_certificate(clf),
@@ -153,49 +164,77 @@ def _named_places(asked: Asked, named: dict[str, Any]) -> list[int]:
     """Where the rows are that the page names: its links lead to them."""
     numbers = {row["row"] for kind in ("least_sure", "most_surprising") for row in named[kind]
                if row["of_data"]}  # fmt: skip
-    return [n for n in range(len(asked.y)) if asked.number(n) in numbers]
+    return [n for n in range(asked.n) if asked.number(n) in numbers]
 
 
 def _performance(
-    clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray, is_new: NDArray | None
+    clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray, is_training: bool
 ) -> dict[str, Any]:
-    """How well it does on new rows by all that is known, and by what counts most rows."""
-    validation = unseen.of_validation(clf, asked)
+    """How well it does on new rows: on those that are given, else by a validation in training."""
+    validation = unseen.of_validation(clf, asked, is_training)
     sources = [] if validation is None else [validation]
-    where = unseen.which_are_new(asked, is_new)
-    if is_new is not None and is_new.any():
-        new = np.flatnonzero(is_new)
-        sources.append(unseen.of_rows(clf, asked, log_proba, new, where))
-    main = max(sources, key=lambda source: source["figures"]["n_rows"], default=None)
-    judged = main or {
-        **unseen.of_rows(clf, asked, log_proba, np.arange(len(asked.y)), where), "is_new": False,
-    }  # fmt: skip
-    bins = judged["bins"]
+    equal = unseen.equal_to_training(clf, asked.prints)
+    where = unseen.which_rows(asked, is_training, equal)
+    own = None
+    if asked.y is None:
+        where = f"{asked.name} has no true labels to compare with."
+    else:
+        own = unseen.of_rows(clf, asked, log_proba, where)
+        if not is_training:
+            sources.insert(0, own)
+    headline = unseen.headline(sources[0] if sources else None, where)
+    if own in sources and equal is not None and equal.any():
+        headline["text"] += f" {where}"
+    judged = sources[0] if sources else own
+    bins = None if judged is None else judged["bins"]
+    named = next((one for one in (*sources[:1], own) if one and one["least_sure"]), None)
     return {
-        "headline": unseen.headline(main, where),
+        "headline": headline,
         "where": where,
         "sources": sources,
-        "judged": {"is_new": True, **judged},
-        # Rows that can be looked at here tell more than those that cannot.
-        "named": sources[-1] if sources else judged,
+        "judged": None if judged is None else {"is_new": bool(sources), **judged},
+        "named": _least_sure(clf, asked, log_proba) if asked.y is None else named,
         "reliability": None if bins is None else figures.reliability_figure(bins),
     }
 
 
-def _fit(clf: BaseLMMClassifier, asked: Asked, right: NDArray) -> dict[str, Any]:
+def _least_sure(clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray) -> dict[str, Any]:
+    """The rows without labels whose predictions are least probable."""
+    P = np.exp(log_proba)
+    order = np.argsort(P.max(axis=1), kind="stable")
+    return {"least_sure": unseen.named_rows(clf, asked, P, order), "most_surprising": []}
+
+
+def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any]]:
+    """How often each class is predicted."""
+    return [
+        {"label": str(label), "rows": int((predicted == label).sum()),
+         "share": float((predicted == label).mean())}
+        for label in clf.classes_
+    ]  # fmt: skip
+
+
+def _whose(asked: Asked, is_training: bool) -> str:
+    rows = f"the {plural(asked.n, 'row')} of {asked.name}"
+    return f"{rows}, which the model was trained on" if is_training else rows
+
+
+def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
     """How many training rows are right: counted where they are here, else at least so many."""
-    n = int(np.isfinite(clf.training_losses_).sum())
-    if unseen.training_order(clf, asked):
+    if right is not None:
         return {"right": int(right.sum()), "rows": len(right), "exact": True}
     # Of two classes the one with more than half is the predicted one, and the other is wrong.
-    certain = int((clf.training_losses_ < LOG2).sum())
-    return {"right": certain, "rows": n, "exact": len(clf.classes_) == 2}
+    summary = training_summary(clf)
+    return {
+        "right": summary["n_below_log2"], "rows": summary["n_rows"],
+        "exact": len(clf.classes_) == 2,
+    }  # fmt: skip
 
 
 def _rules(
     clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The strongest boxes as rules, counted on these rows; None for a committee."""
+    """Return the boxes as rules, counted on these rows; None for a committee."""
     if not isinstance(clf.model_, LMM):
         return None
     found = clf.rules(X, y, N_RULES)
@@ -221,7 +260,8 @@ def _rows(
     for k, n in enumerate(shown.tolist()):
         classes = decisions.classes(k, labels)
         rows.append({
-            **asked.name_of(n), "label": str(asked.y[n]), "predicted": classes[0]["class"],
+            **asked.name_of(n), "label": None if asked.y is None else str(asked.y[n]),
+            "predicted": classes[0]["class"],
             "radius": float(radius[n]), "values": X[k].astype(float).tolist(),
             "missing": asked.lacks(n), "classes": classes, "flip": flips[k],
         })  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.metrics import Reliability
+from maxplus.metrics._readable import readable
 from maxplus.models import LOG2
 from maxplus.plots import (
     plot_certified_accuracy,
@@ -42,7 +43,7 @@ def predictions_figure(y: NDArray, predicted: NDArray, half_width: float) -> dic
     off = float(np.abs(y - predicted).mean())
     return _figure(
         "predictions", "True numbers beside predicted ones",
-        f"A dot for each of {len(y):,} rows; on average a prediction is off by {off:.4g}.",
+        f"A dot for each of {len(y):,} rows; on average a prediction is off by {readable(off)}.",
         plot_predictions(y, predicted, half_width),
     )  # fmt: skip
 

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.metrics import judge_regression
+from maxplus.metrics._intervals import ERRORS
+from maxplus.metrics._readable import readable, with_error
 from maxplus.ranks import current
 from maxplus.report import about, figures
-from maxplus.report._text import percent, plural, short
+from maxplus.report._text import percent, plural
 from maxplus.report.asked import MOST_COUNTED, Asked, answered
-from maxplus.report.unseen import ERRORS, N_NAMED, REMEDY, unseen_rows, which_are_new
+from maxplus.report.unseen import N_NAMED, REMEDY, equal_to_training, which_rows
 
 COVERAGE = 0.9
 
@@ -21,19 +24,21 @@ COVERAGE = 0.9
 def regression_content(
     reg: Any,
     X: NDArray,
-    y: NDArray,
+    y: NDArray | None,
     *,
     name: str,
     row_numbers: Sequence[int] | None = None,
     ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Everything `render_page` shows, for a fitted LMMRegressor on rows with true numbers.
+    """Everything `render_page` shows, for a fitted LMMRegressor on rows.
+
+    Rows with true numbers are test data, and lead the page, unless they are the training rows.
 
     Parameters
     ----------
     reg : fitted LMMRegressor
-    X, y : rows and their true numbers
+    X, y : rows and their true numbers, or None
     name, row_numbers, ids, feature_names : as in `report_content`
 
     Returns
@@ -51,7 +56,7 @@ def regression_content(
     >>> "</html>" in render_page(regression_content(reg, x, x[:, 0], name="a line"))
     True
     """
-    asked = Asked.of(X, np.asarray(y, float), name, row_numbers, ids)
+    asked = Asked.of(X, None if y is None else np.asarray(y, float), name, row_numbers, ids)
     # Each rank asks about its own rows; rank 0 writes.
     told = answered(
         lambda rows: np.column_stack([reg.predict(rows), *reg.predict_interval(rows, COVERAGE)]), X
@@ -65,54 +70,68 @@ def _content(
     reg: Any, asked: Asked, told: NDArray, feature_names: Sequence[str] | None
 ) -> dict[str, Any]:
     predicted, lower, upper = told
-    n_features, name = asked.X.shape[1], asked.name
+    y, n_features = asked.y, asked.X.shape[1]
     words = [f"feature {p}" for p in range(n_features)] if feature_names is None else feature_names
-    is_new = unseen_rows(reg, asked.prints)
-    where = which_are_new(asked, is_new)
-    sources = _sources(reg, asked, predicted, lower, upper, is_new)
-    main = max(sources, key=lambda source: source["figures"]["n_rows"], default=None)
-    order = np.argsort(-np.abs(asked.y - predicted), kind="stable")[:N_NAMED]
+    is_training = y is not None and is_training_table(reg, y)
+    equal = equal_to_training(reg, asked.prints)
+    where = which_rows(asked, is_training, equal)
+    if y is None:
+        where = f"{asked.name} has no true numbers to compare with."
+    sources = _sources(reg, asked, told, is_training, where)
+    headline = _headline(sources[0] if sources else None, where)
+    if y is not None and not is_training and equal is not None and equal.any():
+        headline["text"] += f" {where}"
+    order = np.argsort(np.zeros(asked.n) if y is None else -np.abs(y - predicted), kind="stable")
     half = (upper - lower) / 2.0
+    width = float(half[0]) if np.allclose(half, half[0]) else np.inf
     return {
-        **about.about_page(reg, name),
+        **about.about_page(reg, asked.name),
         "task": "regression",
         "model": about.about_model(reg),
-        "data": {"name": name, "n_rows": len(asked.y)},
-        "headline": _headline(main, where),
+        "data": {"name": asked.name, "n_rows": asked.n},
+        "headline": headline,
         "sources": sources,
         "where": where,
         "coverage": COVERAGE,
-        "figure": figures.predictions_figure(
-            asked.y, predicted, float(half[0]) if np.allclose(half, half[0]) else np.inf
-        ),
-        "farthest": [
-            {**asked.name_of(int(n)), "true": float(asked.y[n]), "predicted": float(predicted[n]),
-             "off": float(asked.y[n] - predicted[n]),
-             "inside": bool(lower[n] <= asked.y[n] <= upper[n])}
-            for n in order
-        ],
+        "figure": None if y is None else figures.predictions_figure(y, predicted, width),
+        # Those that it is farthest off; without true numbers, the first.
+        "rows": [_row(asked, told, int(n)) for n in order[:N_NAMED]],
         "importances": about.importances(reg, asked.X[asked.some(MOST_COUNTED)], words),
         "search": about.search(reg),
-    }  # fmt: skip
+    }
+
+
+def _row(asked: Asked, told: NDArray, n: int) -> dict[str, Any]:
+    """What is predicted of a row, and how far off that is where its number is known."""
+    predicted, lower, upper = (float(column[n]) for column in told)
+    row = {**asked.name_of(n), "predicted": predicted, "lower": lower, "upper": upper}
+    if asked.y is None:
+        return row | {"true": None, "off": None, "inside": None}
+    true = float(asked.y[n])
+    return row | {"true": true, "off": true - predicted, "inside": lower <= true <= upper}
 
 
 def _sources(
-    reg: Any, asked: Asked, predicted: NDArray, lower: NDArray, upper: NDArray,
-    is_new: NDArray | None,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Figures on rows that were not used in training, by all that is known."""
+    reg: Any, asked: Asked, told: NDArray, is_training: bool, where: str
+) -> list[dict[str, Any]]:
+    """Figures on the rows that are given, if the model was not trained on them; of a validation."""
     sources = []
+    if asked.y is not None and not is_training:
+        mean = training_summary(reg).get("mean")
+        guess = None
+        if mean is not None:
+            found = judge_regression(asked.y, np.full(asked.n, mean)).to_json()
+            guess = {name: found[name] for name in ("r2", "mae", "rmse")}
+        sources.append({
+            "title": asked.name, "whose": f"of {asked.name}", "on": asked.name,
+            "figures": judge_regression(asked.y, *told).to_json(), "guess": guess, "words": where,
+        })  # fmt: skip
     record = getattr(reg, "validation_", None)
     if record is not None:
         sources.append({
-            "title": record["how"], "figures": record["figures"], "guess": record["guess"],
+            "title": record["how"], "whose": "that it had not seen", "on": "new rows",
+            "figures": record["figures"], "guess": record["guess"],
             "words": "each of these training rows was judged by a model trained without it.",
-        })  # fmt: skip
-    if is_new is not None and is_new.any():
-        own = (a[is_new] for a in (asked.y, predicted, lower, upper))
-        sources.append({
-            "title": asked.name, "figures": judge_regression(*own).to_json(), "guess": None,
-            "words": which_are_new(asked, is_new),
         })  # fmt: skip
     return sources
 
@@ -123,17 +142,27 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         text = f"No validation is kept with the model. {where} {REMEDY}"
         return {"holds": None, "words": "Not measured on new rows", "text": text}
     found, guess = source["figures"], source["guess"]
+    off = with_error(found["mae"], ERRORS * found["mae_error"])
     text = (
-        f"On {plural(found['n_rows'], 'row')} that it had not seen it was off by "
-        f"{short(found['mae'])} on average (± {short(ERRORS * found['mae_error'])}, 95 %)"
+        f"On {plural(found['n_rows'], 'row')} {source['whose']} it was off by {off} on average "
+        f"(95 %){_variance_words(found['r2'])}."
     )
-    if found["r2"] is not None:
-        text += f" and explained {percent(max(found['r2'], 0.0))} of the variance (R²)"
-    text += "."
     better = found["r2"] is not None and found["r2"] > 0.0
     if guess is not None:
-        text += f" Always saying the mean would have been off by {short(guess['mae'])}."
-        better = found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
+        text += f" Always saying the mean would have been off by {readable(guess['mae'])}."
+        better = better and found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
     if better:
-        return {"holds": True, "words": "Better than guessing on new rows", "text": text}
+        return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
     return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
+
+
+def _variance_words(r2: float | None) -> str:
+    """What R² means; below 0 nothing is explained, and the number says how badly."""
+    if r2 is None:
+        return ""
+    if r2 > 0.0:
+        return f" and explained {percent(r2)} of the variance (R²)"
+    return (
+        " and explained none of the variance: its squared errors are larger than those of the mean "
+        f"(R² {readable(r2, 3)})"
+    )

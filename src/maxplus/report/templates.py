@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from maxplus.metrics._readable import readable, with_error
 from maxplus.report import _text
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _environment(package: str) -> Environment:
         name: getattr(_text, name)
         for name in ("apart", "fixed", "percent", "plural", "probability")
     }
+    environment.filters |= {"readable": readable, "with_error": with_error}
     environment.filters |= {"base64": _base64, "sha256": _sha256}
     environment.globals |= {"asset": _asset, "exp": math.exp}
     environment.policies["json.dumps_kwargs"] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -10,117 +9,112 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.estimators._training_summary import training_summary
 from maxplus.metrics import judge_classifier, plain, reliability
+from maxplus.metrics._intervals import ERRORS, mean_auc_error, wilson_interval
 from maxplus.report._text import percent, plural
 from maxplus.report.asked import Asked
 
 # Rows of each kind that the page names.
 N_NAMED = 25
-# A share is within so many standard errors of the one that is counted, 95 times of 100.
-ERRORS = 1.96
-REMEDY = "Train with maxplus train, or give rows that were not used in training."
+REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
 
 
-def unseen_rows(estimator: Any, prints: NDArray) -> NDArray | None:
-    """Which rows, by their fingerprints, the estimator was not trained on; None: it cannot say."""
+def equal_to_training(estimator: Any, prints: NDArray) -> NDArray | None:
+    """Which rows, by their hashes, have the values of a training row; None: no rows are kept."""
     known = getattr(estimator, "training_rows_", None)
-    return None if known is None else ~np.isin(prints, known)
+    return None if known is None else np.isin(prints, known)
 
 
-def training_order(estimator: Any, asked: Asked) -> bool:
-    """Whether the rows are the training rows, one by one."""
-    known = getattr(estimator, "training_rows_", None)
-    return known is not None and np.array_equal(asked.prints, known)
+def which_rows(asked: Asked, is_training: bool, equal: NDArray | None) -> str:
+    """What is known of the table's rows and the training rows, in a sentence."""
+    rows = f"{plural(asked.n, 'row')} of {asked.name}"
+    if is_training:
+        return f"The model was trained on the {rows}."
+    if equal is None:
+        return (
+            f"The model keeps no training rows, so whether some of the {rows} were among them is "
+            "not known."
+        )
+    n = int(equal.sum())
+    if n == 0:
+        return f"None of the {rows} has the values of a training row."
+    has = "has" if n == 1 else "have"
+    return f"{n:,} of the {rows} {has} the same values as a training row, and count as all others."
 
 
-def which_are_new(asked: Asked, is_new: NDArray | None) -> str:
-    """How many of the page's rows were not used in training, in a sentence."""
-    n, rows = len(asked.y), f"{plural(len(asked.y), 'row')} of {asked.name}"
-    if is_new is None:
-        return f"Whether rows of {asked.name} were used in training is not known to this model."
-    new = int(is_new.sum())
-    if new == 0:
-        return f"All {rows} were used in training."
-    if new == n:
-        return f"None of the {rows} were used in training."
-    return f"{new:,} of the {rows} were not used in training."
-
-
-def interval(share: float | None, n: int) -> tuple[float, float] | None:
-    """Wilson's 95 % interval of a share that was counted on n rows."""
-    if share is None or not n:
-        return None
-    z2 = ERRORS**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = ERRORS / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def of_validation(estimator: Any, asked: Asked) -> dict[str, Any] | None:
+def of_validation(estimator: Any, asked: Asked, is_training: bool) -> dict[str, Any] | None:
     """What the validation in training found; None if there was none."""
     record = getattr(estimator, "validation_", None)
     if record is None:
         return None
-    same = training_order(estimator, asked)
     preparation = getattr(estimator, "preparation_", None)
     data = "the training data" if preparation is None else PurePath(preparation.data).name
     return _source(
         title=record["how"],
+        whose="that it had not seen",
+        on="new rows",
         words=f"each of these rows of {data} was judged by a model that was trained without it; "
         "the model of this page was trained on all of them.",
         figures=record["figures"],
+        dispersion=record.get("dispersion", 1.0),
         guess=record["guess"],
         bins=record.get("reliability"),
-        least_sure=_renamed(record.get("least_sure", ()), asked, same),
-        most_surprising=_renamed(record.get("most_surprising", ()), asked, same),
+        least_sure=_renamed(record.get("least_sure", ()), asked, is_training),
+        most_surprising=_renamed(record.get("most_surprising", ()), asked, is_training),
     )
 
 
 def _renamed(rows: Sequence[dict], asked: Asked, same: bool) -> list[dict[str, Any]]:
     """Rows of a validation, by the names that they have where the page shows the same table."""
-    place = {asked.number(n): n for n in range(len(asked.y))}
+    place = {asked.number(n): n for n in range(asked.n)}
     if not (same and all(row["row"] in place for row in rows)):
         return [{**row, "id": None, "of_data": False} for row in rows]
     return [{**row, **asked.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 
-def of_rows(
-    estimator: Any, asked: Asked, log_proba: NDArray, rows: NDArray, words: str
-) -> dict[str, Any]:
-    """The model itself on some of the rows that the page is about."""
+def of_rows(estimator: Any, asked: Asked, log_proba: NDArray, words: str) -> dict[str, Any]:
+    """The model itself on all of the rows that the page is about."""
+    assert asked.y is not None
     classes = estimator.classes_
-    codes = np.searchsorted(classes, asked.y[rows])
-    logs = log_proba[rows]
-    P = np.exp(logs)
+    codes = np.searchsorted(classes, asked.y)
+    P = np.exp(log_proba)
     P /= P.sum(axis=1, keepdims=True)
-    losses, best = -logs[np.arange(len(rows)), codes], logs.argmax(axis=1)
+    losses, best = -log_proba[np.arange(asked.n), codes], log_proba.argmax(axis=1)
     figures = judge_classifier(codes, P, classes, predicted=best, losses=losses)
-
-    def named(order: NDArray) -> list[dict[str, Any]]:
-        return [
-            {
-                **asked.name_of(int(rows[k])), "of_data": True, "label": str(classes[codes[k]]),
-                "predicted": str(classes[best[k]]), "probability": float(P[k].max()),
-                "own_probability": float(np.exp(-losses[k])),
-            }
-            for k in order[:N_NAMED]
-        ]  # fmt: skip
-
     return _source(
         title=asked.name,
+        whose=f"of {asked.name}",
+        on=asked.name,
         words=words,
         figures=figures.to_json(),
+        dispersion=1.0,
         guess=_guess(estimator, codes),
         bins=plain(reliability(codes, P)),
-        least_sure=named(np.argsort(P.max(axis=1), kind="stable")),
-        most_surprising=named(np.argsort(-losses, kind="stable")),
+        least_sure=named_rows(estimator, asked, P, np.argsort(P.max(axis=1), kind="stable")),
+        most_surprising=named_rows(estimator, asked, P, np.argsort(-losses, kind="stable")),
     )
+
+
+def named_rows(estimator: Any, asked: Asked, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
+    """The first rows of an order, with what is predicted of them; without labels those are None."""
+    classes = [str(label) for label in estimator.classes_]
+    best = P.argmax(axis=1)
+    rows = []
+    for n in order[:N_NAMED].tolist():
+        code = None if asked.y is None else int(np.searchsorted(estimator.classes_, asked.y[n]))
+        rows.append({
+            **asked.name_of(n), "of_data": True, "label": None if code is None else classes[code],
+            "predicted": classes[best[n]], "probability": float(P[n].max()),
+            "own_probability": None if code is None else float(P[n, code]),
+        })  # fmt: skip
+    return rows
 
 
 def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
     """Figures of the training rows' frequencies, which know no feature."""
     classes = estimator.classes_
-    counts = (estimator.training_labels_[:, None] == classes).sum(axis=0)
+    counts = np.array(training_summary(estimator)["class_counts"])
     P = np.tile(counts / counts.sum(), (len(codes), 1))
     found = judge_classifier(codes, P, classes).to_json()
     names = ("accuracy", "balanced_accuracy", "log_loss")
@@ -129,16 +123,17 @@ def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _source(figures: dict, bins: Any, **others: Any) -> dict[str, Any]:
+def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
     """With intervals beside what was counted."""
     classes = [
-        {**one, "interval": interval(one["recall"], one["n_rows"])} for one in figures["classes"]
+        {**one, "interval": wilson_interval(one["recall"], one["n_rows"] / dispersion)}
+        for one in figures["classes"]
     ]
     return {
         **others, "bins": bins,
         "figures": {
             **figures, "classes": classes,
-            "interval": interval(figures["accuracy"], figures["n_rows"]),
+            "interval": wilson_interval(figures["accuracy"], figures["n_rows"] / dispersion),
         },
     }  # fmt: skip
 
@@ -152,14 +147,22 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     low, high = figures["interval"]
     rows, right = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
     text = (
-        f"Of {rows} that it had not seen, {right} were right (95 % interval: {percent(low)} to "
-        f"{percent(high)}). Always guessing {guess['label']} would have been right for "
-        f"{percent(guess['accuracy'])}."
+        f"Of {rows} {source['whose']}, {right} were right (95 % interval for many new rows: "
+        f"{percent(low)} to {percent(high)}). Always guessing {guess['label']} would have been "
+        f"right for {percent(guess['accuracy'])}."
     )
     if low > guess["accuracy"]:
-        return {"holds": True, "words": "Better than guessing on new rows", "text": text}
-    if figures["auc"] is not None and figures["auc"] > 0.5:
+        return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
+    if _ranks(figures):
         text += (
             f" It does rank rows: the area under the curve is {figures['auc']:.3f}; chance is 0.5."
         )
     return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
+
+
+def _ranks(figures: dict[str, Any]) -> bool:
+    """Whether the area under the curve is above chance by more than chance explains."""
+    known = [(one["auc"], one["n_rows"]) for one in figures["classes"] if one["auc"] is not None]
+    if figures["auc"] is None or not known:
+        return False
+    return figures["auc"] - ERRORS * mean_auc_error(known, figures["n_rows"]) > 0.5

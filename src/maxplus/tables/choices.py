@@ -25,8 +25,10 @@ class ColumnChoices(NamedTuple):
     categorical : columns whose every value is a 0/1 feature, also numbers
     numeric : columns of words that stand for the number in them ("12 mg", "grade 2", "5-10")
     drop : columns to leave out
-    keep : columns to use that would be left out (ids, dates, constants, …); "*" is all
+    keep : columns to use that a command would leave out (ids, dates, constants, …); "*" is all,
+        as in ``fit``
     missing : "impute", or "error" to refuse missing values
+    groups : a column that is no feature; its rows of one value are held out together in validation
 
     Examples
     --------
@@ -52,6 +54,7 @@ class ColumnChoices(NamedTuple):
     drop: Sequence[str] = ()
     keep: Sequence[str] = ()
     missing: str = IMPUTE
+    groups: str | None = None
 
     def on(self, frame: Any) -> RawTable:
         """A data frame that takes these choices along, to be given to ``fit``.
@@ -96,6 +99,7 @@ class ColumnChoices(NamedTuple):
                     f"{table.name}: {option} must be one of {', '.join(known)}; got {value!r:.60}"
                 )
         options = {name: getattr(self, name) for name in ("categorical", "numeric", "drop", "keep")}
+        options["groups"] = () if self.groups is None else (self.groups,)
         chosen: dict[str, str] = {}
         for option, names in options.items():
             for name in names:

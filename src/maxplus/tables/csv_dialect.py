@@ -14,6 +14,8 @@ from maxplus.tables.table import TableError, check_different
 DELIMITERS = ",;\t|"
 # What spreadsheets and data frames leave empty: the name of the rows' own numbers.
 UNNAMED = "Unnamed: 0"
+# Where a file without any line is given up, in bytes.
+LONGEST_NAMES = 1 << 25
 # Rows that a guess is made from.
 ROWS_LOOKED_AT = 1000
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
@@ -44,10 +46,16 @@ def sniff(text: Utf8, name: str) -> Dialect:
     TableError
         Where there are no columns, or no names for them.
     """
-    head = text.read(BYTES_AT_ONCE)
+    head = more = text.read(BYTES_AT_ONCE)
     # A wide table's names may be long.
-    while not re.search(rb"[^\r\n][\r\n]", head) and (more := text.read(BYTES_AT_ONCE)):
+    while not re.search(rb"[^\r\n][\r\n]", head[-len(more) - 1 :]):
+        if not (more := text.read(BYTES_AT_ONCE)):
+            break
         head += more
+        if len(head) > LONGEST_NAMES:
+            raise TableError(
+                f"{name} has no line of names in its first {LONGEST_NAMES:,} bytes; is it a table?"
+            )
     text.unread(head)
     lines = io.StringIO(head.decode("utf-8-sig", "replace"), newline="")
     blank_lines, first_line = next(

@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from maxplus.tables.bytes_of import Source, Utf8
 from maxplus.tables.csv_dialect import Dialect, sniff
 from maxplus.tables.table import Cells, TableError, row_in_words
-from maxplus.tables.words import MISSING, Words, in_quotes
+from maxplus.tables.words import ALWAYS_MISSING, MISSING, Words, in_quotes
 
 # pyarrow is imported where it is used, so that importing this stays quick.
 if TYPE_CHECKING:
     import pyarrow
 
 # The names of missing values as they are mostly written: others are found more slowly.
-SPELLINGS = sorted({s for word in MISSING for s in (word, word.upper(), word.title())} | {"NaN"})
+SPELLINGS = sorted(
+    {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
+)
 READABLE = (
     ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
 )
@@ -58,9 +60,7 @@ def typed_batches(
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = source.dialect or sniff(text, source.name)
         source.commas = dialect.commas
-        wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
-        # A file that has none of them is read as it is: who asked for them tells what it lacks.
-        wanted = wanted or dialect.names
+        wanted = _wanted(dialect, only)
         kinds = {name: is_words for name, is_words in read_as.items() if is_words is not None}
         if not set(wanted) <= set(kinds):
             kinds = _first_kinds(source, wanted) | kinds
@@ -92,9 +92,7 @@ def text_batches(
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = source.dialect or sniff(text, source.name)
         source.commas = dialect.commas
-        wanted = dialect.names if only is None else [n for n in dialect.names if n in set(only)]
-        # A file that has none of them is read as it is: who asked for them tells what it lacks.
-        wanted = wanted or dialect.names
+        wanted = _wanted(dialect, only)
         types = dict.fromkeys(wanted, pyarrow.string())
         n_rows = 0
         for batch in _read(text, dialect, types, ragged):
@@ -112,6 +110,13 @@ def text_batches(
                 columns[name] = found
             yield columns
             n_rows += batch.num_rows
+
+
+def _wanted(dialect: Dialect, only: Sequence[str] | None) -> list[str]:
+    """The columns to read; all of a file that has none of those asked for."""
+    asked = set(dialect.names if only is None else only)
+    # The caller reports the columns that are not there.
+    return [name for name in dialect.names if name in asked] or dialect.names
 
 
 def line_of(source: Source, row: int) -> str:

@@ -19,7 +19,7 @@ TARGET_NAMES = ("target", "label", "class", "y")
 # Cells that are numbers, as a share, from which on the others are mistakes.
 SHARE_NUMBERS = 0.95
 # More different whole numbers than these are measurements; or fewer, if rows are few as well.
-MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 30, 10, 5
+MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
 
 
 class Decided(NamedTuple):
@@ -34,7 +34,8 @@ def decide(
 ) -> Decided:
     """Look at every column of a training table once; O(N·P), or O(N·log N) for whole numbers.
 
-    With ``labels_apart`` the labels are not in the table: ``choices`` names and describes them.
+    With ``labels_apart`` the labels are not in the table: ``choices`` names and describes them. A
+    column that is kept and has no values becomes a feature that tells of missing values.
 
     Parameters
     ----------
@@ -75,16 +76,22 @@ def decide(
     if not names:
         raise TableError(f"{table.name} has no column besides the target {target!r}")
     if choices.missing == REFUSE:
-        check_missing(table, [name for name in names if name not in choices.drop])
+        check_missing(table, [n for n in names if n not in (*choices.drop, choices.groups)])
     columns: list[Column] = []
     categories: list[str] = []
     for name in names:
         if name in choices.drop:
             continue
-        cells = table.columns[name]
+        if name == choices.groups:
+            lines.append(f"left out {name!r}: its rows are held out together (--groups)")
+            continue
+        cells = table.feature(name)
         if isinstance(cells, Words) and not _is_chosen(name, choices):
             _check_words(table, name, cells)
         reason = why_left_out(table, name)
+        if reason == NO_VALUES and labels_apart:
+            columns.append(Category(name, "", flagged=True, holes=True))
+            continue
         if reason == NO_VALUES:
             lines.append(f"left out {name!r}: {reason}")
             continue
@@ -140,7 +147,8 @@ def label_name(y: Any, table: RawTable) -> str:
     'ill'
     """
     name = getattr(y, "name", None)
-    if isinstance(name, str) and name:
+    # A column of the same name is a feature: labels are not looked for in the table.
+    if isinstance(name, str) and name and name not in table.columns:
         return name
     free = [word for word in reversed(TARGET_NAMES) if word not in table.columns]
     return free[0] if free else f"label of {table.name}"
@@ -150,12 +158,23 @@ def _choose_task(
     table: RawTable, target: str, choices: ColumnChoices, lines: list[str]
 ) -> str:  # fmt: skip
     cells = table.columns[target]
-    if choices.task != TASKS[0] or isinstance(cells, Words):
-        return CLASSIFICATION if choices.task == TASKS[0] else choices.task
-    present = cells[~np.isnan(cells)]
-    n = np.unique(present).size
-    whole = bool((present == np.round(present)).all())
-    if whole and not (n > MANY_CLASSES or (n > FEW_CLASSES and n * ROWS_PER_CLASS > len(present))):
+    if choices.task == REGRESSION:
+        return REGRESSION
+    if isinstance(cells, Words):
+        n, n_rows, whole = int(np.count_nonzero(cells.counts)), int(cells.counts.sum()), True
+    else:
+        present = cells[~np.isnan(cells)]
+        n, n_rows = np.unique(present).size, len(present)
+        whole = bool((present == np.round(present)).all())
+    few_rows = n > FEW_CLASSES and n * ROWS_PER_CLASS > n_rows
+    is_chosen = choices.task == CLASSIFICATION or isinstance(cells, Words)
+    if is_chosen or (whole and n <= MANY_CLASSES and not few_rows):
+        if few_rows:
+            lines.append(
+                f"few rows: the target {target!r} has {n:,} classes in {n_rows:,} rows, fewer than "
+                f"{ROWS_PER_CLASS} each, which is little to learn from (--target for another "
+                "column, --task regression for numbers)"
+            )
         return CLASSIFICATION
     lines.append(
         f"regression: the target {target!r} holds {n:,} different "

@@ -63,6 +63,8 @@ def feature_values(encoding: Encoding, ranges: Ranges) -> FeatureValues:
         if column.flagged:
             fixed[place.stop - 1] = True
             indicators |= dict.fromkeys(own, place.stop - 1)
+        if isinstance(column, Category) and not own:
+            continue
         if isinstance(column, Category):
             categories.append(Group(column.name, tuple(own), column.values))
         elif isinstance(column, Ranks):

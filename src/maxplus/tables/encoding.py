@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from maxplus.tables.choices import IMPUTE, REFUSE, TASKS, require
 from maxplus.tables.kinds import Category, Column, Number, as_words, column_from_json, quoted
+from maxplus.tables.memory import check_memory
 from maxplus.tables.strangers import Strangers
-from maxplus.tables.table import RawTable, TableError
+from maxplus.tables.table import Cells, RawTable, TableError
 from maxplus.tables.words import Words
 
 CLASSIFICATION, REGRESSION = TASKS[1:]
@@ -105,6 +106,7 @@ class Encoding:
             )
         if self.missing == REFUSE:
             check_missing(table, names)
+        check_memory(table.name, 8 * table.n_rows * self.n_features)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns)), bool, order="F")
         places = list(enumerate(zip(self.columns, self.places, strict=True)))
@@ -119,8 +121,8 @@ class Encoding:
     def labels(self, table: RawTable) -> NDArray:
         """Y of shape (N,): numbers for a regression; else integers or strings."""
         require(table, self.target, "--target")
-        check_missing(table, [self.target])
-        cells = table.columns[self.target]
+        cells = self.label_cells(table)
+        _refuse_missing(table, {self.target: cells})
         if self.task == REGRESSION:
             X = np.zeros((table.n_rows, 1))
             Number(self.target).encode(table, X, Strangers())
@@ -133,6 +135,12 @@ class Encoding:
                 "large for labels; write them as words"
             )
         return cells.astype(np.int64)
+
+    def label_cells(self, table: RawTable) -> Cells:
+        """Return the target's cells: of classes, the word none is one."""
+        if self.task == REGRESSION:
+            return table.feature(self.target)
+        return table.columns[self.target]
 
     def has_labels(self, table: RawTable) -> bool:
         """Whether the target column is there."""
@@ -177,9 +185,13 @@ def _are_whole(cells: NDArray) -> bool:
 
 def check_missing(table: RawTable, names: list[str]) -> None:
     """TableError that counts what is missing in these columns and says where it begins."""
+    _refuse_missing(table, {name: table.feature(name) for name in names})
+
+
+def _refuse_missing(table: RawTable, columns: dict[str, Cells]) -> None:
     listed = []
-    for name in names:
-        missing = is_missing(table, name)
+    for name, cells in columns.items():
+        missing = is_missing(cells)
         if missing.any():
             first = table.where(int(missing.argmax()))
             listed.append(f"{np.count_nonzero(missing):,} in {name!r} (first in {first})")
@@ -190,7 +202,6 @@ def check_missing(table: RawTable, names: list[str]) -> None:
         )
 
 
-def is_missing(table: RawTable, name: str) -> NDArray:
+def is_missing(cells: Cells) -> NDArray:
     """Which values of a column are missing, shape (N,)."""
-    cells = table.columns[name]
     return cells.missing if isinstance(cells, Words) else np.isnan(cells)

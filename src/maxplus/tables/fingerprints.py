@@ -1,4 +1,4 @@
-"""Rows told apart by a number each, so that a model knows the rows that it was trained on."""
+"""Hashes of rows, by which a model can count rows that are equal to training rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ BITS = 63
 
 
 def row_fingerprints(X: NDArray) -> NDArray:
-    """A number from 0 to 2^63 − 1 for each row, equal for equal rows; int64, shape (N,).
+    """Return a hash from 0 to 2^63 − 1 of each row, equal for equal rows; int64, shape (N,).
 
-    The same for any float type that holds the values. Two different rows have the same number
-    once in 2^63 pairs; from a number alone a row cannot be read. O(N·P).
+    The same for any float type that holds the values. Two different rows have the same hash
+    once in 2^63 pairs. A hash hides nothing: where values are few enough to be enumerated, whoever
+    has the hashes finds the rows by hashing guesses. O(N·P).
 
     Parameters
     ----------

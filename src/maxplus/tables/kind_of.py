@@ -18,8 +18,8 @@ from maxplus.tables.words import Words, in_quotes
 
 def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[str]) -> Column:
     """Look at a column of a training table; what is decided about it is added to ``lines``."""
-    cells = table.columns[name]
-    missing = is_missing(table, name)
+    cells = table.feature(name)
+    missing = is_missing(cells)
     is_words = name in choices.categorical or (
         isinstance(cells, Words) and not holds_measures(name, cells)
     )
@@ -53,7 +53,7 @@ def column_of(table: RawTable, name: str, choices: ColumnChoices, lines: list[st
 
 
 def _number(table: RawTable, name: str, lines: list[str]) -> Number:
-    cells = table.columns[name]
+    cells = table.feature(name)
     in_words = isinstance(cells, Words)
     numbers = Number(name, in_words=in_words).numbers(table)
     present = numbers[~np.isnan(numbers)]

@@ -111,7 +111,7 @@ class Number(Column):
 
     def numbers(self, table: RawTable) -> NDArray:
         """The column's numbers, NaN where one is missing; TableError where a cell holds none."""
-        cells = table.columns[self.name]
+        cells = table.feature(self.name)
         if isinstance(cells, Words):
             read = number_in if self.in_words else _plain_number
             numbers = np.array([*map(read, cells.values), np.nan])
@@ -136,7 +136,10 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """Words of which each is a 0/1 feature; with ``other``, one more for all the rest."""
+    """Words of which each is a 0/1 feature; with ``other``, one more for all the rest.
+
+    A column without any value in training has no words: only its flag is a feature.
+    """
 
     words: tuple[str, ...] = ()
     other: bool = False
@@ -153,7 +156,7 @@ class Category(Column):
         return [f"{self.name} = {value}" for value in self.values]
 
     def _encode(self, table: RawTable, out: NDArray, strangers: Strangers) -> NDArray:
-        cells = as_words(table.columns[self.name])
+        cells = as_words(table.feature(self.name))
         rest = len(self.words) if self.other else -1
         place = {word: k for k, word in enumerate(self.words)}
         if not self.other:
@@ -183,7 +186,7 @@ class Ranks(Column):
         return [self.name]
 
     def _encode(self, table: RawTable, out: NDArray, strangers: Strangers) -> NDArray:
-        cells = as_words(table.columns[self.name])
+        cells = as_words(table.feature(self.name))
         place = {word: float(k) for k, word in enumerate(self.words)}
         strangers.note_unseen(table, self.name, cells, place)
         # No place among the known ones is right for a new word: it counts as missing does.
@@ -207,7 +210,9 @@ def column_from_json(record: Any) -> Column:
     if not (isinstance(words, list) and all(type(word) is str for word in words)):
         raise ValueError(f"{words!r:.60} are no words")
     values = [*words, OTHER] if facts.get("other") is True else words
-    if len(set(values)) != len(values) or ("words" in facts and not words):
+    # A column without values in training has no words, but a flag.
+    needs_words = "words" in facts and not (kind is Category and facts["flagged"] is True)
+    if len(set(values)) != len(values) or (needs_words and not words):
         raise ValueError(f"{words!r:.60} are not different words")
     if "words" in facts:
         facts["words"] = tuple(words)
@@ -233,7 +238,7 @@ def _can_fill(column: Column) -> bool:
     if known is None:
         # Whole numbers of JSON may be larger than any float.
         return type(fill) in (int, float) and abs(fill) <= sys.float_info.max
-    return type(fill) is str and fill in known
+    return type(fill) is str and (fill in known if known else fill == "")
 
 
 def _plain_number(word: str) -> float:

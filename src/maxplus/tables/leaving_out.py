@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.encoding import is_missing
-from maxplus.tables.scales import in_order, is_date, measured
+from maxplus.tables.kinds import Column, Number
+from maxplus.tables.scales import LONGEST_WORD, in_order, is_date, measured
 from maxplus.tables.table import RawTable
 from maxplus.tables.words import Words, in_quotes
 
@@ -28,21 +30,29 @@ FEW_WORDS, MANY_WORDS = 10, 30
 LEAST_FREQUENT, SHARE_FREQUENT, MOST_FREQUENT = 5, 0.01, 20
 # Words in a cell, on average, that make a text.
 TEXT_WORDS = 4
-NO_VALUES = "no values"
+NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
 
 def why_left_out(table: RawTable, name: str) -> str | None:
     """Why a column says nothing about the rows to come; None if it may say something."""
-    cells = table.columns[name]
-    missing = is_missing(table, name)
+    cells = table.feature(name)
+    missing = is_missing(cells)
     if missing.all():
         return NO_VALUES
     if isinstance(cells, Words):
         return _why_no_words(name, cells, is_telling(missing, words=True))
     present = cells[~missing]
     if present.size > 1 and present.min() == present.max() and not is_telling(missing):
-        return f"the same value in all rows ({present[0]:g})"
+        return f"{SAME_VALUE} ({present[0]:g})"
     return _why_no_numbers(name, present)
+
+
+def doubtful(table: RawTable, columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each column of words that is used against advice, and the reason."""
+    for column in columns:
+        reason = None if isinstance(column, Number) else why_left_out(table, column.name)
+        if reason is not None and not reason.startswith(SAME_VALUE):
+            yield column.name, reason
 
 
 def _why_no_numbers(name: str, present: NDArray) -> str | None:
@@ -68,16 +78,17 @@ def _why_no_words(name: str, cells: Words, tells_by_holes: bool) -> str | None:
     if k == 1:
         if n < 2 or tells_by_holes:
             return None
-        return f"the same value in all rows ({in_quotes(cells.values[used[0]], 40)})"
+        return f"{SAME_VALUE} ({in_quotes(cells.values[used[0]], 40)})"
     if holds_measures(name, cells):
         return None
     some = [cells.values[i] for i in used[:1000]]
     if all(map(is_date, some)):
-        return f"dates or times (for example {in_quotes(some[0], 40)})"
+        return "dates or times"
     if cells.ordered or in_order(some) is not None:
         return None
     if k > FEW_WORDS and np.mean([len(word.split()) for word in some]) >= TEXT_WORDS:
-        return f"free text (for example {in_quotes(some[0], 40)})"
+        # No example: the line is kept in model files, and a cell is some row's.
+        return "free text"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
     if is_wide(k, n) and not frequent_words(cells):
@@ -123,4 +134,6 @@ def frequent_words(cells: Words, least: int = LEAST_FREQUENT) -> list[str]:
 
 
 def _is_called_id(name: str) -> bool:
+    if len(name) > LONGEST_WORD:
+        return False
     return bool(ID_NAME.fullmatch(name) or CAMEL_ID.fullmatch(name))

@@ -24,11 +24,31 @@ def parquet_batches(path: Path, only: Sequence[str] | None = None) -> Iterator[d
             yield batch
 
 
+def parquet_bytes(path: Path) -> int:
+    """Return the memory of all columns, as the files state it: 8 bytes for each value."""
+    import pyarrow
+    from pyarrow import parquet
+
+    total = 0
+    for file in files_of(path):
+        with open(file, "rb") as stream:
+            try:
+                found = parquet.read_metadata(stream)
+            except (pyarrow.ArrowException, OSError):
+                # What is wrong with it is told when it is read.
+                continue
+            total += 8 * found.num_rows * found.num_columns
+    return total
+
+
 def files_of(path: Path) -> list[Path]:
     """A file, or those of a folder in the order of their names."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
+    for file in found:
+        if not file.is_file():
+            raise TableError(f"{file} is no file; keep only Parquet files in {path}")
     if not found:
         raise TableError(f"{path} is a folder without Parquet files; name a file in it")
     return found
@@ -48,13 +68,16 @@ def _batches(path: Path, only: Sequence[str] | None) -> Iterator[dict[str, Cells
             content = parquet.ParquetFile(file)
             names = content.schema_arrow.names
             check_different(str(path), names)
-            wanted = None if only is None else [name for name in names if name in set(only)]
+            asked = set(only or ())
+            wanted = None if only is None else [name for name in names if name in asked]
             for batch in content.iter_batches(ROWS_AT_ONCE, columns=wanted):
                 if batch.num_rows and batch.num_columns:
                     yield {
                         str(name): cells_of(cells)
                         for name, cells in zip(batch.schema.names, batch.columns, strict=True)
                     }
+        except MemoryError:
+            raise
         except (pyarrow.ArrowException, OSError) as error:
             raise TableError(
                 f"{path} is not a readable Parquet file: {error}; write it anew, or as CSV"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,10 @@ from maxplus.tables.csv_files import (
     typed_batches,
 )
 from maxplus.tables.excel_files import read_excel
+from maxplus.tables.memory import COPIES, check_memory, collect
 from maxplus.tables.npz_files import npz_batches
 from maxplus.tables.parquet_files import ENDINGS as PARQUET
-from maxplus.tables.parquet_files import parquet_batches
+from maxplus.tables.parquet_files import parquet_batches, parquet_bytes
 from maxplus.tables.table import NoRowsError, RawTable, TableError, join, row_in_words
 from maxplus.tables.words import Words
 
@@ -58,22 +60,32 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     ['weight', 'goes to']
     >>> folder.cleanup()
     """
-    ending = _ending(path)
+    try:
+        return _read_table(path, _ending(path), read_as)
+    except MemoryError as error:
+        raise TableError(
+            f"{path} does not fit into memory ({error}); use fewer rows or columns"
+        ) from None
+
+
+def _read_table(path: str | Path, ending: str, read_as: ReadAs | None) -> RawTable:
     if ending in EXCEL:
         return read_excel(Path(path))
     if ending not in CSV:
-        batches = list(_other_batches(Path(path), ending))
+        if ending in PARQUET:
+            check_memory(str(path), COPIES * parquet_bytes(Path(path)))
+        batches = collect(str(path), _other_batches(Path(path), ending))
         if not batches:
             raise NoRowsError(path)
         return RawTable(str(path), join(batches))
     source = Source.of(path)
     kinds = read_as or {}
     try:
-        batches = list(typed_batches(source, kinds))
+        batches = collect(source.name, typed_batches(source, kinds))
         late = []
     except OtherKindsError:
         words, numbers = _told(kinds)
-        batches = list(text_batches(source, words, None, numbers))
+        batches = collect(source.name, text_batches(source, words, None, numbers))
         # Numbers at first and words later: only these are read again, all at once.
         late = [n for n in words if any(not isinstance(part.get(n), Words) for part in batches)]
         late = [name for name in late if batches and name in batches[0]]
@@ -81,7 +93,7 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
         raise NoRowsError(source.name)
     columns = join(batches)
     if late:
-        columns |= join(list(text_batches(source, set(late), late)))
+        columns |= join(collect(source.name, text_batches(source, set(late), late)))
     return _csv_table(source, columns)
 
 
@@ -216,6 +228,13 @@ def _ending(path: str | Path) -> str:
     if str(path) == STDIN:
         return CSV[0]
     path = Path(path)
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TableError(
+                f"{path} is a symbolic link that leads back to itself; name the file"
+            ) from None
     if path.is_dir():
         return PARQUET[0]
     ending = path.suffix.lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,27 @@ class Samples:
         if not len(self.rows):
             object.__setattr__(self, "rows", np.arange(len(self.X)))
 
+    def take(self, rows: NDArray) -> Samples:
+        """Return some of the rows, which keep their numbers.
+
+        Parameters
+        ----------
+        rows : positions among these rows
+
+        Returns
+        -------
+        Samples
+        """
+        return replace(
+            self, X=self.X[rows], y=None if self.y is None else self.y[rows],
+            table=self.table.take(rows), rows=self.rows[rows],
+            missing=None if self.missing is None else self.missing[rows],
+        )  # fmt: skip
+
 
 def has_no_labels(table: RawTable, encoding: Encoding) -> bool:
     """Whether there is a column for labels, and nothing in it."""
-    return encoding.has_labels(table) and bool(is_missing(table, encoding.target).all())
+    return encoding.has_labels(table) and bool(is_missing(encoding.label_cells(table)).all())
 
 
 def no_labels(name: str, encoding: Encoding) -> TableError:
@@ -109,7 +126,7 @@ def samples_of(
     rows = np.arange(table.n_rows)
     has_labels = encoding.has_labels(table)
     if labelled and has_labels:
-        unknown = is_missing(table, encoding.target)
+        unknown = is_missing(encoding.label_cells(table))
         if len(unknown) and unknown.all():
             raise no_labels(table.name, encoding)
         if unknown.any():
@@ -118,7 +135,7 @@ def samples_of(
             rows = np.flatnonzero(~unknown)
             table = table.take(rows)
     elif has_labels:
-        has_labels = not is_missing(table, encoding.target).any()
+        has_labels = not is_missing(encoding.label_cells(table)).any()
     y = encoding.labels(table) if has_labels else None
     found = Strangers() if strangers is None else strangers
     X, missing = encoding.encode(table, found)

@@ -43,9 +43,19 @@ _DATE = re.compile(
 )
 
 
+# No longer cell is a number, a range or a date: patterns that backtrack see short words only.
+LONGEST_WORD = 100
+
+
+def _cleaned(word: str) -> str:
+    """Return a word in lower case with single spaces, or nothing if it is too long to be read."""
+    word = " ".join(word.lower().split())
+    return word if len(word) <= LONGEST_WORD else ""
+
+
 def is_date(word: str) -> bool:
     """Whether a word is a day or a time, written in one of the usual ways."""
-    return _DATE.fullmatch(word.lower()) is not None
+    return _DATE.fullmatch(_cleaned(word)) is not None
 
 
 def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
@@ -57,7 +67,7 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
 
 def measured(words: Sequence[str]) -> tuple[list[float], str] | None:
     """The numbers of "70 kg", "81.5 kg", or of "1,250", and their unit, if all have the same."""
-    found = [match for word in words if (match := _EXACTLY.fullmatch(word.lower()))]
+    found = [match for word in words if (match := _EXACTLY.fullmatch(_cleaned(word)))]
     units = {match[2].strip() for match in found}
     if len(found) < len(words) or len(units) != 1:
         return None
@@ -69,7 +79,8 @@ def number_in(word: str) -> float:
 
     Otherwise the only number in it, as in "grade 2" or "12 mg"; NaN if there is none.
     """
-    found = _bounds(word.lower())
+    word = _cleaned(word)
+    found = _bounds(word)
     if found is None:
         digits = re.findall(_NUMBER, word)
         return _number(digits[0].lstrip("-")) if len(digits) == 1 else math.nan
@@ -92,7 +103,7 @@ def _by_scale(words: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _by_range(words: Sequence[str]) -> tuple[str, ...] | None:
-    found = [(_bounds(word.lower()), word) for word in words]
+    found = [(_bounds(_cleaned(word)), word) for word in words]
     ranges = sorted((bounds, word) for bounds, word in found if bounds is not None)
     if len(ranges) < len(words) or all(low == high for (low, high), _ in ranges):
         return None

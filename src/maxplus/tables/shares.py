@@ -59,7 +59,7 @@ def _samples(
     before, unknown = team.before(table.n_rows), np.zeros(table.n_rows, bool)
     with team.together():
         if encoding.has_labels(table):
-            unknown = is_missing(table, encoding.target)
+            unknown = is_missing(encoding.label_cells(table))
     told = team.every((table.n_rows, int(unknown.sum()), before + int(unknown.argmax())
                        if unknown.any() else None))  # fmt: skip
     n = sum(count for _, count, _ in told)

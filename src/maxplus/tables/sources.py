@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,13 +104,7 @@ def _dealt(samples: Samples, team: Team) -> Samples:
     if team.is_alone:
         return samples
     n = len(samples.X)
-    rows = np.arange(team.rank * n // team.size, (team.rank + 1) * n // team.size)
-    part = slice(rows[0], rows[-1] + 1) if rows.size else slice(0)
-    return replace(
-        samples, X=samples.X[part], y=None if samples.y is None else samples.y[part],
-        table=samples.table.take(rows), rows=samples.rows[part],
-        missing=None if samples.missing is None else samples.missing[part],
-    )  # fmt: skip
+    return samples.take(np.arange(team.rank * n // team.size, (team.rank + 1) * n // team.size))
 
 
 def stream_source(

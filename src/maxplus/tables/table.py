@@ -71,6 +71,11 @@ class RawTable:
         """Number of rows."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
+    def feature(self, name: str) -> Cells:
+        """Return a column that is no target: the word none is a missing value there."""
+        cells = self.columns[name]
+        return cells.without_none() if isinstance(cells, Words) else cells
+
     def part(self, start: int, stop: int) -> RawTable:
         """Consecutive rows, which keep their place in the file."""
         columns = {name: cells[start:stop] for name, cells in self.columns.items()}

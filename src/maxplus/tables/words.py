@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 # What people write where a value is missing, in lower case.
-MISSING = frozenset(
-    ("", "na", "n/a", "n.a.", "<na>", "#n/a", "nan", "nat", "null", "<null>", "none", "missing")
+ALWAYS_MISSING = frozenset(
+    ("", "na", "n/a", "n.a.", "<na>", "#n/a", "nan", "nat", "null", "<null>", "missing")
 ) | frozenset("?-.")
+# The word none is a missing value among numbers and features, and a class among labels.
+NONE = "none"
+MISSING = ALWAYS_MISSING | {NONE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +26,7 @@ class Words:
     ----------
     codes : int32 array of shape (N,)
         Places in ``values``; −1 where a value is missing.
-    values : K different words, without spaces around them and never a name of ``MISSING``
+    values : K different words, without spaces around them and never one of ``ALWAYS_MISSING``
     ordered : whether the order of ``values`` means something
     """
 
@@ -55,7 +58,7 @@ class Words:
         new = np.full(len(values) + 1, -1, np.int32)  # the last is for −1 itself
         for k, value in enumerate(values):
             word = value.strip()
-            if word.lower() not in MISSING:
+            if word.lower() not in ALWAYS_MISSING:
                 new[k] = place.setdefault(word, len(place))
         if not np.array_equal(new[:-1], np.arange(len(values))):
             codes = new[codes]
@@ -71,6 +74,11 @@ class Words:
             codes.append(np.array([*new, -1], np.int32)[part.codes])
         ordered = all(part.ordered and part.values == parts[0].values for part in parts)
         return cls(np.concatenate(codes), tuple(place), ordered)
+
+    def without_none(self) -> Words:
+        """Return the words of a feature, in which the word none is a missing value."""
+        values = ["" if value.lower() == NONE else value for value in self.values]
+        return Words.tidy(self.codes, values, self.ordered) if "" in values else self
 
     @property
     def missing(self) -> NDArray:
@@ -113,6 +121,8 @@ class Words:
 
 def in_words(cell: Any) -> str:
     """A cell as a person would write it: whole numbers without a decimal point."""
+    if cell is None:
+        return ""
     if isinstance(cell, (float, np.floating)) and np.isfinite(cell) and cell == round(cell):
         return str(int(cell))
     return str(cell)

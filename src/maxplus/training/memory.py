@@ -15,7 +15,7 @@ class NotEnoughMemoryError(MemoryError, ValueError):
 
 def available_bytes() -> int | None:
     """Memory that can still be had, in bytes; None where the system does not tell."""
-    figures = [f for f in (_meminfo(), _cgroup()) if f is not None]
+    figures = [f for f in (_meminfo(), _cgroup(), _address_space()) if f is not None]
     if figures:
         return min(figures)
     try:
@@ -52,6 +52,20 @@ def _meminfo() -> int | None:
     except (OSError, ValueError, IndexError):
         pass
     return None
+
+
+def _address_space() -> int | None:
+    """What the limit of this process's address space (``ulimit -v``) leaves."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    except (ImportError, OSError, ValueError, IndexError):
+        return None
 
 
 def _cgroup(root: Path = Path("/")) -> int | None:

@@ -106,8 +106,8 @@ function visitAddress() {
 
 function start() {
   const pick = byId("pick");
-  pick.append(...rows.map((row) => element("option", {}, `${nameOf(row)}: ${row.label}` +
-    (row.label === row.predicted ? "" : `, predicted ${row.predicted}`))));
+  pick.append(...rows.map((row) => element("option", {}, `${nameOf(row)}: ${row.label ?? row.predicted}` +
+    ([null, row.predicted].includes(row.label) ? "" : `, predicted ${row.predicted}`))));
   const step = (by) => show((pick.selectedIndex + by + rows.length) % rows.length);
   pick.addEventListener("change", () => show(pick.selectedIndex));
   byId("previous").addEventListener("click", () => step(-1));

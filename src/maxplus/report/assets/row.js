@@ -39,6 +39,14 @@ const boxWords = (entry) =>
 
 function decidingTile(row) {
   const best = row.classes.find((entry) => entry.class === row.predicted);
+  const second = row.classes.filter((entry) => entry !== best)
+    .reduce((a, b) => (a === null || b.score > a.score ? b : a), null);
+  // One column that moves both scores alike has no part in the lead.
+  if (second && second.member === best.member && second.feature === best.feature &&
+      second.slope === best.slope) {
+    return tile("Decided by", "no single column", [
+      `${best.feature} moves the scores of ${best.class} and ${second.class} alike and cancels`]);
+  }
   return tile("Decided by", best.feature, [
     `is ${short(best.value)}; ${boxWords(best)} has its wall at ${wallWords(best)}`]);
 }
@@ -54,12 +62,15 @@ function flipTile({ flip }, isEdited) {
 /** What is to be known first; `before` is the row as it was. */
 function showTiles(row, before, changed) {
   const isEdited = row !== before;
+  // A table without labels has none to compare with.
+  const isKnown = row.label !== null;
   const truth = isEdited ? `of the row as it was; ${chance(row, row.label, before)}`
     : chance(row, row.label, before);
-  const kind = isEdited ? (row.predicted === before.predicted ? "" : "changed") : isRight(row);
-  const verdict = isEdited ? `it was ${before.predicted}; ` : `${isRight(row)}, `;
+  const kind = isEdited ? (row.predicted === before.predicted ? "" : "changed")
+    : isKnown ? isRight(row) : "";
+  const verdict = isEdited ? `it was ${before.predicted}; ` : isKnown ? `${isRight(row)}, ` : "";
   byId("tiles").replaceChildren(
-    tile("True label", row.label, [truth]),
+    ...(isKnown ? [tile("True label", row.label, [truth])] : []),
     tile(isEdited ? "Predicted now" : "Predicted label", row.predicted,
       [strong(verdict), chance(row, row.predicted, before)], kind),
     decidingTile(row),
@@ -68,7 +79,8 @@ function showTiles(row, before, changed) {
   byId("verdict").textContent = isEdited
     ? `With ${changed.join(", ")} changed, ${nameOf(row)} is predicted ${row.predicted}, ` +
       `${chance(row, row.predicted, row)}, certified radius ${fixed(row.radius)}.`
-    : `${nameOf(row)} is ${row.label} and is predicted ${row.predicted}: ${isRight(row)}.`;
+    : isKnown ? `${nameOf(row)} is ${row.label} and is predicted ${row.predicted}: ${isRight(row)}.`
+    : `${nameOf(row)} is predicted ${row.predicted}.`;
 }
 
 /** A cell that sorts by its value. */
@@ -99,7 +111,11 @@ function classLine(entry, row) {
 
 function showClasses(row) {
   const table = byId("classes");
-  table.tBodies[0].replaceChildren(...row.classes.map((entry) => classLine(entry, row)));
+  const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  const lines = row.classes.map((entry) => classLine(entry, row));
+  // On narrow screens, where the table has no columns, cells have their names beside them.
+  for (const line of lines) [...line.cells].forEach((cell, k) => (cell.dataset.label = heads[k]));
+  table.tBodies[0].replaceChildren(...lines);
   sortRows(table);
 }
 

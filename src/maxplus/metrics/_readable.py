@@ -1,0 +1,52 @@
+"""Measured numbers as text: as many digits as mean something, without powers of ten."""
+
+from __future__ import annotations
+
+import math
+
+# Beyond these, zeros hide the number.
+LEAST, LARGEST = 1e-4, 1e12
+
+
+def readable(value: float | None, digits: int = 4) -> str:
+    """Return a number with so many digits, and commas between thousands; a dash if it is none.
+
+    Examples
+    --------
+    >>> readable(16180.4), readable(0.012345), readable(-175.62)
+    ('16,180', '0.01235', '−175.6')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value != 0 and not LEAST <= abs(value) < LARGEST:
+        return f"{value:.{digits - 1}e}".replace("-", "−")
+    return _with_decimals(value, digits - 1 - _magnitude(value, digits))
+
+
+def with_error(value: float, error: float) -> str:
+    """Return a number and its error, both to the error's second digit.
+
+    Examples
+    --------
+    >>> with_error(16180.4, 970.1), with_error(0.51234, 0.0234)
+    ('16,180 ± 970', '0.512 ± 0.023')
+    """
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return f"{readable(value)} ± {readable(error, 2)}"
+    small = error < LEAST or max(abs(value), error) >= LARGEST
+    if small:
+        return f"{readable(value)} ± {readable(error, 2)}"
+    decimals = 1 - _magnitude(error, 2)
+    return f"{_with_decimals(value, decimals)} ± {_with_decimals(error, decimals)}"
+
+
+def _magnitude(value: float, digits: int) -> int:
+    """The power of ten of the first digit, after rounding to so many digits."""
+    return int(f"{value:.{digits - 1}e}".partition("e")[2])
+
+
+def _with_decimals(value: float, decimals: int) -> str:
+    rounded = round(value, decimals) + 0.0
+    return f"{rounded:,.{max(decimals, 0)}f}".replace("-", "−")

@@ -1,0 +1,209 @@
+"""Sums of Linear-Min-Max terms, each over a few features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from maxplus.models._checks import as_rows, check_number
+from maxplus.models.base import Network
+from maxplus.models.feature_map import FeatureMap
+from maxplus.models.lmm import LMM
+
+
+class Term(NamedTuple):
+    """An LMM over some of the features.
+
+    Attributes
+    ----------
+    features : array of shape (m,), increasing numbers of features
+    lmm : LMM with m features
+    """
+
+    features: NDArray
+    lmm: LMM
+
+
+class AdditiveLMM(Network):
+    """z(x) = b + Σ_t z_t(φ(x)[features_t]), where each z_t are the scores of an LMM.
+
+    A term over one feature is a shape function, one over two features a surface, one over all
+    features a set of boxes. A single term over all features, without a map, is that LMM, with the
+    same scores to the last bit; the mean of K networks is the sum of their terms times 1/K.
+
+    Parameters
+    ----------
+    terms : at least one `Term`, all with the same number of classes and the same float type
+    n_features : int
+    feature_map : FeatureMap of all features, optional
+        φ; features are taken as they are by default.
+    intercept : array b of shape (C,), optional
+        Zeros by default.
+
+    Notes
+    -----
+    Scores are added in the order of the terms, in their float type; the intercept comes first. A
+    term over m features with H units costs O(N·m·H).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.models import LMM, AdditiveLMM, Term
+    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
+    >>> model.scores(np.array([[0.0, 1.0]]))
+    array([[2., 2.]])
+    """
+
+    def __init__(
+        self,
+        terms: Iterable[Term | tuple[ArrayLike, LMM]],
+        n_features: int,
+        feature_map: FeatureMap | None = None,
+        intercept: ArrayLike | None = None,
+    ) -> None:
+        self._n_features = n_features
+        self.terms = tuple(
+            Term(_feature_numbers(t, features, lmm, n_features), lmm)
+            for t, (features, lmm) in enumerate(terms)
+        )
+        if not self.terms:
+            raise ValueError("terms must hold at least one term; got none")
+        for what in ("n_classes", "dtype"):
+            found = [getattr(term.lmm, what) for term in self.terms]
+            if any(value != found[0] for value in found):
+                listed = ", ".join(map(str, found))
+                raise ValueError(f"terms must have the same {what}; got {listed}")
+        if feature_map is not None and feature_map.n_features != n_features:
+            raise ValueError(
+                f"feature_map must have {n_features} features, as the model has; "
+                f"got {feature_map.n_features}"
+            )
+        self.feature_map = feature_map
+        b = np.zeros(self.n_classes) if intercept is None else np.asarray(intercept)
+        if b.shape != (self.n_classes,) or not np.isfinite(b).all():
+            raise ValueError(
+                f"intercept must hold {self.n_classes} finite numbers, one for each class; "
+                f"got {intercept!r:.80}"
+            )
+        self.intercept = b.astype(self.dtype)
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs P."""
+        return self._n_features
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C."""
+        return self.terms[0].lmm.n_classes
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Float type of weights and scores."""
+        return self.terms[0].lmm.dtype
+
+    @property
+    def n_hidden(self) -> int:
+        """Hidden units of all terms together."""
+        return sum(term.lmm.n_hidden for term in self.terms)
+
+    def mapped(self, X: ArrayLike) -> NDArray:
+        """Return φ(X) of shape (N, P), in the model's float type.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, P)
+        """
+        rows = as_rows(X, self.n_features, self.dtype)
+        return rows if self.feature_map is None else self.feature_map(rows).astype(self.dtype)
+
+    def term_scores(self, X: ArrayLike) -> NDArray:
+        """Return the scores of each term, of shape (T, N, C); with the intercept they sum to z.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (T, N, C)
+        """
+        U = self.mapped(X)
+        return np.stack([lmm.scores(U[:, features]) for features, lmm in self.terms])
+
+    def scores(self, X: ArrayLike) -> NDArray:
+        """Return z of shape (N, C); O(N·Σ_t m_t·H_t)."""
+        U = self.mapped(X)
+        Z = np.tile(self.intercept, (len(U), 1))
+        for features, lmm in self.terms:
+            Z += lmm.scores(U if features.size == self.n_features else U[:, features])
+        return Z
+
+    def weights_by_name(self) -> dict[str, NDArray]:
+        """Return the arrays of each term: "0.W2", "0.W1", …, "intercept"."""
+        named = {
+            f"{t}.{name}": W
+            for t, term in enumerate(self.terms)
+            for name, W in term.lmm.weights_by_name().items()
+        }
+        return {**named, "intercept": self.intercept}
+
+    def scaled(self, factor: float) -> AdditiveLMM:
+        """Return the model with all weights times factor > 0: scores times factor.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        AdditiveLMM
+        """
+        f = check_number("factor", factor, above=0.0)
+        terms = [Term(features, lmm.scaled(f)) for features, lmm in self.terms]
+        return AdditiveLMM(terms, self.n_features, self.feature_map, f * self.intercept)
+
+    def astype(self, dtype: DTypeLike) -> AdditiveLMM:
+        """Return the model in another float type.
+
+        Parameters
+        ----------
+        dtype : numpy.float32 or numpy.float64
+
+        Returns
+        -------
+        AdditiveLMM
+        """
+        terms = [Term(features, lmm.astype(dtype)) for features, lmm in self.terms]
+        return AdditiveLMM(terms, self.n_features, self.feature_map, self.intercept)
+
+
+def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> NDArray:
+    """Return the features of term t as an array; ValueError if they cannot be."""
+    numbers = np.asarray(features)
+    if (
+        numbers.ndim != 1
+        or numbers.size == 0
+        or numbers.dtype.kind not in "iu"
+        or numbers.min() < 0
+        or numbers.max() >= n_features
+        or (np.diff(numbers) <= 0).any()
+    ):
+        raise ValueError(
+            f"features of term {t} must be increasing numbers 0..{n_features - 1}; "
+            f"got {features!r:.80}"
+        )
+    if lmm.n_features != numbers.size:
+        raise ValueError(
+            f"the LMM of term {t} must have {numbers.size} features, as the term; "
+            f"got {lmm.n_features}"
+        )
+    return numbers.astype(np.int64)

@@ -1,0 +1,209 @@
+"""Monotone piecewise-linear maps of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus._jit import njit
+from maxplus.models._checks import as_rows, check_index
+
+# A column with at most this many distinct values is mapped level by level.
+MAX_LEVELS = 5
+# Beyond this quantile of the values on one side of the median, a value may be an outlier. The map
+# goes on for REACH times the quantile's distance from the median, and is constant from there on.
+ORDINARY, REACH = 0.98, 1.5
+# Tails are compressed where the map reaches further than this many spreads, or where more than this
+# share of the values equal the median.
+HEAVY_TAIL, MOSTLY_EQUAL = 7.5, 0.5
+# Knots of a compressed column.
+N_KNOTS = 33
+# Mapped features have this standard deviation.
+DEVIATION = 0.5
+
+
+class FeatureMap:
+    """u_p = φ_p(x_p): a non-decreasing piecewise-linear map of each feature, constant outside.
+
+    Maps are monotone in floating-point arithmetic, too: in a segment, φ is u + s·(x − knot) with a
+    fixed slope s, and no more than the value at the segment's end. So the image of an interval
+    [low, high] is [φ(low), φ(high)], and no rounding error is to be allowed for.
+
+    Parameters
+    ----------
+    knots : sequence of P pairs (x, u) of arrays of one length >= 1
+        Increasing positions and values that do not decrease, all finite.
+
+    Examples
+    --------
+    >>> from maxplus.models import FeatureMap
+    >>> FeatureMap([([0.0, 10.0], [-1.0, 1.0])])([[5.0], [20.0]])
+    array([[0.],
+           [1.]])
+    """
+
+    def __init__(self, knots: Sequence[tuple[ArrayLike, ArrayLike]]) -> None:
+        pairs = [(np.asarray(x, np.float64), np.asarray(u, np.float64)) for x, u in knots]
+        if not pairs:
+            raise ValueError("knots must hold a pair of arrays for each feature; got none")
+        for p, (x, u) in enumerate(pairs):
+            if x.ndim != 1 or x.shape != u.shape or x.size == 0:
+                raise ValueError(
+                    f"knots of feature {p} must be two arrays of one length >= 1; "
+                    f"got shapes {x.shape} and {u.shape}"
+                )
+            if not (np.isfinite(x).all() and np.isfinite(u).all()):
+                raise ValueError(f"knots of feature {p} must be finite")
+            if (np.diff(x) <= 0).any() or (np.diff(u) < 0).any():
+                raise ValueError(
+                    f"knots of feature {p} must have increasing positions, and values that do not "
+                    "decrease"
+                )
+        self.starts = np.cumsum([0, *(x.size for x, _ in pairs)])
+        self.x = np.concatenate([x for x, _ in pairs])
+        self.u = np.concatenate([u for _, u in pairs])
+        # Halves first: the difference of two finite numbers may be infinite.
+        rises = [np.append(np.diff(u / 2) / np.diff(x / 2), 0.0) for x, u in pairs]
+        self.rises = np.minimum(np.concatenate(rises), np.finfo(np.float64).max)
+
+    @classmethod
+    def fit(cls, X: NDArray) -> FeatureMap:
+        """Choose a map for each column of X; O(N·P·log N).
+
+        A column with at most five distinct values is mapped level by level, in equal steps. Any
+        other column is clipped to an interval around its ordinary values, its tails are compressed
+        by asinh where they are heavy, and it is standardised. No map depends on how far away a
+        single outlier lies.
+
+        Parameters
+        ----------
+        X : array of shape (N, P), finite
+
+        Returns
+        -------
+        FeatureMap
+        """
+        return cls([_column_knots(np.asarray(column, np.float64)) for column in X.T])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features P."""
+        return self.starts.size - 1
+
+    def knots(self, p: int) -> tuple[NDArray, NDArray]:
+        """Return positions and values of the knots of feature p.
+
+        Parameters
+        ----------
+        p : int
+
+        Returns
+        -------
+        tuple of two arrays
+        """
+        p = check_index("p", p, self.n_features)
+        part = slice(self.starts[p], self.starts[p + 1])
+        return self.x[part], self.u[part]
+
+    def __call__(self, X: ArrayLike) -> NDArray:
+        """Return φ(X) of shape (N, P), in float64; O(N·P·log knots)."""
+        rows = as_rows(X, self.n_features, np.float64)
+        U = np.empty(rows.shape)
+        map_rows(rows, self.starts, self.x, self.u, self.rises, U)
+        return U
+
+    def inverse(self, p: int, u: ArrayLike) -> NDArray:
+        """Return the smallest x with φ_p(x) >= u: −inf at and below the lowest value of φ_p.
+
+        It is inf above the highest value, and exact up to rounding.
+
+        Parameters
+        ----------
+        p : int
+        u : number or array
+
+        Returns
+        -------
+        array of the shape of u
+        """
+        x, values = self.knots(p)
+        wanted = np.asarray(u, np.float64)
+        first, rising = np.unique(values, return_index=True)
+        # np.interp needs increasing values: of equal ones, the first is the smallest x, and the
+        # last is where the next segment begins.
+        last = np.append(rising[1:], values.size) - 1
+        k = np.clip(np.searchsorted(first, wanted, side="left"), 1, max(1, first.size - 1))
+        if first.size == 1:
+            found = np.full(wanted.shape, x[0])
+        else:
+            share = (wanted - first[k - 1]) / (first[k] - first[k - 1])
+            begin, end = x[last[k - 1]], x[rising[k]]
+            found = np.clip(begin + share * (end - begin), begin, end)
+        found = np.where(wanted <= first[0], -np.inf, found)
+        return np.where(wanted > first[-1], np.inf, found)
+
+
+def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the knots of the map of one column; see `FeatureMap.fit`."""
+    levels, counts = np.unique(column, return_counts=True)
+    if levels.size <= MAX_LEVELS:
+        return levels, _standardise(np.arange(float(levels.size)), counts)
+    median = levels[np.searchsorted(np.cumsum(counts), 0.5 * column.size)]
+    low = median - REACH * _ordinary_distance(median - column[column < median])
+    high = median + REACH * _ordinary_distance(column[column > median] - median)
+    inside = np.clip(column, low, high)
+    spread = float(np.subtract(*np.quantile(inside, (0.75, 0.25)))) / 1.349
+    if spread <= 0.0:
+        spread = float(np.median(np.abs(inside - median)[inside != median]))
+    x = np.array([low, high])
+    value = x.copy()
+    reach = max(high - median, median - low)
+    if reach > HEAVY_TAIL * spread or np.mean(column == median) > MOSTLY_EQUAL:
+        ends = np.arcsinh((x - median) / spread)
+        x = np.unique(
+            np.clip(median + spread * np.sinh(np.linspace(ends[0], ends[1], N_KNOTS)), low, high)
+        )
+        value = np.arcsinh((x - median) / spread)
+    mapped = np.interp(inside, x, value)
+    return x, (value - mapped.mean()) * (DEVIATION / mapped.std())
+
+
+def _ordinary_distance(distances: NDArray) -> float:
+    """Return a high quantile of distances from the median that the largest one does not change."""
+    if distances.size < 2:
+        return 0.0
+    k = min(int(ORDINARY * (distances.size - 1)), distances.size - 2)
+    return float(np.partition(distances, k)[k])
+
+
+def _standardise(values: NDArray, counts: NDArray) -> NDArray:
+    """Return values with the mean 0 and the deviation of mapped features, all 0 if equal."""
+    mean = np.average(values, weights=counts)
+    deviation = np.sqrt(np.average((values - mean) ** 2, weights=counts))
+    return (values - mean) * (DEVIATION / deviation) if deviation > 0.0 else 0.0 * values
+
+
+@njit(cache=True)
+def map_rows(X, starts, knots, values, rises, U):
+    """U[n, p] = φ_p(X[n, p]); NaN stays NaN. O(N·P·log knots)."""
+    for p in range(X.shape[1]):
+        first, last = starts[p], starts[p + 1] - 1
+        for n in range(X.shape[0]):
+            x = X[n, p]
+            if x != x:
+                U[n, p] = x
+            elif x <= knots[first]:
+                U[n, p] = values[first]
+            elif x >= knots[last]:
+                U[n, p] = values[last]
+            else:
+                low, high = first, last
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if knots[middle] <= x:
+                        low = middle
+                    else:
+                        high = middle
+                U[n, p] = min(values[low] + rises[low] * (x - knots[low]), values[high])

@@ -1,0 +1,142 @@
+"""Intervals of held-out accuracy, errors of areas, and measured numbers as text."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+from sklearn.naive_bayes import GaussianNB
+
+from maxplus import validate
+from maxplus.certify import CertifiedRows
+from maxplus.metrics._intervals import (
+    auc_error,
+    fold_dispersion,
+    score_interval,
+    wilson_interval,
+)
+from maxplus.metrics._readable import readable, with_error
+
+TRIALS = 2000
+
+
+def covered(interval, value):
+    return interval[0] <= value <= interval[1]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.1])
+@pytest.mark.parametrize("accuracy", [0.6, 0.85])
+def test_accuracy_interval_covers_folds_that_differ(accuracy, spread):
+    """Models of five folds are not equally good; the interval is about their mean."""
+    rng = np.random.default_rng(1)
+    fold = np.repeat(np.arange(5), 40)
+    ours = plain = 0
+    for _ in range(TRIALS):
+        means = np.full(5, accuracy)
+        if spread:
+            size = accuracy * (1 - accuracy) / spread**2 - 1
+            means = rng.beta(accuracy * size, (1 - accuracy) * size, 5)
+        right = rng.random(200) < means[fold]
+        share = right.mean()
+        ours += covered(wilson_interval(share, 200 / fold_dispersion(right, fold)), accuracy)
+        plain += covered(wilson_interval(share, 200), accuracy)
+    # Five folds tell little of how much they differ: with much spread, some is missed.
+    assert ours / TRIALS > {0.0: 0.94, 0.05: 0.91, 0.1: 0.88}[spread]
+    if spread == 0.1:
+        assert plain / TRIALS < 0.78
+
+
+@pytest.mark.parametrize("n_new", [50, 200, 1000])
+def test_score_interval_covers_scores_of_new_tables(n_new):
+    rng = np.random.default_rng(2)
+    n, accuracy = 200, 0.8
+    inside = narrow = 0
+    for _ in range(TRIALS):
+        share, score = rng.binomial(n, accuracy) / n, rng.binomial(n_new, accuracy) / n_new
+        inside += covered(score_interval(share, n, n_new), score)
+        narrow += covered(wilson_interval(share, n), score)
+    assert 0.93 < inside / TRIALS < 0.985
+    # What the interval of the accuracy itself is not for: three of eighteen lay outside.
+    if n_new <= 200:
+        assert narrow / TRIALS < 0.88
+
+
+@pytest.mark.slow
+def test_validation_intervals_hold_for_the_model_that_is_kept():
+    rng = np.random.default_rng(3)
+
+    def rows(n):
+        y = rng.integers(0, 2, n)
+        return rng.normal(size=(n, 4)) + 0.6 * y[:, None], y
+
+    accuracies = scores = 0
+    trials = 120
+    for _ in range(trials):
+        X, y = rows(100)
+        found = validate(GaussianNB(), X, y, how=5)
+        model = GaussianNB().fit(X, y)
+        accuracies += covered(found.interval, model.score(*rows(20_000)))
+        scores += covered(found.score_interval(100), model.score(*rows(100)))
+        assert found.to_json()["accuracy_interval"] == list(found.interval)
+    assert accuracies / trials > 0.9
+    assert scores / trials > 0.9
+
+
+def test_equal_folds_have_no_dispersion():
+    right = np.tile([True, True, True, False], 10)
+    assert fold_dispersion(right, np.repeat(np.arange(5), 8)) == 1.0
+    assert fold_dispersion(np.ones(8, bool), np.arange(8) % 2) == 1.0
+    assert fold_dispersion(right, np.zeros(40)) == 1.0
+    apart = np.repeat([True, False], 20)
+    assert fold_dispersion(apart, np.repeat([0, 1], 20)) == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_auc_error_is_the_deviation_of_areas(shift):
+    rng = np.random.default_rng(0)
+    own = np.repeat([True, False], [30, 70])
+    areas = [roc_auc_score(own, rng.normal(size=100) + shift * own) for _ in range(600)]
+    assert auc_error(float(np.mean(areas)), 30, 70) == pytest.approx(np.std(areas), rel=0.12)
+    assert math.isnan(auc_error(0.5, 0, 70))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (16180.4, "16,180"), (1.618e6, "1,618,000"), (-175.62, "−175.6"), (0.012345, "0.01235"),
+        (0.0, "0.000"), (9999.6, "10,000"), (3e-7, "3.000e−07"), (2e15, "2.000e+15"),
+        (math.inf, "∞"), (math.nan, "–"), (None, "–"),
+    ],
+)  # fmt: skip
+def test_readable_numbers(value, text):
+    assert readable(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (16180.4, 970.1, "16,180 ± 970"), (0.51234, 0.0234, "0.512 ± 0.023"),
+        (3.0, 0.0, "3.000 ± 0.0"), (1.0, math.inf, "1.000 ± ∞"), (12.3, 0.996, "12.3 ± 1.0"),
+        (1234567.0, 98765.0, "1,235,000 ± 99,000"), (-2.5, 0.12, "−2.50 ± 0.12"),
+    ],
+)  # fmt: skip
+def test_readable_errors(value, error, text):
+    assert with_error(value, error) == text
+
+
+@pytest.mark.parametrize(
+    ("radius", "words"),
+    [
+        ([np.inf, np.inf], "All of those 2 provably stay right however far every number moves"),
+        (
+            [1.0, np.inf, np.inf],
+            "At least half of those 3 provably stay right however far every number moves; all of "
+            "them while every number moves by up to 1 deviations",
+        ),
+        ([1.0, 2.0, np.inf], "every number moves by up to 2 deviations; all of them up to 1"),
+    ],
+)
+def test_unlimited_radii_are_not_printed_as_inf(radius, words):
+    said = CertifiedRows.of(radius, np.ones(len(radius), bool)).sentence("deviations")
+    assert words in said
+    assert "inf " not in said

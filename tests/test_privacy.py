@@ -1,0 +1,225 @@
+"""What a model file reveals about single training rows: nothing, unless it is asked to."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+import maxplus
+from commands import good
+from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus.tables import row_fingerprints
+
+# A prime that is no other size in these tests.
+N = 137
+AGES, STAGES = range(40, 60), range(1, 6)
+BRIEF = {"slope": 2.0, "warmup_epochs": 3, "random_state": 0}
+ESTIMATORS = [
+    LMMClassifier(9, polish="log2", max_suspects=N, **BRIEF),
+    LMMCommittee(2, n_hidden=5, bagging=True, **BRIEF),
+    SubgradientLMMClassifier(9, max_iter=40, random_state=0),
+    LMMRegressor(5, slope=1.0, epochs=3, random_state=0),
+]
+COMMANDS = {
+    "boxes": ("-H", 9, "--slope", 2, "--epochs", 3),
+    "committee": ("-H", 5, "--slope", 2, "--epochs", 3, "--members", 2),
+    "paper": ("--paper", "-H", 9, "-n", 40),
+    "regression": ("--task", "regression", "-H", 5, "--slope", 1, "--epochs", 3),
+}
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    """A table of N rows whose values are few enough to be guessed, and its file."""
+    rng = np.random.default_rng(3)
+    age, stage, smoker = rng.choice(AGES, N), rng.choice(STAGES, N), rng.integers(0, 2, N)
+    outcome = (age > 50).astype(int) ^ (rng.random(N) < 0.2)
+    path = tmp_path_factory.mktemp("patients") / "patients.csv"
+    rows = np.column_stack([age, stage, smoker, outcome])
+    lines = [",".join(map(str, row)) for row in rows.tolist()]
+    path.write_text("age,stage,smoker,outcome\n" + "\n".join(lines) + "\n")
+    return path, rows
+
+
+def contents(path):
+    """The arrays and the JSON document of a model file."""
+    with safe_open(path, "np") as file:
+        return load_file(path), json.loads(file.metadata()["document"])
+
+
+def lists_of(value, name="document"):
+    """All lists of a JSON document, with their places."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from lists_of(item, f"{name}.{key}")
+    elif isinstance(value, list):
+        yield name, value
+        for k, item in enumerate(value):
+            yield from lists_of(item, f"{name}[{k}]")
+
+
+def per_row(path, n=N):
+    """Names of arrays and lists that have an entry, or several, for each training row."""
+    arrays, document = contents(path)
+    found = [name for name, array in arrays.items() if any(s and s % n == 0 for s in array.shape)]
+    return found + [name for name, items in lists_of(document) if items and len(items) % n == 0]
+
+
+def train(patients, path, kind, *options):
+    target = "age" if kind == "regression" else "outcome"
+    return good("train", patients[0], "--target", target, "-o", path, *COMMANDS[kind], *options)
+
+
+def guesses():
+    """All rows that such a table can have."""
+    return np.array(list(itertools.product(AGES, STAGES, (0, 1))), float)
+
+
+def recovered(path):
+    """The guesses whose hashes stand in the file, as often as they do, and where."""
+    arrays, document = contents(path)
+    known = dict(zip(row_fingerprints(guesses()).tolist(), guesses().tolist(), strict=True))
+    numbers = {name: array.ravel().tolist() for name, array in arrays.items()}
+    numbers |= dict(lists_of(document))
+    found = []
+    for items in numbers.values():
+        found += [known[item] for item in items if type(item) is int and item in known]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
+def test_saved_estimator_has_no_entry_per_training_row(tmp_path, patients, estimator):
+    X, y = patients[1][:, :3].astype(float), patients[1][:, 3]
+    estimator.fit(X, y)
+    path = tmp_path / "model"
+    estimator.save(path)
+    assert per_row(path) == []
+    estimator.save(path, remember_rows=True)
+    assert per_row(path) != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_train_writes_no_entry_per_training_row(tmp_path, patients, kind):
+    path = tmp_path / "model"
+    train(patients, path, kind, "--validate", 3)
+    assert per_row(path) == []
+
+
+@pytest.mark.slow
+def test_validation_in_a_file_names_no_training_row(tmp_path, patients):
+    path = tmp_path / "model"
+    train(patients, path, "boxes", "--validate", 3)
+    record = maxplus.load(path).validation_
+    assert record["figures"]["accuracy"] > 0.5
+    assert record["figures"]["worst"] is None
+    assert "least_sure" not in record
+    assert "most_surprising" not in record
+    train(patients, path, "boxes", "--validate", 3, "--remember-rows")
+    record = maxplus.load(path).validation_
+    assert len(record["least_sure"]) == 25
+    assert record["figures"]["worst"] >= 1
+
+
+@pytest.mark.slow
+def test_guessed_rows_are_not_found_in_a_model_file(tmp_path, patients):
+    path = tmp_path / "model"
+    train(patients, path, "boxes", "--validate", 3)
+    assert len(recovered(path)) == 0
+    printed = train(patients, path, "boxes", "--validate", "none", "--remember-rows")
+    assert "whoever has the file can test guesses of rows" in " ".join(printed.split())
+    # The attack works where rows are remembered: every row with its label, in order.
+    np.testing.assert_array_equal(recovered(path), patients[1][:, :3])
+    np.testing.assert_array_equal(maxplus.load(path).training_labels_, patients[1][:, 3])
+
+
+def test_cells_of_a_text_column_are_not_kept(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=40)
+    lines = [
+        f"{v:.3f},secret of patient {n} who came in,19{n + 10}-01-02,{int(v > 0)}"
+        for n, v in enumerate(x)
+    ]
+    table = tmp_path / "t.csv"
+    table.write_text("x,remark,born,ill\n" + "\n".join(lines) + "\n")
+    options = ("-H", 4, "--slope", 2, "--epochs", 1, "--validate", "none")
+    good("train", table, "-o", tmp_path / "m", *options)
+    assert "left out 'remark': free text" in str(
+        maxplus.load(tmp_path / "m").preparation_.decisions
+    )
+    stored = (tmp_path / "m").read_bytes()
+    assert b"secret" not in stored
+    assert b"-01-02" not in stored
+
+
+def test_history_names_no_sample_unless_rows_are_remembered(tmp_path, iris):
+    clf = SubgradientLMMClassifier(6, max_iter=20, random_state=0).fit(iris.X, iris.y)
+    clf.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert (again.history_["sample"] == -1).all()
+    np.testing.assert_array_equal(again.history_["loss"], clf.history_["loss"])
+    clf.save(tmp_path / "model", remember_rows=True)
+    again = maxplus.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.history_["sample"], clf.history_["sample"])
+
+
+@pytest.mark.parametrize("name", ["training_losses_", "training_labels_", "suspects_"])
+def test_loaded_model_says_how_to_keep_rows(tmp_path, iris, name):
+    clf = LMMClassifier(6, polish="log2", max_suspects=150, **BRIEF).fit(iris.X, iris.y)
+    clf.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert not hasattr(again, name)
+    with pytest.raises(AttributeError, match=rf"{name} .* remember_rows=True"):
+        getattr(again, name)
+    clf.save(tmp_path / "model", remember_rows=True)
+    kept = getattr(maxplus.load(tmp_path / "model"), name)
+    np.testing.assert_array_equal(kept, getattr(clf, name))
+
+
+def test_methods_that_need_rows_say_how_to_keep_them(tmp_path, iris):
+    clf = LMMClassifier(6, **BRIEF).fit(iris.X, iris.y)
+    clf.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    with pytest.raises(AttributeError, match="remember_rows=True"):
+        again.worst_samples()
+    with pytest.raises(AttributeError, match="remember_rows=True"):
+        again.fold(np.zeros(4), np.ones(4), iris.X)
+    assert again.fold(np.zeros(4), np.ones(4)) is again
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.62, 0.9, 0.93, 0.99, 1.0])
+def test_intervals_are_the_same_from_a_file_without_residuals(tmp_path, coverage):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 2))
+    reg = LMMRegressor(5, slope=1.0, epochs=3, random_state=0).fit(X, X[:, 0] + rng.normal(size=N))
+    reg.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    np.testing.assert_array_equal(
+        again.predict_interval(X, coverage), reg.predict_interval(X, coverage)
+    )
+    # Never narrower than the exact quantile of all residuals.
+    rank = int(np.ceil((N + 1) * coverage - 1e-9))
+    exact = reg.residuals_[rank - 1] if rank <= N else np.inf
+    lower, upper = reg.predict_interval(X[:1], coverage)
+    assert (upper[0] - lower[0]) / 2 >= exact * (1 - 1e-12)
+
+
+def test_damaged_summary_of_the_training_is_refused(tmp_path, iris):
+    from model_files import tamper
+
+    clf = LMMClassifier(6, **BRIEF).fit(iris.X, iris.y)
+    for name, value in (
+        ("n_rows", 149), ("n_rows", 1.5), ("class_counts", [1, 2]), ("class_counts", [50, 50, -1]),
+        ("n_below_log2", 151), ("mean_loss", "low"), ("mean_loss", -1.0),
+    ):  # fmt: skip
+        clf.save(tmp_path / "model")
+        tamper(tmp_path / "model", lambda d, a, n=name, v=value: d["training"].update({n: v}))
+        with pytest.raises(maxplus.io.FileError, match="summary of the training"):
+            maxplus.load(tmp_path / "model")
+    clf.save(tmp_path / "model")
+    tamper(tmp_path / "model", lambda d, a: d.pop("training"))
+    with pytest.raises(maxplus.io.FileError, match="summary of the training"):
+        maxplus.load(tmp_path / "model")

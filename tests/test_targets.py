@@ -1,0 +1,145 @@
+"""Targets of tables: which values are classes, which task they mean, labels unknown to a model."""
+
+import numpy as np
+import pytest
+
+from commands import bad, document, good, run
+from maxplus.tables import ColumnChoices, RawTable, decide, read_batches, read_table, samples_of
+from table_helpers import encoding_of
+
+ARMS = ["None", "placebo", "drug"]
+
+
+def trial(n=60):
+    """A CSV file whose target has the class None."""
+    grades = ["low", "None", "high"]
+    lines = [f"{k % 3 + k / 100},{grades[k % 3]},{ARMS[k % 3]}" for k in range(n)]
+    return "\n".join(["size,grade,class", *lines]) + "\n"
+
+
+def samples_in(path, **choices):
+    """What `maxplus train` learns from."""
+    table = read_table(path)
+    encoding, decisions = decide(table, ColumnChoices(**choices))
+    return samples_of(table, encoding, labelled=True, decisions=decisions)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+def test_the_word_none_is_a_class_in_the_target(tmp_path, ending):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / f"trial.{ending}"
+    (tmp_path / "trial.csv").write_text(trial())
+    frame = pandas.read_csv(tmp_path / "trial.csv", keep_default_na=False)
+    if ending == "parquet":
+        frame.to_parquet(path)
+    elif ending == "xlsx":
+        pytest.importorskip("openpyxl")
+        frame.to_excel(path, index=False)
+    samples = samples_in(path)
+    assert sorted(set(samples.y)) == sorted(ARMS)
+    assert len(samples.y) == 60
+    # Among features it is a missing value, as before.
+    assert "grade is missing" in samples.encoding.feature_names
+    assert sum(part.n_rows for part in read_batches(path)) == 60
+
+
+def test_none_in_python_is_a_missing_label():
+    table = RawTable("t", {"x": np.arange(40) * 0.3, "class": np.array(["a", "b", None, "b"] * 10)})
+    samples = samples_of(table, decide(table).encoding, labelled=True)
+    assert sorted(set(samples.y)) == ["a", "b"]
+    assert len(samples.y) == 30
+
+
+def test_none_among_numbers_is_missing(write):
+    rows = "\n".join(f"{k * 0.3},{'None' if k % 5 == 0 else k / 7}" for k in range(60))
+    samples = samples_in(write(f"x,price\n{rows}\n"), target="price")
+    assert samples.encoding.task == "regression"
+    assert len(samples.y) == 48
+
+
+def test_none_is_predicted_and_evaluated_as_a_class(tmp_path):
+    (tmp_path / "trial.csv").write_text(trial(90))
+    good("train", tmp_path / "trial.csv", "-o", tmp_path / "m", "--hidden", 6, "--slope", 2,
+         "--epochs", 2, "--validate", "none")  # fmt: skip
+    found = document("evaluate", tmp_path / "m", tmp_path / "trial.csv")
+    assert [one["label"] for one in found["classes"]] == sorted(ARMS)
+    assert sum(map(sum, found["confusion"])) == 90
+
+
+@pytest.mark.parametrize(
+    ("n_different", "n_rows", "task"),
+    [(10, 30, "classification"), (11, 100, "regression"), (11, 120, "classification"),
+     (20, 4000, "classification"), (21, 4000, "regression"), (28, 4177, "regression")],
+)  # fmt: skip
+def test_many_whole_numbers_are_a_regression(n_different, n_rows, task):
+    cells = np.arange(float(n_rows)) % n_different
+    table = RawTable("t", {"x": np.sin(np.arange(n_rows)), "y": cells})
+    encoding, lines = decide(table)
+    assert encoding.task == task
+    assert any("--task classification" in line for line in lines) == (task == "regression")
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_many_classes_of_few_rows_are_told(words):
+    codes = np.arange(60) % 12
+    cells = np.array([f"c{k}" for k in codes], object) if words else codes.astype(float)
+    table = RawTable("t", {"x": np.sin(np.arange(60)), "y": cells})
+    encoding, lines = decide(table, ColumnChoices(task="classification"))
+    assert encoding.task == "classification"
+    assert any("12 classes in 60 rows" in line and "--target" in line for line in lines)
+    table = RawTable("t", {"x": np.sin(np.arange(600)), "y": np.tile(cells, 10)})
+    assert not any("classes in" in line for line in decide(table)[1])
+    assert encoding_of(table).task == "classification"
+
+
+@pytest.fixture(scope="module")
+def flowers(tmp_path_factory):
+    """A model of three classes, and a file in which some rows have labels that it does not know."""
+    folder = tmp_path_factory.mktemp("flowers")
+    rng = np.random.default_rng(0)
+    rows = [(f"{k % 3 + rng.normal(0, 0.1):.3f}", f"{rng.normal():.3f}", "abc"[k % 3])
+            for k in range(60)]  # fmt: skip
+    head = "size,noise,class\n"
+    (folder / "train.csv").write_text(head + "\n".join(map(",".join, rows)) + "\n")
+    test = [
+        *rows[:20],
+        *((size, noise, "new") for size, noise, _ in rows[20:25]),
+        (*rows[0][:2], "b2"),
+    ]
+    (folder / "known.csv").write_text(head + "\n".join(map(",".join, rows[:20])) + "\n")
+    (folder / "test.csv").write_text(head + "\n".join(map(",".join, test)) + "\n")
+    (folder / "other.csv").write_text(head + "1.0,0.5,new\n")
+    good("train", folder / "train.csv", "-o", folder / "m", "-H", 6, "--slope", 2, "--epochs", 3,
+         "--validate", "none")  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("command", ["evaluate", "certify", "report", "rules"])
+def test_unknown_labels_are_counted_and_named(flowers, command):
+    out = ["-o", flowers / "page.html"] if command == "report" else []
+    result = run(command, flowers / "m", flowers / "test.csv", *out)
+    assert result.exit_code == 0, result.output
+    told = result.stderr
+    assert "6 of 26 rows" in told
+    assert "'new' (5), 'b2' (1)" in told
+    assert "maxplus train" in told
+    assert "6 of 26" in bad(command, flowers / "m", flowers / "test.csv", *out, "--strict")
+    assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
+
+
+def test_evaluate_counts_unknown_labels_as_wrong_beside_the_figures(flowers):
+    known, both = (
+        document("evaluate", flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
+    )
+    assert both["accuracy"] == known["accuracy"]
+    assert both["rows_with_unknown_labels"] == 6
+    assert both["unknown_labels"] == {"new": 5, "b2": 1}
+    assert known["rows_with_unknown_labels"] == 0
+
+
+def test_certify_leaves_unknown_labels_out(flowers):
+    known, both = (
+        document("certify", flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
+    )
+    assert both["certified_accuracy"] == known["certified_accuracy"]
+    assert both["rows_with_unknown_labels"] == 6
