@@ -449,7 +449,7 @@ def _rebuild_regressor(estimator: Any, document: dict) -> None:
         return
     quantiles = getattr(estimator, "residual_quantiles_", np.empty(0))
     ascending = bool((quantiles[:-1] <= quantiles[1:]).all())
-    is_good = ascending and bool((quantiles >= 0).all()) and bool(np.isfinite(quantiles).all())
+    is_good = ascending and bool((quantiles >= 0).all())
     if quantiles.shape != COVERAGES.shape or not is_good:
         raise FileError("the array 'residual_quantiles' is missing or not ascending")
 
