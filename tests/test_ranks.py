@@ -21,6 +21,7 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
+from maxplus.training.result import Block, Signal
 from teams import run_ranks, split
 
 
@@ -235,3 +236,39 @@ def test_what_is_for_one_process_says_so(iris):
         LMMRegressor(4).fit(iris.X, iris.X[:, 0])
 
     refused(2, curve, ValueError, "a regression cannot be trained over 2 ranks")
+
+
+def losses_by_block(engine):
+    for size in (1, 2, 5, 3, 4):
+        block = Block(size)
+        engine.advance(block)
+        assert (block.n, block.signal) == (size, Signal.GOES_ON)
+        yield block.loss
+
+
+def one_after_the_other(engines):
+    return [[*losses_by_block(engine)] for engine in engines]
+
+
+def in_turn(engines):
+    return list(zip(*zip(*map(losses_by_block, engines), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("run", [one_after_the_other, in_turn])
+def test_two_sparse_engines_of_a_team_train_as_if_alone(iris, run, size):
+    """They share memory for thresholds: one must not read what another has left there."""
+    trained = DenseEngine(start(iris), Task(*iris, MaxLoss(), polyak()))
+    train(trained, 50)
+    models = start(iris), trained.best
+    parts = split(len(iris.y), size)
+
+    def engines(part):
+        task = Task(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
+        return [SparseEngine(model.copy(), task) for model in models]
+
+    expected = [np.concatenate([*losses_by_block(engine)]) for engine in engines(slice(None))]
+    assert expected[0].min() > expected[1].max()
+    for found in run_ranks(size, lambda rank: run(engines(parts[rank]))):
+        for blocks, losses in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(np.concatenate(blocks), losses)

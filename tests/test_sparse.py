@@ -201,7 +201,7 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
     model, task = problem(X, y, n_hidden, polyak(), 0, dtype)
     task = replace(task, objective=objective)
     engine = SparseEngine(model, task)
-    weights = (engine._best.W0, engine._best.W1, engine._best.W2)
+    weights = (engine.best.W0, engine.best.W1, engine.best.W2)
     others = {id(array) for array in (task.X, task.y, *engine._state.weights)}
     held = [array for array in arrays_of(tuple(vars(engine).values())) if id(array) not in others]
     own = [own_bytes(array) for array in held]

@@ -2,7 +2,10 @@
 
 import io
 import signal
+import sys
 import threading
+from contextlib import suppress
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +13,23 @@ import pytest
 from numpy.testing import assert_array_equal
 from rich.console import Console
 
-from maxplus.training import History, Progress, Status, conductor, train
+import maxplus
+from maxplus import SubgradientLMMClassifier
+from maxplus.training import (
+    History,
+    MaxLoss,
+    MeanLoss,
+    Progress,
+    Status,
+    Task,
+    conductor,
+    constant,
+    train,
+)
+from maxplus.training.engines import ENGINES
 from maxplus.training.progress import ProgressBar
 from maxplus.training.result import Block, Signal
-from trainings import press_ctrl_c, raise_keyboard_interrupt
+from trainings import press_ctrl_c, raise_keyboard_interrupt, start_at
 
 
 class FakeEngine:
@@ -199,6 +215,129 @@ def test_training_in_another_thread():
     thread.start()
     thread.join(30)
     assert results[0].status is Status.MAX_ITER
+
+
+# Where the state of a training changes.
+STATEFUL = (
+    "maxplus.models.base", "maxplus.training.engines.", "maxplus.training.result",
+    "maxplus.training.stages.iterations",
+)  # fmt: skip
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt once, before the nth bytecode instruction of those modules."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def __enter__(self):
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _enter(self, frame, event, arg):
+        if not frame.f_globals.get("__name__", "").startswith(STATEFUL):
+            return None
+        frame.f_trace_opcodes = True
+        return self._count
+
+    def _count(self, frame, event, arg):
+        self.left -= event == "opcode"
+        if self.left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return self._count
+
+
+def interrupt_everywhere(run, begin, step=1):
+    """Call ``run(begin())`` with an interrupt before each of its instructions in turn.
+
+    Yields what it was called with, and what it returned; None if the interrupt ended it.
+    """
+    for n in count(step=step):
+        given, returned = begin(), None
+        with InterruptAt(n) as interrupt, suppress(KeyboardInterrupt):
+            returned = run(given)
+        if interrupt.left >= 0:
+            break
+        yield given, returned
+    assert n > 20
+
+
+def column_lengths(history):
+    return {column.size for column in history.values()}
+
+
+def test_history_changes_are_atomic_under_an_interrupt():
+    def begin():
+        history = History()
+        history.append(block_of(0, 1))
+        history.append(block_of(1))
+        return history
+
+    def grow(history):
+        history.append(block_of(1, 0))
+        assert history["loss"].size == 5
+        history.extend(begin())
+        history.map_samples(np.array([7, 8]))
+
+    for history, _ in interrupt_everywhere(grow, begin):
+        (size,) = column_lengths(history)
+        assert size in (3, 5, 8)
+        assert set(history["sample"]) <= ({7, 8} if history["sample"][0] == 7 else {0, 1})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dense", "sparse", "tree", "sgd"])
+def test_trained_engine_is_consistent_after_an_interrupt(cloud, engine):
+    X, y = cloud.X[:6], cloud.y[:6]
+    objective = MeanLoss() if engine == "sgd" else MaxLoss()
+
+    def begin():
+        task = Task(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
+        return ENGINES[engine](start_at(X, y, 3), task)
+
+    def weights(model):
+        return tuple(W.tobytes() for W in model.weights_by_name().values())
+
+    iterates, whole = {weights(begin().model)}, begin()
+    for _ in range(2):
+        whole.advance(Block(1))
+        iterates.add(weights(whole.model))
+    for found, outcome in interrupt_everywhere(lambda engine: train(engine, 2), begin):
+        if outcome is not None:
+            assert len(column_lengths(outcome.history)) == 1
+        assert weights(found.model) in iterates
+        best = found.best
+        assert weights(best) in iterates
+        if np.isfinite(found.best_loss):
+            assert found.best_loss == objective.value(best.losses(X, y), None).loss
+
+
+@pytest.mark.filterwarnings("ignore:training was interrupted")
+def test_model_of_an_interrupted_fit_can_be_saved_and_loaded(cloud, tmp_path, monkeypatch):
+    append, path = History.append, tmp_path / "interrupted.maxplus"
+    n_interrupted = 0
+    for n in count(step=5):
+        interrupt = InterruptAt(n)
+
+        def append_interrupted(history, block, interrupt=interrupt):
+            with interrupt:
+                append(history, block)
+
+        monkeypatch.setattr(History, "append", append_interrupted)
+        clf = SubgradientLMMClassifier(4, max_iter=3, random_state=0).fit(*cloud)
+        clf.save(path)
+        again = maxplus.load(path)
+        assert column_lengths(again.history_) == {again.n_iter_}
+        assert_array_equal(again.predict(cloud.X), clf.predict(cloud.X))
+        if interrupt.left >= 0:
+            break
+        assert clf.status_ == Status.INTERRUPTED.value
+        n_interrupted += 1
+    assert n_interrupted > 3
 
 
 # -- the history ------------------------------------------------------------------------------

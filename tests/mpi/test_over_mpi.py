@@ -1,6 +1,7 @@
 """What teams of threads cannot tell: messages, memory that ranks share, ends of ranks."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,11 @@ import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.ranks import DifferentRanksError
 from maxplus.ranks.boards import add_in_order
+from maxplus.ranks.mpi import MPITeam
+from maxplus.training import MaxLoss, Status, Task, constant, polyak, train
+from maxplus.training.engines import SparseEngine
 from teams import split
+from trainings import start_at
 
 
 def test_a_team_carries_messages(comm):
@@ -134,3 +139,41 @@ def test_different_ranks_are_refused_by_all(comm, iris):
         maxplus.distributed(comm),
     ):
         SubgradientLMMClassifier(4, max_iter=2).fit(X[:, : 4 - comm.rank % 2], y)
+
+
+def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
+    X, y = iris
+    part = split(len(y), comm.size)[comm.rank]
+    trained = SparseEngine(start_at(X, y, 12), Task(X, y, MaxLoss(), polyak()))
+    train(trained, 200)
+
+    def engines(own):
+        task = Task(X[own], y[own], MaxLoss(), constant(0.02))
+        return [SparseEngine(model, task) for model in (start_at(X, y, 12), trained.best.copy())]
+
+    expected = [train(engine, 41) for engine in engines(slice(None))]
+    assert expected[0].history["loss"].min() > expected[1].history["loss"].max()
+    with maxplus.distributed(comm):
+        found = [train(engine, 41) for engine in engines(part)]
+    for one, other in zip(found, expected, strict=True):
+        assert one.status is other.status is Status.MAX_ITER
+        for name, column in other.history.items():
+            np.testing.assert_array_equal(one.history[name], column, err_msg=name)
+
+
+def test_closed_teams_give_communicators_and_windows_back(comm, monkeypatch):
+    """An MPI library has room for about 2,000 of them."""
+    monkeypatch.setattr("maxplus.ranks.mpi.Line", lambda *_: SimpleNamespace(hang_up=lambda: None))
+    for _ in range(1_100):
+        team = MPITeam(comm)
+        team.shared((8,))[team.place] = 1.0
+        team.close()
+
+
+def test_sparse_engine_refuses_to_run_after_its_team_is_closed(comm, iris):
+    X, y = iris
+    part = split(len(y), comm.size)[comm.rank]
+    with maxplus.distributed(comm):
+        engine = SparseEngine(start_at(X, y, 12), Task(X[part], y[part], MaxLoss(), constant(0.02)))
+    with pytest.raises(RuntimeError):
+        train(engine, 40)

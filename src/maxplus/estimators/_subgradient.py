@@ -166,7 +166,7 @@ class SubgradientClassifier(TrainedClassifier):
         if self.engine in ("auto", used):
             return
         why = f"on a {type(self).__name__}, which it cannot train"
-        if self.objective not in ENGINES[self.engine].objectives:
+        if not ENGINES[self.engine].minimises(type(self._objectives()[self.objective])):
             why = f"with objective={self.objective!r}, which it cannot minimise"
         say_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
 
@@ -190,7 +190,8 @@ class SubgradientClassifier(TrainedClassifier):
         """The engine that is named, if it can do what is asked, else the automatic one."""
         automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
         engine = ENGINES.get(self.engine, automatic)
-        fits = self.objective in engine.objectives and issubclass(self._model_class, engine.models)
+        objective = type(self._objectives()[self.objective])
+        fits = engine.minimises(objective) and issubclass(self._model_class, engine.models)
         return engine if fits else automatic
 
     @property

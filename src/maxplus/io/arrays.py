@@ -91,9 +91,15 @@ def parse(text: str) -> Any:
     if text.count("{") + text.count("[") > MAX_NESTS:
         raise ValueError(f"it opens more than {MAX_NESTS:,} lists and objects")
     try:
-        return json.loads(text, parse_int=_integer)
+        value = json.loads(text, parse_int=_integer)
+        if "\\u" in text:
+            # Escapes can spell half of a surrogate pair, which no file could hold again.
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text in it is not Unicode: it has half of a surrogate pair") from None
+    return value
 
 
 def _integer(digits: str) -> int:

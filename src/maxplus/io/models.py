@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxplus
 from maxplus import estimators
-from maxplus.estimators import LMMCommittee
+from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
 from maxplus.estimators._intervals import COVERAGES
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._saving import PER_ROW
 from maxplus.estimators._search import check_search, facts_of, search_table
 from maxplus.estimators._subgradient import SubgradientClassifier
@@ -62,6 +63,8 @@ FACTS: dict[str, Callable[[Any], bool]] = {
 INTEGERS: dict[str, str | None] = {
     "prototypes": "H", "suspects": None, "unit_wins": "H", "training_rows": None,
 }  # fmt: skip
+# Larger weights are refused: inputs may add an eighth of the range, ensembles add members' scores.
+LARGEST_WEIGHT = 1e-3
 # How the stages of a training went, and how far predictions were off.
 COURSES = ("warmup_losses", "validation_scores", "polish_losses", "curve_losses",
            "residual_quantiles", "residuals")  # fmt: skip
@@ -291,6 +294,14 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     for name in COURSES:
         if name in arrays:
             setattr(estimator, f"{name}_", _array(arrays, name, np.float64))
+    residuals = getattr(estimator, "residuals_", None)
+    if residuals is not None and not (
+        residuals.size
+        and np.isfinite(residuals).all()
+        and residuals[0] >= 0
+        and (np.diff(residuals) >= 0).all()
+    ):
+        raise FileError("the array 'residuals' does not hold finite numbers >= 0 in order")
     if "scale" in arrays:
         estimator.scale_ = _array(arrays, "scale", np.float64, (model.n_features,))
         if not (np.isfinite(estimator.scale_).all() and (estimator.scale_ > 0).all()):
@@ -313,12 +324,33 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         _rebuild_classifier(estimator, document, arrays)
     else:
         _rebuild_regressor(estimator, document)
+    for name in _needed(estimator):
+        if not hasattr(estimator, name):
+            raise FileError(f"its {name} is missing")
     if isinstance(estimator, LMMCommittee):
         check_members(estimator)
     if document.get("validation") is not None:
         labels = [str(c) for c in estimator.classes_] if is_classifier(estimator) else None
         estimator.validation_ = check_validation(document["validation"], labels)
     return estimator
+
+
+def _needed(estimator: Any) -> list[str]:
+    """Fitted attributes that an estimator has whatever its training was."""
+    names = []
+    if is_classifier(estimator):
+        names += ["n_iter_", "status_", "max_loss_", "mean_loss_"]
+    if isinstance(estimator, (BaseLMMClassifier, LMMCommittee)):
+        names += ["slope_", "scale_", "unit_wins_", "feature_importances_"]
+    if isinstance(estimator, (LMMClassifier, LMMCommittee)):
+        names += ["temperature_"]
+    if isinstance(estimator, LMMRegressor):
+        learned = not hasattr(estimator, "interpolates_")
+        names += [
+            "slope_",
+            *(["n_iter_", "status_", "residual_quantiles_"] if learned else ["lipschitz_"]),
+        ]
+    return names
 
 
 def unfitted(document: dict[str, Any]) -> Any:
@@ -344,9 +376,13 @@ def model_of(kind: type[Model], arrays: dict[str, NDArray]) -> Model:
         name.removeprefix(prefix): A for name, A in arrays.items() if name.startswith(prefix)
     }
     try:
-        return kind.of_weights(weights)
+        model = kind.of_weights(weights)
     except ValueError as error:
         raise FileError(str(error)) from None
+    for name, W in weights.items():
+        if np.abs(W).max(initial=0.0) > LARGEST_WEIGHT * np.finfo(model.dtype).max:
+            raise FileError(f"the weights {name} are so large that scores overflow")
+    return model
 
 
 def history_of(arrays: dict[str, NDArray]) -> History:
@@ -389,8 +425,6 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
     if isinstance(estimator, SubgradientClassifier):
         estimator.history_ = history_of(arrays)
         estimator._began_with = estimator._beginnings()
-    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_"):
-        _require(getattr(estimator, name, None), lambda v: v is not None, f"the fact {name!r}")
     if "training.labels" not in arrays:
         estimator.training_summary_ = _training_summary(document, CLASS_SUMMARY)
         counts = estimator.training_summary_["class_counts"]
@@ -415,7 +449,8 @@ def _rebuild_regressor(estimator: Any, document: dict) -> None:
         return
     quantiles = getattr(estimator, "residual_quantiles_", np.empty(0))
     ascending = bool((quantiles[:-1] <= quantiles[1:]).all())
-    if quantiles.shape != COVERAGES.shape or not ascending or quantiles[0] < 0:
+    is_good = ascending and bool((quantiles >= 0).all())
+    if quantiles.shape != COVERAGES.shape or not is_good:
         raise FileError("the array 'residual_quantiles' is missing or not ascending")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import setitem
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -270,8 +272,14 @@ class Model(Network):
         subgradient : Subgradient
         step : float
         """
-        for name, entries in subgradient.items():
-            getattr(self, name)[entries.index] -= step * entries.value
+        layers = [getattr(self, name) for name in subgradient]
+        where = [entries.index for entries in subgradient.values()]
+        moved = [
+            W[entries.index] - step * entries.value
+            for W, entries in zip(layers, subgradient.values(), strict=True)
+        ]
+        # One call in C: no signal handler runs between the writes, so all layers move or none.
+        deque(map(setitem, layers, where, moved), maxlen=0)
 
     def _rows(self, X: ArrayLike) -> NDArray:
         """X as this model's kernels read it; ValueError if its width is another."""

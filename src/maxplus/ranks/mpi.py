@@ -227,10 +227,17 @@ class MPITeam(Team):
         self._comm.Abort(1)
 
     def close(self) -> None:
-        """No more messages; memory that engines may still look at is given back at MPI's end."""
+        """Free the windows and communicators; all ranks together.
+
+        An engine that is used afterwards fails at its first message, before it reads a window.
+        """
         self._line.hang_up()
         self._boards.close()
-        self._comm.Free()
+        for window in self._windows.values():
+            window.Free()
+        self._windows.clear()
+        for comm in (self._near, self._trouble, self._comm):
+            comm.Free()
 
 
 def _yield_until(request: Any) -> None:

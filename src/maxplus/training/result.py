@@ -95,37 +95,37 @@ class History(Mapping[str, NDArray]):
     columns = ("loss", "sample", "step")
 
     def __init__(self) -> None:
-        self._blocks: dict[str, list[NDArray]] = {name: [] for name in self.columns}
+        # Each change is one append or one assignment: an interrupt leaves no part of it.
+        self._blocks: list[dict[str, NDArray]] = [
+            {n: np.empty(0, np.int64 if n == "sample" else np.float64) for n in self.columns}
+        ]
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray]) -> History:
         """A history with these columns."""
         history = cls()
-        history._blocks = {name: [columns[name]] for name in cls.columns}
+        history._blocks = [{name: columns[name] for name in cls.columns}]
         return history
 
     def append(self, block: Block) -> None:
         """Add a block's iterations."""
-        for name, parts in self._blocks.items():
-            parts.append(getattr(block, name)[: block.n].copy())
+        self._blocks.append({name: getattr(block, name)[: block.n].copy() for name in self.columns})
 
     def extend(self, other: History) -> None:
         """Add all of another history behind this one."""
-        for name, parts in self._blocks.items():
-            parts.append(other[name])
+        self._blocks.append(dict(other))
 
     def map_samples(self, index: NDArray) -> None:
         """Replace sample numbers n ≥ 0 by index[n], in place."""
         old = self["sample"]
-        self._blocks["sample"] = [np.where(old >= 0, index[old], old)]
+        self._blocks = [{**self._blocks[0], "sample": np.where(old >= 0, index[old], old)}]
 
     def __getitem__(self, name: str) -> NDArray:
         """Return one column over all iterations."""
-        parts = self._blocks[name]
-        if len(parts) != 1:
-            empty = np.empty(0, np.int64 if name == "sample" else np.float64)
-            parts[:] = [np.concatenate([empty, *parts])]
-        return parts[0]
+        if len(self._blocks) > 1:
+            blocks = self._blocks
+            self._blocks = [{n: np.concatenate([b[n] for b in blocks]) for n in self.columns}]
+        return self._blocks[0][name]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the column names."""

@@ -21,8 +21,8 @@ class Task:
     ----------
     X : array of shape (N, P), C order, in the model's float type
     y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
-    objective : what an engine minimises
-    step : how far each of its iterations goes
+    objective : what an engine minimises; one of your own trains with `DenseEngine`
+    step : how far each of its iterations goes; from `polyak`, `constant`, `level` or `two_phase`
     linear_every : W0 moves at iterations t with (t + 1) % linear_every == 0; 0 is never
     start : the iteration number t of the first iteration
     weight : positive sample weights of shape (N,), or None; they matter for a mean only
@@ -49,6 +49,11 @@ class Task:
 
         Labels in a row: for others, kernels would be compiled once more.
         """
+        if not isinstance(self.step, StepRule):
+            raise TypeError(
+                f"step must be a StepRule, got {self.step!r:.60}; make one with polyak, constant, "
+                "level or two_phase of maxplus.training.steps, for example step=polyak()"
+            )
         object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))
         counts = self.team.every(len(self.y))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from maxplus.lab.rivals.mlp import MLP
-from maxplus.training import Task
+from maxplus.training import MeanLoss, Task
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block
 from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
@@ -29,7 +29,7 @@ class AdamEngine(Engine):
     """
 
     name = "adam"
-    objectives = ("mean",)
+    objectives = (MeanLoss,)
     models = (MLP,)
     model: MLP
 
@@ -52,7 +52,7 @@ class AdamEngine(Engine):
                 X, y = self.task.X[drawn], self.task.y[drawn]
             losses, g = self.model.losses_and_gradient(X, y)
             at = objective.value(losses, None)
-            self.best_loss = min(self.best_loss, at.loss)
+            self._kept = self._kept._replace(loss=min(self.best_loss, at.loss))
             self.iteration += 1
             block.record(at.loss, at.sample, rate)
             step = adam_step(self.iteration, rate, self.model.dtype)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from maxplus.models.base import Model
 from maxplus.training import memory
+from maxplus.training.objectives import Objective
 from maxplus.training.result import Block, Signal
 from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
 from maxplus.training.steps import NO_MEMORY
 from maxplus.training.task import Task
+
+
+class Best(NamedTuple):
+    """The lowest value of the objective, and the model that has it."""
+
+    loss: float
+    model: Model
 
 
 class Engine(ABC):
@@ -29,7 +37,8 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    objectives: ClassVar[tuple[str, ...]]
+    # Exact classes: a subclass or another class of the same name may be another function.
+    objectives: ClassVar[tuple[type[Objective], ...]]
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
@@ -42,13 +51,24 @@ class Engine(ABC):
                 f"engine={self.name!r} is for one process; over {task.team.size} ranks use "
                 "engine='sparse', which gives the same iterates"
             )
+        if not self.minimises(type(task.objective)):
+            own = " or ".join(objective.__name__ for objective in self.objectives)
+            raise ValueError(
+                f"engine={self.name!r} minimises {own}, not {type(task.objective).__name__}; "
+                "use engine='dense' (DenseEngine), which minimises every objective"
+            )
         memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)
         self.model = model
         self.task = task
         self.step = task.step.for_one_training()
         self.iteration = task.start
-        self.best_loss = float("inf")
-        self._best = model.copy()
+        # Assigned as one, so that an interrupt does not separate them.
+        self._kept = Best(float("inf"), model.copy())
+
+    @classmethod
+    def minimises(cls, objective: type) -> bool:
+        """Return whether the engine trains objectives of exactly this class."""
+        return objective in cls.objectives
 
     @classmethod
     def bytes_needed(cls, model: Model, task: Task) -> int:
@@ -62,7 +82,12 @@ class Engine(ABC):
     @property
     def best(self) -> Model:
         """A model with the lowest objective seen (the first one before any was seen)."""
-        return self._best
+        return self._kept.model
+
+    @property
+    def best_loss(self) -> float:
+        """The lowest objective seen."""
+        return self._kept.loss
 
     def state(self, signal: Signal) -> TrainingState:
         """A copy of all that `restore` needs; it must not change how training goes on.
@@ -72,7 +97,7 @@ class Engine(ABC):
         """
         arrays = {
             **prefixed("model.", self.model.weights_by_name(copy=True)),
-            **prefixed("best.", self._best.weights_by_name(copy=True)),
+            **prefixed("best.", self._kept.model.weights_by_name(copy=True)),
             "iteration": np.array([self.iteration]),
             "best_loss": np.array([self.best_loss]),
             "signal": np.array([int(signal)]),
@@ -100,8 +125,8 @@ class Engine(ABC):
     def restore(self, state: TrainingState) -> Signal:
         """Go on where a checked ``state`` was; the engine was made for its model."""
         self.iteration = int(state.arrays["iteration"][0])
-        self.best_loss = float(state.arrays["best_loss"][0])
+        best = type(self.model)(**state.part("best."))
+        self._kept = Best(float(state.arrays["best_loss"][0]), best)
         self.step.memory[:] = state.arrays.get("step.memory", NO_MEMORY)
-        self._best = type(self.model)(**state.part("best."))
         state.restore_generator(self.task.rng)
         return Signal(int(state.arrays["signal"][0]))

@@ -9,18 +9,17 @@ import numpy as np
 
 from maxplus.models import LMM
 from maxplus.training.engines._descent import Journal, empty_journal, undo
-from maxplus.training.engines.base import Engine
+from maxplus.training.engines.base import Best, Engine
+from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.result import Block, Signal
 
 
 class CompiledEngine(Engine):
     """Minimises the maximum loss of an LMM, or more; a block is one call of a kernel."""
 
-    objectives: ClassVar[tuple[str, ...]] = ("max",)
+    objectives: ClassVar[tuple[type[Objective], ...]] = (MaxLoss,)
     models = (LMM,)
     model: LMM
-
-    _best: LMM
 
     @abstractmethod
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
@@ -39,6 +38,6 @@ class CompiledEngine(Engine):
         lowest = int(np.argmin(np.nan_to_num(block.loss[:n], nan=np.inf)))
         if block.loss[lowest] < self.best_loss:
             # At most one copy per block, however often the best improved within it.
-            self.best_loss = float(block.loss[lowest])
-            self._best = self.model.copy()
-            undo(self._best.weights, journal, lowest)
+            best = self.model.copy()
+            undo(best.weights, journal, lowest)
+            self._kept = Best(float(block.loss[lowest]), best)

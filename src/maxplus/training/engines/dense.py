@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from maxplus.training.engines.base import Engine
+from maxplus.training.engines.base import Best, Engine
+from maxplus.training.objectives import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 
@@ -23,7 +24,12 @@ class DenseEngine(Engine):
     """
 
     name = "dense"
-    objectives = ("max", "mean", "top-k")
+    objectives = (MaxLoss, TopKLoss, MeanLoss)
+
+    @classmethod
+    def minimises(cls, objective: type) -> bool:
+        """Return True: any value and subgradient will do."""
+        return True
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
@@ -34,7 +40,7 @@ class DenseEngine(Engine):
             at = objective.value(losses, weight)
             if at.loss < self.best_loss:
                 # A copy costs O(P·H), N times less than the forward pass before it.
-                self.best_loss, self._best = at.loss, self.model.copy()
+                self._kept = Best(at.loss, self.model.copy())
             self.iteration = t + 1
 
             if at.loss <= self.step.target:

@@ -11,8 +11,8 @@ from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines import _sgd_kernels
 from maxplus.training.engines._descent import empty_journal
-from maxplus.training.engines.base import Engine
-from maxplus.training.objectives import NO_SAMPLE
+from maxplus.training.engines.base import Best, Engine
+from maxplus.training.objectives import NO_SAMPLE, MeanLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 from maxplus.training.task import Task
@@ -33,24 +33,27 @@ class SGDEngine(Engine):
     """
 
     name = "sgd"
-    objectives = ("mean",)
+    objectives = (MeanLoss,)
 
     def __init__(self, model: Model, task: Task) -> None:
         super().__init__(model, task)
         self._rng = np.random.default_rng() if task.rng is None else task.rng
         weight = np.ones(len(task.y)) if task.weight is None else task.weight
         self._cumulative = np.cumsum(weight / weight.sum())
-        self._evaluated_at = -1
+        # The last iteration that was evaluated, and its mean loss.
+        self._evaluated = -1, math.inf
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for, with an evaluation at each epoch."""
         epoch = len(self.task.y)
         while block.n < block.loss.size:
             done = self.iteration - self.task.start
-            if done % epoch == 0 and self._evaluate() <= self.step.target:
-                return block.end(self._mean, NO_SAMPLE, Signal.TARGET)
-            if done % epoch == 0 and not math.isfinite(self._mean):
-                return block.end(self._mean, NO_SAMPLE, Signal.OVERFLOW)
+            if done % epoch == 0:
+                mean = self._evaluate()
+                if mean <= self.step.target:
+                    return block.end(mean, NO_SAMPLE, Signal.TARGET)
+                if not math.isfinite(mean):
+                    return block.end(mean, NO_SAMPLE, Signal.OVERFLOW)
             size = min(block.loss.size - block.n, epoch - done % epoch)
             part = slice(block.n, block.n + size)
             # One uniform number per sample: how draws are cut into blocks makes no difference.
@@ -65,17 +68,18 @@ class SGDEngine(Engine):
     def best(self) -> Model:
         """The weights with the lowest mean loss, of each epoch's start and the present ones."""
         self._evaluate()
-        return self._best
+        return self._kept.model
 
     def _evaluate(self) -> float:
         """The mean loss now; keeps the weights if they are the best so far; O(N·P·H)."""
-        if self._evaluated_at != self.iteration:
-            self._evaluated_at = self.iteration
+        at, mean = self._evaluated
+        if at != self.iteration:
             losses = self.model.losses(self.task.X, self.task.y)
-            self._mean = self.task.objective.value(losses, self.task.weight).loss
-            if self._mean < self.best_loss:
-                self.best_loss, self._best = self._mean, self.model.copy()
-        return self._mean
+            mean = self.task.objective.value(losses, self.task.weight).loss
+            if mean < self.best_loss:
+                self._kept = Best(mean, self.model.copy())
+            self._evaluated = self.iteration, mean
+        return mean
 
     def _descend(self, loss: np.ndarray, sample: np.ndarray, step: np.ndarray) -> None:
         task, model = self.task, self.model

@@ -24,6 +24,7 @@ from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange
 from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
 from maxplus.training.engines.sparse.sizes import Sizes, entries_per_step
+from maxplus.training.objectives import MaxLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
@@ -57,7 +58,7 @@ class SparseEngine(CompiledEngine):
     """
 
     name = "sparse"
-    objectives = ("max", "top-k")
+    objectives = (MaxLoss, TopKLoss)
     spans_ranks = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
@@ -154,9 +155,11 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, search.offsets, True)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        # All ranks at once: each would wait for the others anyway.
+        # All ranks regroup at once: each would wait for the others anyway.
         if self.task.team.first(self._is_regroup_due()):
             self.regroup()
+        # Another engine of these ranks may have run since the last block.
+        Thresholds.reset(self._state.worst, self._n_workers, self.task.team)
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
             try:

@@ -52,7 +52,10 @@ class Messenger:
 
 
 class Thresholds(NamedTuple):
-    """Losses that workers have found, where all see them who share memory: (2, lines)."""
+    """Losses that workers have found, in memory that the ranks of a machine share: (2, lines).
+
+    Engines of the same ranks and size use the same memory, one block of iterations at a time.
+    """
 
     shared: NDArray
     first_seat: int
@@ -62,12 +65,16 @@ class Thresholds(NamedTuple):
     def of(cls, team: Team, n_workers: int) -> Thresholds:
         """A line for each worker and parity of the iteration, ours and those of ranks nearby."""
         counts = team.nearby(n_workers)
-        own = sum(counts[: team.place])
+        first = sum(counts[: team.place])
         shared = team.shared((2, LINE * sum(counts)))
-        shared[:, LINE * own : LINE * (own + n_workers)] = -np.inf
-        # Nobody begins before all lines are empty.
+        return cls(shared, first, sum(counts))
+
+    @staticmethod
+    def reset(worst: Any, n_workers: int, team: Team) -> None:
+        """Remove all losses from an engine's memory; return when every rank has removed its own."""
+        lines = slice(LINE * worst.first_seat, LINE * (worst.first_seat + n_workers))
+        worst.threshold[:, lines] = -np.inf
         team.any(False)
-        return cls(shared, own, sum(counts))
 
     @staticmethod
     def bytes_needed(n_workers: int) -> int:

@@ -1,0 +1,94 @@
+"""Model files in which one value was removed or changed, and what an estimator must still do."""
+
+import copy
+import json
+import math
+
+import numpy as np
+from safetensors.numpy import save as to_bytes
+
+from maxplus.io import container
+
+# A lone surrogate: JSON can spell it, UTF-8 cannot.
+SURROGATE = "\ud800"
+
+
+def values(document, at=()):
+    """The places of all values in a JSON document, inner ones of lists only for the first two."""
+    if isinstance(document, dict):
+        items = list(document.items())
+    elif isinstance(document, list):
+        items = list(enumerate(document))[:2]
+    else:
+        items = []
+    for key, value in items:
+        yield (*at, key)
+        yield from values(value, (*at, key))
+
+
+def replaced(document, at, change):
+    """A copy of the document with a change of the container of a value."""
+    document = copy.deepcopy(document)
+    place = document
+    for key in at[:-1]:
+        place = place[key]
+    change(place, at[-1])
+    return document
+
+
+def document_mutations(document):
+    """(What was done, the document) for each value: removed, of another kind, out of range."""
+    others = (None, math.nan, -1, 10**30, 0.5, 5e-324, "", SURROGATE, [], {}, True)
+    for at in values(document):
+        name = ".".join(map(str, at))
+        yield f"{name} removed", replaced(document, at, lambda place, key: place.pop(key))
+        for other in others:
+            yield (
+                f"{name} = {other!r}",
+                replaced(document, at, lambda p, k, other=other: p.__setitem__(k, other)),
+            )
+
+
+def array_mutations(arrays):
+    """(What was done, the arrays) for each array."""
+    for name, array in arrays.items():
+        yield f"{name} removed", {key: value for key, value in arrays.items() if key != name}
+        changed = {
+            "shorter": array[:-1],
+            "longer": np.concatenate([array, array[:1]]),
+            "empty": array[:0],
+            "nested": array[None],
+            "of another type": array.astype(np.float16),
+            "negative": -1 - np.abs(array),
+            "huge": np.full_like(array, 10**15),
+        }
+        if array.dtype.kind == "f":
+            changed |= {
+                "NaN": np.full_like(array, np.nan),
+                "infinite": np.full_like(array, np.inf),
+                "largest": np.full_like(array, np.finfo(array.dtype).max),
+                "smallest": np.full_like(array, np.finfo(array.dtype).smallest_subnormal),
+            }
+        for how, value in changed.items():
+            yield f"{name} {how}", {**arrays, name: value}
+
+
+def mutations(document, arrays):
+    """(What was done, document, arrays): all of them."""
+    document = json.loads(json.dumps(document))
+    for what, changed in document_mutations(document):
+        yield what, changed, arrays
+    for what, changed_arrays in array_mutations(arrays):
+        yield what, document, changed_arrays
+
+
+def write(path, kind, document, arrays):
+    """Write a file with a right digest whose texts may be no Unicode."""
+    text = json.dumps(document, sort_keys=True)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    described = [container._described(name, array) for name, array in arrays.items()]
+    metadata = {
+        "format": kind, "version": str(container.VERSION), "document": text,
+        "digest": container._digest(kind, text, described),
+    }  # fmt: skip
+    path.write_bytes(to_bytes(arrays, metadata=metadata))
