@@ -12,7 +12,7 @@ from maxplus._patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
 from maxplus.certify._bounds_small import bounds_small
-from maxplus.models import LMM, Committee
+from maxplus.models import LMM, Committee, Network
 from maxplus.models._checks import as_rows
 from maxplus.models._lmm_small import SMALL
 
@@ -128,7 +128,7 @@ class Box(NamedTuple):
     scale: NDArray
 
 
-def check_box(model: LMM | Committee, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
+def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
     """Both as arrays; ValueError naming the argument that cannot be."""
     try:
         widths = np.asarray(eps, np.float64)

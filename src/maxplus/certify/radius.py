@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.certify.additive import AdditiveMargins
 from maxplus.certify.bounds import Box, box_bounds, check_box, score_rounding, steepest
-from maxplus.models import LMM, Committee
+from maxplus.models import LMM, AdditiveLMM, Committee
 from maxplus.models._checks import as_rows
 
 # A radius is found up to this share of itself; the certified side is returned.
@@ -16,8 +19,8 @@ ROWS_AS_ONE = 32
 
 
 def certified_at(
-    model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: ArrayLike | None = None, *,
-    scores: NDArray | None = None, where: NDArray | None = None,
+    model: LMM | Committee | AdditiveLMM, X: NDArray, eps: ArrayLike,
+    scale: ArrayLike | None = None, *, scores: NDArray | None = None, where: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
     """Return whether each row's predicted class stays the same everywhere in its box.
 
@@ -29,9 +32,12 @@ def certified_at(
     ``scores``, what ``model.scores(X)`` has given. Only where the bounds almost touch at eps is
     the radius itself computed, because it is found to within a millionth.
 
+    For an AdditiveLMM the lowest margins of its terms are added up: exact for terms over one
+    feature, the difference of bounds for other terms. Rows cost one such sum each, or two.
+
     Parameters
     ----------
-    model : LMM or Committee
+    model : LMM, Committee or AdditiveLMM
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
@@ -64,20 +70,37 @@ def certified_at(
     asked = np.ones(len(X), bool) if where is None else np.asarray(where, bool)
     if asked.shape != (len(X),):
         raise ValueError(f"where must have shape ({len(X)},), one for each row; got {asked.shape}")
-    certain = asked & ((box.eps == 0.0) | _lead_is_enough(model, X, Z, box))
+    certain = asked & (box.eps == 0.0)
+    if not isinstance(model, AdditiveLMM):
+        certain |= asked & _lead_is_enough(model, X, Z, box)
     open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:
         own = Box(box.eps[open_rows], box.scale)
-        gap = _gap(model, X[open_rows], Z[open_rows].argmax(axis=1), *own)
-        with np.errstate(invalid="ignore", over="ignore"):
-            # The gap changes by at most 2·slope per eps, and a radius is short by TOLERANCE·eps.
-            close = 4.0 * TOLERANCE * own.eps * steepest(model, box.scale)
-            close = close + 8.0 * score_rounding(model, X[open_rows], own)
-        certain[open_rows] = gap > close
-        near = open_rows[~(np.abs(gap) > close)]
+        sign = _sign_of_gap(model, X[open_rows], Z[open_rows].argmax(axis=1), own)
+        certain[open_rows] = sign > 0
+        near = open_rows[sign == 0]
         if near.size:
             certain[near] = certified_radius(model, X[near], box.scale) >= box.eps[near]
     return certain
+
+
+def _sign_of_gap(model: LMM | Committee | AdditiveLMM, X: NDArray, y: NDArray, box: Box) -> NDArray:
+    """Return 1 where a radius is at least eps, −1 where it is less, 0 where the gap is too small.
+
+    A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
+    """
+    if isinstance(model, AdditiveLMM):
+        margins, rows = AdditiveMargins(model, X, y, box.scale), np.arange(len(X))
+        at = margins.lowest(rows, box.eps)
+        with np.errstate(over="ignore"):
+            beyond = margins.lowest(rows, (1.0 + 2.0 * TOLERANCE) * box.eps)
+        return np.where(beyond.gap > beyond.rounding, 1, np.where(at.gap < -at.rounding, -1, 0))
+    gap = _gap(model, X, y, *box)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # The gap changes by at most 2·slope per eps.
+        close = 4.0 * TOLERANCE * box.eps * steepest(model, box.scale)
+        close = close + 8.0 * score_rounding(model, X, box)
+    return np.where(np.abs(gap) > close, np.sign(gap), 0)
 
 
 def _lead_is_enough(model: LMM | Committee, X: NDArray, Z: NDArray, box: Box) -> NDArray:
@@ -117,7 +140,9 @@ def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
     return first, second
 
 
-def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
+def certified_radius(
+    model: LMM | Committee | AdditiveLMM, X: NDArray, scale: ArrayLike | None = None
+) -> NDArray:
     """Return the largest eps for which each row is certified, to within a millionth and no larger.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
@@ -128,9 +153,12 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
     together, and each evaluation costs two forward passes over the rows that are still open:
     O(N·P·H), about eight times.
 
+    For an AdditiveLMM the gap is the sum of its terms' lowest margins (`certified_at`), and the
+    steepest slope the sum of the terms', each times the largest rise of the feature maps.
+
     Parameters
     ----------
-    model : LMM or Committee
+    model : LMM, Committee or AdditiveLMM
     X : array of shape (N, P)
     scale : array of shape (P,), >= 0, optional
         How far each feature may move for a radius of 1; all ones by default.
@@ -138,7 +166,8 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
     Returns
     -------
     array of shape (N,): 0 where the two highest scores are equal, up to rounding;
-        infinity where no feature that may move has any influence
+        infinity where no feature that may move has any influence, or where feature maps keep
+        every input from changing the prediction
 
     Examples
     --------
@@ -154,12 +183,30 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
-    gap_low = _gap(model, X, y, np.zeros(len(X)), factors)
-    slope = steepest(model, factors)
-    low, high = np.zeros(len(X)), np.full(len(X), np.inf)
+    if isinstance(model, AdditiveLMM):
+        margins = AdditiveMargins(model, X, y, factors)
+        radius = np.full(len(X), np.inf)
+        finite = np.flatnonzero(~(margins.lowest(np.arange(len(X)), radius).gap > 0.0))
+        radius[finite] = _search(
+            lambda rows, eps: margins.lowest(finite[rows], eps).gap, finite.size, margins.slope
+        )
+        return radius
+    return _search(
+        lambda rows, eps: _gap(model, X[rows], y[rows], eps, factors), len(X),
+        steepest(model, factors),
+    )  # fmt: skip
+
+
+def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: float) -> NDArray:
+    """Return the largest eps with a gap > 0 of each row, to within a millionth and no larger.
+
+    ``gap_at(rows, eps)`` falls with eps, by at most 2·slope per eps.
+    """
+    gap_low = gap_at(np.arange(n_rows), np.zeros(n_rows))
+    low, high = np.zeros(n_rows), np.full(n_rows, np.inf)
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
-    gap_high = np.full(len(X), np.nan)
+    gap_high = np.full(n_rows, np.nan)
     open_rows = np.flatnonzero(gap_low > 0.0)
     step = 0
     while open_rows.size:
@@ -167,7 +214,7 @@ def certified_radius(model: LMM | Committee, X: NDArray, scale: ArrayLike | None
         eps = _guess(step, *state, slope)
         # At the ends of what floats can hold there may be nothing left to try.
         new = (eps > state[0]) & (eps < state[1])
-        gap = _gap(model, X[open_rows], y[open_rows], eps, factors)
+        gap = gap_at(open_rows, eps)
         good, bad = new & (gap > 0.0), new & ~(gap > 0.0)
         low[open_rows[good]], gap_low[open_rows[good]] = eps[good], gap[good]
         high[open_rows[bad]], gap_high[open_rows[bad]] = eps[bad], gap[bad]

@@ -1,0 +1,248 @@
+"""Lower bounds of the margins of a sum of LMM terms over boxes of inputs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus._jit import njit
+from maxplus.algebra import maxplus, minplus
+from maxplus.certify.bounds import caps
+from maxplus.models import LMM, AdditiveLMM
+
+
+class Shape(NamedTuple):
+    """The terms over one feature, where the slope of a score changes, and the scores there."""
+
+    feature: int
+    lmms: list[LMM]
+    points: NDArray
+    scores: NDArray
+
+
+class LowestMargins(NamedTuple):
+    """Lower bounds of the margins of exact scores, (N,), and what rounding can add, (N,)."""
+
+    margin: NDArray
+    rounding: NDArray
+
+    @property
+    def gap(self) -> NDArray:
+        """Lower bound of the margins of exact scores and of computed ones; −inf if unknown."""
+        with np.errstate(invalid="ignore"):
+            gap = self.margin - self.rounding
+        return np.where(np.isnan(gap), -np.inf, gap)
+
+
+class AdditiveMargins:
+    """Lower bounds of z_y − z_d, for all classes d ≠ y, over a box around each row of X.
+
+    A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Feature maps do not decrease,
+    neither exactly nor as computed, and neither does rounding to the model's float type; so a
+    mapped feature lies between the mapped ends. A margin is a sum over terms, and features move
+    independently: the sum of the lowest margins of its parts is at most the lowest margin.
+
+    *Terms over one feature.* All terms over the same feature are one part. Its margin is a
+    piecewise-linear function of the mapped feature u: lowest at an end of the interval, or where
+    the slope of a score changes. This is **exact**. With the slopes a > b of a term and
+    A_h = W1[0, h] + W2[h, d], B_h = W1[1, h] + W2[h, d], a score is
+
+        z_d(u) = max_h min(a·u + A_h, b·u + B_h) = b·u + max_h min((a − b)·u + A_h, B_h).
+
+    A unit with another one's A and B, or less, does not count. Those left, by falling A, have
+    rising B: the maximum rises with unit j up to u = (B_j − A_j)/(a − b), and is constant up to
+    u = (B_j − A_j+1)/(a − b), where unit j + 1 exceeds it. So there are at most 2H − 1 such points.
+    Points and the scores there are computed once; O(C·H·(log H + H·C)) for a term.
+
+    *Other terms.* Each is a part of its own, with the bounds of `maxplus.certify.box_bounds`:
+    max_h (min_i (low λ_i + W1[i, h]) + W2[h, y]) from below, and from above
+    max_h (min(min_i (high λ_i + W1[i, h]), cap_h) + W2[h, d]), where low λ_i and high λ_i are
+    those of W0[i]·u at the ends of the interval.
+
+    Parameters
+    ----------
+    model : AdditiveLMM whose terms have no directions
+    X : array of shape (N, P), float64
+    y : array of shape (N,)
+        The class of each row whose margin is bounded.
+    scale : array of shape (P,), >= 0
+        How far each feature may move for eps = 1.
+    """
+
+    def __init__(self, model: AdditiveLMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
+        for t, (_, lmm) in enumerate(model.terms):
+            if lmm.directions is not None:
+                raise ValueError(
+                    f"term {t} has directions, for which there are no certificates; "
+                    "use terms without directions"
+                )
+        self.model, self.X, self.y = model, X, y
+        self.exact = model.astype(np.float64)
+        steepest = [np.abs(lmm.slopes).max(axis=1) for _, lmm in self.exact.terms]
+        influence = np.zeros(model.n_features)
+        for (features, _), steep in zip(self.exact.terms, steepest, strict=True):
+            influence[features] += steep
+        # A feature without influence stays where it is: 0·inf is not a number.
+        self.scale = np.where(influence > 0.0, scale, 0.0)
+        self._steepest = steepest
+        self._shapes = _shapes(self.exact)
+        self._others = [term for term in self.exact.terms if term.features.size > 1]
+        self._caps = [caps(lmm) for _, lmm in self._others]
+
+    @property
+    def slope(self) -> float:
+        """No score changes faster than that with eps: Σ_t max_i |W0[i]|·rise_p·scale_p."""
+        rise, feature_map = np.ones(self.model.n_features), self.model.feature_map
+        if feature_map is not None:
+            rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
+        with np.errstate(over="ignore"):
+            moved = np.minimum(rise * self.scale, np.finfo(np.float64).max)
+            slopes = [
+                float((steep * moved[features]).max())
+                for (features, _), steep in zip(self.exact.terms, self._steepest, strict=True)
+            ]
+        return min(sum(slopes), float(np.finfo(np.float64).max))
+
+    def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
+        """Return the lowest margins of some rows over boxes of their own sizes.
+
+        The margin does not rise with eps, up to rounding. O(n·Σ_t m_t·H_t), and O(C) for each
+        point inside an interval at which the slope of a term over one feature changes.
+
+        Parameters
+        ----------
+        rows : integer array of shape (n,)
+        eps : array of shape (n,), >= 0, may be infinite
+        """
+        y = self.y[rows]
+        with np.errstate(all="ignore"):
+            low, high = self._mapped_box(self.X[rows], eps)
+            # Without numbers for all features there is no bound.
+            unknown = ~np.isfinite(low + high).all(axis=1)
+            low[unknown] = high[unknown] = 0.0
+            margins = self.exact.intercept[y][:, None] - self.exact.intercept
+            for shape in self._shapes:
+                self._add_shape(shape, low, high, y, margins)
+            for (features, lmm), cap in zip(self._others, self._caps, strict=True):
+                bottom, top = _term_bounds(lmm, cap, low[:, features], high[:, features])
+                margins += bottom[np.arange(len(y)), y][:, None] - top
+            margins[np.arange(len(y)), y] = np.inf
+            margins[unknown] = -np.inf
+            return LowestMargins(margins.min(axis=1), self._rounding(low, high))
+
+    def _mapped_box(self, X: NDArray, eps: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the least and the greatest mapped features in each box, exact or computed.
+
+        A feature moves by a rounding error at least, so that the bounds are continuous at eps = 0.
+        """
+        moves = self.scale > 0.0
+        reach = np.zeros(X.shape)
+        np.multiply(eps[:, None], self.scale, out=reach, where=moves)
+        reach = np.nextafter(reach, np.inf)
+        low = np.where(moves, np.nextafter(X - reach, -np.inf), X)
+        high = np.where(moves, np.nextafter(X + reach, np.inf), X)
+        return (
+            np.minimum(self.exact.mapped(low), self.model.mapped(low)),
+            np.maximum(self.exact.mapped(high), self.model.mapped(high)),
+        )
+
+    def _add_shape(
+        self, shape: Shape, low: NDArray, high: NDArray, y: NDArray, margins: NDArray
+    ) -> None:
+        low, high = (np.ascontiguousarray(ends[:, shape.feature]) for ends in (low, high))
+        ends = _sum_of_scores(shape.lmms, np.concatenate([low, high]))
+        add_lowest_margins(low, high, ends, shape.points, shape.scores, y, margins)
+
+    def _rounding(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return the most by which margins can be off, for all inputs in each box; O(N·Σ_t m_t).
+
+        Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
+        largest intercept. A score in the model's float type is, for each of the T terms, a rounded
+        product and two rounded sums, and T more sums: it is off by at most (T + 3)·u·L, up to
+        terms in u², where u = eps / 2; a margin by twice that. What is computed here, in float64,
+        is off by as much; points where a slope changes, by a few roundings of the same numbers,
+        each of which changes a margin by no more than that; caps and mapped features, by less than
+        16·u·L. Where there are maps, u is at most their largest value.
+        """
+        feature_map = self.model.feature_map
+        if feature_map is None:
+            sizes = np.maximum(np.abs(low), np.abs(high))
+        else:
+            sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
+        largest = np.full(len(low), np.abs(self.exact.intercept).max())
+        for (features, lmm), steep in zip(self.exact.terms, self._steepest, strict=True):
+            largest += (steep * sizes[:, features]).max(axis=1)
+            largest += np.abs(lmm.W1).max() + np.abs(lmm.W2).max()
+        T, info = len(self.exact.terms), np.finfo(self.model.dtype)
+        shares = (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * np.finfo(np.float64).eps
+        return shares * largest + 32.0 * (T + 1.0) * float(info.smallest_subnormal)
+
+
+def _shapes(exact: AdditiveLMM) -> list[Shape]:
+    """Return all terms over one feature, feature by feature."""
+    terms: dict[int, list[LMM]] = {}
+    for features, lmm in exact.terms:
+        if features.size == 1:
+            terms.setdefault(int(features[0]), []).append(lmm)
+    shapes = []
+    for feature, lmms in terms.items():
+        points = np.unique(np.concatenate([_slope_changes(lmm) for lmm in lmms]))
+        shapes.append(Shape(feature, lmms, points, _sum_of_scores(lmms, points)))
+    return shapes
+
+
+def _sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
+    return np.sum([lmm.scores(u[:, None]) for lmm in lmms], axis=0)
+
+
+def _slope_changes(lmm: LMM) -> NDArray:
+    """Return where the slope of a score of an LMM over one feature changes; O(C·H·log H)."""
+    rising, falling = (0, 1) if lmm.W0[0] > lmm.W0[1] else (1, 0)
+    turn = lmm.W0[rising] - lmm.W0[falling]
+    if turn == 0.0:
+        return np.empty(0)
+    points = []
+    for heights in lmm.W2.T:
+        A, B = lmm.W1[rising] + heights, lmm.W1[falling] + heights
+        order = np.lexsort((-B, -A))
+        A, B = A[order], B[order]
+        counts = np.append(True, B[1:] > np.maximum.accumulate(B)[:-1])
+        A, B = A[counts], B[counts]
+        with np.errstate(over="ignore"):
+            points += [(B - A) / turn, (B[:-1] - A[1:]) / turn]
+    found = np.concatenate(points)
+    return found[np.isfinite(found)]
+
+
+def _term_bounds(lmm: LMM, cap: NDArray, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
+    """Return bounds of the scores of an LMM for inputs between low and high; O(N·m·H)."""
+    ends = [np.repeat(end, 2, axis=1) * lmm.W0 for end in (low, high)]
+    bottom = minplus(np.minimum(*ends), lmm.W1)
+    top = np.minimum(minplus(np.maximum(*ends), lmm.W1), cap)
+    return maxplus(bottom, lmm.W2), maxplus(top, lmm.W2)
+
+
+@njit(cache=True, nogil=True)
+def add_lowest_margins(low, high, ends, points, scores, y, margins):
+    """margins[n, d] += min over u in [low[n], high[n]] of z_y(u) − z_d(u), piecewise linear in u.
+
+    ``ends`` are the scores at all low and then at all high, (2N, C); ``scores`` are those at the
+    increasing ``points`` between which they are linear. O(N·(log points + C)), and O(C) for each
+    point inside the interval.
+    """
+    N, C = margins.shape
+    lowest = np.empty(C)
+    for n in range(N):
+        own = y[n]
+        for d in range(C):
+            at_low, at_high = ends[n, own] - ends[n, d], ends[N + n, own] - ends[N + n, d]
+            lowest[d] = min(at_low, at_high)
+        k = np.searchsorted(points, low[n], side="right")
+        while k < points.size and points[k] < high[n]:
+            for d in range(C):
+                lowest[d] = min(lowest[d], scores[k, own] - scores[k, d])
+            k += 1
+        for d in range(C):
+            margins[n, d] += lowest[d]

@@ -1,0 +1,364 @@
+"""Certificates of sums of LMM terms against grids, attacks and the bounds of single LMMs."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from certified import BOTH_TYPES, ROUNDING, SHORT, inside, predict
+from maxplus.certify import box_bounds, certified_at, certified_radius
+from maxplus.certify.additive import AdditiveMargins
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.training.smooth.additive import Annealing, train_terms
+from maxplus.training.smooth.structures import Structure, initial_terms
+from strategies import DTYPES, SEEDS, quick
+
+KINDS = st.sampled_from(["one", "two", "all", "mixed"])
+
+
+def random_lmm(rng, n_features, n_classes, dtype):
+    """Slopes of all signs, equal ones and zeros among them."""
+    W0 = np.abs(rng.normal(size=2 * n_features))
+    W0[1::2] *= -1
+    signs = rng.random()
+    if signs < 0.3:
+        W0 = rng.normal(size=W0.size) * (rng.random(W0.size) < 0.8)
+    elif signs < 0.4:
+        W0 = np.repeat(W0[::2], 2)
+    n_hidden = int(rng.integers(1, 7))
+    W1, W2 = rng.normal(size=(W0.size, n_hidden)), 0.5 * rng.normal(size=(n_hidden, n_classes))
+    return LMM(W0.astype(dtype), W1.astype(dtype), W2.astype(dtype))
+
+
+def random_map(rng, n_features):
+    """Maps with flat parts, steep parts and few knots."""
+    knots = []
+    for _ in range(n_features):
+        x = np.unique(rng.normal(size=int(rng.integers(1, 7))) * 2.0)
+        rises = rng.choice([0.0, 1.0, 5.0], size=x.size) * rng.random(x.size)
+        knots.append((x, np.cumsum(rises) - 0.5 * rises.sum()))
+    return FeatureMap(knots)
+
+
+def random_sum(rng, kind="mixed", dtype=np.float64, has_map=True, n_features=4, n_classes=3):
+    terms = []
+    for _ in range(int(rng.integers(2, 9))):
+        m = {"one": 1, "two": 2, "all": n_features, "mixed": rng.choice([1, 1, 2, n_features])}
+        features = np.sort(rng.choice(n_features, int(m[kind]), replace=False))
+        terms.append(Term(features, random_lmm(rng, features.size, n_classes, dtype)))
+    feature_map = random_map(rng, n_features) if has_map else None
+    return AdditiveLMM(terms, n_features, feature_map, 0.1 * rng.normal(size=n_classes))
+
+
+def margins_of(model, points, y):
+    """z_y less the highest other score, of points of shape (…, P) and classes of shape (…)."""
+    Z = model.scores(points.reshape(-1, points.shape[-1])).astype(float)
+    Z = Z.reshape(*points.shape[:-1], -1)
+    own = np.take_along_axis(Z, y[..., None], axis=-1)[..., 0]
+    np.put_along_axis(Z, y[..., None], -np.inf, axis=-1)
+    return own - Z.max(axis=-1)
+
+
+def attack(model, X, radius, scale, rng, tries=15, rounds=2):
+    """Return whether each row was misclassified inside its box, and how many points were tried.
+
+    Tried are random points and random corners; from the one with the lowest margin, each feature
+    in turn goes to where the margin is lowest: an end, or a random point.
+    """
+    (N, P), y = X.shape, predict(model, X)
+    reach = np.where(scale > 0.0, np.minimum(radius, 1e6)[:, None] * scale, 0.0)
+    steps = np.concatenate(
+        [rng.uniform(-1.0, 1.0, (tries, N, P)), rng.choice([-1.0, 1.0], (tries, N, P))]
+    )
+    points = inside(X, reach * steps)
+    flipped = (predict(model, points.reshape(-1, P)).reshape(-1, N) != y).any(axis=0)
+    tried = points[..., 0].size
+    rows = np.arange(N)
+    best = points[margins_of(model, points, np.tile(y, (len(points), 1))).argmin(axis=0), rows]
+    for _ in range(rounds):
+        for p in range(P):
+            points = np.tile(best, (7, 1, 1))
+            shares = np.concatenate([[[-1.0], [1.0]], rng.uniform(-1, 1, (4, 1))])
+            points[1:, :, p] = inside(X[:, p], shares * reach[:, p])
+            flipped |= (predict(model, points.reshape(-1, P)).reshape(-1, N) != y).any(axis=0)
+            tried += points[..., 0].size
+            best = points[margins_of(model, points, np.tile(y, (7, 1))).argmin(axis=0), rows]
+    return flipped, tried
+
+
+def breakpoints(lmm):
+    """All crossings of two lines of a class, and so all points where a slope changes."""
+    a, b = lmm.W0.astype(float)
+    if a == b:
+        return np.empty(0)
+    A, B = (lmm.W1[i][:, None].astype(float) + lmm.W2 for i in range(2))
+    return ((B[:, None] - A[None]) / (a - b)).ravel()
+
+
+def size(model, X):
+    """The sum of the largest numbers that occur in all terms, roughly: what is rounded."""
+    U = np.abs(X if model.feature_map is None else model.feature_map.u).max()
+    terms = [[np.abs(W).max() for W in (lmm.W0, lmm.W1, lmm.W2)] for _, lmm in model.terms]
+    return np.abs(model.intercept).max() + sum(W0 * U + W1 + W2 for W0, W1, W2 in terms)
+
+
+def lowest_margins_on_a_grid(model, x, y, low, high):
+    """Return Σ_p min over u of the margin z_y − z_d of all terms over feature p, (C,)."""
+    total = (model.intercept[y] - model.intercept).astype(float)
+    for p in range(model.n_features):
+        lmms = [lmm.astype(np.float64) for features, lmm in model.terms if features[0] == p]
+        if not lmms:
+            continue
+        points = np.concatenate([np.linspace(low[p], high[p], 300), *map(breakpoints, lmms)])
+        points = points[(points >= low[p]) & (points <= high[p])]
+        Z = sum(lmm.scores(points[:, None]) for lmm in lmms)
+        total += (Z[:, [y]] - Z).min(axis=0)
+    return total
+
+
+@quick(100)
+@given(seed=SEEDS, dtype=DTYPES, has_map=st.booleans(), eps=st.sampled_from([0.01, 0.3, 2.0]))
+def test_bounds_of_shape_functions_are_exact(seed, dtype, has_map, eps):
+    rng = np.random.default_rng(seed)
+    model = random_sum(rng, "one", dtype, has_map)
+    X, scale = rng.normal(size=(6, 4)), rng.choice([0.0, 0.5, 1.0, 2.0], size=4)
+    X = X.astype(dtype).astype(float)
+    y = predict(model, X)
+    got = AdditiveMargins(model, X, y, scale).lowest(np.arange(6), np.full(6, eps))
+    for n, x in enumerate(X):
+        ends = np.stack([x - eps * scale, x + eps * scale])
+        low, high = ends if model.feature_map is None else model.feature_map(ends)
+        expected = np.delete(lowest_margins_on_a_grid(model, x, y[n], low, high), y[n]).min()
+        slack = 4.0 * ROUNDING[model.dtype] * size(model, ends)
+        # The ends of the box are rounded, and the map may be steep there.
+        steep = 1.0 if model.feature_map is None else max(1.0, model.feature_map.rises.max())
+        assert_allclose(got.margin[n], expected, rtol=0.0, atol=steep * slack)
+        assert got.gap[n] <= expected
+        assert got.rounding[n] <= slack
+
+
+@quick(60)
+@given(seed=SEEDS, dtype=DTYPES)
+def test_ends_of_boxes_are_rounded_outwards(seed, dtype):
+    rng = np.random.default_rng(seed)
+    lmm = LMM(*(rng.normal(size=shape).astype(dtype) for shape in (8, (8, 2), (2, 2))))
+    X, eps, scale = rng.normal(size=(20, 4)), rng.random(20), rng.random(4)
+    # Some ends are close to 0, where the product eps·scale is rounded more than they are.
+    X[:10] = eps[:10, None] * scale * rng.choice([-1.0, 1.0], size=(10, 4))
+    model = AdditiveLMM([Term(np.arange(4), lmm)], 4)
+    low, high = AdditiveMargins(model, X, np.zeros(20, int), scale)._mapped_box(X, eps)
+    for n, p in np.ndindex(X.shape):
+        reach = Fraction(eps[n]) * Fraction(scale[p])
+        assert Fraction(low[n, p]) <= Fraction(X[n, p]) - reach
+        assert Fraction(high[n, p]) >= Fraction(X[n, p]) + reach
+    assert (high - low <= 2.0 * eps[:, None] * scale + 1e-6).all()
+
+
+@quick(60)
+@given(seed=SEEDS)
+def test_radius_of_shape_functions_of_two_classes_is_attained(seed):
+    """Just beyond the radius there is a point with another class, feature by feature."""
+    rng = np.random.default_rng(seed)
+    model = random_sum(rng, "one", has_map=False, n_classes=2)
+    X = rng.normal(size=(5, 4))
+    y, radius = predict(model, X), certified_radius(model, X)
+    for n in np.flatnonzero(np.isfinite(radius) & (radius < 1e3) & (radius > 1e-3)):
+        worst = X[n].copy()
+        low, high = X[n] - 1.001 * radius[n], X[n] + 1.001 * radius[n]
+        for p in range(4):
+            lmms = [lmm for features, lmm in model.terms if features[0] == p]
+            if lmms:
+                points = np.concatenate([[low[p], high[p]], *map(breakpoints, lmms)])
+                points = points[(points >= low[p]) & (points <= high[p])]
+                Z = sum(lmm.scores(points[:, None]) for lmm in lmms)
+                worst[p] = points[(Z[:, y[n]] - Z[:, 1 - y[n]]).argmin()]
+        assert margins_of(model, worst[None], y[n : n + 1])[0] < 1e-9
+
+
+@BOTH_TYPES
+@pytest.mark.parametrize("has_map", [False, True])
+def test_attacks_inside_the_radius_fail(dtype, has_map):
+    """Of 60 models, by 60,000 points; three times as far, the same attack finds many flips."""
+    rng, tried = np.random.default_rng(7), 0
+    beyond = []
+    for k in range(60):
+        model = random_sum(rng, ("one", "two", "all", "mixed")[k % 4], dtype, has_map)
+        X = (2.0 * rng.normal(size=(12, 4))).astype(rng.choice([np.float32, np.float64]))
+        scale = rng.choice([0.0, 0.3, 1.0, 4.0], size=4)
+        radius = certified_radius(model, X, scale)
+        flipped, n_points = attack(model, X, radius, scale, rng)
+        assert not flipped.any()
+        tried += n_points
+        limited = np.isfinite(radius) & (radius > 0.0)
+        beyond.append(attack(model, X, 3.0 * radius, scale, rng)[0][limited])
+    assert tried > 60_000
+    assert np.concatenate(beyond).mean() > 0.15
+
+
+@quick(60)
+@given(seed=SEEDS, kind=KINDS, dtype=DTYPES, has_map=st.booleans())
+def test_computed_and_exact_margins_are_above_their_bound(seed, kind, dtype, has_map):
+    """Even for rows and maps so large that a float32 model rounds its inputs visibly."""
+    rng = np.random.default_rng(seed)
+    model = random_sum(rng, kind, dtype, has_map)
+    if has_map:
+        far = [(x + 1e6, u) for x, u in map(model.feature_map.knots, range(4))]
+        model = AdditiveLMM(model.terms, 4, FeatureMap(far), model.intercept)
+    X = 2.0 * rng.normal(size=(8, 4)) + 1e6 * has_map
+    y, eps = predict(model, X), rng.choice([1e-3, 0.1, 1.0], size=8)
+    gap = AdditiveMargins(model, X, y, np.ones(4)).lowest(np.arange(8), eps).gap
+    for share in [*rng.uniform(-1, 1, (20, 8, 4)), *rng.choice([-1.0, 1.0], (20, 8, 4))]:
+        points = inside(X, eps[:, None] * share)
+        assert (margins_of(model, points, y) >= gap).all()
+        assert (margins_of(model.astype(np.float64), points, y) >= gap).all()
+
+
+@quick(60)
+@given(seed=SEEDS, kind=KINDS, dtype=DTYPES, has_map=st.booleans())
+def test_gap_falls_with_eps(seed, kind, dtype, has_map):
+    rng = np.random.default_rng(seed)
+    model = random_sum(rng, kind, dtype, has_map)
+    X = rng.normal(size=(10, 4))
+    margins = AdditiveMargins(model, X, predict(model, X), rng.random(4))
+    found = [
+        margins.lowest(np.arange(10), np.full(10, eps)) for eps in (0, 1e-9, 0.01, 0.1, 0.3, 1, 50)
+    ]
+    for one, next_ in pairwise(found):
+        assert (next_.gap <= one.gap + one.rounding).all()
+    changed = found[3].gap - found[4].gap
+    assert (changed <= 2.0 * margins.slope * 0.2 + found[4].rounding).all()
+
+
+@quick(60)
+@given(seed=SEEDS, dtype=DTYPES)
+def test_single_term_over_all_features_has_the_bounds_of_its_lmm(seed, dtype):
+    rng = np.random.default_rng(seed)
+    lmm = random_lmm(rng, 4, 3, dtype)
+    model = AdditiveLMM([Term(np.arange(4), lmm)], 4)
+    X, eps, scale = rng.normal(size=(9, 4)), rng.random(9), rng.choice([0.0, 0.5, 2.0], size=4)
+    X = X.astype(dtype).astype(float)
+    y, rows = predict(lmm, X), np.arange(9)
+    low, high = box_bounds(lmm, X, eps, scale)
+    others = high.copy()
+    others[rows, y] = -np.inf
+    got = AdditiveMargins(model, X, y, scale).lowest(rows, eps)
+    # The ends of a box are rounded to the model's float type, too.
+    slack = 4.0 * ROUNDING[lmm.dtype] * size(model, np.abs(X).max() + 2.0)
+    assert_allclose(got.gap, low[rows, y] - others.max(axis=1), rtol=0.0, atol=slack)
+
+
+@quick(60)
+@given(seed=SEEDS, kind=KINDS, dtype=DTYPES, has_map=st.booleans())
+def test_certified_at_agrees_with_the_radius(seed, kind, dtype, has_map):
+    rng = np.random.default_rng(seed)
+    model = random_sum(rng, kind, dtype, has_map)
+    X, scale = rng.normal(size=(10, 4)), rng.choice([0.0, 1.0, 2.0], size=4)
+    radius = certified_radius(model, X, scale)
+    assert certified_at(model, X, 0.0, scale).all()
+    assert certified_at(model, X, radius, scale).all()
+    finite = np.isfinite(radius)
+    farther = np.where(finite, (1.0 + 3.0 * SHORT) * radius + 1e-300, 1.0)
+    assert_array_equal(certified_at(model, X, farther, scale), ~finite)
+    for eps in (0.0, 0.01, 0.1, 1.0, np.inf):
+        assert_array_equal(
+            certified_at(model, X, eps, scale), (radius >= eps) | (eps == 0.0), str(eps)
+        )
+    some = rng.random(10) < 0.5
+    Z = model.scores(X)
+    assert_array_equal(
+        certified_at(model, X, 0.1, scale, scores=Z, where=some), some & (radius >= 0.1)
+    )
+
+
+def test_radius_is_infinite_where_no_map_lets_a_prediction_change():
+    lmm = LMM.of_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
+    term = Term([0], lmm)
+    held = FeatureMap([([0.0, 1.0], [-0.3, 0.3]), ([0.0], [0.0])])
+    X = np.array([[0.2, 5.0], [30.0, -2.0]])
+    assert_array_equal(certified_radius(AdditiveLMM([term], 2, held), X), np.inf)
+    assert certified_at(AdditiveLMM([term], 2, held), X, np.inf).all()
+    free = FeatureMap([([0.0, 1.0], [-0.5, 1.5]), ([0.0], [0.0])])
+    assert_allclose(certified_radius(AdditiveLMM([term], 2, free), X), [0.3, 29.5], rtol=2e-6)
+    # Only a feature without influence may move.
+    assert_array_equal(certified_radius(AdditiveLMM([term], 2, free), X, [0.0, 1.0]), np.inf)
+    assert_array_equal(certified_radius(AdditiveLMM([term], 2), X, [0.0, 1.0]), np.inf)
+
+
+def test_terms_over_one_feature_are_bounded_together():
+    """What one term adds and another subtracts cannot change."""
+    lmm = LMM.of_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
+    opposite = LMM(lmm.W0, lmm.W1, lmm.W2[:, ::-1])
+    model = AdditiveLMM([Term([0], lmm), Term([0], opposite)], 1, intercept=[0.1, 0.0])
+    assert (certified_radius(model, np.array([[0.3], [5.0]])) > 1e6).all()
+
+
+def test_equal_scores_have_radius_zero():
+    lmm = LMM.of_boxes([[0.0], [0.0]], 0.0, np.eye(2), 1.0)
+    model = AdditiveLMM([Term([0], lmm), Term([1], lmm)], 2)
+    X = np.array([[0.3, 1.0]])
+    assert_array_equal(certified_radius(model, X), 0.0)
+    assert_array_equal(certified_at(model, X, [1e-9]), False)
+
+
+@BOTH_TYPES
+def test_rows_at_the_ends_of_floats_end_the_search(dtype):
+    rng = np.random.default_rng(3)
+    big = 0.9 * float(np.finfo(dtype).max)
+    X = np.array([[big] * 4, [-big] * 4, [1e-310] * 4, [np.nan] * 4, [1e16] * 4])
+    for has_map in (True, False):
+        model = random_sum(rng, "mixed", dtype, has_map)
+        radius = certified_radius(model, X[[2, 3, 4]])
+        assert (radius >= 0.0).all()
+        assert radius[1] == 0.0
+        with np.errstate(all="ignore"):
+            assert not np.isnan(certified_radius(model, X)).any()
+
+
+def test_no_rows_have_no_radii():
+    model = random_sum(np.random.default_rng(0))
+    assert certified_radius(model, np.empty((0, 4))).shape == (0,)
+    assert certified_at(model, np.empty((0, 4)), 0.1).shape == (0,)
+
+
+@BOTH_TYPES
+@pytest.mark.parametrize("structure", [
+    Structure(units=2), Structure(units=2, pairs_per_feature=0.5, boxes=2, box_units=2, size=3.0),
+])  # fmt: skip
+def test_attacks_on_trained_sums_fail(iris, dtype, structure):
+    rng = np.random.default_rng(0)
+    feature_map = FeatureMap.fit(iris.X)
+    U = feature_map(iris.X)
+    pairs = [(0, 1), (2, 3)][: structure.n_pairs(4)]
+    start, scale = initial_terms(structure, U, iris.y, 3, pairs, rng)
+    trained = train_terms(start, U, iris.y, Annealing(scale), rng)
+    model = AdditiveLMM(trained.terms, 4, feature_map).astype(dtype)
+    assert (predict(model, iris.X) == iris.y).mean() > 0.94
+    spread = iris.X.std(axis=0)
+    radius = certified_radius(model, iris.X, spread)
+    assert np.median(radius) > 0.05
+    assert not attack(model, iris.X, 0.999 * radius, spread, rng, tries=50)[0].any()
+    assert attack(model, iris.X, 1.3 * radius, spread, rng)[0].mean() > 0.2
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"X": np.zeros((2, 3))}, "X must have 4 columns"),
+    ({"scale": [1.0, 2.0]}, "scale must hold 4 finite numbers"),
+    ({"scale": [1.0, -1.0, 1.0, 1.0]}, "scale must hold 4 finite numbers"),
+    ({"eps": -1.0}, "eps must be a number >= 0"),
+    ({"scores": np.zeros((2, 2))}, "scores must have shape"),
+    ({"where": np.zeros(3, bool)}, "where must have shape"),
+])  # fmt: skip
+def test_wrong_arguments_are_refused(arguments, message):
+    given_ = {"X": np.zeros((2, 4)), "eps": 0.1, **arguments}
+    with pytest.raises(ValueError, match=message):
+        certified_at(random_sum(np.random.default_rng(0)), **given_)
+
+
+def test_terms_with_directions_are_refused():
+    lmm = LMM(np.ones(2), np.zeros((2, 2)), np.eye(2), directions=[[1.0, 2.0]])
+    with pytest.raises(ValueError, match="term 0 has directions"):
+        certified_radius(AdditiveLMM([Term([0, 1], lmm)], 2), np.zeros((1, 2)))
