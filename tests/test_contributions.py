@@ -1,11 +1,13 @@
 """Explanations of sums of terms: contributions, shape functions, importances, and their figure."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxplus.explain import contributions, shape_function, term_means
+from maxplus.explain import Category, Domain, contributions, shape_function, term_means
 from maxplus.explain.contributions import additive_importances
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.plots import plot_shape_functions
@@ -132,6 +134,36 @@ def test_text_names_the_values_of_a_pair_and_signs():
         assert f"{'−' if value < 0 else '+'} {abs(value):.2f} from" in text
 
 
+def columns_with_words():
+    """A category of three words, a number, and whether it was missing."""
+    free = Domain.free(5, names=["red", "green", "blue", "age", "age is missing"])
+    colour = Category("colour", (0, 1, 2), ("red", "green", "blue"))
+    return dataclasses.replace(free, categories=(colour,), indicators={3: 4})
+
+
+def test_terms_over_features_of_one_column_are_one_group():
+    rng = np.random.default_rng(15)
+    groups = [[0], [1], [2], [3], [4], [1, 3], [2, 4], [0, 2], [0, 1, 2, 3, 4]]
+    terms = [Term(group, random_lmm(rng, len(group), 3, 2)) for group in groups]
+    model = AdditiveLMM(terms, 5)
+    X = np.array([[0.0, 1.0, 0.0, 54.0, 0.0], [1.0, 0.0, 0.0, 40.0, 1.0]])
+    found = contributions(model, X, np.zeros((9, 2)), domain=columns_with_words())
+    assert found.groups == ((0,), (3,), (0, 3))
+    assert found.group_names == ["colour", "age", "colour × age"]
+    assert_allclose(found.contribution.sum(axis=1), found.margin)
+    assert "from colour = 'green' and age = 54" in found.text(0)
+    assert "from colour = 'red' and age missing" in found.text(1)
+    assert "from age missing" in found.text(1)
+
+
+def test_features_of_one_name_stay_apart():
+    rng = np.random.default_rng(16)
+    model = random_model(rng, [[p] for p in range(P)])
+    X = rng.normal(size=(3, P))
+    found = contributions(model, X, term_means(model, X), feature_names=["a"] * P)
+    assert found.contribution.shape == (3, P)
+
+
 def test_term_means_are_weighted_means_of_term_scores():
     rng = np.random.default_rng(4)
     model = random_model(rng, random_groups(rng))
@@ -238,6 +270,8 @@ def test_importances_of_a_constant_model_are_zeros():
     ({"against": 3}, r"against must be an integer 0\.\.2"),
     ({"feature_names": ["a"]}, "feature_names must name 4"),
     ({"class_names": ["a"]}, "class_names must name 3"),
+    ({"domain": Domain.free(3)}, "domain must be of 4"),
+    ({"domain": Domain.free(4), "feature_names": list("abcd")}, "feature_names must not be given"),
 ])  # fmt: skip
 def test_contributions_refuse_wrong_arguments(arguments, message):
     model = random_model(np.random.default_rng(0), [[0]])

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._checks import check_class_names
-from maxplus.explain.digits import number_text
+from maxplus.explain._checks import check_class_names, check_domain
+from maxplus.explain.domain import Domain
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
 
@@ -31,12 +31,13 @@ class Contributions:
     Attributes
     ----------
     X : array of shape (N, P), the rows in raw units
-    predicted, rival : arrays of shape (N,), the classes A and B by number
+    predicted, rival : arrays of shape (N,), the numbers of classes A and B
     margin : array of shape (N,), z_A − z_B
     baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
-    contribution : array of shape (N, G), centred: the mean over the reference rows is 0
-    groups : G tuples of features, single features first; terms over the same features are added
-    feature_names : names of the P features
+    contribution : array of shape (N, G), centred: what a group adds to z_A − z_B, less its mean
+    groups : G tuples of columns, single columns first; terms over the same columns are added
+        A column is numbered by its first feature: a category has several.
+    domain : Domain, the columns and their names
     class_names : names of the C classes
     """
 
@@ -47,7 +48,7 @@ class Contributions:
     baseline: NDArray
     contribution: NDArray
     groups: tuple[tuple[int, ...], ...]
-    feature_names: Sequence[str]
+    domain: Domain
     class_names: Sequence[str]
 
     def __len__(self) -> int:
@@ -62,7 +63,7 @@ class Contributions:
     @property
     def group_names(self) -> list[str]:
         """A name for each group: "age", "age × bp", "all features"."""
-        return [group_name(group, self.feature_names) for group in self.groups]
+        return [self._group_name(group) for group in self.groups]
 
     def __str__(self) -> str:
         """Return the texts of all rows, a line each."""
@@ -98,12 +99,23 @@ class Contributions:
             )
         return text
 
+    def _group_name(self, group: tuple[int, ...]) -> str:
+        if len(group) <= 2:
+            return " × ".join(self.domain.column_names[p] for p in group)
+        is_all = len(group) == np.unique(columns_of(self.domain)).size
+        return "all features" if is_all else f"{len(group)} features together"
+
     def _phrase(self, n: int, group: tuple[int, ...]) -> str:
-        """Return the features of a group with their values in row n."""
+        """Return the columns of a group with their values in row n."""
         if len(group) > 2:
-            return group_name(group, self.feature_names)
-        values = [f"{self.feature_names[p]} = {number_text(self.X[n, p])}" for p in group]
-        return " and ".join(values)
+            return self._group_name(group)
+        return " and ".join(self._value(n, p) for p in group)
+
+    def _value(self, n: int, p: int) -> str:
+        name, indicator = self.domain.column_names[p], self.domain.indicators.get(p)
+        if indicator is not None and self.X[n, indicator] == 1.0:
+            return f"{name} missing"
+        return f"{name} = {self.domain.text(self.X[n], p)}"
 
 
 class ShapeFunction(NamedTuple):
@@ -119,17 +131,19 @@ class ShapeFunction(NamedTuple):
     scores: NDArray
 
 
-def group_name(group: Sequence[int], feature_names: Sequence[str]) -> str:
-    """Return the name of a group of features."""
-    if len(group) > 2:
-        every = len(group) == len(feature_names)
-        return "all features" if every else f"{len(group)} features together"
-    return " × ".join(str(feature_names[p]) for p in group)
+def columns_of(domain: Domain) -> NDArray:
+    """Return the first feature of the column that each feature belongs to, shape (P,)."""
+    columns = np.arange(domain.n_features)
+    for category in domain.categories:
+        columns[list(category.features)] = min(category.features)
+    for p, indicator in domain.indicators.items():
+        columns[indicator] = columns[p]
+    return columns
 
 
-def groups_of(model: AdditiveLMM) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
-    """Return the sets of features that terms are over, small ones first, and each term's set."""
-    keys = [tuple(term.features.tolist()) for term in model.terms]
+def groups_of(model: AdditiveLMM, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
+    """Return the sets of columns that terms are over, small ones first, and each term's set."""
+    keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
 
@@ -175,6 +189,7 @@ def contributions(
     *,
     feature_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
+    domain: Domain | None = None,
 ) -> Contributions:
     """Explain why each row is of its predicted class rather than of another, as an exact sum.
 
@@ -195,6 +210,9 @@ def contributions(
         "x0", "x1", … by default.
     class_names : C words, optional
         "0", "1", … by default.
+    domain : Domain, optional
+        The columns that features belong to, with names, instead of ``feature_names``: terms over
+        features of the same columns, for example of one category, are added.
 
     Returns
     -------
@@ -218,11 +236,13 @@ def contributions(
     if against is not None:
         against = check_index("against", against, C)
     means = _check_baseline(baseline, model)
-    features, classes = _names(model, feature_names, class_names)
+    domain = _domain(model, feature_names, domain)
+    classes = [str(d) for d in range(C)] if class_names is None else class_names
+    check_class_names(classes, model)
     rows = as_rows(X, P, np.float64)
     Z = model.scores(rows)
     predicted, rival = _compared(Z, against)
-    groups, group_of = groups_of(model)
+    groups, group_of = groups_of(model, columns_of(domain))
     margin = _difference(Z.astype(np.float64), predicted, rival)
     total = model.intercept + means.sum(axis=0)
     contribution = np.zeros((len(rows), len(groups)))
@@ -232,7 +252,7 @@ def contributions(
         contribution[:, group_of[t]] += _difference(centred, predicted, rival)
     return Contributions(
         rows, predicted, rival, margin, total[predicted] - total[rival], contribution, groups,
-        features, classes,
+        domain, [str(name) for name in classes],
     )  # fmt: skip
 
 
@@ -329,7 +349,7 @@ def additive_importances(
         rows, share = rows[::step], share[::step] / share[::step].sum()
     found = contributions(model, rows, term_means(model, rows, share))
     size = share[:, None] * np.abs(found.contribution)
-    _, group_of = groups_of(model)
+    _, group_of = groups_of(model, np.arange(model.n_features))
     U = model.mapped(rows)
     sizes = np.zeros(model.n_features)
     for t, (features, lmm) in enumerate(model.terms):
@@ -384,19 +404,20 @@ def _signed(value: float, space: str = " ") -> str:
     return f"{'−' if value < 0 else '+'}{space}{abs(value):.2f}"
 
 
-def _names(
-    model: AdditiveLMM, feature_names: Sequence[str] | None, class_names: Sequence[str] | None
-) -> tuple[list[str], list[str]]:
-    """Return the names of features and classes as words, those by default where none are given."""
-    P, C = model.n_features, model.n_classes
-    if feature_names is None:
-        feature_names = [f"x{p}" for p in range(P)]
-    if len(feature_names) != P:
-        raise ValueError(f"feature_names must name {P} features; got {len(feature_names)} names")
-    if class_names is None:
-        class_names = [str(d) for d in range(C)]
-    check_class_names(class_names, model)
-    return [str(name) for name in feature_names], [str(name) for name in class_names]
+def _domain(
+    model: AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
+) -> Domain:
+    """Return the domain, or one of free numbers with these names."""
+    P = model.n_features
+    if domain is not None:
+        if feature_names is not None:
+            raise ValueError("feature_names must not be given with a domain, which has names")
+        check_domain(domain, P)
+        return domain
+    names = [f"x{p}" for p in range(P)] if feature_names is None else feature_names
+    if len(names) != P:
+        raise ValueError(f"feature_names must name {P} features; got {len(names)} names")
+    return Domain.free(P, names=names)
 
 
 def _shares(weight: ArrayLike | None, n_rows: int) -> NDArray:

@@ -135,7 +135,7 @@ def _draw_curves(
     low, high = low - pad, high + pad
     for ax, p, (at, values) in zip(panels, features, curves, strict=False):
         column = found.X[:, p]
-        _frame(ax, _short(found.feature_names[p]))
+        _frame(ax, _short(found.domain.names[p]))
         _limit(ax.set_xlim, ax.xaxis, column)
         ax.set_ylim(low - (high - low) * BAND / (1.0 - BAND), high)
         ax.axhline(0.0, color=PALE, lw=0.8, zorder=0)
@@ -192,11 +192,11 @@ def _draw_surfaces(
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
     for ax, (p, q), (x, y, values) in zip(panels, pairs, surfaces, strict=True):
-        _frame(ax, f"{_short(found.feature_names[p])} × {_short(found.feature_names[q])}")
+        _frame(ax, f"{_short(found.domain.names[p])} × {_short(found.domain.names[q])}")
         _limit(ax.set_xlim, ax.xaxis, found.X[:, p])
         _limit(ax.set_ylim, ax.yaxis, found.X[:, q])
-        ax.set_xlabel(_short(found.feature_names[p]), fontsize=SMALL, color=GREY)
-        ax.set_ylabel(_short(found.feature_names[q]), fontsize=SMALL, color=GREY)
+        ax.set_xlabel(_short(found.domain.names[p]), fontsize=SMALL, color=GREY)
+        ax.set_ylabel(_short(found.domain.names[q]), fontsize=SMALL, color=GREY)
         if values.shape[2] == 1:
             mesh = ax.pcolormesh(
                 x, y, values[..., 0], cmap=diverging, vmin=-reach, vmax=reach, shading="nearest",
