@@ -134,7 +134,7 @@ def test_text_names_the_values_of_a_pair_and_signs():
         assert f"{'−' if value < 0 else '+'} {abs(value):.2f} from" in text
 
 
-def columns_with_words():
+def mixed_domain():
     """A category of three words, a number, and whether it was missing."""
     free = Domain.free(5, names=["red", "green", "blue", "age", "age is missing"])
     colour = Category("colour", (0, 1, 2), ("red", "green", "blue"))
@@ -147,7 +147,7 @@ def test_terms_over_features_of_one_column_are_one_group():
     terms = [Term(group, random_lmm(rng, len(group), 3, 2)) for group in groups]
     model = AdditiveLMM(terms, 5)
     X = np.array([[0.0, 1.0, 0.0, 54.0, 0.0], [1.0, 0.0, 0.0, 40.0, 1.0]])
-    found = contributions(model, X, np.zeros((9, 2)), domain=columns_with_words())
+    found = contributions(model, X, np.zeros((9, 2)), domain=mixed_domain())
     assert found.groups == ((0,), (3,), (0, 3))
     assert found.group_names == ["colour", "age", "colour × age"]
     assert_allclose(found.contribution.sum(axis=1), found.margin)
@@ -156,7 +156,7 @@ def test_terms_over_features_of_one_column_are_one_group():
     assert "from age missing" in found.text(1)
 
 
-def test_features_of_one_name_stay_apart():
+def test_features_with_equal_names_are_not_merged():
     rng = np.random.default_rng(16)
     model = random_model(rng, [[p] for p in range(P)])
     X = rng.normal(size=(3, P))

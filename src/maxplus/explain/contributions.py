@@ -23,7 +23,7 @@ ENOUGH = 2_000
 
 @dataclass(frozen=True)
 class Contributions:
-    """Why each row is of its class rather than of another: an exact sum over groups of features.
+    """Margins of predicted classes over rivals, as exact sums over groups of features.
 
     z_A − z_B = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where A is the predicted
     class and B the rival.
@@ -119,7 +119,7 @@ class Contributions:
 
 
 class ShapeFunction(NamedTuple):
-    """What a single feature adds to the scores: a piecewise-linear function of its raw value.
+    """Piecewise-linear part of the scores that depends on a single feature, in raw units.
 
     Attributes
     ----------
@@ -421,7 +421,7 @@ def _domain(
 
 
 def _shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
-    """Return weights of rows that sum to 1; ValueError if there are none."""
+    """Return weights of rows that sum to 1; ValueError if X has no rows."""
     if not n_rows:
         raise ValueError("X must have at least one row; got none")
     if weight is None:

@@ -38,8 +38,8 @@ SHOWN = 0.01, 0.99
 N_BINS, N_CELLS = 30, 80
 # The part of a panel's height that the distribution of the data takes.
 BAND = 0.16
-# Letters of a name that are shown.
-LONGEST = 26
+# Letters of a name that are shown: of a feature or class alone, and of one in a pair.
+LONGEST, LONGEST_IN_PAIR = 26, 15
 # Lines of classes; more classes than these take the colours of a colour map.
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", INK)
 
@@ -96,7 +96,7 @@ def plot_shape_functions(
         raise ValueError("model must have terms over one or two features to draw; it has none")
     n_columns = min(N_COLUMNS, n_panels)
     n_rows = -(-n_panels // n_columns)
-    figure = new_figure(3.0 * n_columns + 0.5, 2.3 * n_rows + 0.8)
+    figure = new_figure(max(4.5, 3.0 * n_columns + 0.5), 2.3 * n_rows + 0.8)
     panels = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n_panels)]
     colours = _class_colours(model.n_classes)
     _draw_curves(panels, model, means, found, singles, colours)
@@ -192,11 +192,12 @@ def _draw_surfaces(
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
     for ax, (p, q), (x, y, values) in zip(panels, pairs, surfaces, strict=True):
-        _frame(ax, f"{_short(found.domain.names[p])} × {_short(found.domain.names[q])}")
+        across, up = (_short(found.domain.names[k], LONGEST_IN_PAIR) for k in (p, q))
+        _frame(ax, f"{across} × {up}")
         _limit(ax.set_xlim, ax.xaxis, found.X[:, p])
         _limit(ax.set_ylim, ax.yaxis, found.X[:, q])
-        ax.set_xlabel(_short(found.domain.names[p]), fontsize=SMALL, color=GREY)
-        ax.set_ylabel(_short(found.domain.names[q]), fontsize=SMALL, color=GREY)
+        ax.set_xlabel(across, fontsize=SMALL, color=GREY)
+        ax.set_ylabel(up, fontsize=SMALL, color=GREY)
         if values.shape[2] == 1:
             mesh = ax.pcolormesh(
                 x, y, values[..., 0], cmap=diverging, vmin=-reach, vmax=reach, shading="nearest",
@@ -232,7 +233,7 @@ def _label(figure: Figure, found: Contributions, colours: list[str]) -> None:
 
     names = [_short(name) for name in found.class_names]
     figure.suptitle(
-        "What each feature adds to the score", x=0.01, ha="left", fontsize=TITLE,
+        "What features add to the score", x=0.01, ha="left", fontsize=TITLE,
         fontweight="bold", color=INK,
     )  # fmt: skip
     is_binary = len(names) == 2
@@ -308,5 +309,5 @@ def _frame(ax: Axes, title: str) -> None:
     ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+def _short(name: str, longest: int = LONGEST) -> str:
+    return name if len(name) <= longest else name[: longest - 1] + "…"
