@@ -40,7 +40,7 @@ BELOW = {
     "export": {"models", "estimators", "io"},
     "images": set(),
     "metrics": set(),
-    "plots": {"models"},
+    "plots": {"models", "explain"},
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
     "report": {"ranks", "models", "metrics", "certify", "explain", "tables", "estimators", "plots"},
     "lab": {

@@ -2,6 +2,13 @@
 
 from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.committee import CommitteeExplanation, explain_committee
+from maxplus.explain.contributions import (
+    Contributions,
+    ShapeFunction,
+    contributions,
+    shape_function,
+    term_means,
+)
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation
 from maxplus.explain.flips import Flips, single_feature_flips, single_flips
@@ -15,18 +22,23 @@ __all__ = [
     "Category",
     "Change",
     "CommitteeExplanation",
+    "Contributions",
     "Domain",
     "Explanation",
     "Flips",
     "Paths",
     "Rule",
     "Rules",
+    "ShapeFunction",
+    "contributions",
     "decisive_paths",
     "explain_committee",
     "feature_importances",
+    "shape_function",
     "single_feature_flips",
     "single_flips",
     "smallest_change",
     "strongest_rules",
+    "term_means",
     "unit_boxes",
 ]

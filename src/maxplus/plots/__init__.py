@@ -11,6 +11,7 @@ from maxplus.plots.predictions import plot_predictions
 from maxplus.plots.reliability import plot_reliability
 from maxplus.plots.scaling import plot_scaling
 from maxplus.plots.search import plot_search
+from maxplus.plots.shapes import plot_shape_functions
 from maxplus.plots.stages import plot_stages
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "plot_reliability",
     "plot_scaling",
     "plot_search",
+    "plot_shape_functions",
     "plot_stages",
 ]

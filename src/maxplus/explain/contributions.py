@@ -1,0 +1,459 @@
+"""Explanations of sums of terms: what each feature adds to a margin, and its shape function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus.explain._checks import check_class_names, check_domain
+from maxplus.explain.domain import Domain
+from maxplus.models import LMM, AdditiveLMM
+from maxplus.models._checks import as_rows, check_index
+
+# Groups that a text names one by one; the others are added up.
+N_NAMED = 5
+# Rows that importances are the mean of, evenly taken from more.
+ENOUGH = 2_000
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Margins of predicted classes over rivals, as exact sums over groups of features.
+
+    z_A − z_B = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where A is the predicted
+    class and B the rival.
+
+    Attributes
+    ----------
+    X : array of shape (N, P), the rows in raw units
+    predicted, rival : arrays of shape (N,), the numbers of classes A and B
+    margin : array of shape (N,), z_A − z_B
+    baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
+    contribution : array of shape (N, G), centred: what a group adds to z_A − z_B, less its mean
+    groups : G tuples of columns, single columns first; terms over the same columns are added
+        A column is numbered by its first feature: a category has several.
+    domain : Domain, the columns and their names
+    class_names : names of the C classes
+    """
+
+    X: NDArray
+    predicted: NDArray
+    rival: NDArray
+    margin: NDArray
+    baseline: NDArray
+    contribution: NDArray
+    groups: tuple[tuple[int, ...], ...]
+    domain: Domain
+    class_names: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return the number of rows explained."""
+        return len(self.X)
+
+    @cached_property
+    def order(self) -> NDArray:
+        """Groups of each row by falling |contribution|, shape (N, G)."""
+        return np.argsort(-np.abs(self.contribution), axis=1, kind="stable")
+
+    @property
+    def group_names(self) -> list[str]:
+        """A name for each group: "age", "age × bp", "all features"."""
+        return [self._group_name(group) for group in self.groups]
+
+    def __str__(self) -> str:
+        """Return the texts of all rows, a line each."""
+        return "\n".join(self.text(n) for n in range(len(self)))
+
+    def text(self, n: int) -> str:
+        """Return the explanation of row n as a sum, the largest contributions first.
+
+        Parameters
+        ----------
+        n : int
+            The row, from 0.
+
+        Returns
+        -------
+        str
+        """
+        n = check_index("n", n, len(self))
+        named, others = self.order[n, :N_NAMED], self.order[n, N_NAMED:]
+        text = (
+            f"class {self.class_names[self.predicted[n]]} rather than "
+            f"{self.class_names[self.rival[n]]}, margin {_signed(self.margin[n], '')} = "
+            f"{_signed(self.baseline[n], '').removeprefix('+')} (baseline)"
+        )
+        for g in named:
+            text += f" {_signed(self.contribution[n, g])} from {self._phrase(n, self.groups[g])}"
+        if others.size:
+            is_single = all(len(self.groups[g]) == 1 for g in others)
+            what = "column" if is_single else "group"
+            text += (
+                f" {_signed(self.contribution[n, others].sum())} from {others.size} more "
+                f"{what}{'s' * (others.size > 1)}"
+            )
+        return text
+
+    def _group_name(self, group: tuple[int, ...]) -> str:
+        if len(group) <= 2:
+            return " × ".join(self.domain.column_names[p] for p in group)
+        is_all = len(group) == np.unique(columns_of(self.domain)).size
+        return "all features" if is_all else f"{len(group)} features together"
+
+    def _phrase(self, n: int, group: tuple[int, ...]) -> str:
+        """Return the columns of a group with their values in row n."""
+        if len(group) > 2:
+            return self._group_name(group)
+        return " and ".join(self._value(n, p) for p in group)
+
+    def _value(self, n: int, p: int) -> str:
+        name, indicator = self.domain.column_names[p], self.domain.indicators.get(p)
+        if indicator is not None and self.X[n, indicator] == 1.0:
+            return f"{name} missing"
+        return f"{name} = {self.domain.text(self.X[n], p)}"
+
+
+class ShapeFunction(NamedTuple):
+    """Piecewise-linear part of the scores that depends on a single feature, in raw units.
+
+    Attributes
+    ----------
+    x : array of shape (K,), increasing; the function is linear between neighbours
+    scores : array of shape (K, C)
+    """
+
+    x: NDArray
+    scores: NDArray
+
+
+def columns_of(domain: Domain) -> NDArray:
+    """Return the first feature of the column that each feature belongs to, shape (P,)."""
+    columns = np.arange(domain.n_features)
+    for category in domain.categories:
+        columns[list(category.features)] = min(category.features)
+    for p, indicator in domain.indicators.items():
+        columns[indicator] = columns[p]
+    return columns
+
+
+def groups_of(model: AdditiveLMM, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
+    """Return the sets of columns that terms are over, small ones first, and each term's set."""
+    keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
+    groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
+    return groups, np.array([groups.index(key) for key in keys])
+
+
+def term_means(model: AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
+    """Return the mean scores of each term over reference rows, shape (T, C).
+
+    They are the baseline of `contributions` and `shape_function`. O(N·Σ_t m_t·H_t).
+
+    Parameters
+    ----------
+    model : AdditiveLMM
+    X : array of shape (N, P), N >= 1, for example the training rows
+    weight : array of shape (N,), optional
+        Weights of the rows, >= 0; all equal by default.
+
+    Returns
+    -------
+    array of shape (T, C)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.explain import term_means
+    >>> from maxplus.models import LMM, AdditiveLMM, Term
+    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
+    >>> term_means(model, np.array([[0.0, 1.0], [1.0, 1.0]]))
+    array([[1. , 1. ],
+           [0.5, 1.5]])
+    """
+    _check_model(model)
+    U = model.mapped(X)
+    share = _shares(weight, len(U))
+    return np.stack([share @ lmm.scores(U[:, features]) for features, lmm in model.terms])
+
+
+def contributions(
+    model: AdditiveLMM,
+    X: ArrayLike,
+    baseline: ArrayLike,
+    against: int | None = None,
+    *,
+    feature_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    domain: Domain | None = None,
+) -> Contributions:
+    """Explain why each row is of its predicted class rather than of another, as an exact sum.
+
+    z_A − z_B is the mean margin of the reference rows (the baseline), plus a contribution of each
+    group of features: what the terms over these features add to the margin of this row, less what
+    they add on average. O(N·Σ_t m_t·H_t).
+
+    Parameters
+    ----------
+    model : AdditiveLMM with at least two classes
+    X : array of shape (N, P), in raw units
+    baseline : array of shape (T, C)
+        Mean scores of each term over reference rows: `term_means`.
+    against : int, optional
+        The class B. The class of the second-highest score by default, and also in rows of which
+        ``against`` is the predicted class.
+    feature_names : P words, optional
+        "x0", "x1", … by default.
+    class_names : C words, optional
+        "0", "1", … by default.
+    domain : Domain, optional
+        The columns that features belong to, with names, instead of ``feature_names``: terms over
+        features of the same columns, for example of one category, are added.
+
+    Returns
+    -------
+    Contributions
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.explain import contributions, term_means
+    >>> from maxplus.models import LMM, AdditiveLMM, Term
+    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
+    >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
+    >>> print(contributions(model, [[1, 0.25]], means, feature_names=["age", "mg"]))
+    class 1 rather than 0, margin +0.50 = −1.00 (baseline) + 1.00 from age = 1 + 0.50 from mg = 0.25
+    """
+    _check_model(model)
+    P, C = model.n_features, model.n_classes
+    if C < 2:
+        raise ValueError(f"model must have at least two classes to compare; got {C}")
+    if against is not None:
+        against = check_index("against", against, C)
+    means = _check_baseline(baseline, model)
+    domain = _domain(model, feature_names, domain)
+    classes = [str(d) for d in range(C)] if class_names is None else class_names
+    check_class_names(classes, model)
+    rows = as_rows(X, P, np.float64)
+    Z = model.scores(rows)
+    predicted, rival = _compared(Z, against)
+    groups, group_of = groups_of(model, columns_of(domain))
+    margin = _difference(Z.astype(np.float64), predicted, rival)
+    total = model.intercept + means.sum(axis=0)
+    contribution = np.zeros((len(rows), len(groups)))
+    U = model.mapped(rows)
+    for t, (numbers, lmm) in enumerate(model.terms):
+        centred = lmm.scores(U[:, numbers]) - means[t]
+        contribution[:, group_of[t]] += _difference(centred, predicted, rival)
+    return Contributions(
+        rows, predicted, rival, margin, total[predicted] - total[rival], contribution, groups,
+        domain, [str(name) for name in classes],
+    )  # fmt: skip
+
+
+def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
+    """Return the sum of all terms over feature p alone, as a function of its raw value.
+
+    The function is exact: ``x`` holds all points at which its slope can change, the knots of the
+    feature's map and those of the terms, and it is linear between them. A map is constant
+    outside its knots, and so is the function; without a map, it goes on in a straight line beyond
+    its first two and its last two points. It is 0 where the model has no such terms.
+
+    Parameters
+    ----------
+    model : AdditiveLMM
+    p : int
+        The feature.
+    baseline : array of shape (T, C), optional
+        Mean scores of each term over reference rows (`term_means`), which are subtracted: the
+        function then has the mean 0 over these rows.
+
+    Returns
+    -------
+    ShapeFunction
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.explain import shape_function
+    >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> percent = FeatureMap([([0.0, 100.0], [0.0, 1.0])])
+    >>> model = AdditiveLMM([Term([0], steps)], n_features=1, feature_map=percent)
+    >>> curve = shape_function(model, 0)
+    >>> curve.x
+    array([  0., 100.])
+    >>> curve.scores
+    array([[1.5, 0.5],
+           [0.5, 1.5]])
+    """
+    _check_model(model)
+    p = check_index("p", p, model.n_features)
+    means = np.zeros((len(model.terms), model.n_classes))
+    if baseline is not None:
+        means = _check_baseline(baseline, model)
+    own = [t for t, (features, _) in enumerate(model.terms) if features.tolist() == [p]]
+    for t in own:
+        _check_no_directions(t, model.terms[t].lmm)
+    lmms = [model.terms[t].lmm.astype(np.float64) for t in own]
+    bends = np.concatenate([np.empty(0), *(_bends(lmm) for lmm in lmms)])
+    if model.feature_map is None:
+        x = np.unique(bends) if bends.size else np.zeros(1)
+        beyond = max(1.0, float(x[-1] - x[0]))
+        x = u = np.concatenate([[x[0] - beyond], x, [x[-1] + beyond]])
+    else:
+        knots, values = model.feature_map.knots(p)
+        inside = bends[(bends > values[0]) & (bends < values[-1])]
+        x = np.unique(np.concatenate([knots, model.feature_map.inverse(p, inside)]))
+        every = np.zeros((x.size, model.n_features))
+        every[:, p] = x
+        u = model.feature_map(every)[:, p]
+    scores = np.zeros((x.size, model.n_classes))
+    for t, lmm in zip(own, lmms, strict=True):
+        scores += lmm.scores(u[:, None]) - means[t]
+    return ShapeFunction(x, scores)
+
+
+def additive_importances(
+    model: AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None
+) -> NDArray:
+    """Return the mean |contribution| of each feature to the margin, as shares that sum to 1.
+
+    The margin is that between the predicted class and the class of the second-highest score, and
+    contributions are centred over X. The contribution of a group of several features is divided
+    by the walls that decide: each term of the group has two, one for either class, each of a
+    single feature, and a feature's part is its share of these walls. All zeros if nothing
+    contributes. O(N·Σ_t m_t·H_t), of 2,000 rows at most.
+
+    Parameters
+    ----------
+    model : AdditiveLMM with at least two classes
+    X : array of shape (N, P), N >= 1
+    weight : array of shape (N,), optional
+        Weights of the rows, >= 0; all equal by default.
+
+    Returns
+    -------
+    array of shape (P,)
+    """
+    _check_model(model)
+    rows = as_rows(X, model.n_features, np.float64)
+    share = _shares(weight, len(rows))
+    step = max(1, -(-len(rows) // ENOUGH))
+    if step > 1 and share[::step].sum() > 0.0:
+        rows, share = rows[::step], share[::step] / share[::step].sum()
+    found = contributions(model, rows, term_means(model, rows, share))
+    size = share[:, None] * np.abs(found.contribution)
+    _, group_of = groups_of(model, np.arange(model.n_features))
+    U = model.mapped(rows)
+    sizes = np.zeros(model.n_features)
+    for t, (features, lmm) in enumerate(model.terms):
+        g = group_of[t]
+        part = size[:, g] / (2 * np.count_nonzero(group_of == g))
+        if features.size == 1:
+            sizes[features[0]] += 2 * part.sum()
+            continue
+        _check_no_directions(t, lmm)
+        walls = lmm.active_path(U[:, features]).row // 2
+        for classes in (found.predicted, found.rival):
+            deciding = features[np.take_along_axis(walls, classes[:, None], axis=1)[:, 0]]
+            sizes += np.bincount(deciding, weights=part, minlength=model.n_features)
+    total = float(sizes.sum())
+    return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
+
+
+def _bends(lmm: LMM) -> NDArray:
+    """Return where the slope of some score of an LMM of one feature changes.
+
+    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of tents of one form. A tent
+    lies below another if its p and its q do, and the others take turns from left to right: peak,
+    valley, peak. O(C·H·log H).
+    """
+    (a, b), (P, Q) = lmm.W0, lmm.W1
+    if a < b:
+        a, b, P, Q = b, a, Q, P
+    found = [np.empty(0)]
+    for d in range(lmm.n_classes if a > b else 0):
+        p, q = P + lmm.W2[:, d], Q + lmm.W2[:, d]
+        by_p = np.lexsort((-q, -p))
+        p, q = p[by_p], q[by_p]
+        above = np.append(True, q[1:] > np.maximum.accumulate(q)[:-1])
+        p, q = p[above], q[above]
+        found += [(q - p) / (a - b), (q[:-1] - p[1:]) / (a - b)]
+    return np.concatenate(found)
+
+
+def _compared(Z: NDArray, against: int | None) -> tuple[NDArray, NDArray]:
+    """Return the class of the highest score of each row, and the rival."""
+    order = np.argsort(-Z, axis=1, kind="stable")
+    predicted, rival = order[:, 0], order[:, 1]
+    return predicted, rival if against is None else np.where(predicted == against, rival, against)
+
+
+def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:
+    n = np.arange(len(scores))
+    return scores[n, predicted] - scores[n, rival]
+
+
+def _signed(value: float, space: str = " ") -> str:
+    return f"{'−' if value < 0 else '+'}{space}{abs(value):.2f}"
+
+
+def _domain(
+    model: AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
+) -> Domain:
+    """Return the domain, or one of free numbers with these names."""
+    P = model.n_features
+    if domain is not None:
+        if feature_names is not None:
+            raise ValueError("feature_names must not be given with a domain, which has names")
+        check_domain(domain, P)
+        return domain
+    names = [f"x{p}" for p in range(P)] if feature_names is None else feature_names
+    if len(names) != P:
+        raise ValueError(f"feature_names must name {P} features; got {len(names)} names")
+    return Domain.free(P, names=names)
+
+
+def _shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
+    """Return weights of rows that sum to 1; ValueError if X has no rows."""
+    if not n_rows:
+        raise ValueError("X must have at least one row; got none")
+    if weight is None:
+        return np.full(n_rows, 1.0 / n_rows)
+    array = np.asarray(weight, np.float64)
+    if array.shape != (n_rows,) or not (array >= 0.0).all() or not 0.0 < array.sum() < np.inf:
+        raise ValueError(
+            f"weight must hold {n_rows} finite numbers >= 0, not all 0, one for each row of X; "
+            f"got {weight!r:.80}"
+        )
+    return array / array.sum()
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, AdditiveLMM):
+        raise TypeError(
+            f"model must be an AdditiveLMM; got a {type(model).__name__}; "
+            "an LMM is one: AdditiveLMM([Term(range(P), lmm)], P)"
+        )
+
+
+def _check_baseline(baseline: ArrayLike, model: AdditiveLMM) -> NDArray:
+    shape = len(model.terms), model.n_classes
+    means = np.asarray(baseline, np.float64)
+    if means.shape != shape or not np.isfinite(means).all():
+        raise ValueError(
+            f"baseline must hold finite numbers, of shape {shape}, as term_means returns them; "
+            f"got shape {means.shape}"
+        )
+    return means
+
+
+def _check_no_directions(t: int, lmm: LMM) -> None:
+    if lmm.directions is not None:
+        raise ValueError(f"model must have terms without directions; term {t} has some")
