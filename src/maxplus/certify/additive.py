@@ -11,6 +11,7 @@ from maxplus._jit import njit
 from maxplus.algebra import maxplus, minplus
 from maxplus.certify.bounds import caps
 from maxplus.models import LMM, AdditiveLMM
+from maxplus.models.additive import breakpoints
 
 
 class Shape(NamedTuple):
@@ -188,32 +189,13 @@ def _shapes(exact: AdditiveLMM) -> list[Shape]:
             terms.setdefault(int(features[0]), []).append(lmm)
     shapes = []
     for feature, lmms in terms.items():
-        points = np.unique(np.concatenate([_slope_changes(lmm) for lmm in lmms]))
+        points = np.unique(np.concatenate([breakpoints(lmm) for lmm in lmms]))
         shapes.append(Shape(feature, lmms, points, _sum_of_scores(lmms, points)))
     return shapes
 
 
 def _sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
     return np.sum([lmm.scores(u[:, None]) for lmm in lmms], axis=0)
-
-
-def _slope_changes(lmm: LMM) -> NDArray:
-    """Return where the slope of a score of an LMM over one feature changes; O(C·H·log H)."""
-    rising, falling = (0, 1) if lmm.W0[0] > lmm.W0[1] else (1, 0)
-    turn = lmm.W0[rising] - lmm.W0[falling]
-    if turn == 0.0:
-        return np.empty(0)
-    points = []
-    for heights in lmm.W2.T:
-        A, B = lmm.W1[rising] + heights, lmm.W1[falling] + heights
-        order = np.lexsort((-B, -A))
-        A, B = A[order], B[order]
-        counts = np.append(True, B[1:] > np.maximum.accumulate(B)[:-1])
-        A, B = A[counts], B[counts]
-        with np.errstate(over="ignore"):
-            points += [(B - A) / turn, (B[:-1] - A[1:]) / turn]
-    found = np.concatenate(points)
-    return found[np.isfinite(found)]
 
 
 def _term_bounds(lmm: LMM, cap: NDArray, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:

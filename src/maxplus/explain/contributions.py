@@ -14,6 +14,7 @@ from maxplus.explain._checks import check_class_names, check_domain
 from maxplus.explain.domain import Domain
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
+from maxplus.models.additive import breakpoints
 
 # Groups that a text names one by one; the others are added up.
 N_NAMED = 5
@@ -301,7 +302,7 @@ def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None
     for t in own:
         _check_no_directions(t, model.terms[t].lmm)
     lmms = [model.terms[t].lmm.astype(np.float64) for t in own]
-    bends = np.concatenate([np.empty(0), *(_bends(lmm) for lmm in lmms)])
+    bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in lmms)])
     if model.feature_map is None:
         x = np.unique(bends) if bends.size else np.zeros(1)
         beyond = max(1.0, float(x[-1] - x[0]))
@@ -365,27 +366,6 @@ def additive_importances(
             sizes += np.bincount(deciding, weights=part, minlength=model.n_features)
     total = float(sizes.sum())
     return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
-
-
-def _bends(lmm: LMM) -> NDArray:
-    """Return where the slope of some score of an LMM of one feature changes.
-
-    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of tents of one form. A tent
-    lies below another if its p and its q do, and the others take turns from left to right: peak,
-    valley, peak. O(C·H·log H).
-    """
-    (a, b), (P, Q) = lmm.W0, lmm.W1
-    if a < b:
-        a, b, P, Q = b, a, Q, P
-    found = [np.empty(0)]
-    for d in range(lmm.n_classes if a > b else 0):
-        p, q = P + lmm.W2[:, d], Q + lmm.W2[:, d]
-        by_p = np.lexsort((-q, -p))
-        p, q = p[by_p], q[by_p]
-        above = np.append(True, q[1:] > np.maximum.accumulate(q)[:-1])
-        p, q = p[above], q[above]
-        found += [(q - p) / (a - b), (q[:-1] - p[1:]) / (a - b)]
-    return np.concatenate(found)
 
 
 def _compared(Z: NDArray, against: int | None) -> tuple[NDArray, NDArray]:

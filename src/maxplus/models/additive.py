@@ -207,3 +207,26 @@ def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> 
             f"got {lmm.n_features}"
         )
     return numbers.astype(np.int64)
+
+
+def breakpoints(lmm: LMM) -> NDArray:
+    """Return where the slope of some score of an LMM of one feature changes, in no order.
+
+    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of tents of one form. A tent
+    lies below another if its p and its q do, and the others take turns from left to right: peak,
+    valley, peak. At most 2H − 1 points for each class; O(C·H·log H).
+    """
+    (a, b), (P, Q) = lmm.W0, lmm.W1
+    if a < b:
+        a, b, P, Q = b, a, Q, P
+    found = [np.empty(0)]
+    for heights in lmm.W2.T if a > b else ():
+        p, q = P + heights, Q + heights
+        order = np.lexsort((-q, -p))
+        p, q = p[order], q[order]
+        is_seen = np.append(True, q[1:] > np.maximum.accumulate(q)[:-1])
+        p, q = p[is_seen], q[is_seen]
+        with np.errstate(over="ignore"):
+            found += [(q - p) / (a - b), (q[:-1] - p[1:]) / (a - b)]
+    points = np.concatenate(found)
+    return points[np.isfinite(points)]

@@ -1,0 +1,67 @@
+"""The choice of a structure for a sum of terms."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from maxplus.estimators._additive import FOLDS, STRUCTURES, SURVIVORS, fit_additive
+from maxplus.estimators._choice import Rows
+from maxplus.training import Conductor
+from maxplus.training.smooth.structures import Structure
+
+
+def interaction(n=500):
+    """Rows whose class is the sign of a product, which no sum of shape functions can tell."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    return Rows(X, (X[:, 0] * X[:, 2] > 0).astype(np.int64))
+
+
+PAIR = (Structure(units=1, size=1.5), Structure(units=2, pairs_per_feature=1.0, size=3.0))
+
+
+def test_structure_with_pairs_is_chosen_for_an_interaction():
+    rows = interaction()
+    fitted = fit_additive(rows, 2, 0, Conductor(), 1, PAIR)
+    assert fitted.chosen == 1
+    assert (0, 2) in [tuple(term.features) for term in fitted.model.terms]
+    new = interaction(n=900).part(np.arange(500, 900))
+    assert np.mean(fitted.model.scores(new.X).argmax(axis=1) == new.y) > 0.85
+
+
+def test_simplest_structure_is_chosen_for_noise():
+    rng = np.random.default_rng(1)
+    rows = Rows(rng.normal(size=(200, 3)), rng.integers(0, 2, 200))
+    assert fit_additive(rows, 2, 0, Conductor(), 1, PAIR).chosen == 0
+
+
+@pytest.mark.slow
+def test_search_does_not_depend_on_the_number_of_threads():
+    rows = interaction(200)
+    runs = [fit_additive(rows, 2, 3, Conductor(), n_jobs) for n_jobs in (1, 2)]
+    assert_array_equal(runs[0].losses, runs[1].losses)
+    assert_array_equal(runs[0].model.scores(rows.X), runs[1].model.scores(rows.X))
+    tried = np.isfinite(runs[0].losses)
+    assert tried.shape == (len(STRUCTURES), FOLDS)
+    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), SURVIVORS, SURVIVORS])
+
+
+def test_rows_of_tiny_weight_hardly_count():
+    rows = interaction()
+    wrong = np.arange(500) % 3 == 0
+    labels = np.where(wrong, 1 - rows.y, rows.y)
+    weighted = Rows(rows.X, labels, np.where(wrong, 1e-12, 1.0))
+    fitted = fit_additive(weighted, 2, 0, Conductor(), 1, PAIR)
+    right = fitted.model.scores(rows.X).argmax(axis=1) == rows.y
+    assert right.mean() > 0.9
+
+
+def test_model_takes_raw_features_and_ignores_how_far_an_outlier_lies():
+    rows = interaction(300)
+    scores = []
+    for far in (1e4, 1e9):
+        X = rows.X.copy()
+        X[0, 1] = far
+        model = fit_additive(Rows(X, rows.y), 2, 0, Conductor(), 1, PAIR).model
+        scores.append(model.scores(rows.X[1:]))
+    assert_array_equal(scores[0], scores[1])
