@@ -38,7 +38,7 @@ def replaced(document, at, change):
 
 def document_mutations(document):
     """(What was done, the document) for each value: removed, of another kind, out of range."""
-    others = (None, math.nan, -1, 10**30, 0.5, 5e-324, "", SURROGATE, [], {}, True)
+    others = (None, math.nan, -1, 10**30, 1e308, 0.5, 5e-324, "", SURROGATE, [], {}, True)
     for at in values(document):
         name = ".".join(map(str, at))
         yield f"{name} removed", replaced(document, at, lambda place, key: place.pop(key))
