@@ -32,12 +32,12 @@ RECOGNISERS = {
 
 
 def seconds(recognise, word):
-    """The least time of three attempts."""
+    """The least processor time of three attempts."""
     found = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         recognise(word)
-        found.append(time.perf_counter() - began)
+        found.append(time.process_time() - began)
     return min(found)
 
 
@@ -46,8 +46,8 @@ def seconds(recognise, word):
 def test_recognisers_are_not_quadratic(recognise, cell):
     short, long = (seconds(recognise, cell(n)) for n in (8_000, 16_000))
     assert long < 0.05
-    # Times below a millisecond are noise.
-    assert long < max(3.0 * short, 1e-3)
+    # Times below some milliseconds are noise; a quadratic pattern takes seconds.
+    assert long < max(3.0 * short, 5e-3)
 
 
 @pytest.mark.parametrize("word", ["  12   mg ", "5  -  10", "less  than 5", "1 jan  2020"])
