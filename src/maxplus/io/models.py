@@ -104,7 +104,7 @@ def save(
     -----
     How tables become features (``preparation_``, a `maxplus.tables.Preparation`) and how the model
     did on rows that it had not seen (``validation_``, what `maxplus.evaluation.Validation.to_json`
-    gives) are kept with an estimator that has them, and `load` gives them back.
+    gives) are kept with an estimator that has them, and `maxplus.load` gives them back.
 
     By default nothing per training row is written, only counts and means. ``remember_rows`` keeps
     labels, losses, ``suspects_``, ``residuals_``, the samples in ``history_``, the rows that a

@@ -21,7 +21,7 @@ class Task:
     ----------
     X : array of shape (N, P), C order, in the model's float type
     y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
-    objective : what an engine minimises; one of your own trains with `DenseEngine`
+    objective : what an engine minimises; one of your own trains with ``DenseEngine``
     step : how far each of its iterations goes; from `polyak`, `constant`, `level` or `two_phase`
     linear_every : W0 moves at iterations t with (t + 1) % linear_every == 0; 0 is never
     start : the iteration number t of the first iteration
