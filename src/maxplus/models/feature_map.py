@@ -131,8 +131,8 @@ class FeatureMap:
         x, values = self.knots(p)
         wanted = np.asarray(u, np.float64)
         first, rising = np.unique(values, return_index=True)
-        # np.interp needs increasing values: of equal ones, the first is the smallest x, and the
-        # last is where the next segment begins.
+        # Of knots with equal values, the first is the smallest x, and the next segment begins at
+        # the last.
         last = np.append(rising[1:], values.size) - 1
         k = np.clip(np.searchsorted(first, wanted, side="left"), 1, max(1, first.size - 1))
         if first.size == 1:
