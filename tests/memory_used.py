@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from maxplus import _lines
+from maxplus._compile import aligned
 
 
 def most_memory(call):
@@ -28,5 +28,5 @@ def own_bytes(array):
     """What an array takes, its place in a line included; None where it is a part of another."""
     if array.base is None:
         return array.nbytes
-    with_place = _lines.count_bytes(array.shape, array.dtype)
+    with_place = aligned.count_bytes(array.shape, array.dtype)
     return with_place if array.base.nbytes == with_place else None

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from maxplus.ranks import Team, using
+from maxplus.distributed import Team, using
 
 # Nobody waits longer than this for the others: a deadlock is a failure.
 PATIENCE = 60.0

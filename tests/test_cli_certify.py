@@ -13,7 +13,7 @@ from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
 from maxplus.cli import _certifying as certifying
 from maxplus.cli._ranks import in_turns
 from maxplus.cli._trained import UnknownLabels, open_model
-from maxplus.ranks import current
+from maxplus.distributed import current
 from maxplus.tables import ColumnChoices, open_source, stream_source
 from teams import run_ranks
 

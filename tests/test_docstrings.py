@@ -22,7 +22,7 @@ ROOMS = (
     "maxplus.training.stages", "maxplus.training.engines", "maxplus.certify", "maxplus.explain",
     "maxplus.datasets", "maxplus.tables", "maxplus.io", "maxplus.export", "maxplus.images",
     "maxplus.metrics", "maxplus.plots", "maxplus.evaluation", "maxplus.report", "maxplus.lab",
-    "maxplus.estimators", "maxplus.ranks",
+    "maxplus.estimators", "maxplus.distributed",
 )  # fmt: skip
 # What numpydoc would like to see and this project does not: a fixed beginning of the first line, an
 # extended summary and a "See Also" everywhere, and sentences for what a type says already. Examples
@@ -38,7 +38,7 @@ EXCEPTIONS = {
     "maxplus.LMMCommittee.smallest_change": ONE_LINE,
     "maxplus.evaluation.ArrayRows.": ONE_LINE,
     "maxplus.evaluation.TableRows.": ONE_LINE,
-    "maxplus.ranks.": ONE_LINE,
+    "maxplus.distributed.": ONE_LINE,
     "maxplus.tables.Column.": ONE_LINE,
     "maxplus.tables.Encoding.": ONE_LINE,
     "maxplus.tables.Number.": ONE_LINE,

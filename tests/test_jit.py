@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from maxplus import _kernel_cache
-from maxplus._jit import is_compiled
+from maxplus._compile import cache
+from maxplus._compile.jit import is_compiled
 from maxplus.certify import box_bounds
 from maxplus.explain import single_feature_flips
 
 SOURCE = """
 from numba import prange
-from maxplus._jit import inner, njit
-from maxplus.algebra._intrinsics import use_widest_vectors
+from maxplus._compile.jit import inner, njit
+from maxplus._compile.intrinsics import use_widest_vectors
 
 @njit(cache=True)
 def double(x):
@@ -65,9 +65,9 @@ def fresh(tmp_path, monkeypatch):
 @pytest.fixture
 def warned(monkeypatch):
     """The warning is given once in a process: have it given again."""
-    _kernel_cache.say_uncached.cache_clear()
+    cache.say_uncached.cache_clear()
     yield
-    _kernel_cache.say_uncached.cache_clear()
+    cache.say_uncached.cache_clear()
 
 
 def kept(tmp_path, ending):

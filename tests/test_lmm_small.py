@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explained import seen_models, smooth_models, tied_models
-from maxplus import _patience
+from maxplus._compile import patience
 from maxplus.certify import bounds, box_bounds
 from maxplus.explain import single_feature_flips
 from maxplus.models import LMM, lmm, views
@@ -20,7 +20,7 @@ def both(ask):
     with pytest.MonkeyPatch.context() as patch:
         answers = []
         for by_numpy in (True, False):
-            for module in (_patience, lmm, bounds):
+            for module in (patience, lmm, bounds):
                 patch.setattr(module, "is_sooner", lambda *_, yes=by_numpy: yes)
             patch.setattr(views, "SMALL", 10**9 if by_numpy else 0)
             answers.append(ask())

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from maxplus import _patience
-from maxplus._jit import interpreted, njit
-from maxplus._patience import PATIENCE, is_sooner, soonest, use_kernels
+from maxplus._compile import patience
+from maxplus._compile.jit import interpreted, njit
+from maxplus._compile.patience import PATIENCE, is_sooner, soonest, use_kernels
 from processes import run_fresh
 
 
@@ -18,8 +18,8 @@ class Kernel:
 @pytest.fixture(autouse=True)
 def rested(monkeypatch):
     """Nothing has been done yet, and no kernel is on the disk."""
-    monkeypatch.setattr(_patience._Tally, "additions", 0)
-    monkeypatch.setattr(_patience, "_is_on_disk", lambda kernel: False)
+    monkeypatch.setattr(patience._Tally, "additions", 0)
+    monkeypatch.setattr(patience, "_is_on_disk", lambda kernel: False)
 
 
 @njit
@@ -45,7 +45,7 @@ def test_much_work_is_for_kernels():
 
 def test_a_kernel_that_is_at_hand_is_used(monkeypatch):
     assert not is_sooner(1, type("Compiled", (), {"signatures": [()]}))
-    monkeypatch.setattr(_patience, "_is_on_disk", lambda kernel: True)
+    monkeypatch.setattr(patience, "_is_on_disk", lambda kernel: True)
     assert not is_sooner(1, Kernel)
 
 

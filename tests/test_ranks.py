@@ -5,10 +5,10 @@ import pytest
 
 import maxplus
 from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus.distributed import DifferentRanksError
 from maxplus.io import Checkpoint
 from maxplus.models import LOG2
 from maxplus.models.starts import choose_prototypes, prototype_lmm
-from maxplus.ranks import DifferentRanksError
 from maxplus.training import (
     Conductor,
     MaxLoss,

@@ -5,7 +5,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from maxplus.ranks import current
+from maxplus.distributed import current
 from maxplus.tables import Preparation, TableError, open_source, stream_source
 from teams import run_ranks
 

@@ -12,10 +12,10 @@ from sklearn.preprocessing import StandardScaler
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.certify import certified_at
+from maxplus.distributed import ALONE
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.starts import box_lmm, class_distance
-from maxplus.ranks import ALONE
 from maxplus.training import Status
 from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.smooth._kernels import LIMIT

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maxplus.ranks import ALONE, current
+from maxplus.distributed import ALONE, current
 from maxplus.training.smooth import SoftWeights
 from teams import run_ranks
 

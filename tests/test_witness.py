@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maxplus.ranks import witness
-from maxplus.ranks.witness import DONE, TOLD, Line
+from maxplus.distributed import witness
+from maxplus.distributed.witness import DONE, TOLD, Line
 
 pytestmark = pytest.mark.skipif(
     not (hasattr(socket, "AF_UNIX") and hasattr(select, "epoll")), reason="needs Linux's sockets"

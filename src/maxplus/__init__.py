@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from maxplus import algebra as algebra
     from maxplus import certify as certify
     from maxplus import datasets as datasets
+    from maxplus import distributed as distributed
     from maxplus import estimators as estimators
     from maxplus import evaluation as evaluation
     from maxplus import explain as explain
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from maxplus import metrics as metrics
     from maxplus import models as models
     from maxplus import plots as plots
-    from maxplus import ranks as ranks
     from maxplus import report as report
     from maxplus import tables as tables
     from maxplus import training as training
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
-    from maxplus.ranks import distributed
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
@@ -52,7 +51,6 @@ _HOMES = {
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
-    "distributed": "maxplus.ranks",
     "export_onnx": "maxplus.export",
     "from_pipeline": "maxplus.estimators",
     "load": "maxplus.io",
@@ -61,8 +59,9 @@ _HOMES = {
     "validate": "maxplus.evaluation",
 }
 _ROOMS = (
-    "algebra", "certify", "datasets", "estimators", "evaluation", "explain", "export", "images",
-    "io", "lab", "metrics", "models", "plots", "ranks", "report", "tables", "training", "trees",
+    "algebra", "certify", "datasets", "distributed", "estimators", "evaluation", "explain",
+    "export", "images", "io", "lab", "metrics", "models", "plots", "report", "tables", "training",
+    "trees",
 )  # fmt: skip
 
 __all__ = [
@@ -73,7 +72,6 @@ __all__ = [
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
     "compare",
-    "distributed",
     "export_onnx",
     "from_pipeline",
     "load",

@@ -48,7 +48,7 @@ elif comm.rank == VICTIM:
     Thread(target=fail_later, daemon=True).start()
 
 clf = maxplus.SubgradientLMMClassifier(20, max_iter=10**9, random_state=0, callbacks=callbacks)
-with maxplus.distributed(comm):
+with maxplus.distributed.use_mpi(comm):
     clf.fit(X, y)
 """
 
@@ -139,7 +139,7 @@ def test_an_error_in_python_is_told_once():
     program = (
         "import maxplus, numpy as np\nfrom mpi4py import MPI\n"
         "X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2\n"
-        "with maxplus.distributed():\n"
+        "with maxplus.distributed.use_mpi():\n"
         "    maxplus.SubgradientLMMClassifier(4, max_iter=5 + MPI.COMM_WORLD.rank).fit(X, y)\n"
     )
     done = over(3, sys.executable, "-c", program)
@@ -190,7 +190,8 @@ def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
 
 def test_several_processes_without_mpi4py_are_told_what_to_install():
     program = (
-        "import sys; sys.modules['mpi4py'] = None\nimport maxplus\nwith maxplus.distributed(): pass"
+        "import sys; sys.modules['mpi4py'] = None\nfrom maxplus.distributed import use_mpi\n"
+        "with use_mpi(): pass"
     )
     done = run([sys.executable, "-c", program], env=os.environ)
     assert 'pip install "maxplus[mpi]"' in done.stderr

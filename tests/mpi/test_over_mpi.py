@@ -8,9 +8,9 @@ import pytest
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
-from maxplus.ranks import DifferentRanksError
-from maxplus.ranks.boards import add_in_order
-from maxplus.ranks.mpi import MPITeam
+from maxplus.distributed import DifferentRanksError
+from maxplus.distributed.boards import add_in_order
+from maxplus.distributed.mpi import MPITeam
 from maxplus.training import MaxLoss, Status, Task, constant, polyak, train
 from maxplus.training.engines import SparseEngine
 from teams import split
@@ -18,7 +18,7 @@ from trainings import start_at
 
 
 def test_a_team_carries_messages(comm):
-    with maxplus.distributed(comm) as team:
+    with maxplus.distributed.use_mpi(comm) as team:
         assert (team.rank, team.size) == (comm.rank, comm.size)
         assert team.every(str(team.rank)) == [str(r) for r in range(team.size)]
         assert team.first(team.rank) == 0
@@ -45,7 +45,7 @@ def test_a_team_carries_messages(comm):
 
 @pytest.mark.parametrize("is_crowded", [False, True])
 def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_crowded):
-    with maxplus.distributed(comm) as team:
+    with maxplus.distributed.use_mpi(comm) as team:
         team._is_crowded = is_crowded
         for n in (1, 43, 43, 7) * 50:
             own = np.random.default_rng((team.rank, n)).normal(size=n)
@@ -59,10 +59,10 @@ def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_cr
 def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
     # Rows of some sizes one after the other, twice: nobody may read what another has overwritten.
     if way == "messages":
-        monkeypatch.setattr("maxplus.ranks.boards.LEAST_BYTES", 1 << 40)
+        monkeypatch.setattr("maxplus.distributed.boards.LEAST_BYTES", 1 << 40)
     if way == "no room":
-        monkeypatch.setattr("maxplus.ranks.boards.PLACE", "nowhere")
-    with maxplus.distributed(comm) as team:
+        monkeypatch.setattr("maxplus.distributed.boards.PLACE", "nowhere")
+    with maxplus.distributed.use_mpi(comm) as team:
         team._is_crowded = way == "crowded"
         for k, n in enumerate((30_000, 30_000, 70_001, 30_000, 5) * 4):
             dtype = (np.float32, np.float64)[k // 5 % 2]
@@ -78,7 +78,7 @@ def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
 
 
 def test_nobody_writes_for_the_next_time_where_others_still_read(comm):
-    with maxplus.distributed(comm) as team:
+    with maxplus.distributed.use_mpi(comm) as team:
         wait = team._boards._wait
 
         def wait_and_dawdle():
@@ -99,16 +99,16 @@ def test_nobody_writes_for_the_next_sum_before_all_have_read(comm, monkeypatch):
         time.sleep(0.01 * (comm.rank == 0))
         add_in_order(parts, total)
 
-    monkeypatch.setattr("maxplus.ranks.boards.add_in_order", slowly)
-    with maxplus.distributed(comm) as team:
+    monkeypatch.setattr("maxplus.distributed.boards.add_in_order", slowly)
+    with maxplus.distributed.use_mpi(comm) as team:
         for k in range(8):
             own = team.add_up(np.full(16_000 * team.size, 10.0**k, np.float32))
             assert set(own.tolist()) == {team.size * 10.0**k}
 
 
 def test_large_rows_travel_in_parts(comm, monkeypatch):
-    monkeypatch.setattr("maxplus.ranks.mpi.MOST_BYTES", 100)
-    with maxplus.distributed(comm) as team:
+    monkeypatch.setattr("maxplus.distributed.mpi.MOST_BYTES", 100)
+    with maxplus.distributed.use_mpi(comm) as team:
         rows = np.arange(200.0 + team.rank).reshape(-1, 1) + 1000 * team.rank
         whole = np.concatenate(comm.allgather(rows))
         np.testing.assert_array_equal(team.gather(rows), whole)
@@ -124,7 +124,7 @@ def test_a_fit_is_that_of_one_process(comm, iris, options):
     X, y = iris
     alone = fit(X, y)
     part = split(len(y), comm.size)[comm.rank]
-    with maxplus.distributed(comm):
+    with maxplus.distributed.use_mpi(comm):
         clf = fit(X[part], y[part])
     for name in ("W0_", "W1_", "W2_", "unit_wins_", "prototypes_", "feature_importances_"):
         np.testing.assert_array_equal(getattr(clf, name), getattr(alone, name), err_msg=name)
@@ -136,7 +136,7 @@ def test_different_ranks_are_refused_by_all(comm, iris):
     X, y = iris
     with (
         pytest.raises(DifferentRanksError, match="number of features"),
-        maxplus.distributed(comm),
+        maxplus.distributed.use_mpi(comm),
     ):
         SubgradientLMMClassifier(4, max_iter=2).fit(X[:, : 4 - comm.rank % 2], y)
 
@@ -153,7 +153,7 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
 
     expected = [train(engine, 41) for engine in engines(slice(None))]
     assert expected[0].history["loss"].min() > expected[1].history["loss"].max()
-    with maxplus.distributed(comm):
+    with maxplus.distributed.use_mpi(comm):
         found = [train(engine, 41) for engine in engines(part)]
     for one, other in zip(found, expected, strict=True):
         assert one.status is other.status is Status.MAX_ITER
@@ -163,7 +163,9 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
 
 def test_closed_teams_give_communicators_and_windows_back(comm, monkeypatch):
     """An MPI library has room for about 2,000 of them."""
-    monkeypatch.setattr("maxplus.ranks.mpi.Line", lambda *_: SimpleNamespace(hang_up=lambda: None))
+    monkeypatch.setattr(
+        "maxplus.distributed.mpi.Line", lambda *_: SimpleNamespace(hang_up=lambda: None)
+    )
     for _ in range(1_100):
         team = MPITeam(comm)
         team.shared((8,))[team.place] = 1.0
@@ -173,7 +175,7 @@ def test_closed_teams_give_communicators_and_windows_back(comm, monkeypatch):
 def test_sparse_engine_refuses_to_run_after_its_team_is_closed(comm, iris):
     X, y = iris
     part = split(len(y), comm.size)[comm.rank]
-    with maxplus.distributed(comm):
+    with maxplus.distributed.use_mpi(comm):
         engine = SparseEngine(start_at(X, y, 12), Task(X[part], y[part], MaxLoss(), constant(0.02)))
     with pytest.raises(RuntimeError):
         train(engine, 40)

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 
 _LOG2E = np.float32(1.44269504)
 # log 2 in two parts: the first has so few digits that its multiples are exact.

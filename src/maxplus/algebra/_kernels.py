@@ -8,8 +8,8 @@ registers: eight vector loads feed sixteen sums (see `plus`) and sixteen minima.
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
-from maxplus.algebra._intrinsics import fmax, fmin, imin, one_like, plus, use_widest_vectors
+from maxplus._compile.intrinsics import fmax, fmin, imin, one_like, plus, use_widest_vectors
+from maxplus._compile.jit import njit
 
 # One parallel task: 32 rows of A (200 kB at 1568 float32) stay in the second-level cache.
 ROWS_PER_TASK = 32

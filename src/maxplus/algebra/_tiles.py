@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from maxplus.algebra._intrinsics import FEATURES, SAFE_FLAGS, call, fused_sum, hidden_one
+from maxplus._compile.intrinsics import FEATURES, SAFE_FLAGS, call, fused_sum, hidden_one
 
 ROWS = 4
 # 16 of the 32 registers of 64 bytes hold a tile, or 8 of the 16 that are smaller.

@@ -8,8 +8,8 @@ in that block alone. All that winners cost is a comparison for each 64 sums, and
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
-from maxplus.algebra._intrinsics import use_widest_vectors
+from maxplus._compile.intrinsics import use_widest_vectors
+from maxplus._compile.jit import njit
 from maxplus.algebra._kernels import PARALLEL_FROM, first_index, maxplus_cell, minplus_cell
 from maxplus.algebra._tiles import (
     BLOCK,

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.algebra._kernels import ROWS_PER_TASK, maxplus_rows, minplus_rows
 from maxplus.models._lmm_kernels import linear
 

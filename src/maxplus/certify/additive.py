@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.algebra import maxplus, minplus
 from maxplus.certify.bounds import caps
 from maxplus.models import LMM, AdditiveLMM

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus._jit import frozen
-from maxplus._patience import is_sooner
+from maxplus._compile.jit import frozen
+from maxplus._compile.patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
 from maxplus.certify._bounds_small import bounds_small

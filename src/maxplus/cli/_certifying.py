@@ -16,7 +16,7 @@ from maxplus.report.unseen import equal_to_training
 from maxplus.tables import row_fingerprints
 
 if TYPE_CHECKING:
-    from maxplus.ranks import Team
+    from maxplus.distributed import Team
     from maxplus.tables import Samples
 
 # Radii of more rows are left out unless they are asked for: each costs several certificates.

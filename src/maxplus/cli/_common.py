@@ -58,7 +58,7 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
 
     A warning is a line as well, once for all folds and members that give it, and so is that kernels
     are being compiled; or nothing at all if ``quiet``. Of ranks that all fail alike one ``speaks``;
-    where one fails by itself, all are ended (`maxplus.ranks.distributed`).
+    where one fails by itself, all are ended (`maxplus.distributed.distributed`).
     """
     from maxplus.training.compiling import telling_of_compilation
 
@@ -115,7 +115,7 @@ def _nothing(text: str) -> None:
 
 def fail_together(error: Exception, speaks: bool, message: str | None = None) -> NoReturn:
     """`fail`, once: unless the error is this rank's alone, which ends the others too."""
-    from maxplus.ranks import current
+    from maxplus.distributed import current
 
     if not current().fails_alike(error):
         raise error

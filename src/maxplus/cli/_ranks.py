@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from maxplus.ranks import Team
+    from maxplus.distributed import Team
 
 
 B = TypeVar("B")
@@ -20,14 +20,14 @@ R = TypeVar("R")
 @contextmanager
 def all_ranks() -> Iterator[Team]:
     """The team of all ranks that a launcher has started; alone where there is none."""
-    from maxplus.ranks import ALONE, distributed
-    from maxplus.ranks.launched import is_launched
+    from maxplus.distributed import ALONE, use_mpi
+    from maxplus.distributed.launched import is_launched
 
     if not is_launched():
         yield ALONE
         return
     left: typer.Exit | None = None
-    with distributed() as team:
+    with use_mpi() as team:
         try:
             yield team
         except typer.Exit as leaving:
@@ -43,7 +43,7 @@ def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterato
     All ranks read the same blocks, and each works on every size-th of them. What fails on one
     rank fails on all, with its error.
     """
-    from maxplus.ranks import ALONE, using
+    from maxplus.distributed import ALONE, using
 
     left = iter(blocks)
     while True:
@@ -62,7 +62,7 @@ def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterato
 
 def leave_to_first() -> None:
     """End this process if another one of the launcher's runs the command for all."""
-    from maxplus.ranks.launched import is_launched, launched_rank
+    from maxplus.distributed.launched import is_launched, launched_rank
 
     if is_launched() and launched_rank() > 0:
         raise typer.Exit
@@ -70,7 +70,7 @@ def leave_to_first() -> None:
 
 def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
     """ValueError for an option that is for one process, on all ranks."""
-    from maxplus.ranks.team import agreed
+    from maxplus.distributed.team import agreed
 
     raise agreed(
         ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")

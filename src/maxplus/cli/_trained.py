@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from maxplus.cli._output import Voice
-    from maxplus.ranks import Team
+    from maxplus.distributed import Team
     from maxplus.tables import Preparation, Samples
 
 DEVIATIONS = "standard deviations of the training data"
@@ -65,7 +65,7 @@ class Trained:
         """Limits of flips other than the preparation's: pixels stay within those of the data."""
         if self.image_shape is None:
             return {}
-        from maxplus.ranks import current
+        from maxplus.distributed import current
 
         low, high = float(samples.X.min(initial=math.inf)), float(samples.X.max(initial=-math.inf))
         team = current()
@@ -214,7 +214,7 @@ class UnknownLabels:
         ValueError
             If no row has a known label, or one has not and this is ``strict``.
         """
-        from maxplus.ranks.team import agreed
+        from maxplus.distributed.team import agreed
 
         parts = team.every((self.counts, self.n_rows))
         self.counts = sum((counts for counts, _ in parts), Counter())

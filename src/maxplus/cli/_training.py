@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from maxplus.cli._columns import column_choices
 from maxplus.cli._recipe import recipe
 from maxplus.cli._tables_out import write_csv
+from maxplus.distributed import current
 from maxplus.evaluation.leaks import find_leaks
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.models import LOG2
-from maxplus.ranks import current
 from maxplus.tables import (
     ColumnChoices,
     Preparation,

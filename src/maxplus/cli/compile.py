@@ -55,7 +55,7 @@ def compile_part(name: str) -> None:
     """Use what a part is about on a few rows, in both float types."""
     import numpy as np
 
-    from maxplus._patience import use_kernels
+    from maxplus._compile.patience import use_kernels
 
     use_kernels()
     rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from maxplus.cli._trained import Trained, UnknownLabels, open_model, open_sample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.ranks import Team
+    from maxplus.distributed import Team
     from maxplus.tables import Samples
 
 # Words that tell so many rows apart at most are looked for; more are called by their numbers.
@@ -82,7 +82,7 @@ def _content(
     trained: Trained, samples: Samples, y: NDArray | None, raw_units: bool
 ) -> dict[str, Any]:
     """All that the page says."""
-    from maxplus.ranks import current
+    from maxplus.distributed import current
     from maxplus.report import regression_content, report_content
 
     team = current()

@@ -26,7 +26,7 @@ def rules(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
-        from maxplus.ranks import ALONE
+        from maxplus.distributed import ALONE
 
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True, strict=strict)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from maxplus.ranks import current
+from maxplus.distributed import current
 
 # How far a temperature goes in either direction.
 LEAST, MOST = 0.02, 50.0

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from maxplus.distributed import current
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._search import FOLDS
 from maxplus.estimators._views import Views
 from maxplus.models import LMM
-from maxplus.ranks import current
 from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.workers import as_they_end

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, validate_data
 
+from maxplus.distributed import Team, current
+from maxplus.distributed.team import agreed
 from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
 from maxplus.models import Network
-from maxplus.ranks import Team, current
-from maxplus.ranks.team import agreed
 
 FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from maxplus.distributed import current
 from maxplus.estimators._data import check_sample_weight, mean_loss, rows_for
 from maxplus.estimators._threads import threads
 from maxplus.models import LMM
-from maxplus.ranks import current
 
 Classifier = TypeVar("Classifier", bound=Any)
 

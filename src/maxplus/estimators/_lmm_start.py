@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed import current
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._views import SPREAD
 from maxplus.explain import feature_importances
 from maxplus.explain.importances import ENOUGH
 from maxplus.models import LMM
-from maxplus.ranks import current
 from maxplus.training.state import StateError, TrainingState
 
 SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_wins", "distance"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxplus.ranks import current
+from maxplus.distributed import current
 
 
 class ParameterError(ValueError, TypeError):

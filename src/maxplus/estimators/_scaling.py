@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks.shared_rows import count_nonzero
+from maxplus.distributed.shared_rows import count_nonzero
 
 # Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.
 ORDINARY, REACH = (0.05, 0.95), 1.5

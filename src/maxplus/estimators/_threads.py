@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext
 import numba
 from threadpoolctl import threadpool_limits
 
+from maxplus.distributed import current
 from maxplus.estimators._parameters import THREADS, check_value
-from maxplus.ranks import current
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from maxplus.distributed import current
+from maxplus.distributed.team import agreed
 from maxplus.estimators._data import LabelledData, mean_loss, rows_for
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
@@ -29,8 +31,6 @@ from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
-from maxplus.ranks import current
-from maxplus.ranks.team import agreed
 from maxplus.training import Conductor, Status, Task, run_stages
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
 from maxplus.training.state import StateError, TrainingState

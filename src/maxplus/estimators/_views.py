@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from sklearn.covariance import ledoit_wolf
 
+from maxplus.distributed import SharedRows
 from maxplus.estimators._scaling import FAR, Scaling, in_parts
 from maxplus.models import LMM
-from maxplus.ranks import SharedRows
 from maxplus.training.state import StateError, TrainingState
 
 # Rows that directions are found from.

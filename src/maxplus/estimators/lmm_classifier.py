@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
+from maxplus.distributed import current
 from maxplus.estimators._boxes import boxes_for
 from maxplus.estimators._calibration import keep_level
 from maxplus.estimators._capacity import Candidate, candidates_for
@@ -47,7 +48,6 @@ from maxplus.estimators._trained import Start
 from maxplus.estimators._views import Views, check_views, views_by_kind
 from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, Network
-from maxplus.ranks import current
 from maxplus.training import Conductor, Status, Task
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from maxplus.distributed import current
 from maxplus.estimators._boxes import boxes_for
 from maxplus.estimators._capacity import Candidate
 from maxplus.estimators._choice import Rows
@@ -27,7 +28,6 @@ from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.explain import CommitteeExplanation, Domain, explain_committee
 from maxplus.models import Committee
 from maxplus.models.starts import class_distance
-from maxplus.ranks import current
 from maxplus.training import Conductor, Status
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Gathered, Members, Plan, Stage, Trained

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed import current
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._effects import Effect
 from maxplus.estimators._lmm import BaseLMMClassifier
@@ -22,7 +23,6 @@ from maxplus.models.starts import (
     random_lmm,
     random_lmm_bytes,
 )
-from maxplus.ranks import current
 from maxplus.training import Conductor, Objective, TopKLoss, memory
 from maxplus.training.engines import Engine, SparseEngine
 from maxplus.training.engines.sooner import sparse_unless_dense_is_sooner

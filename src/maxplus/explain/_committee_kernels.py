@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.explain._flip_kernels import Room, lowest_line, nearest_change, span, stretch
 
 

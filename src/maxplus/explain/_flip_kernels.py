@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 
 # From so many (row, feature, unit) on, a second thread is worth waking: a tenth of a second.
 PARALLEL_FROM = 1_000_000

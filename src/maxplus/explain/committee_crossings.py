@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen
+from maxplus._compile.jit import frozen
 from maxplus.explain import _committee_kernels
 from maxplus.explain._committee_kernels import Members
 from maxplus.explain._flip_kernels import PARALLEL_FROM, Room

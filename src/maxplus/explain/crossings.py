@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen
-from maxplus._patience import soonest
+from maxplus._compile.jit import frozen
+from maxplus._compile.patience import soonest
 from maxplus.explain import _flip_kernels
 from maxplus.explain._flip_kernels import PARALLEL_FROM, Room, Units
 from maxplus.models import LMM

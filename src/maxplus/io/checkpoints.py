@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
+from maxplus.distributed import current
 from maxplus.estimators._trained import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import labels_to_json, parameters_to_json
 from maxplus.io.models import read_classes, unfitted
-from maxplus.ranks import current
 from maxplus.training import Progress
 from maxplus.training.stages import Iterations
 from maxplus.training.state import StateError, TrainingState

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxplus
 from maxplus import estimators
+from maxplus.distributed import current
 from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
 from maxplus.estimators._intervals import COVERAGES
 from maxplus.estimators._lmm import BaseLMMClassifier
@@ -36,7 +37,6 @@ from maxplus.io.labels import (
 )
 from maxplus.io.validations import check_validation
 from maxplus.models import Model, Network
-from maxplus.ranks import current
 from maxplus.tables import Preparation
 from maxplus.training import History, Status
 from maxplus.training.state import StateError

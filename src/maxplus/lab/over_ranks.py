@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus import datasets
+from maxplus.distributed import Team, current, use_mpi
+from maxplus.distributed.launched import is_launched
 from maxplus.estimators import LMMClassifier
 from maxplus.lab import measure, paper
-from maxplus.ranks import Team, current, distributed
-from maxplus.ranks.launched import is_launched
 from maxplus.training import History, MaxLoss, Task
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.result import Block
@@ -144,7 +144,7 @@ def main() -> None:
         "iterations": iterations, "meetings": meetings, "warm_up": warm_up,
         "end_one": end_one,
     }[name]  # fmt: skip
-    with distributed() if is_launched() else nullcontext():
+    with use_mpi() if is_launched() else nullcontext():
         found = work(**options)
         if current().is_first:
             print(json.dumps(found))

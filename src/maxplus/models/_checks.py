@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus._jit import frozen
+from maxplus._compile.jit import frozen
 
 FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.algebra._kernels import (
     ROWS_PER_TASK,
     first_index,

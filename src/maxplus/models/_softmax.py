@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 from scipy import special
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 
 # A sample whose loss is below this is classified correctly: its label has more than half.
 LOG2 = math.log(2.0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.models._checks import as_rows, check_index
 
 # A column with at most this many distinct values is mapped level by level.

@@ -6,8 +6,8 @@ import numpy as np
 from numba import prange
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen, njit
-from maxplus.algebra._intrinsics import fmax
+from maxplus._compile.intrinsics import fmax
+from maxplus._compile.jit import frozen, njit
 
 
 def lipschitz_constant(X: NDArray, y: NDArray) -> float:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus._patience import is_sooner
+from maxplus._compile.patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels, _lmm_small
 from maxplus.models._checks import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus._jit import frozen
+from maxplus._compile.jit import frozen
 from maxplus.models._lmm_kernels import add_views
 from maxplus.models._lmm_small import SMALL
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks import current
+from maxplus.distributed import current
 from maxplus.tables import row_fingerprints
 
 # Rules, and importances that a model does not know, are counted on so many rows at most.

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxplus.distributed import SharedRows, current
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.explain import single_flips, unit_boxes
 from maxplus.explain.flip_words import FlipWords, missing_columns
 from maxplus.models import LMM
-from maxplus.ranks import SharedRows, current
 from maxplus.report import about, certificates, figures, unseen
 from maxplus.report._text import plural
 from maxplus.report.asked import MOST_COUNTED, Asked, answered

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed import current
 from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.metrics import judge_regression
 from maxplus.metrics._intervals import ERRORS
 from maxplus.metrics._readable import readable, with_error
-from maxplus.ranks import current
 from maxplus.report import about, figures
 from maxplus.report._text import percent, plural
 from maxplus.report.asked import MOST_COUNTED, Asked, answered

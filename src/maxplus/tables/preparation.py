@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks import current
+from maxplus.distributed import current
 from maxplus.tables.choices import AUTOMATIC, ColumnChoices
 from maxplus.tables.deciding import decide
 from maxplus.tables.domain import FeatureValues, feature_values

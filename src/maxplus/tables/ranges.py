@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks.shared_rows import column_blocks
+from maxplus.distributed.shared_rows import column_blocks
 from maxplus.tables.table import TableError
 
 # Rows that are looked at together: images are not held in float64 as a whole.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maxplus import datasets
-from maxplus.ranks import Team, current
+from maxplus.distributed import Team, current
 from maxplus.tables.bytes_of import STDIN
 from maxplus.tables.choices import AUTOMATIC, EVERYTHING, ColumnChoices
 from maxplus.tables.deciding import decide

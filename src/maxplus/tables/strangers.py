@@ -9,7 +9,7 @@ from collections.abc import Container
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks import Team
+from maxplus.distributed import Team
 from maxplus.tables.table import RawTable, TableError
 from maxplus.tables.words import Words, in_quotes
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
+from maxplus.distributed import current
 from maxplus.models.base import Network
-from maxplus.ranks import current
 from maxplus.training.result import Status
 from maxplus.training.state import TrainingState
 

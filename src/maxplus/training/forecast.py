@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from maxplus.distributed import ALONE
 from maxplus.models import LMM
-from maxplus.ranks import ALONE
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.objectives import MaxLoss
 from maxplus.training.task import Task

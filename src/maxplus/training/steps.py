@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 
 FOREVER = int(np.iinfo(np.int64).max)
 

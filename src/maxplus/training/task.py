@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen
+from maxplus._compile.jit import frozen
+from maxplus.distributed import Team, current
 from maxplus.models.base import M, Network
-from maxplus.ranks import Team, current
 from maxplus.training.objectives import MaxLoss, Objective
 from maxplus.training.state import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numba
 from threadpoolctl import threadpool_limits
 
-from maxplus.ranks import ALONE, current, using
+from maxplus.distributed import ALONE, current, using
 from maxplus.training.conductor import Conductor
 
 # How soon somebody who asks for the end is heard, in seconds.

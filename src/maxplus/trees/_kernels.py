@@ -10,7 +10,7 @@ fewer than 2n + log₂ n nodes, and leaves keep their order, which is what makes
 
 import numpy as np
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 
 
 def level_offsets(n_leaves: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.models._lmm_kernels import squared_norm, subgradient_entries
 from maxplus.training.steps import step_size
 

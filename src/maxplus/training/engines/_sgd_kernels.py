@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.models._lmm_kernels import active_path
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import descend

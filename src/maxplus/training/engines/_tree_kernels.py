@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from maxplus._jit import alone, njit
+from maxplus._compile.jit import alone, njit
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import descend
 from maxplus.training.result import Signal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxplus._jit import is_compiled
+from maxplus._compile.jit import is_compiled
 from maxplus.training.engines.base import Engine
 from maxplus.training.engines.dense import DenseEngine
 from maxplus.training.engines.sparse import SparseEngine

@@ -6,7 +6,7 @@ import numpy as np
 from numba import prange
 from numpy.typing import DTypeLike
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 
 BETA1, EPSILON = 0.9, 1e-8
 # Far below what EPSILON lets through, far above float32's least normal number.

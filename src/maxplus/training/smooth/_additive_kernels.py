@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.training.smooth._adam_kernels import BETA1, EPSILON, NOTHING, AdamStep, move_serial
 from maxplus.training.smooth.adam import BETA2
 

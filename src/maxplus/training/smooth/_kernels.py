@@ -9,9 +9,9 @@ times as much, so every product is kept from producing one.
 
 import numpy as np
 
-from maxplus._jit import njit
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.jit import njit
 from maxplus.algebra._exp import exp32
-from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 
 # exp(±LIMIT) squared times a few thousand terms stays within float32's range.
 LIMIT = 40.0

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from maxplus._jit import njit
-from maxplus.algebra._intrinsics import fmin, use_widest_vectors
+from maxplus._compile.intrinsics import fmin, use_widest_vectors
+from maxplus._compile.jit import njit
 
 # Terms smaller than exp(−FADED) of the largest are left out: they would not show in a sum.
 FADED = 20.0

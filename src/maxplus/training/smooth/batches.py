@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks import Team
+from maxplus.distributed import Team
 
 
 @dataclass

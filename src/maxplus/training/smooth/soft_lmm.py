@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._lines import empty
+from maxplus._compile.aligned import empty
 from maxplus.training.smooth._kernels import LIMIT, exp_inputs
 from maxplus.training.smooth.soft_weights import SoftWeights
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._lines import copied, zeros
-from maxplus.ranks import Team
+from maxplus._compile.aligned import copied, zeros
+from maxplus.distributed import Team
 from maxplus.training.smooth._kernels import exp_all, times
 from maxplus.training.smooth.adam import Adam
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.models._softmax import softmax
 

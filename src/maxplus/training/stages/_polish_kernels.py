@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from maxplus._jit import njit
-from maxplus._patience import soonest
+from maxplus._compile.jit import njit
+from maxplus._compile.patience import soonest
 from maxplus.models import _lmm_small
 from maxplus.models._lmm_kernels import LMMWeights, active_path, squared_norm, subgradient_entries
 from maxplus.models._softmax import sample_loss

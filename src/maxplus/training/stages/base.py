@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed.team import agreed
 from maxplus.models import Model, Network
-from maxplus.ranks.team import agreed
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError
 from maxplus.training.state import StateError, TrainingState

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed import current
 from maxplus.models import Model
-from maxplus.ranks import current
 from maxplus.training.conductor import Callback, Conductor
 from maxplus.training.engines.base import Engine
 from maxplus.training.result import Block, History, Signal, Status

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._jit import frozen
+from maxplus._compile.jit import frozen
 from maxplus.models import LMM, LOG2, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training import memory

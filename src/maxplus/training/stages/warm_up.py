@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from maxplus.distributed import Team
+from maxplus.distributed.team import agreed
 from maxplus.models import LMM, Model
-from maxplus.ranks import Team
-from maxplus.ranks.team import agreed
 from maxplus.training import memory
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError

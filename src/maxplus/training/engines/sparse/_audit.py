@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from maxplus._jit import inner, njit
+from maxplus._compile.jit import inner, njit
+from maxplus._compile.references import referenced
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._block import find_paths, find_worst, take_step
-from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 
 GOOD, STOPPED = 0, -1

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from maxplus._jit import inner, njit
+from maxplus._compile.jit import inner, njit
+from maxplus._compile.references import referenced
 from maxplus.algebra._kernels import first_index, minplus_cell
 from maxplus.models._lmm_kernels import linear, subgradient_entries
 from maxplus.training.engines._descent import linear_moves
@@ -19,7 +20,6 @@ from maxplus.training.engines.sparse._meeting import (
     tell_overflow,
     write_path,
 )
-from maxplus.training.engines.sparse._reference import referenced
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.engines.sparse._worst import rank_found

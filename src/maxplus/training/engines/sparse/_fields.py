@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxplus import _lines
+from maxplus._compile import aligned
 
 # What a declared field is in a tuple that has been allocated.
 Array = np.ndarray
@@ -51,7 +51,7 @@ def allocate(kind, sizes, **others):
     """A tuple of ``kind`` with new arrays in all declared fields, and ``others`` as given."""
     declared = kind._field_defaults
     arrays = {
-        name: _lines.empty(_shape(d, sizes), _dtype(d, sizes)) for name, d in declared.items()
+        name: aligned.empty(_shape(d, sizes), _dtype(d, sizes)) for name, d in declared.items()
     }
     group = kind(**arrays, **others)
     refill(group)
@@ -68,4 +68,4 @@ def refill(group):
 def count_bytes(kind, sizes) -> int:
     """What `allocate` takes."""
     declared = kind._field_defaults.values()
-    return sum(_lines.count_bytes(_shape(d, sizes), _dtype(d, sizes)) for d in declared)
+    return sum(aligned.count_bytes(_shape(d, sizes), _dtype(d, sizes)) for d in declared)

@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from maxplus._jit import inner, njit
-from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.jit import inner, njit
 from maxplus.training.engines._descent import LAYER_0, LAYER_1
 from maxplus.training.engines.sparse._minima import note_row
 from maxplus.training.engines.sparse._state import (

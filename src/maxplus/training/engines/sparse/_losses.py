@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
-from maxplus._jit import inner
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.jit import inner
 from maxplus.algebra._exp import exp32
-from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
 from maxplus.training.engines.sparse._minima import lane_max
 
 RESOLVED = np.float32(-1.0)

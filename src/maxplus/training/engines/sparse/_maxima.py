@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, prefetch, select, use_widest_vectors
+from maxplus._compile.intrinsics import fmax, fmin, prefetch, select, use_widest_vectors
+from maxplus._compile.jit import inner
 from maxplus.training.engines.sparse._minima import exact_minimum, lane_max, lane_min, replay
 from maxplus.training.engines.sparse._state import NONE
 

@@ -3,7 +3,7 @@
 The same sums in the same order as `Subgradient.mean` and `Subgradient.squared_norm`.
 """
 
-from maxplus._jit import inner
+from maxplus._compile.jit import inner
 from maxplus.models._lmm_kernels import sum_of_squares
 from maxplus.training.engines._descent import LAYER_0, LAYER_1, LAYER_2, move
 from maxplus.training.engines.sparse._state import NONE

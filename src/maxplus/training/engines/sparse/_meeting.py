@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from maxplus._jit import inner
+from maxplus._compile.jit import inner
 from maxplus.training.engines.sparse._state import NOBODY, NONE
 from maxplus.training.engines.sparse._worst import comes_before
 from maxplus.training.engines.sparse.sizes import FOUND, PATH

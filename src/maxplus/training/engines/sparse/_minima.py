@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, imin, select, use_widest_vectors
+from maxplus._compile.intrinsics import fmax, fmin, imin, select, use_widest_vectors
+from maxplus._compile.jit import inner
 from maxplus.algebra._kernels import first_index, minplus_cell
 from maxplus.training.engines.sparse._state import LOG_SIZE, NONE
 

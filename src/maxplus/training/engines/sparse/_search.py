@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from maxplus._jit import inner
+from maxplus._compile.jit import inner
 from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._growth import (

@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from maxplus._jit import inner
+from maxplus._compile.jit import inner
 
 # flags[0] is what the leader says, flags[8·w] what helper w answers: a cache line each.
 LINE = 8

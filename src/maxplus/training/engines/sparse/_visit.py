@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from maxplus._jit import inner
-from maxplus.algebra._intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.jit import inner
 from maxplus.training.engines.sparse._growth import slot_of
 from maxplus.training.engines.sparse._losses import odds_bounds
 from maxplus.training.engines.sparse._maxima import merge, refresh

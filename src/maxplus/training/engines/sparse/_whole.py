@@ -3,7 +3,8 @@
 import numpy as np
 from numba import prange
 
-from maxplus._jit import njit
+from maxplus._compile.jit import njit
+from maxplus._compile.references import referenced
 from maxplus.training.engines.sparse._minima import (
     close_unit,
     lane_max,
@@ -11,7 +12,6 @@ from maxplus.training.engines.sparse._minima import (
     replay,
     scan_unit,
 )
-from maxplus.training.engines.sparse._reference import referenced
 
 
 @njit(cache=True)

@@ -8,7 +8,7 @@ the worst loss found.
 
 import numpy as np
 
-from maxplus._jit import inner
+from maxplus._compile.jit import inner
 from maxplus.training.engines.sparse._state import NOBODY, NONE
 from maxplus.training.engines.sparse._team import LINE, atomic_load, atomic_store
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks import Team
+from maxplus.distributed import Team
 from maxplus.training.engines.sparse._meeting import TELL_FOUND
 from maxplus.training.engines.sparse._team import LINE
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._lines import LINE
-from maxplus.ranks._stream import stream
+from maxplus._compile.aligned import LINE
+from maxplus.distributed._stream import stream
 
 # Less than this is told sooner by messages.
 LEAST_BYTES = 1 << 15

@@ -14,8 +14,8 @@ from typing import Any
 import numba
 from numpy.typing import NDArray
 
-from maxplus._kernel_cache import KernelCache, say_uncached
-from maxplus._within import AS_PART
+from maxplus._compile.cache import KernelCache, say_uncached
+from maxplus._compile.linking import AS_PART
 
 # Numba's own threads, which it takes where it finds no OpenMP and no TBB, are one team for all: a
 # second call at the same time ends the process.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from maxplus.ranks.current import using
-from maxplus.ranks.team import ALONE, Team, agreed
+from maxplus.distributed.current import using
+from maxplus.distributed.team import ALONE, Team, agreed
 
 T = TypeVar("T")
 

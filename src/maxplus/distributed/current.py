@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from maxplus.ranks.team import ALONE, Team
+from maxplus.distributed.team import ALONE, Team
 
 _CURRENT: ContextVar[Team] = ContextVar("team", default=ALONE)
 
 
 def current() -> Team:
-    """Whose rank this is; alone unless `maxplus.distributed` says otherwise.
+    """Whose rank this is; alone unless `use_mpi` says otherwise.
 
     Returns
     -------
@@ -23,7 +23,7 @@ def current() -> Team:
 
     Examples
     --------
-    >>> from maxplus.ranks import current
+    >>> from maxplus.distributed import current
     >>> current().rank, current().size
     (0, 1)
     """
@@ -45,8 +45,8 @@ def using(team: Team) -> Iterator[Team]:
 
     Examples
     --------
-    >>> from maxplus.ranks import ALONE, current, using
-    >>> with using(ALONE):  # also inside `maxplus.distributed`
+    >>> from maxplus.distributed import ALONE, current, using
+    >>> with using(ALONE):  # also inside `use_mpi`
     ...     current().is_alone
     True
     """
@@ -58,7 +58,7 @@ def using(team: Team) -> Iterator[Team]:
 
 
 @contextmanager
-def distributed(comm: Any = None) -> Iterator[Team]:
+def use_mpi(comm: Any = None) -> Iterator[Team]:
     """Let all ranks of an MPI communicator train one model, each with rows of its own.
 
     Every rank makes the same calls inside. Classifiers are then fitted on the rows of all ranks,
@@ -80,13 +80,13 @@ def distributed(comm: Any = None) -> Iterator[Team]:
     >>> from sklearn.datasets import load_iris
     >>> import maxplus
     >>> X, y = load_iris(return_X_y=True)
-    >>> with maxplus.distributed() as team:  # of mpiexec -n 4: each has every fourth flower
+    >>> with maxplus.distributed.use_mpi() as team:  # of mpiexec -n 4: each has every fourth flower
     ...     clf = maxplus.SubgradientLMMClassifier(12, max_iter=5, random_state=0)
     ...     clf = clf.fit(X[team.rank :: team.size], y[team.rank :: team.size])
     >>> clf.n_features_in_
     4
     """
-    from maxplus.ranks.mpi import MPITeam
+    from maxplus.distributed.mpi import MPITeam
 
     team = MPITeam.of(comm)
     try:

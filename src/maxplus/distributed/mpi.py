@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
-from maxplus._lines import empty
-from maxplus.ranks.boards import Boards, add_in_order
-from maxplus.ranks.launched import is_launched
-from maxplus.ranks.team import Team, agreed
-from maxplus.ranks.witness import TOLD, Line
+from maxplus._compile.aligned import empty
+from maxplus.distributed.boards import Boards, add_in_order
+from maxplus.distributed.launched import is_launched
+from maxplus.distributed.team import Team, agreed
+from maxplus.distributed.witness import TOLD, Line
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from maxplus._jit import njit
-from maxplus._lines import LINE
+from maxplus._compile.aligned import LINE
+from maxplus._compile.jit import njit
 
 _LANES = LINE // 4
 

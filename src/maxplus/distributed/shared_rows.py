@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.ranks.team import Team
+from maxplus.distributed.team import Team
 
 See = Callable[[NDArray], NDArray]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from maxplus._jit import interpreted, is_compiled
+from maxplus._compile.jit import interpreted, is_compiled
 
 # So many additions of NumPy's, or what takes as long (half a second here), are less than a
 # compilation.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._lines import LINE
+from maxplus._compile.aligned import LINE
 
 # Of fewer numbers for each rank, whole lines would be many more.
 LONG = 16 * LINE
@@ -183,8 +183,8 @@ class Team:
         """
         if self.is_alone:
             return work(rows)
-        from maxplus.ranks.asking import work_on_first
-        from maxplus.ranks.shared_rows import RowsShare
+        from maxplus.distributed.asking import work_on_first
+        from maxplus.distributed.shared_rows import RowsShare
 
         share = RowsShare(rows) if isinstance(rows, np.ndarray) else rows
         return work_on_first(self, work, share)

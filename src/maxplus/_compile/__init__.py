@@ -1,0 +1,1 @@
+"""Numba compilation: the only package that touches Numba's private API."""
