@@ -17,8 +17,7 @@ from maxplus.explain import unit_boxes
 
 BLUE, RED = "#0072B2", "#D55E00"
 X, y = make_moons(300, noise=0.2, random_state=0)
-# No directions: walls are then parallel to the axes.
-clf = LMMClassifier(10, slope=4.0, directions=None, polish=None, random_state=0).fit(X, y)
+clf = LMMClassifier(10, slope=4.0, polish=None, random_state=0).fit(X, y)
 clf.prune()  # units that decide nothing need no picture
 print(f"{clf.n_hidden_} boxes, {clf.score(X, y):.1%} of the training points are right")
 

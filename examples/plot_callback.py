@@ -21,7 +21,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_sta
 # %%
 # This one notes how the model does on images that it is not trained on, and ends the training when
 # ten epochs in a row brought nothing. ``progress.model`` sees what the stages train on; with
-# ``scale=False`` and no directions these are the pixels themselves.
+# ``standardize=False`` these are the pixels themselves.
 
 
 class Watch:
@@ -40,7 +40,13 @@ class Watch:
 
 watch = Watch(X_test, y_test, patience=10)
 clf = LMMClassifier(
-    100, slope=15.0, scale=False, warmup_epochs=60, polish=None, random_state=0, callbacks=watch
+    100,
+    slope=15.0,
+    standardize=False,
+    warmup_epochs=60,
+    polish=None,
+    random_state=0,
+    callbacks=watch,
 )
 clf.fit(X_train, y_train)
 print(f"ended by the callback after {clf.n_iter_} of 60 epochs")

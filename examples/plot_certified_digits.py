@@ -17,7 +17,9 @@ X, y = load_digits(return_X_y=True)
 X /= 16  # pixels from 0 to 1
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 models = {
-    eps: LMMClassifier(150, slope=30, scale=False, robust_eps=eps, polish=None, random_state=0)
+    eps: LMMClassifier(
+        150, slope=30, standardize=False, robust_eps=eps, polish=None, random_state=0
+    )
     for eps in (0.0, 0.1, 0.2)
 }
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maxplus import LMMClassifier, LMMCommittee
+from maxplus import LMMClassifier
 from maxplus.tables import ColumnChoices, Preparation, RawTable, row_fingerprints, samples_of
 
 CHOICES = ColumnChoices(target="outcome")
@@ -34,18 +34,17 @@ def prepared(table):
     return preparation, samples_of(table, preparation.encoding)
 
 
-def trained(table, *, members=None, dtype=np.float64, sums=0, knows_rows=True, **options):
-    """A model of the table, as the command line leaves one; it may look at sums of features."""
+def trained(table, *, is_sum=False, dtype=np.float64, knows_rows=True, **options):
+    """A model of the table, as the command line leaves one: one network, or a sum of terms."""
     preparation, samples = prepared(table)
-    options = {"slope": 2.0, "warmup_epochs": 4, "random_state": 0, "directions": None} | options
-    if sums:
-        weights = np.random.default_rng(2).normal(size=(sums, samples.X.shape[1]))
-        options["directions"] = weights / samples.X.std(axis=0)
-    if members is None:
-        clf = LMMClassifier(8, **options)
+    if is_sum:
+        clf = LMMClassifier(**{"random_state": 0} | options)
     else:
-        clf = LMMCommittee(members, n_hidden=6, **options)
+        options = {"slope": 2.0, "warmup_epochs": 4, "random_state": 0} | options
+        clf = LMMClassifier(8, **options)
     clf.fit(samples.X.astype(dtype), samples.y)
+    if clf.model_.dtype != dtype:
+        clf.model_ = clf.model_.astype(dtype)
     clf.preparation_ = preparation
     if knows_rows:
         clf.training_rows_ = row_fingerprints(samples.X)

@@ -143,23 +143,6 @@ def two_workers(small_chunks, monkeypatch):
     numba.set_num_threads(before)
 
 
-@pytest.fixture(scope="session")
-def seer(iris):
-    """A classifier of the iris flowers that looks at the four features and at two sums of them."""
-    from maxplus import SubgradientLMMClassifier
-    from maxplus.explain import feature_importances
-
-    centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
-    sums = np.array([[0.5, 0.25, -1.0, -1.5], [1.0, 0.0, 0.0, -2.0]])
-    D = np.concatenate([np.eye(4), sums]) / spread
-    V = (iris.X - centre) @ D.T
-    clf = SubgradientLMMClassifier(8, max_iter=300, random_state=0).fit(V, iris.y)
-    clf.model_ = clf.model_.through(D, centre)
-    clf.n_features_in_, clf.scale_ = 4, spread
-    clf.feature_importances_ = feature_importances(clf.model_, iris.X)
-    return clf
-
-
 @pytest.fixture
 def write(tmp_path):
     """Write a file and return its path."""
@@ -264,19 +247,8 @@ def torch():
 
 @pytest.fixture(scope="session")
 def trio(iris):
-    """A committee of three on the iris flowers with words for classes."""
-    from committees import QUICK, WORDS
-    from maxplus import LMMCommittee
+    """An ensemble of three on the iris flowers with words for classes."""
+    from maxplus import LMMEnsembleClassifier
 
-    return LMMCommittee(3, **QUICK).fit(iris.X, WORDS[iris.y])
-
-
-@pytest.fixture(scope="session")
-def mixed_trio(iris):
-    """A committee whose members see different things: features, two sums, and three."""
-    from committees import random_lmm
-    from maxplus.models import Committee
-
-    rng = np.random.default_rng(5)
-    members = [random_lmm(rng, 4, H, 3, M) for H, M in ((5, None), (4, 2), (6, 3))]
-    return Committee(members)
+    clf = LMMEnsembleClassifier(3, n_hidden=9, warmup_epochs=3, random_state=0)
+    return clf.fit(iris.X, np.array(["setosa", "versicolor", "virginica"])[iris.y])

@@ -53,20 +53,6 @@ def smooth_models(draw, dtype=np.float64):
     return model, X, *((low, high) if bounds == "arrays" else (float(low.min()), float(high.max())))
 
 
-@st.composite
-def seen_models(draw, dtype=np.float64):
-    """A model with directions, three rows and bounds, as `smooth_models`."""
-    plain, _, _, _ = draw(smooth_models(dtype))
-    P, M = draw(SMALL), plain.n_views
-    rng = np.random.default_rng(draw(SEEDS))
-    D = rng.normal(size=(M, P)) * (rng.random((M, P)) < draw(st.sampled_from([0.5, 1.0])))
-    model = LMM(plain.W0, plain.W1, plain.W2, D)
-    X = rng.normal(size=(3, P)).astype(dtype)
-    if draw(st.booleans()):
-        return model, X, -np.inf, np.inf
-    return model, X, X.min(axis=0) - rng.random(P), X.max(axis=0) + rng.random(P)
-
-
 def path_of(x, model, d):
     """Score, unit, row, runner-up and margin of one class, one number after the other."""
     z, units, rows = lmm_path(x, model.W0, model.W1, model.W2)
@@ -134,23 +120,9 @@ class Line:
         )
 
 
-class ViewLine(Line):
-    """The same for a model with directions: all rows of views that the feature is in move."""
-
-    def __init__(self, model, x, p):
-        W0, W1 = model.W0.astype(np.float64), model.W1.astype(np.float64)
-        self.W2 = model.W2.astype(np.float64)
-        self.at = float(x[p])
-        D, x = np.repeat(model.directions.astype(np.float64), 2, axis=0), x.astype(np.float64)
-        terms = (W0 * (D @ x))[:, None] + W1
-        slope = W0 * D[:, p]
-        self.pieces = [(a, b - a * self.at) for a, b in zip(slope, terms, strict=True)]
-
-
 def nearest_flip(model, x, y, low, high, tolerance):
     """Along any feature; nearby first, for nothing behind a clear flip counts."""
-    kind = Line if model.directions is None else ViewLine
-    lines = [kind(model, x, q) for q in range(len(x))]
+    lines = [Line(model, x, q) for q in range(len(x))]
     for reach in (0.1, 0.5, 2.0, np.inf):
         every = [
             line.nearest(y, max(a, line.at - reach), min(b, line.at + reach), tolerance)

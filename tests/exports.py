@@ -44,10 +44,3 @@ def networks(draw):
     rng, dtype = np.random.default_rng(draw(SEEDS)), draw(DTYPES)
     X = grid_array(rng, (draw(SIZES_OR_ZERO), P), dtype)
     return random_lmm(lambda s: grid_array(rng, s, dtype), P, H, C), X
-
-
-def seen_lmm(seed, shape, n_features, dtype):
-    """A network of sums of features."""
-    lmm = normal_lmm(seed, shape, dtype)
-    D = np.random.default_rng(seed + 1).normal(size=(shape[0], n_features))
-    return LMM(lmm.W0, lmm.W1, lmm.W2, D)

@@ -74,14 +74,12 @@ def array_mutations(arrays):
 
 
 def mutations(document, arrays):
-    """(What was done, document, arrays): all of them, but of an ensemble's first member only."""
+    """(What was done, document, arrays) for each value and each array."""
     document = json.loads(json.dumps(document))
     for what, changed in document_mutations(document):
-        if not what.startswith("members.1."):
-            yield what, changed, arrays
+        yield what, changed, arrays
     for what, changed_arrays in array_mutations(arrays):
-        if not what.startswith("member.1."):
-            yield what, document, changed_arrays
+        yield what, document, changed_arrays
 
 
 def write(path, kind, document, arrays):

@@ -32,7 +32,7 @@ engine.regroup()
 # About as long, each.
 SHARES = (
     COMPILE.format(("paper", "engines", "products")),
-    COMPILE.format(("default", "committee", "regression")) + AUDITED,
+    COMPILE.format(("default", "regression")) + AUDITED,
 )
 
 

@@ -16,7 +16,7 @@ from maxplus.report import regression_content, report_content
 ATTACK = '</script></style><!-- <img src=x onerror="window.broken = 1">\' & äß 数'
 VOID = {"meta", "link", "img", "br", "input", "hr"}
 # What a report's texts are not: pictures, weights, dates, and words that choose a template.
-KEPT = {"svg", "network", "made_at", "task", "id", "kind"}
+KEPT = {"svg", "network", "made_at", "task", "id", "kind", "colours", "lines", "image"}
 
 
 @functools.cache
@@ -41,6 +41,18 @@ def _features(table):
 
 
 @functools.cache
+def _sum():
+    table = patients()
+    clf = trained(table, is_sum=True)
+    samples = prepared(table)[1]
+    return report_content(
+        clf, samples.X, samples.y, name="clinic.csv", missing=samples.missing,
+        feature_names=clf.preparation_.feature_names, scale=clf.certificate_scale(),
+        unit="deviations",
+    )  # fmt: skip
+
+
+@functools.cache
 def _unlabelled():
     clf = trained(patients())
     samples = prepared(patients(120))[1]
@@ -62,9 +74,9 @@ def _curve():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (80, 2))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
-    reg = LMMRegressor(4, slope=1.0, epochs=20, random_state=0).fit(X[:60], y[:60])
+    reg = LMMRegressor(epochs=20, random_state=0).fit(X[:60], y[:60])
     reg.validation_ = validate(
-        LMMRegressor(4, slope=1.0, epochs=20, random_state=0), X[:60], y[:60], how=0.3
+        LMMRegressor(epochs=20, random_state=0), X[:60], y[:60], how=0.3
     ).to_json()
     return regression_content(reg, X, y, name="curve", feature_names=["length", "width"])
 
@@ -72,6 +84,11 @@ def _curve():
 def clinic_report():
     """Of 120 patients, some of whom a model was trained on; it can be edited."""
     return copy.deepcopy(_clinic())
+
+
+def sum_report():
+    """Of a sum of terms."""
+    return copy.deepcopy(_sum())
 
 
 def unlabelled_report():
@@ -119,6 +136,7 @@ def unknown():
 REPORTS = {
     "complete": clinic_report,
     "pictures": digits_report,
+    "sum": sum_report,
     "unlabelled": unlabelled_report,
     "regression": curve_report,
     "empty": emptied,

@@ -26,7 +26,7 @@ import maxplus
 from maxplus import (
     LinearMaxPlusClassifier,
     LMMClassifier,
-    LMMCommittee,
+    LMMEnsembleClassifier,
     LMMRegressor,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
@@ -72,8 +72,8 @@ def classifiers():
     recipe = LMMClassifier(12, slope=3.0, warmup_epochs=10, random_state=0)
     assert recipe.fit(X, y).score(X, y) > 0.9
     assert recipe.status_ in ("polished", "unfit")
-    committee = LMMCommittee(2, n_hidden=9, slope=3.0, warmup_epochs=5, random_state=0)
-    assert committee.fit(X, y).score(X, y) > 0.9
+    ensemble = LMMEnsembleClassifier(2, n_hidden=9, slope=3.0, warmup_epochs=5, random_state=0)
+    assert ensemble.fit(X, y).score(X, y) > 0.9
     mean = SubgradientLMMClassifier(8, objective="mean", max_iter=500, random_state=0)
     assert mean.fit(X, y).score(X, y) > 0.8
     assert MaxPlusClassifier(max_iter=20, random_state=0).fit(X, y).predict(X).shape == y.shape
@@ -105,7 +105,7 @@ def regressions():
     """A noisy curve with its interval, and the theorem's pyramids."""
     x = RNG.uniform(-3, 3, (200, 1))
     target = np.abs(x[:, 0]) + RNG.normal(0, 0.2, 200)
-    reg = LMMRegressor(4, slope=0.5, epochs=20, random_state=0).fit(x, target)
+    reg = LMMRegressor(epochs=20, random_state=0).fit(x, target)
     lower, upper = reg.predict_interval(x)
     assert reg.score(x, target) > 0.5
     assert (lower <= upper).all()
@@ -155,7 +155,9 @@ def commands(folder):
     model = folder / "orchard.maxplus"
     brief = ("-H", 9, "--slope", 5, "--epochs", 3)
     good("train", ORCHARD, *brief, "--validate", 2, "-o", model)
-    good("train", ORCHARD, *brief, "--validate", "none", "--members", 2, "-o", folder / "committee")
+    good(
+        "train", ORCHARD, *brief, "--validate", "none", "--estimators", 2, "-o", folder / "ensemble"
+    )
     good("train", EXAMPLES / "iris.csv", "--paper", "--engine", "dense", "-n", 50,
          "--validate", "none", "-o", folder / "paper")  # fmt: skip
     good("predict", model, ORCHARD, "-o", folder / "predicted.csv")

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.models.pruning import useless_units, with_units
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth._additive_kernels import (
     FlatWeights,
@@ -174,7 +175,7 @@ def test_joint_training_learns_a_sum_of_shape_functions():
     annealing = Annealing(scale=2.0)
     trained = train_terms(
         start.scaled(2.0), U, y, annealing, np.random.default_rng(0),
-        on_epoch=lambda epoch, loss: losses.append(loss),
+        on_epoch=lambda epoch, loss, _: losses.append(loss),
     )  # fmt: skip
     assert losses[-1] < 0.5 * losses[0]
     assert np.mean(trained.scores(U).argmax(axis=1) == y) > 0.95 > np.mean(y == 0) + 0.1
@@ -208,7 +209,7 @@ def test_training_ends_where_on_epoch_returns_true():
     seen = []
     train_terms(
         start, U, y, Annealing(), np.random.default_rng(0),
-        on_epoch=lambda epoch, loss: seen.append(epoch) or epoch == 2,
+        on_epoch=lambda epoch, loss, _: seen.append(epoch) or epoch == 2,
     )  # fmt: skip
     assert seen == [0, 1, 2]
 
@@ -290,3 +291,105 @@ def test_pair_gains_match_an_obvious_count(seed):
                     R, V = r[cell].sum(axis=0), v[cell].sum(axis=0)
                     expected += ((R**2 - V) / (V + PRIOR)).sum()
             assert_allclose(gains[p, q], expected)
+
+
+# -- units, folding, means --------------------------------------------------------------------
+
+
+def mapped_model(rng, dtype=np.float64):
+    """A sum over mapped features, and rows for it."""
+    X = rng.normal(size=(60, 4)) ** 3
+    b = grid_array(rng, 3)
+    return random_model(rng, dtype=dtype, intercept=b, feature_map=FeatureMap.fit(X)), X
+
+
+def test_wins_of_a_sum_are_those_of_its_terms():
+    model, X = mapped_model(np.random.default_rng(20))
+    U = model.mapped(X)
+    parts = [lmm.wins(U[:, features]) for features, lmm in model.terms]
+    assert_array_equal(model.wins(X), np.concatenate(parts))
+    assert model.wins(X).shape == (model.n_hidden,)
+    assert model.wins(X).sum() == len(X) * 3 * len(model.terms)
+
+
+@quick(30)
+@given(seed=SEEDS)
+def test_useless_units_of_a_sum_change_no_score(seed):
+    rng = np.random.default_rng(seed)
+    model, X = random_model(rng), grid_array(rng, (200, 4))
+    kept = np.flatnonzero(~useless_units(model))
+    smaller = with_units(model, kept)
+    assert smaller.n_hidden == kept.size
+    assert_array_equal(smaller.scores(X), model.scores(X))
+
+
+def test_units_of_each_term_are_pruned_by_its_own():
+    """The second term has its first unit twice; equal units of different terms both stay."""
+    rng = np.random.default_rng(21)
+    single, double = random_lmm(rng, 1, 1, 2), random_lmm(rng, 1, 1, 2)
+    twice = LMM(double.W0, np.repeat(double.W1, 2, 1), np.repeat(double.W2, 2, 0))
+    model = AdditiveLMM([([0], single), ([0], twice), ([1], single)], 2)
+    assert_array_equal(useless_units(model), [False, False, True, False])
+
+
+def test_with_units_refuses_a_term_without_units():
+    model = random_model(np.random.default_rng(22))
+    first = model.terms[0].lmm.n_hidden
+    with pytest.raises(ValueError, match="term 0 has none"):
+        with_units(model, np.arange(first, model.n_hidden))
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_folded_sum_takes_rows_before_the_scaling(is_mapped):
+    rng = np.random.default_rng(23)
+    model, Z = mapped_model(rng)
+    if not is_mapped:
+        model = AdditiveLMM(model.terms, 4, None, model.intercept)
+    centre, spread = rng.normal(size=4), rng.random(4) + 0.1
+    folded = model.folded(centre, spread)
+    assert_allclose(folded.scores(Z * spread + centre), model.scores(Z), atol=1e-9)
+    assert (folded.feature_map is not None) == is_mapped
+    with pytest.raises(ValueError, match="spread must be finite and > 0"):
+        model.folded(0.0, -1.0)
+
+
+def test_mean_of_sums_has_the_mean_scores():
+    rng = np.random.default_rng(24)
+    one, X = mapped_model(rng)
+    other = random_model(rng, feature_map=FeatureMap.fit(X), intercept=[3.0, 0.0, 0.0])
+    mean = AdditiveLMM.mean([one, other, one])
+    assert len(mean.terms) == 12
+    expected = (2 * one.scores(X) + other.scores(X)) / 3
+    assert_allclose(mean.scores(X), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_mean_takes_single_networks():
+    rng = np.random.default_rng(25)
+    lmms, X = [random_lmm(rng, 4, h, 3, np.float32) for h in (2, 5)], grid_array(rng, (9, 4))
+    mean = AdditiveLMM.mean(lmms)
+    assert mean.dtype == np.float32
+    assert_array_equal(mean.scores(X), (lmms[0].scores(X) + lmms[1].scores(X)) / 2)
+
+
+def test_mean_refuses_models_that_do_not_fit():
+    rng = np.random.default_rng(26)
+    model, _ = mapped_model(rng)
+    plain = AdditiveLMM(model.terms, 4)
+    for other in (plain, AdditiveLMM(model.terms, 5), mapped_model(rng)[0]):
+        with pytest.raises(ValueError, match="model 1 has others than model 0"):
+            AdditiveLMM.mean([model, other])
+    with pytest.raises(ValueError, match="at least one model"):
+        AdditiveLMM.mean([])
+    with pytest.raises(ValueError, match="same dtype"):
+        AdditiveLMM.mean([plain, plain.astype(np.float32)])
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_largest_input_has_finite_scores(is_mapped):
+    rng = np.random.default_rng(27)
+    model, _ = mapped_model(rng, np.float32)
+    if not is_mapped:
+        model = AdditiveLMM(model.terms, 4)
+    far = np.full((2, 4), model.largest_input, np.float32) * np.float32([[1], [-1]])
+    assert np.isfinite(far).all()
+    assert np.isfinite(model.scores(far)).all()

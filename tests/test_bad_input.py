@@ -69,7 +69,6 @@ PARAMETERS = [
     ([*LMMS, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0 or 'auto'"]),
     ([*LMMS, LMMRegressor], "slope", ["steep"], ["'auto'"]),
     ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
-    ([LMMRegressor], "directions", ["some", True], ["'auto' or None"]),
     ([LMMRegressor], "loss", ["cubed", None], ["'squared', 'absolute'"]),
     ([LMMRegressor], "epochs", [*WHOLE, "many"], ["integer >= 1"]),
     (LMMS, "confidence", POSITIVE, ["> 0"]),
@@ -365,10 +364,10 @@ MOOT = [
     (STEPPED, {"step": "constant", "polyak_fraction": 0.2}, "polyak_fraction=0.2", "'two-phase'"),
     (STEPPED[:1], {"top_k": 3}, "top_k=3", "objective is 'top-k'"),
     (STEPPED[1:], {"scale": 2.0}, "scale=2.0", "'gaussian' or 'uniform'"),
-    ([LMMClassifier], {"polish": None, "max_suspects": 3}, "max_suspects=3", "there is a polish"),
+    ([LMMClassifier], {"polish": None, "max_suspects": 3}, "max_suspects=3", "is polished"),
     ([LMMClassifier], {"n_iter_no_change": 2}, "n_iter_no_change=2", "early_stopping is True"),
     ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
-    ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "both 'auto'"),
+    ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "a choice of"),
     ([LMMRegressor], {"method": "interpolate", "epochs": 2}, "epochs=2", "method is 'learn'"),
 ]
 MOOT = [

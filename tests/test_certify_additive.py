@@ -356,9 +356,3 @@ def test_wrong_arguments_are_refused(arguments, message):
     given_ = {"X": np.zeros((2, 4)), "eps": 0.1, **arguments}
     with pytest.raises(ValueError, match=message):
         certified_at(random_sum(np.random.default_rng(0)), **given_)
-
-
-def test_terms_with_directions_are_refused():
-    lmm = LMM(np.ones(2), np.zeros((2, 2)), np.eye(2), directions=[[1.0, 2.0]])
-    with pytest.raises(ValueError, match="term 0 has directions"):
-        certified_radius(AdditiveLMM([Term([0, 1], lmm)], 2), np.zeros((1, 2)))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -13,20 +14,20 @@ from sklearn.preprocessing import StandardScaler
 
 import maxplus
 from maxplus import LMMClassifier
+from maxplus.estimators._additive import FEW, STRUCTURES
+from maxplus.estimators._boxes import Capacity
 from maxplus.estimators._calibration import keep_level, losses_of, temperature
-from maxplus.estimators._capacity import Candidate
-from maxplus.estimators._choice import deal_folds, stratified_part
+from maxplus.estimators._folds import deal_folds, stratified_part
 from maxplus.estimators._scaling import Scaling, share_a_unit
-from maxplus.estimators._views import Views, find_directions
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
-from maxplus.models.starts import box_lmm
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import Status
+from maxplus.training.smooth import additive
 
 pytestmark = pytest.mark.slow
 
 
-LAYERS = ("W0_", "W1_", "W2_")
 # Few epochs, where the question is not how good the choice is.
 QUICK = {"warmup_epochs": 15, "random_state": 0}
 
@@ -47,11 +48,13 @@ def chosen(noisy):
 
 
 def assert_same(a, b):
-    for name in LAYERS:
-        assert_array_equal(getattr(a, name), getattr(b, name), strict=True)
+    weights, others = a.model_.weights_by_name(), b.model_.weights_by_name()
+    assert list(weights) == list(others)
+    for name, W in weights.items():
+        assert_array_equal(W, others[name], strict=True)
     assert a.temperature_ == b.temperature_
-    assert set(a.search_) == set(b.search_)
-    for name, fact in a.search_.items():
+    assert hasattr(a, "search_") == hasattr(b, "search_")
+    for name, fact in getattr(a, "search_", {}).items():
         assert_array_equal(fact, b.search_[name])
 
 
@@ -60,13 +63,38 @@ def assert_same(a, b):
 
 def test_the_search_is_told(chosen):
     search = chosen.search_
-    assert search["losses"].shape == (12, 3)
+    assert search["losses"].shape == (len(STRUCTURES), 3)
     assert not np.isnan(search["losses"]).any()
     assert np.isfinite(search["losses"][:, 0]).all()
-    assert np.isfinite(search["losses"]).all(axis=1).sum() == 4
+    assert np.isfinite(search["losses"]).all(axis=1).sum() == FEW.survivors
     assert np.isfinite(search["losses"][search["chosen"]]).all()
-    assert [len(search[name]) for name in ("candidates", "views", "units", "slope")] == [12] * 4
-    assert set(search["views"]) == {"features", "directions", "both"}
+    assert len(search["candidates"]) == len(STRUCTURES)
+
+
+@pytest.mark.parametrize(("structure", "most"), [("shapes", 1), ("pairs", 2)])
+def test_structure_limits_the_terms(noisy, structure, most):
+    X, y = noisy
+    product = (X[:, 2] - 7.0) * (X[:, 4] + 3.0) > 0
+    clf = LMMClassifier(structure=structure, **QUICK).fit(X, product)
+    assert max(term.features.size for term in clf.model_.terms) == most
+    assert len(clf.search_["candidates"]) < len(STRUCTURES)
+    with pytest.raises(ValueError, match="structure must be"):
+        LMMClassifier(structure="boxes").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"n_hidden": 8}, {"slope": 2.0}, {"polish": "log2"}, {"robust_eps": 0.1},
+     {"early_stopping": True}, {"confidence": 3.0}, {"standardize": False},
+     {"augment": lambda rows, rng: rows}],
+)  # fmt: skip
+def test_parameters_of_a_single_network_ask_for_one(iris, options):
+    clf = LMMClassifier(warmup_epochs=2, random_state=0, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.fit(*iris)
+    assert isinstance(clf.model_, LMM)
+    assert isinstance(LMMClassifier(warmup_epochs=2).fit(*iris).model_, AdditiveLMM)
 
 
 def test_the_same_random_state_chooses_the_same(noisy, chosen):
@@ -100,7 +128,6 @@ def test_a_number_is_taken_as_it_is(noisy):
         clf = LMMClassifier(random_state=0, **options).fit(X, y)
         assert not hasattr(clf, "search_")
         assert clf.temperature_ == 1.0
-        assert clf.model_.directions is None
     assert clf.slope_ == 2.0
     assert_allclose(np.abs(clf.W0_), np.repeat(2.0 / clf.scale_, 2))
 
@@ -127,20 +154,17 @@ def test_constant_and_repeated_columns(noisy):
     assert np.isfinite(everywhere.predict_proba(np.ones((2, 3)))).all()
 
 
-def test_rows_that_repeat_have_no_more_units_than_they_differ():
+def test_rows_that_repeat_keep_their_rates():
     """A table of fourteen different rows, where labels are a matter of chance."""
     rng = np.random.default_rng(0)
     X = np.array([[a, b] for a in range(7) for b in range(2)], float)[rng.integers(14, size=600)]
     rate = 0.1 + 0.1 * X[:, 0]
     y = (rng.random(600) < rate).astype(int)
-    clf = LMMClassifier(random_state=0).fit(X, y)
-    p = clf.predict_proba(X)[:, 1]
-    assert clf.n_hidden_ <= 14
+    p = LMMClassifier(random_state=0).fit(X, y).predict_proba(X)[:, 1]
     # Probabilities stay spread out, and near the truth.
     assert p.max() - p.min() > 0.4
     assert np.abs(p - rate).mean() < 0.1
-    assert clf.status_ == Status.UNFIT.value
-    assert Candidate("features", None, 8.0).hidden_for(X, 2) == 14
+    assert Capacity().hidden_for(X, 2) == 14
 
 
 def test_folds_and_parts_keep_every_class():
@@ -165,15 +189,17 @@ def test_progress_tells_of_the_choice(noisy):
         **QUICK, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
     choice = [(iteration, of) for stage, iteration, of in heard if stage == "choice"]
-    assert choice == [(k, 20) for k in range(1, 21)]
-    assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["choice", "warm-up", "polish"]
+    total = len(STRUCTURES) + 2 * FEW.survivors
+    assert choice == [(k, total) for k in range(1, total + 1)]
+    assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["choice", "warm-up"]
+    assert heard[-1] == ("warm-up", 15, 15)
 
 
 def test_a_callback_ends_the_search_and_the_training(noisy):
     clf = LMMClassifier(**QUICK, callbacks=lambda p: p.iteration == 3).fit(*noisy)
     assert clf.status_ == Status.CALLBACK.value
     assert clf.warmup_losses_.size == clf.n_iter_ == 0
-    assert 3 <= np.isfinite(clf.search_["losses"]).sum() < 12
+    assert not hasattr(clf, "search_")
     assert clf.predict(noisy[0]).shape == (240,)
 
 
@@ -182,10 +208,31 @@ def test_ctrl_c_ends_the_search(noisy):
         if progress.stage == "choice" and progress.iteration == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.warns(UserWarning, match="interrupted before its first step; the start is kept"):
+    with pytest.warns(UserWarning, match="interrupted after 0 epochs of the warm-up"):
         clf = LMMClassifier(**QUICK, callbacks=press).fit(*noisy)
     assert clf.status_ == Status.INTERRUPTED.value
     assert clf.warmup_losses_.size == 0
+
+
+def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):
+    """Other trainings of a fold stop after an epoch, and are not waited for."""
+    epochs = []
+    train_epoch = additive.train_epoch
+
+    def count(*arguments):
+        epochs.append(1)
+        return train_epoch(*arguments)
+
+    monkeypatch.setattr(additive, "train_epoch", count)
+
+    def press(progress):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    options = {"warmup_epochs": 2_000, "random_state": 0, "n_jobs": 2}
+    with pytest.warns(UserWarning, match="interrupted"):
+        LMMClassifier(**options, callbacks=press).fit(*noisy)
+    # 1,000 of each structure: two at a time are done, and the third has only just begun.
+    assert len(epochs) < 2_400
 
 
 def test_a_failure_within_the_search_changes_nothing(noisy, chosen):
@@ -200,9 +247,14 @@ def test_a_failure_within_the_search_changes_nothing(noisy, chosen):
     assert vars(chosen) == before
 
 
+def test_checkpoints_are_refused_for_sums_of_terms(tmp_path, noisy):
+    with pytest.raises(ValueError, match=r"sum of terms has no state to keep; .* give n_hidden"):
+        LMMClassifier(callbacks=Checkpoint(tmp_path / "checkpoint")).fit(*noisy)
+
+
 @pytest.mark.parametrize("options", [{}, {"class_weight": {0: 1.0, 1: 2.5}, "calibrate": True}])
 def test_a_resumed_training_ends_the_same(tmp_path, noisy, options):
-    options = {"random_state": 3, "warmup_epochs": 30, **options}
+    options = {"n_hidden": 10, "random_state": 3, "warmup_epochs": 30, **options}
     whole = LMMClassifier(**options).fit(*noisy)
     path = tmp_path / "checkpoint"
     stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up" and p.iteration == 12]
@@ -214,21 +266,18 @@ def test_a_resumed_training_ends_the_same(tmp_path, noisy, options):
         assert again.get_params()["class_weight"] == options.get("class_weight")
 
 
-def test_a_checkpoint_s_search_is_checked(tmp_path, noisy):
+def test_facts_of_a_checkpoint_are_checked(tmp_path, noisy):
     path = tmp_path / "checkpoint"
     stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up"]
-    LMMClassifier(**QUICK, callbacks=stop).fit(*noisy)
+    LMMClassifier(10, calibrate=True, **QUICK, callbacks=stop).fit(*noisy)
     arrays = load_file(path)
     names = [n for n in arrays if n.startswith("before.")]
-    assert {"before.temperature", "before.search.losses", "before.centre"} <= set(names)
+    assert {"before.temperature", "before.centre"} <= set(names)
     document, _ = maxplus.io.container.read_container(path, "maxplus-checkpoint")
     for name in names:
         for damage in (None, arrays[name][None], np.full_like(arrays[name], -7)):
-            if name == "before.search.losses" and damage is not None and damage.ndim == 2:
-                continue  # a loss may be any number
-            may_be_any = name in ("before.centre", "before.directions")
-            if may_be_any and damage is not None and damage.shape == arrays[name].shape:
-                continue
+            if name == "before.centre" and damage is not None and damage.ndim == 1:
+                continue  # a mean may be any number
             broken = {n: A for n, A in arrays.items() if n != name}
             if damage is not None:
                 broken[name] = damage
@@ -248,7 +297,7 @@ def test_a_file_keeps_what_was_found(tmp_path, noisy, chosen):
     assert maxplus.load(tmp_path / "m").class_weight == {0: 2.0, 1: 1.0}
 
 
-# -- scale and directions ---------------------------------------------------------------------
+# -- scale ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
@@ -271,7 +320,7 @@ def test_scaling_is_robust_and_folded_in(noisy):
     assert_allclose(clf.scale_, X.std(axis=0), rtol=0.25)
     assert_allclose(np.abs(clf.W0_), np.repeat(clf.slope_ / clf.scale_, 2), rtol=1e-12)
     assert clf.score(wild, y) > 0.7
-    plain = LMMClassifier(20, scale=False, random_state=0).fit(X, y)
+    plain = LMMClassifier(20, standardize=False, random_state=0).fit(X, y)
     assert_array_equal(plain.scale_, 1.0)
     assert_allclose(np.abs(plain.W0_), plain.slope_, rtol=1e-12)
 
@@ -287,38 +336,6 @@ def test_pixels_keep_their_unit(digits):
     assert_array_equal(LMMClassifier(20, random_state=0).fit(*digits).scale_, 1.0)
 
 
-def test_views_are_what_the_final_model_takes_in(noisy):
-    X, y = noisy
-    scaling = Scaling.of(X)
-    D = find_directions(X, y, scaling)
-    assert D.shape == (1, 5)
-    V = Views(scaling, D)(X)
-    assert_allclose(V.std(axis=0), 1.0, rtol=0.05)
-    assert_allclose(V, (X - scaling.centre) @ Views(scaling, D).matrix.T, atol=1e-9)
-    assert_allclose(Views(scaling, D).features(V), X, rtol=1e-9)
-    # The labels follow z₀ − z₁ + z₂ / 2.
-    along = D[0] * scaling.spread
-    assert_allclose(along / along[0], [1.0, -1.0, 0.5, 0.0, 0.0], atol=0.35)
-    for views in (Views(scaling), Views(scaling, D), Views(scaling, D, sees_features=False)):
-        seen = views(X)
-        model = box_lmm(seen, y, 8, 2, 3.0, 3.0, np.random.default_rng(0))
-        assert_allclose(views.model(model).scores(X), model.scores(seen), atol=1e-8)
-
-
-def test_given_directions_are_seen(noisy):
-    X, y = noisy
-    D = np.array([[1e-3, -1e3, 0.5, 0.0, 0.0]])
-    clf = LMMClassifier(10, directions=D, random_state=0).fit(X, y)
-    assert clf.model_.n_views == 6
-    assert set(LMMClassifier(directions=D, **QUICK).fit(X, y).search_["views"]) == {"both"}
-    none = LMMClassifier(directions=None, **QUICK).fit(X, y)
-    assert set(none.search_["views"]) == {"features"}
-    with pytest.raises(ValueError, match="directions must have a column for each of the 5"):
-        LMMClassifier(directions=D[:, :2]).fit(X, y)
-    with pytest.raises(ValueError, match="directions must be an array"):
-        LMMClassifier(directions=[[np.nan]]).fit(X, y)
-
-
 def test_augmentations_see_raw_features(noisy):
     X, y = noisy
     seen = []
@@ -328,12 +345,22 @@ def test_augmentations_see_raw_features(noisy):
         return rows
 
     options = {"n_hidden": 10, "warmup_epochs": 2, "random_state": 0}
-    for directions in (None, np.eye(5)[:2]):
-        clf = LMMClassifier(augment=look, directions=directions, **options).fit(X, y)
-        rows = np.concatenate(seen)
-        assert_allclose(np.sort(rows[:, 1])[[0, -1]], np.sort(X[:, 1])[[0, -1]], rtol=1e-6)
-        plain = LMMClassifier(directions=directions, **options).fit(X, y)
-        assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-2)
+    clf = LMMClassifier(augment=look, **options).fit(X, y)
+    rows = np.concatenate(seen)
+    assert_allclose(np.sort(rows[:, 1])[[0, -1]], np.sort(X[:, 1])[[0, -1]], rtol=1e-6)
+    plain = LMMClassifier(**options).fit(X, y)
+    assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-2)
+
+
+@pytest.mark.parametrize("far", [1e4, 1e9])
+def test_no_default_fit_depends_on_how_far_an_outlier_lies(noisy, far):
+    X, y = noisy
+    scores = []
+    for value in (X[0, 0] + 1e3 * X[:, 0].std(), X[0, 0] + far * X[:, 0].std()):
+        wild = X.copy()
+        wild[0, 0] = value
+        scores.append(LMMClassifier(**QUICK).fit(wild, y).decision_function(X[1:]))
+    assert_array_equal(*scores)
 
 
 # -- temperature ------------------------------------------------------------------------------
@@ -385,9 +412,8 @@ def test_a_polished_level_survives_the_temperature(iris):
 # -- polish -----------------------------------------------------------------------------------
 
 
-def test_the_polish_stays_away_from_noise(noisy, chosen):
-    assert chosen.status_ == Status.UNFIT.value
-    assert chosen.polish_losses_.size == 1
+def test_suspects_of_a_sum_are_the_rows_it_does_not_fit(noisy, chosen):
+    assert chosen.status_ == Status.MAX_ITER.value
     wrong = np.flatnonzero(chosen.predict(noisy[0]) != noisy[1])
     assert_array_equal(chosen.suspects_, wrong)
 
@@ -456,13 +482,10 @@ def test_a_scorer_of_the_user_chooses(noisy):
         return -float(estimator.n_hidden_)
 
     clf = LMMClassifier(scoring=likes_few_units, warmup_epochs=4, random_state=0).fit(X, y)
-    scores, units = clf.search_["scores"], clf.search_["units"]
+    scores = clf.search_["scores"]
     assert_array_equal(np.isfinite(scores), np.isfinite(clf.search_["losses"]))
-    assert units[clf.search_["chosen"]] == units.min()
-    assert_array_equal(scores[units == 3, 0], -3.0 * len(clf.classes_))
-    # Among equals the log loss decides.
-    means = np.where(units == units.min(), clf.search_["losses"].mean(axis=1), np.inf)
-    assert clf.search_["chosen"] == means.argmin()
+    assert clf.search_["chosen"] == 0
+    assert_array_equal(scores[0], -clf.n_hidden_)
 
 
 def test_a_scorer_by_name_measures_held_out_rows_by_their_weights(tmp_path, noisy):

@@ -66,7 +66,7 @@ def test_numbers_are_compared_too(tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    assert "--models: there is no 'oracle'; choose from LMM, committee" in bad(
+    assert "--models: there is no 'oracle'; choose from LMM, ensemble" in bad(
         "compare", IRIS, "--models", "oracle"
     )
     assert "--validate none leaves nothing to compare by" in bad(

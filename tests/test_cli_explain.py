@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import maxplus
-from commands import ORCHARD, bad, document, good, read_csv
+from commands import IRIS, ORCHARD, bad, document, good, read_csv
 from maxplus.cli import explain as explain_module
 from maxplus.explain import programme
 from maxplus.tables import ColumnChoices, open_source
@@ -64,6 +64,84 @@ def test_a_table_has_every_row_unless_told_otherwise(orchard_model, tmp_path, mo
     table = model.explain(X).to_records()
     assert np.allclose([float(row["score"]) for row in rows], table["score"])
     assert [int(row["prototype"]) - 1 for row in rows] == table["prototype"].tolist()
+
+
+TRAININGS = {"sum": (), "network": ("--hidden", 12), "ensemble": ("--estimators", 2)}
+
+
+@pytest.fixture(scope="module", params=TRAININGS)
+def flowers_model(request, tmp_path_factory):
+    """A model file of each structure: a sum of terms, a single network, an ensemble."""
+    path = tmp_path_factory.mktemp("models") / "flowers.maxplus"
+    options = (*TRAININGS[request.param], "--epochs", 4, "--validate", "none")
+    good("train", IRIS, *options, "-o", path)
+    return request.param, path
+
+
+def test_explain_says_the_same_as_python_for_all_structures(flowers_model):
+    kind, path = flowers_model
+    model, X = maxplus.load(path), open_source(IRIS, ColumnChoices("species")).X[[69, 0]]
+    said = document("explain", path, IRIS, "--row", 70, "--row", 1)
+    assert [row["row"] for row in said["rows"]] == [70, 1]
+    why = model.explain(X)
+    records = why.to_records()
+    for n, row in enumerate(said["rows"]):
+        assert row["predicted"] == model.predict(X)[n]
+        assert row["text"].startswith(f"Row {row['row']}: {row['predicted']} (probability ")
+        assert row["flip"]["class"] in row["text"]
+        own = records[records["row"] == n]
+        name = "score" if kind == "network" else "contribution"
+        assert [line[name] for line in row["lines"]] == pytest.approx(own[name].tolist())
+        if kind != "network":
+            margin = row["lines"][0]["baseline"] + own["contribution"].sum()
+            assert margin == pytest.approx(row["lines"][0]["margin"])
+
+
+def test_explain_writes_a_table_of_all_structures(flowers_model, tmp_path, monkeypatch):
+    kind, path = flowers_model
+    monkeypatch.setattr(explain_module, "ROWS_AT_ONCE", 60)
+    good("explain", path, IRIS, "--table", tmp_path / "t.csv")
+    rows = read_csv(tmp_path / "t.csv")
+    records = maxplus.load(path).explain(open_source(IRIS, ColumnChoices("species")).X).to_records()
+    assert tuple(rows[0]) == records.dtype.names
+    assert [int(row["row"]) for row in rows] == (records["row"] + 1).tolist()
+    name = "score" if kind == "network" else "contribution"
+    assert [float(row[name]) for row in rows] == pytest.approx(records[name].tolist())
+
+
+def test_explain_draws_sums_of_terms_without_images(flowers_model, tmp_path):
+    pytest.importorskip("matplotlib")
+    kind, path = flowers_model
+    picture = ("explain", path, IRIS, "--row", 70, "--picture", tmp_path / "p.png")
+    if kind == "network":
+        assert "this model is a single network" in bad(*picture)
+        return
+    good(*picture)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_explain_takes_models_of_numbers(tmp_path):
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (80, 2)).round(3)
+    table, path = tmp_path / "t.csv", tmp_path / "m.maxplus"
+    lines = ["a,b,y", *(f"{a},{b},{abs(a) + b:.3f}" for a, b in X)]
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    good("train", table, "--task", "regression", "--epochs", 30, "--validate", "none", "-o", path)
+    files = ("--table", tmp_path / "e.csv", "--picture", tmp_path / "p.png")
+    said = document("explain", path, table, "--row", 3, *files)
+    why = maxplus.load(path).explain(X[2:3])
+    (row,) = said["rows"]
+    assert row["text"] == f"Row 3: {why.text(0)}"
+    assert row["predicted"] == pytest.approx(maxplus.load(path).predict(X[2:3])[0])
+    assert "flip" not in row
+    own = [float(line["contribution"]) for line in read_csv(tmp_path / "e.csv")]
+    assert own == pytest.approx(why.to_records()["contribution"].tolist())
+    assert own == pytest.approx([line["contribution"] for line in row["lines"]])
+    assert row["lines"][0]["baseline"] + sum(own) == pytest.approx(why.margin[0])
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    for option in (("--fixed", "a"), ("--range", "free"), ("--together", 2)):
+        assert "predicts numbers, which no change flips" in bad("explain", path, table, *option)
 
 
 def test_explanations_are_data_too(orchard_model):

@@ -48,7 +48,7 @@ def test_training_without_scaling_is_the_estimator_itself(tmp_path):
     samples = open_source(IRIS)
     for recipe, options in (
         (
-            maxplus.LMMClassifier(9, slope=5.0, warmup_epochs=3, scale=False, random_state=0),
+            maxplus.LMMClassifier(9, slope=5.0, warmup_epochs=3, standardize=False, random_state=0),
             ("-H", 9, "--slope", 5, "--epochs", 3),
         ),
         (
@@ -84,12 +84,12 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     )
     good(
         "train", IRIS, "-o", tmp_path / "m", *both, "--max-suspects", 0.1, "--epochs", 3,
-        "--robust-eps", 0.01, "--early-stopping", "--polish", 0.6, "--directions", "none",
+        "--robust-eps", 0.01, "--early-stopping", "--polish", 0.6,
         "--class-weight", "balanced", "--calibrate",
     )  # fmt: skip
     assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
         7, random_state=5, slope=3.0, confidence=2.0, max_suspects=0.1, warmup_epochs=3,
-        robust_eps=0.01, early_stopping=True, polish=0.6, n_jobs=1, directions=None,
+        robust_eps=0.01, early_stopping=True, polish=0.6, n_jobs=1,
         class_weight="balanced", calibrate=True,
     ).get_params()  # fmt: skip
     good(
@@ -107,7 +107,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     recipe = maxplus.SubgradientLMMClassifier(max_iter=5, random_state=0)
     assert maxplus.load(tmp_path / "m").get_params() == recipe.get_params()
     good("train", IRIS, "-o", tmp_path / "m", *BRIEF, "--no-polish", "--no-calibrate",
-         "--class-weight", "none", "--directions", "auto")  # fmt: skip
+         "--class-weight", "none")  # fmt: skip
     assert (
         maxplus.load(tmp_path / "m").get_params()
         == maxplus.LMMClassifier(
@@ -125,7 +125,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     assert "--polish 0.5 and --no-polish exclude each other" in bad(
         "train", IRIS, "--polish", 0.5, "--no-polish"
     )
-    assert "--bagging is for committees; add --members" in bad("train", IRIS, "--bagging")
+    assert "--bootstrap is for ensembles; add --estimators" in bad("train", IRIS, "--bootstrap")
     assert "--loss is for a regression" in bad("train", IRIS, "--loss", "squared")
     assert "polish must be" in bad("train", IRIS, "--polish", "shoes")
 
@@ -138,23 +138,31 @@ def test_the_scorer_reaches_the_estimator(tmp_path):
     assert maxplus.load(tmp_path / "m").scoring == "balanced_accuracy"
 
 
-def test_a_committee_is_trained_and_used(tmp_path):
+def test_an_ensemble_is_trained_and_used(tmp_path):
     path = tmp_path / "m"
     said = document(
-        "train", IRIS, "-o", path, "--members", 2, "--bagging", "-H", 6, "--epochs", 2,
+        "train", IRIS, "-o", path, "--estimators", 2, "--bootstrap", "-H", 6, "--epochs", 2,
         "--validate", "none",
     )  # fmt: skip
-    assert (said["estimator"], said["validation"]) == ("LMMCommittee", None)
+    assert (said["estimator"], said["validation"]) == ("LMMEnsembleClassifier", None)
     model = maxplus.load(path)
-    assert (model.n_members, model.bagging, len(model.members_)) == (2, True, 2)
+    assert (model.n_estimators, model.bootstrap, len(model.model_.terms)) == (2, True, 2)
     X = open_source(IRIS).X
     good("predict", path, IRIS, "-o", tmp_path / "p.csv")
     assert [row["predicted"] for row in read_csv(tmp_path / "p.csv")] == model.predict(X).tolist()
     assert "Row 150:" in good("explain", path, IRIS, "--row", 150)
-    held = good("explain", path, IRIS, "--row", 1, "--fixed", "petal length")
-    assert "if petal length goes" in good("explain", path, IRIS, "--row", 1)
-    assert "if petal length goes" not in held
-    assert "not known for committees" in bad("explain", path, IRIS, "--together", 2)
+
+
+def test_scaling_and_structure_reach_the_estimator(tmp_path):
+    path = tmp_path / "m"
+    good("train", IRIS, *BRIEF, "--no-scale", "-o", path)
+    assert maxplus.load(path).standardize is False
+    good("train", IRIS, *BRIEF, "--scale", "-o", path)
+    assert maxplus.load(path).standardize == "auto"
+    good("train", IRIS, "--structure", "shapes", "--epochs", 2, "--validate", "none", "-o", path)
+    model = maxplus.load(path)
+    assert (model.structure, model.standardize) == ("shapes", "auto")
+    assert all(features.size == 1 for features, _ in model.model_.terms)
 
 
 # -- rows that a model has not seen ----------------------------------------------------------------
@@ -303,12 +311,12 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     y = x[:, 0] - np.abs(x[:, 1]) + rng.normal(0, 0.1, 60)
     table = tmp_path / "t.csv"
     np.savetxt(table, np.c_[x, y], delimiter=",", header="u,v,height", comments="")
-    brief = ("-H", 4, "--slope", 1, "--epochs", 30)
-    said = document("train", table, "-o", tmp_path / "m", *brief, "--validate", 3)
+    brief = ("--epochs", 30, "--validate", 3)
+    said = document("train", table, "-o", tmp_path / "m", *brief)
     assert (said["task"], said["estimator"]) == ("regression", "LMMRegressor")
     assert any("--task classification" in line for line in said["decisions"])
     predicted = cross_val_predict(
-        maxplus.LMMRegressor(4, slope=1.0, epochs=30, random_state=0), x, y,
+        maxplus.LMMRegressor(epochs=30, random_state=0), x, y,
         cv=KFold(3, shuffle=True, random_state=0),
     )  # fmt: skip
     figures = said["validation"]["figures"]
@@ -317,7 +325,7 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     assert 0 < figures["covered"] <= 1
     # The file's numbers are those of the data, so that its model is the estimator's.
     model = maxplus.load(tmp_path / "m")
-    again = maxplus.LMMRegressor(4, slope=1.0, epochs=30, random_state=0).fit(x, y)
+    again = maxplus.LMMRegressor(epochs=30, random_state=0).fit(x, y)
     np.testing.assert_allclose(model.predict(x), again.predict(x))
     intervals = tmp_path / "p.csv"
     good("predict", tmp_path / "m", table, "--intervals", "-o", intervals)
@@ -329,7 +337,7 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
     assert "--probabilities is for classes" in bad(
         "predict", tmp_path / "m", table, "--probabilities"
     )
-    assert "for numbers there are predict, evaluate and report" in bad(
+    assert "for numbers there are predict, evaluate, explain, report and export" in bad(
         "certify", tmp_path / "m", table
     )
     assert "--polish is for classes, but the target is a number" in bad(

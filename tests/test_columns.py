@@ -420,7 +420,6 @@ WRONG_FIELDS = {
     "ranges": [None, [], {}, {"low": [1.0] * 6}],
     "decisions": [None, "left out", [1], [["a"]]],
     "image_shape": [6, [6], [2, 2], [0, 6], [-2, -3], [2.0, 3.0], "23", [2, 3, 1], [True, 6]],
-    "directions": [[[1.0] * 6], []],
     "data": [None, 3, ["a"]],
     "encoding": [None, {}, {"target": "y", "columns": []}, "x" * 10_000],
 }

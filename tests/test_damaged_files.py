@@ -13,7 +13,7 @@ import maxplus
 from file_mutations import SURROGATE, mutations, write
 from maxplus import (
     LMMClassifier,
-    LMMCommittee,
+    LMMEnsembleClassifier,
     LMMRegressor,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
@@ -49,7 +49,8 @@ BOXES = {"slope": 2.0, "warmup_epochs": 2, "random_state": 0}
 CASES = {
     "lmm": (LMMClassifier(6, early_stopping=True, **BOXES), flowers),
     "frame": (LMMClassifier(4, **BOXES), frame),
-    "ensemble": (LMMCommittee(2, n_hidden=4, **BOXES), flowers),
+    "ensemble": (LMMEnsembleClassifier(2, n_hidden=4, **BOXES), flowers),
+    "sum": (LMMClassifier(scoring="accuracy", warmup_epochs=2, random_state=0), flowers),
     "regression": (LMMRegressor(epochs=2, random_state=0), numbers),
     "interpolation": (LMMRegressor(method="interpolate"), numbers),
     "paper": (SubgradientLMMClassifier(4, max_iter=5, random_state=0), flowers),
@@ -115,7 +116,7 @@ def test_mutated_file_is_refused_or_loads_a_model_that_works(name, tmp_path):
 
 DAMAGE = {
     "ensemble without scale": ("ensemble", "scale", None, "scale_ is missing"),
-    "ensemble member without scale": ("ensemble", "member.0.scale", None, "scale_ is missing"),
+    "sum without term means": ("sum", "term_means", None, "term_means_ is missing"),
     "classifier without scale": ("lmm", "scale", None, "scale_ is missing"),
     "regression without quantiles": ("regression", "residual_quantiles", None, "is missing"),
     "too few quantiles": ("regression", "residual_quantiles", [0.1], "'residual_quantiles'"),

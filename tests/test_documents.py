@@ -42,7 +42,7 @@ def iteration_of(engine, samples, hidden, linear_every):
 SOURCES = {
     "mean accuracy": lambda: on_tables("LMM", "accuracy"),
     "mean log loss": lambda: on_tables("LMM", "log_loss"),
-    "a committee": lambda: mean_of("robust at 0.1, 4 × 1,000", lambda run: run["certified"][2]),
+    "an ensemble": lambda: mean_of("robust at 0.1, 4 × 1,000", lambda run: run["certified"][2]),
     "the paper's training": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
     "an exact iteration": lambda: 1e3 * iteration_of("sparse", 60_000, 500, linear_every=100),
 }

@@ -14,7 +14,7 @@ from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
 from maxplus.explain import Category, Domain, single_feature_flips, single_flips
 from maxplus.explain import domain as domain_module
-from maxplus.explain.crossings import LMMCrossings
+from maxplus.explain.crossings import TermCrossings
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array
 
@@ -52,12 +52,10 @@ def clinic(**changes):
     return replace(domain, ranks={5: ("I", "II", "III", "IV")}, **changes)
 
 
-def random_model(rng, P, H=5, C=3, M=None, dtype=np.float64):
-    M = M or P
-    slopes = rng.uniform(0.3, 2.0, 2 * M) * np.tile([1.0, -1.0], M)
-    D = None if M == P else rng.normal(size=(M, P))
-    weights = slopes, 2.0 * rng.normal(size=(2 * M, H)) + 3.0, rng.normal(size=(H, C))
-    return LMM(*(np.asarray(W, dtype) for W in weights), D)
+def random_model(rng, P, H=5, C=3, dtype=np.float64):
+    slopes = rng.uniform(0.3, 2.0, 2 * P) * np.tile([1.0, -1.0], P)
+    weights = slopes, 2.0 * rng.normal(size=(2 * P, H)) + 3.0, rng.normal(size=(H, C))
+    return LMM(*(np.asarray(W, dtype) for W in weights))
 
 
 # -- the domain itself ------------------------------------------------------------------------
@@ -236,17 +234,15 @@ def discrete_problems(draw):
         {2: np.array([-1.5, 0.0, 4.5])},
         (Category("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),), {6: 7},
     )  # fmt: skip
-    M = draw(st.sampled_from([P, 3]))
-    D = None if M == P else rng.choice([-1.0, 0.0, 0.0, 0.5, 1.0], size=(M, P))
-    slopes = rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0], 2 * M)
-    weights = slopes, 8 * grid_array(rng, (2 * M, H)), 2 * grid_array(rng, (H, C))
+    slopes = rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0], 2 * P)
+    weights = slopes, 8 * grid_array(rng, (2 * P, H)), 2 * grid_array(rng, (H, C))
     X = rng.integers(-8, 45, (n, P)).astype(float)
     X[:, 1] = rng.integers(-6, 4, n)
     X[:, 0] += rng.choice([0.0, 0.5], n)
     X[:, 2] = rng.choice([-1.5, 0.0, 4.5], n)
     X[:, 3:6] = np.eye(4)[rng.integers(0, 4, n), :3]
     X[:, 7] = rng.integers(0, 2, n)
-    model = LMM(*(np.asarray(W, dtype) for W in weights), D)
+    model = LMM(*(np.asarray(W, dtype) for W in weights))
     return model, X, domain, few
 
 
@@ -281,25 +277,22 @@ def test_units_only_stretch_features(data):
     """Distances in units are those in raw units of a model whose features have them divided out."""
     rng = np.random.default_rng(data.draw(SEEDS))
     P = data.draw(SMALL)
-    model = random_model(rng, P, M=data.draw(st.sampled_from([P, P + 1])))
+    model = random_model(rng, P)
     unit, X = 2.0 ** rng.integers(-3, 4, P), rng.normal(size=(4, P))
     low, high = X.min(axis=0) - rng.random(P), X.max(axis=0) + rng.random(P)
     found = single_flips(model, X * unit, Domain.free(P, unit).within(low * unit, high * unit))
-    stretched = model.folded(0.0, 1.0 / unit) if model.directions is None else LMM(
-        model.W0, model.W1, model.W2, model.directions * unit
-    )  # fmt: skip
-    expected = single_feature_flips(stretched, X, low, high)
+    expected = single_feature_flips(model.folded(0.0, 1.0 / unit), X, low, high)
     assert np.array_equal(found.feature, expected.feature)
     assert np.array_equal(found.becomes, expected.becomes)
     np.testing.assert_allclose(found.distance, expected.distance, rtol=1e-9)
 
 
-@given(SEEDS, st.booleans())
+@given(SEEDS)
 @fixed(40)
-def test_nothing_flips_within_the_certified_radius(seed, has_directions):
+def test_nothing_flips_within_the_certified_radius(seed):
     rng = np.random.default_rng(seed)
     domain = clinic()
-    model = random_model(rng, 8, M=3 if has_directions else None).folded(0.0, domain.unit)
+    model = random_model(rng, 8).folded(0.0, domain.unit)
     X = columns(8, seed)
     everything = replace(domain, indicators={}, fixed=np.zeros(8, bool))
     flips = single_flips(model, X, everything)
@@ -340,14 +333,13 @@ def test_whole_numbers_in_a_narrow_gap_are_passed_over():
 # -- printed numbers --------------------------------------------------------------------------
 
 
-@given(SEEDS, DTYPES, st.booleans())
+@given(SEEDS, DTYPES)
 @fixed(60)
-def test_printed_numbers_flip_when_typed_in(seed, dtype, has_directions):
+def test_printed_numbers_flip_when_typed_in(seed, dtype):
     rng = np.random.default_rng(seed)
     P = 3
     unit = 10.0 ** rng.uniform(-4, 4, P)
-    model = random_model(rng, P, M=2 if has_directions else None, dtype=dtype)
-    model = model.folded(0.0, unit)
+    model = random_model(rng, P, dtype=dtype).folded(0.0, unit)
     X = (rng.normal(size=(6, P)) * unit).astype(dtype)
     domain = Domain.free(P, unit).within(X.min(axis=0) - unit, X.max(axis=0) + unit)
     flips = single_flips(model, X, domain)
@@ -565,14 +557,14 @@ def test_a_missing_word_is_a_category_of_its_own():
 @pytest.fixture
 def few_walks(monkeypatch):
     """Fail a search that walks along features more than 300 times, instead of waiting for it."""
-    along, walks = LMMCrossings.along, []
+    along, walks = TermCrossings.along, []
 
     def counted(*args, **options):
         walks.append(args)
         assert len(walks) <= 300
         return along(*args, **options)
 
-    monkeypatch.setattr(LMMCrossings, "along", counted)
+    monkeypatch.setattr(TermCrossings, "along", counted)
 
 
 @pytest.mark.usefixtures("few_walks")

@@ -101,7 +101,7 @@ def test_numbers_are_validated_too():
     assert found.guess.r2 == pytest.approx(0.0, abs=1e-12)
     assert found.guess.mae == pytest.approx(np.abs(y - y.mean()).mean())
     assert np.isnan(found.figures.covered)
-    ours = validate(maxplus.LMMRegressor(4, slope=1.0, epochs=5, random_state=0), X, y, how=2)
+    ours = validate(maxplus.LMMRegressor(epochs=5, random_state=0), X, y, how=2)
     assert 0.5 < ours.figures.covered <= 1
     assert ours.to_json()["coverage_promised"] == 0.9
 
@@ -191,7 +191,7 @@ def test_models_are_compared_on_the_same_rows(iris):
 
 def test_the_usual_models_are_all_there():
     assert list(usual_models()) == [
-        "LMM", "committee", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
+        "LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
     ]  # fmt: skip
     assert list(usual_models(regression=True)) == ["LMM", *REGRESSION_PEERS]
     rng = np.random.default_rng(0)

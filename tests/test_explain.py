@@ -10,7 +10,6 @@ from sklearn.exceptions import NotFittedError
 from explained import FLOWERS, MEASURES, path_of
 from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.explain import Explanation, single_feature_flips
-from maxplus.explain.naming import view_features, view_names
 
 pytestmark = pytest.mark.slow
 
@@ -239,35 +238,3 @@ def test_unfitted_classifiers_explain_nothing(iris):
     ):
         with pytest.raises(NotFittedError):
             call(LMMClassifier())
-
-
-def test_a_direction_is_named_by_its_largest_terms(seer, iris):
-    why = seer.explain(iris.X, feature_names=list("abcd"))
-    D = seer.model_.directions
-    assert np.array_equal(D[:4], np.eye(4))
-    assert why.view_names[:4] == list("abcd")
-    a, _, c, d = np.abs(D[4])
-    assert why.view_names[4] == f"−{d:.2g}·d − {c:.2g}·c + {a:.2g}·a + …"
-    assert why.view_names[5] == f"−{abs(D[5, 3]):.2g}·d + {D[5, 0]:.2g}·a"
-    records = why.to_records()
-    view = why.paths.view.ravel()
-    assert records["feature"].tolist() == [why.view_names[m] for m in view]
-    values = iris.X @ D.T
-    np.testing.assert_allclose(records["value"], values[records["row"], view], atol=1e-12)
-    n = int(np.flatnonzero((why.paths.view == 4).any(axis=1))[0])
-    words = f"{why.view_names[4]} = {values[n, 4]:.4g} (slope "
-    assert words in why.text(n)
-    assert set(records["flip_feature"]) <= {*"abcd", ""}
-
-
-def test_names_of_sums():
-    D = np.array([[1.0, 0, 0, 0], [0, -1, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0], [1, -0.5, 3, 100]])
-    names = ["0", "1", "2", "3"]
-    expected = ["0", "−1", "2·1", "0", "1e+02·3 + 3·2 + 0 + …"]
-    assert view_names(D, names) == expected
-    # A feature that varies little has a small term.
-    by_scale = view_names(D, names, np.array([1.0, 10.0, 1.0, 1e-3]))
-    assert by_scale[4] == "−0.5·1 + 3·2 + 0 + …"
-    assert view_names(None, names) == names
-    assert view_features(D, 4).tolist() == [0, -1, -1, -1, -1]
-    assert view_features(None, 3).tolist() == [0, 1, 2]

@@ -7,52 +7,47 @@ from maxplus.certify import certified_at
 from maxplus.explain import (
     Domain,
     decisive_paths,
-    explain_committee,
     feature_importances,
     single_feature_flips,
     single_flips,
     smallest_change,
     strongest_rules,
-    unit_boxes,
 )
-from maxplus.models import LMM, Committee
+from maxplus.models import LMM, AdditiveLMM, Term
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 4)), np.arange(5) % 3
 PLAIN = LMM(RNG.normal(size=8), RNG.normal(size=(8, 6)), RNG.normal(size=(6, 3)))
-SEER = LMM(PLAIN.W0, PLAIN.W1, PLAIN.W2, RNG.normal(size=(4, 4)))
-BOTH = Committee([PLAIN, SEER])
+STEP = LMM.of_boxes([[0.0]], 0.5, [[1.0, 0.0, 0.0]], 1.0)
+SUM = AdditiveLMM([Term(range(4), PLAIN), Term([1], STEP)], 4)
 FREE, WORDS = Domain.free(4), ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
-@pytest.mark.parametrize("model", [PLAIN, SEER, BOTH], ids=["plain", "seer", "committee"])
+@pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
 def test_rows_of_another_shape(model, shape):
     rows = np.zeros(shape)
     calls = [
         lambda: single_flips(model, rows),
         lambda: single_feature_flips(model, rows),
         lambda: feature_importances(model, rows),
+        lambda: strongest_rules(model, rows, np.zeros(len(rows), int), FREE, WORDS),
     ]
-    if model is BOTH:
-        calls.append(lambda: explain_committee(model, rows, WORDS, FREE))
-    else:
+    if model is PLAIN:
         calls.append(lambda: decisive_paths(model, rows))
-        calls.append(lambda: strongest_rules(model, rows, np.zeros(len(rows), int), FREE, WORDS))
     for call in calls:
         with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \("):
             call()
 
 
 @pytest.mark.parametrize("n", [3, 5])
-@pytest.mark.parametrize("model", [PLAIN, SEER], ids=["plain", "seer"])
+@pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
 def test_domains_of_other_features(model, n):
     domain = Domain.free(n)
     for call in (
         lambda: single_flips(model, X, domain),
         lambda: smallest_change(model, X[0], domain),
         lambda: strongest_rules(model, X, Y, domain, WORDS),
-        lambda: explain_committee(BOTH, X, WORDS, domain),
     ):
         with pytest.raises(ValueError, match=rf"^domain must be of 4 features; got one of {n}"):
             call()
@@ -63,7 +58,6 @@ def test_words_for_other_classes(names):
     for call in (
         lambda: smallest_change(PLAIN, X[0], FREE, class_names=names),
         lambda: strongest_rules(PLAIN, X, Y, FREE, names),
-        lambda: explain_committee(BOTH, X, names, FREE),
     ):
         with pytest.raises(
             ValueError, match=rf"^class_names must name 3 classes; got {len(names)}"
@@ -71,13 +65,13 @@ def test_words_for_other_classes(names):
             call()
 
 
-def test_a_committee_has_no_paths_boxes_or_rules_of_its_own():
+def test_other_models_are_refused():
     for call in (
-        lambda: decisive_paths(BOTH, X),
-        lambda: unit_boxes(BOTH),
-        lambda: strongest_rules(BOTH, X, Y, FREE, WORDS),
+        lambda: single_flips("model", X),
+        lambda: smallest_change("model", X[0], FREE),
+        lambda: strongest_rules("model", X, Y, FREE, WORDS),
     ):
-        with pytest.raises(TypeError, match=r"one LMM; got a Committee; take each of .* members"):
+        with pytest.raises(TypeError, match=r"^model must be an LMM or an AdditiveLMM; got a str"):
             call()
 
 

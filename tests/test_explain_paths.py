@@ -7,7 +7,6 @@ from hypothesis import given
 from explained import fixed, lmm, path_of, tied_models
 from maxplus.explain import decisive_paths
 from maxplus.explain import paths as paths_module
-from maxplus.models import LMM
 
 pytestmark = pytest.mark.slow
 
@@ -56,17 +55,3 @@ def test_one_unit_has_no_runner_up():
     assert paths.score.tolist() == [[3.5, 4.5]]
     assert paths.runner_up.tolist() == [[-1, -1]]
     assert np.isnan(paths.margin).all()
-
-
-def test_paths_lead_through_views(seer, iris):
-    model, paths = seer.model_, decisive_paths(seer.model_, iris.X)
-    plain, V = LMM(model.W0, model.W1, model.W2), model.views(iris.X)
-    for found, expected in zip(paths, decisive_paths(plain, V), strict=True):
-        assert np.array_equal(found, expected)
-    n, d = np.indices(paths.unit.shape)
-    i, h = paths.row, paths.unit
-    z = model.W0[i] * V[n, paths.view] + model.W1[i, h] + model.W2[h, d]
-    np.testing.assert_allclose(paths.score, z, atol=1e-12)
-    # Some scores are decided by sums, and some by features.
-    assert (paths.view >= 4).any()
-    assert (paths.view < 4).any()

@@ -119,7 +119,7 @@ def test_units_are_their_boxes(fitted, level):
 
 
 def test_units_have_these_columns(fitted, without_prototypes):
-    names = ["unit", "class", "height", "prototype", "feature", "low", "high"]
+    names = ["term", "unit", "class", "height", "prototype", "feature", "low", "high"]
     assert table_names(fitted.units()) == names
     table = without_prototypes.units()
     assert table_names(table) == names
@@ -170,18 +170,3 @@ def test_samples_of_no_weight_are_left_out(iris):
 def test_worst_samples_are_at_least_one(fitted, n):
     with pytest.raises(ValueError, match=f"^n must be .*got {n}"):
         fitted.worst_samples(n)
-
-
-def test_units_are_boxes_of_views(seer, iris):
-    table = seer.units()
-    H, M = seer.n_hidden_, 6
-    assert len(table) == H * M
-    why = seer.explain(iris.X[:1])
-    assert [str(name) for name in table["feature"][:M]] == why.view_names
-    low, high = (np.asarray(table[name]).reshape(H, M) for name in ("low", "high"))
-    X = np.random.default_rng(0).uniform(0, 8, (400, 4))
-    V, g = X @ seer.model_.directions.T, seer.model_.hidden(X)
-    reached = ((low <= V[:, None]) & (V[:, None] <= high)).all(axis=2)
-    sure = np.abs(g) > 1e-9
-    assert np.array_equal(reached[sure], (g >= 0)[sure])
-    assert why.centres.shape == (H, M)

@@ -120,3 +120,36 @@ def test_wrong_knots_are_refused(knots, message):
 def test_rows_of_another_width_are_refused():
     with pytest.raises(ValueError, match="1 columns"):
         FeatureMap([([0.0], [0.0])])(np.zeros((3, 2)))
+
+
+@quick(50)
+@given(seed=SEEDS, n=st.integers(1, 9))
+def test_folded_map_takes_values_before_the_scaling(seed, n):
+    rng = np.random.default_rng(seed)
+    x = np.cumsum(rng.random(n) + 0.01)
+    u = np.sort(rng.normal(size=n))
+    centre, spread = rng.normal() * 10, rng.random() + 0.1
+    folded = FeatureMap([(x, u)] * 2).folded([centre, 0.0], [spread, 1.0])
+    points = rng.uniform(-1, x[-1] + 1, 50)
+    got = folded(np.column_stack([points * spread + centre, points]))
+    expected = FeatureMap([(x, u)])(points[:, None])
+    assert_allclose(got, np.repeat(expected, 2, axis=1), atol=1e-10)
+
+
+def test_folded_map_keeps_the_last_of_knots_that_meet():
+    folded = FeatureMap([([0.0, 1e-9, 1.0], [0.0, 0.5, 2.0])]).folded(1e9, 1.0)
+    assert_array_equal(folded.x, [1e9, 1e9 + 1])
+    assert_array_equal(folded.u, [0.5, 2.0])
+
+
+def test_folded_map_refuses_knots_out_of_range():
+    with pytest.raises(ValueError, match="knots of feature 0 must be finite"):
+        FeatureMap([([1e300], [0.0])]).folded(0.0, 1e300)
+
+
+def test_maps_with_the_same_knots_are_equal():
+    knots = [([0.0, 1.0], [0.0, 1.0]), ([0.0], [1.0])]
+    assert FeatureMap(knots) == FeatureMap(knots)
+    assert FeatureMap(knots) != FeatureMap(knots[::-1])
+    assert FeatureMap(knots) != FeatureMap([([0.0, 1.0], [0.0, 2.0]), ([0.0], [1.0])])
+    assert FeatureMap(knots) != knots

@@ -8,7 +8,7 @@ from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.estimators._folding import fold_affine
 
 RECIPES = {
-    "stages": LMMClassifier(30, scale=False, random_state=0),
+    "stages": LMMClassifier(30, standardize=False, random_state=0),
     "paper": SubgradientLMMClassifier(20, max_iter=300, random_state=0),
 }
 

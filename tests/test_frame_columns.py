@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 import maxplus
 from maxplus import (
     LMMClassifier,
-    LMMCommittee,
+    LMMEnsembleClassifier,
     LMMRegressor,
     SubgradientLMMClassifier,
 )
@@ -19,9 +19,9 @@ from maxplus import (
 QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
 ESTIMATORS = [
     LMMClassifier(4, **QUICK),
-    LMMCommittee(2, n_hidden=4, **QUICK),
+    LMMEnsembleClassifier(2, n_hidden=4, **QUICK),
     SubgradientLMMClassifier(4, max_iter=20, random_state=0),
-    LMMRegressor(4, slope=1.0, epochs=1, random_state=0),
+    LMMRegressor(epochs=1, random_state=0),
 ]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 
@@ -54,7 +54,7 @@ def test_fit_keeps_a_column_named_like_y():
     frame = pd.DataFrame({"price": rng.normal(size=n), "noise": rng.normal(size=n)})
     target = pd.Series(3.0 * frame["price"] + rng.normal(0, 0.1, n), name="price")
     frame.loc[7, "noise"] = np.nan
-    model = LMMRegressor(4, slope=1.0, random_state=0).fit(frame, target)
+    model = LMMRegressor(random_state=0).fit(frame, target)
     assert "price" in model.preparation_.feature_names
     assert model.preparation_.encoding.target != "price"
     assert model.score(frame, target) > 0.9
@@ -66,7 +66,7 @@ def test_validate_keeps_a_column_named_like_y():
     frame = pd.DataFrame({"price": rng.normal(size=n), "noise": rng.normal(size=n)})
     target = pd.Series(3.0 * frame["price"] + rng.normal(0, 0.1, n), name="price")
     frame.loc[7, "noise"] = np.nan
-    found = maxplus.validate(LMMRegressor(4, slope=1.0, random_state=0), frame, target, how=2)
+    found = maxplus.validate(LMMRegressor(random_state=0), frame, target, how=2)
     assert found.figures.r2 > 0.8
 
 

@@ -90,7 +90,7 @@ def test_every_method_takes_the_raw_frame(rows, y, fitted):
 @pytest.mark.parametrize("estimator", [
     LMMClassifier(4, **QUICK),
     SubgradientLMMClassifier(4, max_iter=20, random_state=0),
-    LMMRegressor(4, slope=1.0, epochs=1, random_state=0),
+    LMMRegressor(epochs=1, random_state=0),
 ], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
 def test_every_estimator_keeps_its_preparation_in_its_file(tmp_path, rows, y, estimator):
     frame = frame_of(columns_of(rows), "pandas")

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.inspection import PartialDependenceDisplay, permutation_importance
 
 import maxplus
-from explained import fixed, seen_models, smooth_models
+from explained import fixed, smooth_models
 from maxplus import LMMClassifier
 from maxplus.explain import feature_importances, importances
 from maxplus.io.container import FileError
@@ -38,7 +37,7 @@ def slopes_of_leads(model, X, step=1e-6):
     return np.abs([(up - down) / (2 * step) for up, down in moved]).T
 
 
-@given(st.one_of(smooth_models(), seen_models()))
+@given(smooth_models())
 @fixed(60)
 def test_importances_are_mean_slopes_of_leads(drawn):
     model, X = drawn[:2]
@@ -75,28 +74,6 @@ def test_many_rows_are_thinned(monkeypatch, told_by_two):
     np.testing.assert_array_equal(some, feature_importances(clf.model_, X[::4], np.ones(5)))
     with pytest.raises(ValueError, match="at least one row"):
         feature_importances(clf.model_, X[:0])
-
-
-def test_committees_have_importances(told_by_two):
-    """The mean of scores has the mean of slopes."""
-
-    class Pair:
-        def __init__(self, *members):
-            self.members = members
-            self.n_features, self.dtype = members[0].n_features, members[0].dtype
-
-        def scores(self, X):
-            return np.mean([member.scores(X) for member in self.members], axis=0)
-
-    clf, X, y = told_by_two
-    other = LMMClassifier(6, slope=1.0, warmup_epochs=3, random_state=1).fit(X, y)
-    pair = Pair(clf.model_, other.model_)
-    # Beside the training rows: a polish may put a unit's tip onto one, where no slope is.
-    rows = X + 0.01 * np.random.default_rng(1).normal(size=X.shape) * X.std(axis=0)
-    sizes = slopes_of_leads(pair, rows).mean(axis=0)
-    np.testing.assert_allclose(
-        feature_importances(pair, rows, np.ones(5)), sizes / sizes.sum(), atol=1e-5
-    )
 
 
 def test_importances_are_kept_in_files(told_by_two, tmp_path):

@@ -149,10 +149,9 @@ def test_a_parallel_kernel_has_a_serial_twin(fresh, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["fitted", "seer"])
-def test_results_do_not_depend_on_who_computes_them(which, iris, request, monkeypatch):
+def test_results_do_not_depend_on_who_computes_them(fitted, iris, monkeypatch):
     """Few rows are a serial kernel's, many its parallel twin's."""
-    model, X = request.getfixturevalue(which).model_, iris.X[::5]
+    model, X = fitted.model_, iris.X[::5]
 
     def results():
         flips = single_feature_flips(model, X)

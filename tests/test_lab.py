@@ -9,7 +9,7 @@ from functools import cache, partial
 import pytest
 from typer.testing import CliRunner
 
-from maxplus import LMMClassifier, LMMCommittee, datasets
+from maxplus import LMMClassifier, LMMEnsembleClassifier, datasets
 from maxplus.cli.app import app
 from maxplus.lab import EXPERIMENTS, Settings
 from maxplus.lab.experiments import (
@@ -68,7 +68,9 @@ def reproduce_all(out):
     with pytest.MonkeyPatch.context() as patch:
         for module in (noise, quality):
             patch.setattr(module, "LMMClassifier", partial(LMMClassifier, warmup_epochs=10))
-            patch.setattr(module, "LMMCommittee", partial(LMMCommittee, warmup_epochs=10))
+            patch.setattr(
+                module, "LMMEnsembleClassifier", partial(LMMEnsembleClassifier, warmup_epochs=10)
+            )
         patch.setattr(datasets, "load_digits", few_digits)
         patch.setattr(datasets, "load_mnist", cache(datasets.load_mnist))
         patch.setattr(timing, "in_a_process", only_beside_elsewhere)

@@ -4,6 +4,9 @@ import csv
 import gzip
 import json
 import sys
+import threading
+import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,25 +14,31 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_predict
 from typer.testing import CliRunner
 
 from maxplus import LMMClassifier
 from maxplus.cli.app import app
 from maxplus.datasets import DataNotFoundError
 from maxplus.evaluation.peers import PEERS
-from maxplus.lab import Settings
-from maxplus.lab.experiments import tables
+from maxplus.lab import Settings, boosting_peers
+from maxplus.lab.boosting_peers import BOOSTING_PEERS, installed_peers
+from maxplus.lab.experiments import raw_tables, tables
 from maxplus.lab.folder_of_tables import find_folder, read_folder
-from maxplus.lab.held_out import Figures, held_out, with_its_capacity
+from maxplus.lab.held_out import Figures, held_out
+from maxplus.lab.measure import timed_cpu
 from maxplus.lab.parts import Parts
-from maxplus.lab.table_goals import Goal, goals
-from maxplus.lab.table_results import Results
+from maxplus.lab.table_goals import PREVIOUS_CPU, Goal, table_goals
+from maxplus.lab.table_results import Results, differences_table, structures_table
 from maxplus.metrics import expected_calibration_error
 
 pytestmark = pytest.mark.slow
 
-FIGURES = Figures(80.0, 0.5, 0.03, 0.06, 1.0, 1.0)
+FIGURES = Figures(80.0, 0.5, 0.03, 0.06, 1.0, 1.0, 0.1)
+
+
+def folds(n, seed):
+    return StratifiedKFold(n, shuffle=True, random_state=seed)
 
 
 def made_table(seed, n, n_classes=2):
@@ -117,13 +126,13 @@ def test_a_table_with_holes_is_named(tmp_path):
 
 def test_every_row_is_judged_by_a_model_that_has_not_seen_it(folder):
     table = read_folder(folder)[1]
-    part = held_out(LogisticRegression(), table.X, table.y, 4, 7)
-    folds = StratifiedKFold(4, shuffle=True, random_state=7)
+    four = folds(4, 7)
+    part = held_out(LogisticRegression(), table.X, table.y, four)
     expected = cross_val_predict(
-        LogisticRegression(), table.X, table.y, cv=folds, method="predict_proba"
+        LogisticRegression(), table.X, table.y, cv=four, method="predict_proba"
     )
     np.testing.assert_allclose(part["probabilities"], expected, rtol=1e-12)
-    for k, (_, test) in enumerate(folds.split(table.X, table.y)):
+    for k, (_, test) in enumerate(four.split(table.X, table.y)):
         assert np.array_equal(np.flatnonzero(part["fold"] == k), test)
     figures = Figures.of(part)
     assert figures.accuracy == pytest.approx(100 * np.mean(expected.argmax(1) == table.y))
@@ -131,50 +140,71 @@ def test_every_row_is_judged_by_a_model_that_has_not_seen_it(folder):
     assert figures.calibration_error == expected_calibration_error(table.y, expected)
     within = [
         expected_calibration_error(table.y[test], expected[test])
-        for _, test in folds.split(table.X, table.y)
+        for _, test in four.split(table.X, table.y)
     ]
     assert figures.calibration_error_within == pytest.approx(np.mean(within))
-    assert figures.seconds > 0
-    assert figures.times_given == 1.0
+    assert figures.fit_seconds > 0
+    assert figures.predict_seconds > 0
+    assert not {"chosen", "structures"} & set(part)
+
+
+def test_held_out_leaves_out_rows_of_no_test_set(folder):
+    table = read_folder(folder)[1]
+    split = StratifiedShuffleSplit(1, test_size=0.3, random_state=3)
+    part = held_out(LogisticRegression(), table.X, table.y, split)
+    ((train, test),) = split.split(table.X, table.y)
+    test = np.sort(test)
+    fitted = LogisticRegression().fit(table.X[train], table.y[train])
+    np.testing.assert_allclose(part["probabilities"], fitted.predict_proba(table.X[test]))
+    assert np.array_equal(part["labels"], table.y[test])
+    assert part["fold"].tolist() == [0] * len(test)
 
 
 class Chooser(ClassifierMixin, BaseEstimator):
-    """Guesses the first class; notes with which capacity it was trained."""
-
-    trained: list = []  # noqa: RUF012
-
-    def __init__(self, n_hidden="auto", slope="auto"):
-        self.n_hidden = n_hidden
-        self.slope = slope
+    """Predicts the first class; chooses the second structure if the first row is positive."""
 
     def fit(self, X, y):
-        self.trained.append((self.n_hidden, self.slope))
         self.classes_ = np.unique(y)
-        if self.n_hidden == "auto":
-            self.search_ = {"loss": [0.5, 0.4]}
-        self.n_hidden_, self.slope_ = 7, 2.5
+        self.search_ = {"candidates": np.array(["shapes", "boxes"]), "chosen": int(X[0, 0] > 0)}
         return self
 
     def predict_proba(self, X):
         return np.tile(np.arange(len(self.classes_)) == 0, (len(X), 1)).astype(float)
 
 
-def test_a_choice_is_timed_against_a_training_with_its_outcome(monkeypatch):
-    monkeypatch.setattr(Chooser, "trained", [])
-    X, y = np.zeros((12, 1)), np.arange(12) % 2
-    part = held_out(Chooser(), X, y, 3, 0)
-    assert Chooser.trained == [("auto", "auto"), (7, 2.5)] * 3
-    part |= {"fit": np.array([6.0, 6.0, 6.0]), "fit_given": np.array([1.0, 2.0, 1.0])}
-    assert Figures.of(part).times_given == 4.5
-    given = with_its_capacity(Chooser().fit(X, y))
-    assert given.get_params() == {"n_hidden": 7, "slope": 2.5}
-    assert not hasattr(given, "search_")
+def test_held_out_keeps_the_chosen_structures():
+    y = np.arange(12) % 2
+    X = np.random.default_rng(0).normal(size=(12, 1))
+    part = held_out(Chooser(), X, y, folds(3, 0))
+    expected = [int(X[train[0], 0] > 0) for train, _ in folds(3, 0).split(X, y)]
+    assert set(expected) == {0, 1}
+    assert part["chosen"].tolist() == expected
+    assert part["structures"].tolist() == [("shapes", "boxes")[c] for c in expected]
+
+
+def test_cpu_seconds_do_not_count_sleep_and_count_threads():
+    def work():
+        time.sleep(0.3)
+        threads = [threading.Thread(target=spin) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def spin():
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+
+    seconds, _ = timed_cpu(work)
+    assert seconds >= 0.2
+    assert timed_cpu(time.sleep, 0.3)[0] < 0.2
 
 
 def test_a_class_with_a_single_row_can_be_judged():
     X, y = np.arange(13.0)[:, None], np.array([0] * 6 + [1] * 6 + [2])
     with pytest.warns(UserWarning, match="least populated class"):
-        part = held_out(LogisticRegression(), X, y, 3, 0)
+        part = held_out(LogisticRegression(), X, y, folds(3, 0))
     assert part["probabilities"].shape == (13, 3)
     assert part["probabilities"][12, 2] == 0.0
 
@@ -184,10 +214,30 @@ def test_peers_give_probabilities(name):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
     X = 1e4 * (rng.normal(size=(120, 3)) + y[:, None])
-    part = held_out(PEERS[name](0), X, y, 2, 0)
+    part = held_out(PEERS[name](0), X, y, folds(2, 0))
     np.testing.assert_allclose(part["probabilities"].sum(axis=1), 1.0, atol=1e-6)
     # Features of any size: peers scale them.
     assert Figures.of(part).accuracy > 50
+
+
+@pytest.mark.parametrize("name", BOOSTING_PEERS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_boosted_peers_give_probabilities(name, n_classes):
+    pytest.importorskip(BOOSTING_PEERS[name][0])
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % n_classes
+    X = 2 * y[:, None] + rng.normal(size=(120, 2))
+    model = installed_peers()[name](0)
+    if name == "EBM":  # with its defaults it takes half a minute
+        model.set_params(outer_bags=2, max_rounds=50)
+    part = held_out(model, X, y, folds(2, 0))
+    np.testing.assert_allclose(part["probabilities"].sum(axis=1), 1.0, atol=1e-6)
+    assert Figures.of(part).accuracy > 70
+
+
+def test_boosted_peers_that_are_not_installed_are_left_out(monkeypatch):
+    monkeypatch.setattr(boosting_peers, "find_spec", lambda name: name == "lightgbm" or None)
+    assert list(installed_peers()) == ["LightGBM"]
 
 
 # -- verdicts ---------------------------------------------------------------------------------
@@ -195,7 +245,7 @@ def test_peers_give_probabilities(name):
 
 def made_results(**changes):
     """Two tables, one small and one large, on which all models are the same but for changes."""
-    models = ("LMM", *PEERS)
+    models = ("LMM", *PEERS, *BOOSTING_PEERS)
     return Results(
         {"small": 100, "large": 6_000},
         {
@@ -206,47 +256,72 @@ def made_results(**changes):
     )
 
 
-def verdicts(results):
-    return [goal.verdict for goal in goals(results)]
-
-
-def test_equal_figures_meet_every_bound():
-    first = goals(made_results())
-    assert [goal.verdict for goal in first[:3]] == ["aim reached"] * 3
-    # 0.03 lies between what must be and what should be.
-    assert first[3].verdict == "reached"
-    assert [goal.verdict for goal in first[4:]] == ["aim reached"] * 2
+def test_equal_figures_meet_most_bounds():
+    goals = table_goals(made_results())
+    # Log loss: 10 % below the others' is the aim; calibration: 0.03 must be, 0.02 should.
+    assert [goal.verdict for goal in goals] == [
+        "aim reached", "reached", "aim reached", "reached", "aim reached",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("changes", "number", "verdict"),
     [
         ({"MLP": {"accuracy": 80.1}}, 0, "missed"),
-        ({"logistic": {"accuracy": 80.1}}, 0, "missed"),
-        ({"forest": {"accuracy": 80.4}}, 0, "reached"),
-        ({"forest": {"accuracy": 80.6}}, 0, "missed"),
-        ({"boosting": {"accuracy": 99.0}}, 0, "reached"),
-        ({"forest": {"log_loss": 0.49}}, 1, "missed"),
-        ({"forest calibrated": {"log_loss": 0.49}}, 1, "reached"),
-        ({"SVC": {"log_loss": 0.1}}, 1, "reached"),
-        ({"kNN": {"accuracy": 82.0}}, 2, "reached"),
-        ({"logistic": {"accuracy": 82.6}}, 2, "missed"),
-        ({"forest": {"accuracy": 99.0}}, 2, "aim reached"),
-        ({"LMM": {"calibration_error": 0.05}}, 3, "missed"),
-        ({"LMM": {"times_given": 7.0}}, 4, "reached"),
-        ({"LMM": {"times_given": 13.0}}, 4, "missed"),
-        ({"LMM": {"times_given": 2.5}}, 5, "reached"),
-        ({"LMM": {"times_given": 7.0}}, 5, "missed"),
+        ({"forest": {"accuracy": 80.1}}, 0, "missed"),
+        ({"XGBoost": {"accuracy": 80.1}}, 0, "missed"),
+        ({"CatBoost": {"accuracy": 80.1}}, 0, "reached"),
+        ({"LightGBM": {"accuracy": 80.1}}, 0, "reached"),
+        ({"EBM": {"accuracy": 80.1}}, 0, "aim reached"),
+        ({"SVC": {"log_loss": 0.49}}, 1, "missed"),
+        ({"EBM": {"log_loss": 0.49}}, 1, "missed"),
+        ({"LMM": {"log_loss": 0.45}}, 1, "aim reached"),
+        ({"forest": {"accuracy": 82.0}}, 2, "reached"),
+        ({"logistic": {"accuracy": 83.1}}, 2, "missed"),
+        ({"kNN": {"accuracy": 99.0}}, 2, "aim reached"),
+        ({"LMM": {"calibration_error": 0.04}}, 3, "missed"),
+        ({"LMM": {"calibration_error": 0.02}}, 3, "aim reached"),
+        ({"LMM": {"fit_cpu_seconds": 2 * PREVIOUS_CPU}}, 4, "reached"),
+        ({"LMM": {"fit_cpu_seconds": 3 * PREVIOUS_CPU}}, 4, "missed"),
+        ({"forest": {"fit_cpu_seconds": 0.1}}, 4, "missed"),
     ],
 )
 def test_verdicts_follow_from_the_figures(changes, number, verdict):
-    assert verdicts(made_results(**changes))[number] == verdict
+    assert table_goals(made_results(**changes))[number].verdict == verdict
+
+
+def test_goals_need_no_boosted_peers():
+    results = made_results(XGBoost={"accuracy": 99.0}, EBM={"log_loss": 0.1})
+    own = {key: f for key, f in results.figures.items() if key[1] not in BOOSTING_PEERS}
+    goals = table_goals(Results(results.rows, own))
+    assert [goal.verdict for goal in goals[:2]] == ["aim reached", "reached"]
+    assert not any(peer in goal.remark for peer in BOOSTING_PEERS for goal in goals)
+
+
+def test_differences_are_paired_by_table():
+    results = made_results()
+    results.figures["small", "SVC"] = FIGURES._replace(accuracy=79.0, log_loss=0.6)
+    results.figures["large", "SVC"] = FIGURES._replace(accuracy=83.0, log_loss=0.7)
+    rows = {row[0]: row[1:] for row in differences_table(results).rows}
+    # +1 and −3: mean −1, standard deviation √8, over √2.
+    assert rows["SVC"] == ("−1.00 ± 2.00", "1", "1", "−0.1500 ± 0.0500", "2", "0")
+    assert rows["kNN"] == ("+0.00 ± 0.00", "0", "0", "+0.0000 ± 0.0000", "0", "0")
+    assert "LMM" not in rows
+
+
+def test_structures_are_counted_over_tables():
+    chosen = {"small": Counter(shapes=3, boxes=2), "large": Counter(shapes=5)}
+    results = Results({"small": 100, "large": 6_000}, {}, chosen)
+    assert structures_table(results).rows == [
+        ("shapes", "8", "80.0", "small, large"),
+        ("boxes", "2", "20.0", "small"),
+    ]
 
 
 def test_the_worst_table_is_named():
     results = made_results()
-    results.figures["large", "kNN"] = FIGURES._replace(accuracy=84.0)
-    goal = goals(results)[2]
+    results.figures["large", "forest"] = FIGURES._replace(accuracy=84.0)
+    goal = table_goals(results)[2]
     assert goal.reached == pytest.approx(-4.0)
     assert goal.remark == "large"
     assert goal.verdict == "missed"
@@ -271,7 +346,7 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     # A part that was made before is taken as it is.
     y = read_folder(folder)[0].y
     perfect = {"labels": y, "fold": np.arange(len(y)) % 3, "probabilities": np.eye(2)[y]}
-    perfect |= {name: np.ones(3) for name in ("fit", "predict", "fit_given")}
+    perfect |= {name: np.ones(3) for name in ("fit", "fit_cpu", "predict")}
     Parts(out / "tables" / "parts-quick-None").get("short SVC 0", lambda: perfect)
     arguments = ["reproduce", "tables", "--quick", "--resume", "--out", str(out)]
     result = CliRunner().invoke(app, arguments)
@@ -282,6 +357,10 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     assert record["values"]["figures"]["SVC"]["short"]["accuracy"] == 100.0
     assert record["values"]["figures"]["SVC"]["short"]["log_loss"] == 0.0
     assert "3 small tables, 3 folds, 1 seed" in record["scale"]
+    assert (
+        "not installed (`pip install 'maxplus[peers]'`): XGBoost, LightGBM, CatBoost, EBM."
+        in (record["text"])
+    )
     assert (out / "tables" / "tables-models.png").stat().st_size > 1000
     assert not (out / "tables" / "parts-quick-None").exists()
     with open(out / "tables" / "tables-2.csv", newline="", encoding="utf-8") as file:
@@ -318,11 +397,51 @@ def test_some_models_first_and_the_others_later(folder, light, tmp_path, monkeyp
 
 def test_the_mean_is_over_seeds(folder, light):
     found = read_folder(folder)[:1]
-    results = tables.measure(found, ["forest"], Settings(quick=True, seeds=3))
+    results = tables.measure(
+        found, {"forest": tables.MODELS["forest"]}, Settings(quick=True, seeds=3)
+    )
     each = [
-        Figures.of(held_out(tables.MODELS["forest"](s), found[0].X, found[0].y, 3, s))
+        Figures.of(held_out(tables.MODELS["forest"](s), found[0].X, found[0].y, folds(3, s)))
         for s in range(3)
     ]
     figures = results.figures["short", "forest"]
     assert figures.accuracy == pytest.approx(np.mean([f.accuracy for f in each]))
     assert len({f.log_loss for f in each}) > 1
+
+
+# -- raw features -----------------------------------------------------------------------------
+
+
+def test_raw_tables_are_split_and_judged(tmp_path, monkeypatch):
+    for place, name in enumerate(raw_tables.TABLES):
+        (tmp_path / f"{name}.csv").write_text(made_table(place, 40 + 10 * place))
+    (tmp_path / "other.csv").write_text(made_table(0, 30))
+    monkeypatch.setenv("MAXPLUS_TABLES", str(tmp_path))
+    logistic = {name: (lambda seed: LogisticRegression()) for name in raw_tables.MODELS}
+    monkeypatch.setattr(raw_tables, "MODELS", logistic | {"LMM": lambda seed: Chooser()})
+    arguments = ["reproduce", "raw-tables", "--quick", "--seeds", "2", "--out", str(tmp_path / "r")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "r" / "raw-tables" / "raw-tables.json").read_text("utf-8"))
+    assert record["values"]["rows"] == {"segment": 40, "spambase": 50}
+    table = read_folder(tmp_path, ["segment"])[0]
+    right = []
+    for seed in range(2):
+        split = StratifiedShuffleSplit(1, test_size=0.3, random_state=seed)
+        ((train, test),) = split.split(table.X, table.y)
+        fitted = LogisticRegression().fit(table.X[train], table.y[train])
+        right.append(fitted.score(table.X[test], table.y[test]))
+    figures = record["values"]["figures"]["forest"]["segment"]
+    assert figures["accuracy"] == pytest.approx(100 * np.mean(right))
+    assert record["tables"][0]["rows"][0][1:3] == ["≥ 90.30", "≥ 92.00"]
+    chosen = record["values"]["structures"]
+    assert {table: sum(own.values()) for table, own in chosen.items()} == {
+        "segment": 2, "spambase": 2,
+    }  # fmt: skip
+    assert {name for own in chosen.values() for name in own} <= {"shapes", "boxes"}
+
+
+def test_raw_tables_name_what_the_folder_lacks(tmp_path):
+    (tmp_path / "segment.csv").write_text(made_table(0, 30))
+    with pytest.raises(DataNotFoundError, match=r"has no table vehicle, letter; add vehicle.csv"):
+        read_folder(tmp_path, ["segment", "vehicle", "letter"])

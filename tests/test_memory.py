@@ -9,19 +9,17 @@ from maxplus import (
     LMMRegressor,
     SubgradientLMMClassifier,
 )
-from maxplus.models import LMM, Committee, starts
+from maxplus.models import starts
 from maxplus.models.starts import (
     box_lmm,
     box_lmm_bytes,
-    hill_lmm,
-    hill_lmm_bytes,
     prototype_lmm,
     pyramids_bytes,
     random_lmm,
     random_lmm_bytes,
 )
 from maxplus.training import Conductor, Task, memory
-from maxplus.training.stages import Annealing, Cooling, Curve, Members, Plan, Polish, WarmUp
+from maxplus.training.stages import Annealing, Polish, WarmUp
 from memory_used import most_memory
 
 
@@ -52,28 +50,11 @@ def test_a_stage_takes_about_what_it_said(blobs, units, stage):
     assert 0.7 * needed < taken < 1.2 * needed
 
 
-@pytest.mark.parametrize("n_hidden", [5, 200])
-def test_a_curve_takes_about_what_it_said(blobs, n_hidden):
-    X, _ = blobs
-    start = hill_lmm(X, X[:, 0], n_hidden, np.random.default_rng(0))
-    model = LMM(start.W0, start.W1, start.W2, np.eye(X.shape[1]))
-    stage, task = Curve(Cooling(2, 100)), Task(X, X[:, 0], rng=np.random.default_rng(0))
-    needed = stage.bytes_needed(model, task)
-    with Conductor() as conductor:
-        stage.run(model, task, conductor)  # compiled
-        taken = most_memory(lambda: stage.run(model, task, conductor))
-    assert 0.7 * needed < taken < 1.2 * needed
-
-
 SHAPE = (40, 300, 3)
 STARTS = {
     "boxes": (
         lambda X, y, rng: box_lmm(X, y, 300, 3, 1.0, 15.0, rng),
         lambda X, y: box_lmm_bytes(X, y, 300, 3),
-    ),
-    "hills": (
-        lambda X, y, rng: hill_lmm(X, X[:, 0], 300, rng),
-        lambda X, y: hill_lmm_bytes(X, 300),
     ),
     "pyramids": (
         lambda X, y, rng: prototype_lmm(X, y, 3, 1.0, 1.0),
@@ -98,7 +79,6 @@ TOO_MUCH = {
     "pyramids": SubgradientLMMClassifier(900, engine="dense"),
     "random weights": SubgradientLMMClassifier(10**7, init="gaussian", engine="dense"),
     "linear weights": LinearMaxPlusClassifier(10**7),
-    "a curve's start": LMMRegressor(900, slope=1.0, epochs=2),
     "points": LMMRegressor(method="interpolate"),
 }
 
@@ -108,18 +88,6 @@ def test_nothing_that_is_too_large_is_begun(blobs, model, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
     with pytest.raises(memory.NotEnoughMemoryError, match=r"needs .* only 1\.0 MB .*; use fewer"):
         model.fit(*blobs)
-
-
-def test_members_are_counted_together(blobs, units, monkeypatch):
-    warm_up = WarmUp(Annealing(15.0, epochs=1, batch=900))
-    task = Task(*blobs, rng=np.random.default_rng(0))
-    committee = Committee([units] * 4)
-    each = warm_up.bytes_needed(units, task)
-    plans = [Plan([warm_up], seed) for seed in range(4)]
-    assert Members(plans, 1).bytes_needed(committee, task) == each
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2 * each)
-    with pytest.raises(MemoryError, match=r"3 members at a time needs .* or a smaller n_jobs"):
-        Members(plans, 3).run(committee, task, Conductor())
 
 
 def test_a_start_too_large_is_refused_before_it_begins(blobs, monkeypatch):
@@ -143,7 +111,6 @@ def test_more_units_than_clusters_are_looked_for_among(blobs, monkeypatch):
     X, y = blobs
     monkeypatch.setattr(starts, "MAX_SAMPLES", 5)
     assert box_lmm(X, y, 40, 3, 1.0, 15.0, np.random.default_rng(0)).n_hidden == 15
-    assert hill_lmm(X, X[:, 0], 40, np.random.default_rng(0)).n_hidden == 5
 
 
 V1 = ("memory/", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")

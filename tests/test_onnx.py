@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import maxplus.export
-from exports import DATA, FLOATS, MNIST, briefly_trained, classifier, networks, normal_lmm, seen_lmm
+from exports import DATA, FLOATS, MNIST, briefly_trained, classifier, networks, normal_lmm
 from maxplus import SubgradientLMMClassifier
 from maxplus.models import LMM
 from maxplus.models.starts import prototype_lmm
@@ -285,26 +285,3 @@ def test_a_model_too_large_for_the_format_is_refused(onnx, tmp_path):
     with pytest.raises(ValueError, match=r"clf has 2,147,\d+,\d+ bytes .* fewer hidden units"):
         maxplus.export.export_onnx(clf, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
-
-
-@FLOATS
-def test_onnx_with_directions(run_onnx, dtype, tmp_path):
-    lmm = seen_lmm(0, (9, 20, 4), 6, dtype)
-    X = np.random.default_rng(2).normal(size=(200, 6)).astype(dtype)
-    maxplus.export.export_onnx(classifier(lmm), tmp_path / "model.onnx")
-    label, probabilities = run_onnx(tmp_path / "model.onnx", X)
-    tolerance = 100 * np.finfo(dtype).eps
-    assert_allclose(probabilities, lmm.probabilities(X), rtol=0, atol=tolerance, strict=True)
-    assert_array_equal(label, lmm.scores(X).argmax(axis=1))
-
-
-def test_onnx_of_a_classifier_with_directions(run_onnx, seer, iris, tmp_path):
-    maxplus.export.export_onnx(seer, tmp_path / "model.onnx")
-    label, probabilities = run_onnx(tmp_path / "model.onnx", iris.X)
-    assert_array_equal(label, seer.predict(iris.X))
-    assert_allclose(probabilities, seer.predict_proba(iris.X), atol=1e-12)
-    # Numbers that would overflow are moved closer, as the classifier does.
-    huge = np.full((1, 4), np.finfo(float).max)
-    label, probabilities = run_onnx(tmp_path / "model.onnx", huge)
-    assert_array_equal(label, seer.predict(huge))
-    assert np.isfinite(probabilities).all()

@@ -9,7 +9,7 @@ import pytest
 
 import maxplus
 from commands import good, read_csv, run
-from maxplus import LMMClassifier, LMMCommittee, LMMRegressor
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
 from maxplus.io import Checkpoint
 from maxplus.tables import ColumnChoices, stream_source
 
@@ -59,8 +59,7 @@ def trained(tmp_path_factory):
 def scores_by_hand(clf, X):
     """z_d = max_h (min_i (W⁰_i x_{p(i)} + W¹_ih) + W²_hd), literally."""
     model = clf.model_
-    seen = X if model.directions is None else X @ model.directions.T
-    lam = np.repeat(seen, 2, axis=1) * model.W0
+    lam = np.repeat(X, 2, axis=1) * model.W0
     hidden = (lam[:, :, None] + model.W1[None]).min(axis=1)
     return (hidden[:, :, None] + model.W2[None]).max(axis=1)
 
@@ -205,8 +204,8 @@ def test_choices_go_with_a_data_frame(trained):
 
 @pytest.mark.parametrize(
     "estimator",
-    [LMMCommittee(2, n_hidden=4, slope=2.0, warmup_epochs=1), LMMRegressor(4, slope=1.0, epochs=1)],
-    ids=["committee", "regression"],
+    [LMMEnsembleClassifier(2, n_hidden=4, slope=2.0, warmup_epochs=1), LMMRegressor(epochs=1)],
+    ids=["ensemble", "regression"],
 )
 def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, estimator):
     estimator.set_params(callbacks=[Checkpoint(tmp_path / "c")])
@@ -244,8 +243,12 @@ BAD_FILES = {
     "UTF-16": (ROWS.encode("utf-16"), [], ["data.csv", "UTF-16", "save it as UTF-8"]),
     "numbers for names": ("1,2,3\n4,5,6\n", [], ["header", "names"]),
     "zeros": ("a,b,class\n1,\0,x\n", [], ["data.csv", "UTF-8"]),
-    "checkpoint": (ROWS, ["--members", 2, "--checkpoint", "c"], ["--checkpoint", "--members"]),
-    "resume": (ROWS, ["--members", 2, "--resume", "c"], ["--resume", "--members"]),
+    "checkpoint": (
+        ROWS,
+        ["--estimators", 2, "--checkpoint", "c"],
+        ["--checkpoint", "--estimators"],
+    ),
+    "resume": (ROWS, ["--estimators", 2, "--resume", "c"], ["--resume", "--estimators"]),
 }
 
 

@@ -15,7 +15,7 @@ SOURCE = Path(maxplus.__file__).parent
 ROOT = Path(__file__).parents[1]
 # What each layer may import of the package, besides itself, how and when kernels are compiled,
 # where arrays begin, and how files are written.
-EVERYWHERE = {"_files", "_jit", "_lines", "_patience", "__version__"}
+EVERYWHERE = {"_compile", "_files", "__version__"}
 BELOW = {
     "algebra": set(),
     "datasets": set(),
@@ -25,7 +25,7 @@ BELOW = {
     "distributed": set(),
     "training": {"algebra", "trees", "models", "distributed"},
     "certify": {"algebra", "models"},
-    "explain": {"models"},
+    "explain": {"models", "certify"},
     "estimators": {
         "algebra",
         "trees",
@@ -88,7 +88,7 @@ DOCUMENTED = [
     "maxplus.metrics.regression",
     "maxplus.estimators.linear_max_plus_classifier",
     "maxplus.estimators.lmm_classifier",
-    "maxplus.estimators.lmm_committee",
+    "maxplus.estimators.lmm_ensemble_classifier",
     "maxplus.estimators.lmm_regressor",
     "maxplus.estimators.max_plus_classifier",
     "maxplus.estimators.subgradient_lmm_classifier",

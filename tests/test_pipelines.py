@@ -16,7 +16,7 @@ from sklearn.preprocessing import (
 )
 
 import maxplus
-from maxplus import LMMClassifier, LMMCommittee, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 
@@ -25,7 +25,7 @@ def classifier(kind=SubgradientLMMClassifier):
     if kind is SubgradientLMMClassifier:
         return kind(8, engine="dense", max_iter=60, random_state=0)
     own = {"n_hidden": 9, "slope": 3.0, "warmup_epochs": 3, "random_state": 0}
-    return kind(2, **own) if kind is LMMCommittee else kind(**own)
+    return kind(2, **own) if kind is LMMEnsembleClassifier else kind(**own)
 
 
 STEPS = {
@@ -57,7 +57,7 @@ def test_scalers_go_into_the_weights(iris, steps):
         assert np.array_equal(pipeline.predict(moved), pipeline.predict(iris.X))
 
 
-@pytest.mark.parametrize("kind", [LMMClassifier, LMMCommittee])
+@pytest.mark.parametrize("kind", [LMMClassifier, LMMEnsembleClassifier])
 def test_flips_are_those_of_the_pipeline(iris, kind):
     pipeline = make_pipeline(StandardScaler(), classifier(kind)).fit(*iris)
     rows = iris.X[50:60]

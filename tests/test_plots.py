@@ -278,11 +278,6 @@ def test_an_image_s_shape_fits_the_features(plots, without_prototypes, iris, sha
         plots.plot_explanation(why, 0, shape)
 
 
-def test_no_pixel_decides_where_there_are_directions(plots, seer, iris):
-    with pytest.raises(ValueError, match="explanation is of a model with directions"):
-        plots.plot_explanation(seer.explain(iris.X[:1]), 0, (2, 2))
-
-
 RADII = {
     "finite": [0.1, 0.3, 0.2, 0.25],
     "infinite": [0.1, np.inf, 0.2, np.inf, 0.3],

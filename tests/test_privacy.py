@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 import maxplus
 from commands import good
-from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.tables import row_fingerprints
 
 # A prime that is no other size in these tests.
@@ -19,15 +19,17 @@ AGES, STAGES = range(40, 60), range(1, 6)
 BRIEF = {"slope": 2.0, "warmup_epochs": 3, "random_state": 0}
 ESTIMATORS = [
     LMMClassifier(9, polish="log2", max_suspects=N, **BRIEF),
-    LMMCommittee(2, n_hidden=5, bagging=True, **BRIEF),
+    LMMClassifier(warmup_epochs=3, random_state=0),
+    LMMEnsembleClassifier(2, n_hidden=5, bootstrap=True, **BRIEF),
     SubgradientLMMClassifier(9, max_iter=40, random_state=0),
-    LMMRegressor(5, slope=1.0, epochs=3, random_state=0),
+    LMMRegressor(epochs=3, random_state=0),
 ]
 COMMANDS = {
+    "sum": ("--epochs", 3),
     "boxes": ("-H", 9, "--slope", 2, "--epochs", 3),
-    "committee": ("-H", 5, "--slope", 2, "--epochs", 3, "--members", 2),
+    "ensemble": ("-H", 5, "--slope", 2, "--epochs", 3, "--estimators", 2),
     "paper": ("--paper", "-H", 9, "-n", 40),
-    "regression": ("--task", "regression", "-H", 5, "--slope", 1, "--epochs", 3),
+    "regression": ("--task", "regression", "--epochs", 3),
 }
 
 
@@ -194,7 +196,7 @@ def test_methods_that_need_rows_say_how_to_keep_them(tmp_path, iris):
 def test_intervals_are_the_same_from_a_file_without_residuals(tmp_path, coverage):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 2))
-    reg = LMMRegressor(5, slope=1.0, epochs=3, random_state=0).fit(X, X[:, 0] + rng.normal(size=N))
+    reg = LMMRegressor(epochs=3, random_state=0).fit(X, X[:, 0] + rng.normal(size=N))
     reg.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
     np.testing.assert_array_equal(

@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import io
 import re
 
 import numpy as np
@@ -12,20 +13,24 @@ from scipy.stats import binomtest
 
 from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor
+from maxplus.explain import Domain, decisive_paths, term_means
 from maxplus.io import load, save
 from maxplus.metrics import judge_classifier, judge_regression
 from maxplus.metrics._intervals import wilson_interval
-from maxplus.models import LMM, Committee
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
 from maxplus.report.certificates import training_certificate
 from maxplus.report.editing import editable_columns
+from maxplus.report.shapes import shape_drawings
 from maxplus.report.unseen import headline
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 from maxplus.tables import RawTable, row_fingerprints
+from report_pages import sum_report
 from teams import run_ranks, split
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("matplotlib")
+matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib.image")
 
 
 @pytest.fixture(scope="module")
@@ -245,26 +250,34 @@ def test_choices_become_the_features_that_the_model_s_own_encoding_gives(clinic)
             assert x[first : first + len(values)].tolist() == values
 
 
-def test_without_a_preparation_every_feature_is_a_number(iris, seer):
-    content = report_content(seer, iris.X, iris.y, name="iris", feature_names=list("abcd"))
+@pytest.fixture(scope="module")
+def flowers(iris):
+    return LMMClassifier(8, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
+
+
+def test_without_a_preparation_every_feature_is_a_number(iris, flowers):
+    content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert [column["name"] for column in content["columns"]] == list("abcd")
     assert all(column["low"] is None and column["choices"] is None for column in content["columns"])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_page_has_the_model_s_very_weights(seer, dtype):
-    member = seer.model_.astype(dtype)
-    other = LMM(member.W0, 2 * member.W1, member.W2, member.directions)
-    data = model_data(Committee([member, other]), np.ones(4), list("abcd"), None)
-    for own, packed in zip((member, other), data["members"], strict=True):
-        for name, array in (("W0", own.W0), ("W1", own.W1.T), ("W2", own.W2.T),
-                            ("directions", own.directions)):  # fmt: skip
-            found = np.frombuffer(base64.b64decode(packed[name]), np.dtype(dtype).newbyteorder("<"))
-            np.testing.assert_array_equal(found, array.ravel())
-        assert [packed["views"][m] for m in range(4)] == list("abcd")
-        assert packed["features"] == [0, 1, 2, 3, -1, -1]
-        assert [len(terms) for terms in packed["terms"]] == [1, 1, 1, 1, 3, 2]
-    assert [own["first_unit"] for own in data["members"]] == [0, 8]
+def test_the_page_has_the_model_s_very_weights(flowers, iris, dtype):
+    lmm = flowers.model_.astype(dtype)
+    terms = [Term([0, 1, 2, 3], lmm), Term([0, 1, 2, 3], lmm.scaled(2.0))]
+    feature_map = FeatureMap.fit(iris.X)
+    data = model_data(AdditiveLMM(terms, 4, feature_map), np.ones(4))
+
+    def unpacked(text, kind):
+        return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<"))
+
+    for (_, own), packed in zip(terms, data["terms"], strict=True):
+        for name, array in (("W0", own.W0), ("W1", own.W1.T), ("W2", own.W2.T)):
+            np.testing.assert_array_equal(unpacked(packed[name], dtype), array.ravel())
+    for name in ("x", "u", "rises"):
+        np.testing.assert_array_equal(
+            unpacked(data["map"][name], np.float64), getattr(feature_map, name)
+        )
     assert data["single"] == (dtype is np.float32)
 
 
@@ -286,28 +299,70 @@ def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
     assert len(page) < 1_000_000
 
 
-def test_content_names_the_deciding_views(seer, iris):
-    content = report_content(seer, iris.X, iris.y, name="iris", feature_names=list("abcd"))
+def test_content_names_the_deciding_walls(flowers, iris):
+    content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert content["features"] == list("abcd")
-    why = seer.explain(iris.X, feature_names=list("abcd"))
-    V = seer.model_.views(iris.X)
-    kinds = set()
+    paths, model = decisive_paths(flowers.model_, iris.X), flowers.model_
     for n, row in enumerate(content["rows"]):
-        np.testing.assert_allclose(row["values"], iris.X[n], rtol=1e-5)
+        assert row["reasons"] is None
         for entry in row["classes"]:
-            d = list(why.class_names).index(entry["class"])
-            m = int(why.paths.view[n, d])
-            assert entry["unit"] == why.paths.unit[n, d]
-            assert entry["feature"] == why.view_names[m]
-            assert entry["value"] == pytest.approx(V[n, m])
-            assert entry["feature_index"] == (m if m < 4 else None)
-            # Just beyond the wall the unit's line changes its sign.
-            i, h = why.paths.row[n, d], why.paths.unit[n, d]
-            line = seer.model_.W0[i] * entry["wall"] + seer.model_.W1[i, h]
-            assert abs(line) < 1e-9 * abs(seer.model_.W1[i, h]) + 1e-12
-            kinds.add(m < 4)
-    assert kinds == {True, False}
+            d = content["labels"].index(entry["class"])
+            i, h = paths.row[n, d], paths.unit[n, d]
+            assert (entry["unit"], entry["feature_index"]) == (h, i // 2)
+            assert entry["feature"] == "abcd"[i // 2]
+            assert entry["value"] == iris.X[n, i // 2]
+            # At the wall the unit's line is 0.
+            line = model.W0[i] * entry["wall"] + model.W1[i, h]
+            assert abs(line) < 1e-9 * abs(model.W1[i, h]) + 1e-12
     render_page(content)
+
+
+def test_contributions_of_a_sum_add_up_to_the_margin():
+    content = sum_report()
+    groups = content["contributions"]["groups"]
+    assert {"age", "dose", "smoker", "ward", "pain"} <= {group["name"] for group in groups}
+    for row in content["rows"]:
+        reasons, (first, second) = row["reasons"], row["classes"][:2]
+        assert reasons["rival"] == second["class"]
+        assert reasons["margin"] == first["score"] - second["score"]
+        total = reasons["baseline"] + sum(reasons["amounts"])
+        assert total == pytest.approx(reasons["margin"], abs=1e-9)
+
+
+def test_shape_functions_are_drawn_at_their_scores():
+    """Of y = 56 − 48·z / reach, in the middle of a drawing, z is read back."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, (400, 2))
+    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    model = AdditiveLMM([Term([0], steps.scaled(3.0)), Term([1], steps)], 2)
+    means = term_means(model, X)
+    drawn = shape_drawings(model, X, means, Domain.of_rows(X, names=["a", "b"]), ["no", "yes"])
+    assert [curve["name"] for curve in drawn["curves"]] == ["a", "b"]
+    low, high = np.quantile(X, (0.01, 0.99), axis=0)
+    reach = np.abs(3.0 * (2.0 * np.array([low[0], high[0]]) - 1.0 - np.mean(2.0 * X[:, 0] - 1)))
+    for k, curve in enumerate(drawn["curves"]):
+        (line,) = curve["lines"]
+        x, y = np.array([point.split(",") for point in line.split()], float).T
+        at = low[k] + (high[k] - low[k]) * (x - 40.0) / 232.0
+        z = (3.0, 1.0)[k] * (2.0 * at - 2.0 * X[:, k].mean())
+        np.testing.assert_allclose(y, 56.0 - 48.0 * z / reach.max(), atol=0.3)
+
+
+def test_sums_of_pairs_are_drawn_as_surfaces():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, (200, 2))
+    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
+    model = AdditiveLMM([Term([0, 1], corners)], 2)
+    drawn = shape_drawings(model, X, term_means(model, X), Domain.of_rows(X), ["no", "yes"])
+    assert drawn["curves"] == []
+    (surface,) = drawn["surfaces"]
+    assert surface["image"].startswith("data:image/png;base64,")
+    image = base64.b64decode(surface["image"].split(",")[1])
+    pixels = matplotlib.image.imread(io.BytesIO(image), format="png")
+    assert pixels.shape == (32, 32, 4)
+    # The lower left is blue, for the first class, and the upper right vermilion.
+    assert pixels[-1, 0, 2] > pixels[-1, 0, 0]
+    assert pixels[0, -1, 0] > pixels[0, -1, 2]
 
 
 def test_importances_are_of_columns(clinic):
@@ -324,7 +379,7 @@ def test_a_regression_is_judged_on_new_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (80, 1))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
-    reg = LMMRegressor(4, slope=1.0, epochs=30, random_state=0).fit(X[:60], y[:60])
+    reg = LMMRegressor(epochs=30, random_state=0).fit(X[:60], y[:60])
     own = regression_content(reg, X[:60], y[:60], name="curve")
     assert own["headline"]["holds"] is None
     assert "was trained on the 60 rows" in own["where"]
@@ -346,7 +401,7 @@ def test_a_regression_is_judged_on_new_rows():
 def test_regression_worse_than_the_mean_says_so():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60, 1))
-    reg = LMMRegressor(4, slope=1.0, epochs=5, random_state=0).fit(X, 9000 * X[:, 0])
+    reg = LMMRegressor(epochs=5, random_state=0).fit(X, 9000 * X[:, 0])
     content = regression_content(reg, X, -9000 * X[:, 0], name="curve")
     text = content["headline"]["text"]
     r2 = content["sources"][0]["figures"]["r2"]
@@ -388,7 +443,7 @@ def test_report_without_labels_has_predictions_and_no_figures(clinic):
 def test_regression_report_without_numbers_has_predictions():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60, 1))
-    reg = LMMRegressor(4, slope=1.0, epochs=5, random_state=0).fit(X, X[:, 0])
+    reg = LMMRegressor(epochs=5, random_state=0).fit(X, X[:, 0])
     content = regression_content(reg, X[:30], None, name="curve")
     assert content["headline"]["holds"] is None
     np.testing.assert_allclose(
@@ -519,7 +574,7 @@ def test_a_page_about_the_rows_of_several_ranks_is_that_of_one_process(clinic, s
 
 def test_a_page_of_a_regression_over_ranks(iris):
     X, y = iris.X[:, :2], iris.X[:, 2]
-    reg = LMMRegressor(4, slope=1.0, epochs=5, random_state=0).fit(X, y)
+    reg = LMMRegressor(epochs=5, random_state=0).fit(X, y)
     parts = split(len(y), 3)
     found = run_ranks(3, lambda r: regression_content(reg, X[parts[r]], y[parts[r]], name="t"))
     for page in found:

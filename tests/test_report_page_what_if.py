@@ -1,14 +1,15 @@
 """What the page computes after an edit is what Python computes, to the last printed digit."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 from clinics import patients, prepared, trained
-from maxplus.explain import decisive_paths
-from maxplus.models import Committee
+from maxplus.explain import contributions, decisive_paths
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import render_page, report_content
 from maxplus.report._text import fixed, probability, short
 from maxplus.tables import RawTable
@@ -36,16 +37,17 @@ return arguments[0].map(({ place, edits }) => {
   });
   const radius = [...byId("tiles").children].find((tile) =>
     tile.firstChild.textContent === "Certified radius").children[1].textContent;
-  return { radius, classes: rows, verdict: byId("verdict").textContent };
+  const numbers = (part) => [...(part?.rows ?? [])].map((row) => [
+    row.cells[0].textContent, Number(row.cells[2].dataset.value)]);
+  const reasons = numbers(byId("reasons")?.tBodies[0]), margin = numbers(byId("reasons")?.tFoot);
+  return { radius, reasons, margin, classes: rows, verdict: byId("verdict").textContent };
 });
 """
 MODELS = {
-    "features": {},
-    "single": {"dtype": np.float32},
-    "directions": {"sums": 2},
-    "single, directions": {"sums": 2, "dtype": np.float32},
-    "committee": {"members": 3},
-    "single, committee, directions": {"members": 2, "sums": 2, "dtype": np.float32},
+    "network": {},
+    "single, network": {"dtype": np.float32},
+    "sum": {"is_sum": True},
+    "single, sum": {"is_sum": True, "dtype": np.float32},
 }
 
 
@@ -93,29 +95,52 @@ def said_by_python(clf, X, scale):
         Z = clf.model_.scores(X)
     P = softmax(Z.astype(float), axis=1)
     radius = clf.certified_radius(X, scale)
-    members = clf.model_.members if isinstance(clf.model_, Committee) else [clf.model_]
-    paths = [decisive_paths(own, X) for own in members]
-    firsts = np.cumsum([0, *(own.n_hidden for own in members)])
+    path = decisive_paths(clf.model_, X) if isinstance(clf.model_, LMM) else None
     texts = []
     for n in range(len(X)):
         classes = []
         for d in np.argsort(-Z[n], kind="stable"):
-            k = int(np.argmax([path.score[n, d] for path in paths]))
-            own, path = members[k], paths[k]
-            row, unit = path.row[n, d], path.unit[n, d]
-            slope = float(own.W0[row])
-            wall = -float(own.W1[row, unit]) / slope
-            of = f" of member {k + 1}" if len(members) > 1 else ""
-            classes.append([
-                str(clf.classes_[d]), fixed(float(Z[n, d])), probability(float(P[n, d])),
-                short(float(own.views(X[n : n + 1])[0, row // 2])),
-                f"{'≥' if slope > 0 else '≤'} {short(wall)}", f"{unit + firsts[k]}{of}",
-                ("+" if slope > 0 else "") + fixed(slope), str(path.runner_up[n, d] + firsts[k]),
-                fixed(float(path.margin[n, d])),
-            ])  # fmt: skip
+            line = [str(clf.classes_[d]), fixed(float(Z[n, d])), probability(float(P[n, d]))]
+            if path is not None:
+                row, unit = path.row[n, d], path.unit[n, d]
+                slope = float(clf.model_.W0[row])
+                wall = -float(clf.model_.W1[row, unit]) / slope
+                line += [
+                    short(float(X[n, row // 2].astype(clf.model_.dtype))),
+                    f"{'≥' if slope > 0 else '≤'} {short(wall)}", str(unit),
+                    ("+" if slope > 0 else "") + fixed(slope), str(path.runner_up[n, d]),
+                    fixed(float(path.margin[n, d])),
+                ]  # fmt: skip
+            classes.append(line)
         bound = float(radius[n])
         texts.append({"radius": fixed(bound if math.isfinite(bound) else None), "classes": classes})
     return texts
+
+
+def check_radius(page, python):
+    """Both searches end within 1e-6 of the radius, which may be between two printed numbers."""
+    if page != python:
+        a, b = (Decimal(text.replace("−", "-")) for text in (page, python))
+        last_place = Decimal((0, (1,), max(a.as_tuple().exponent, b.as_tuple().exponent)))
+        assert abs(a - b) <= last_place, (page, python)
+
+
+def check_reasons(clf, X, found):
+    """Contributions in the page are those of Python, and add up to the margin."""
+    expected = contributions(clf.model_, X, clf.term_means_, domain=clf._domain(None, None))
+    for n, page in enumerate(found):
+        names = [name for name, _ in page["reasons"]]
+        amounts = np.array([amount for _, amount in page["reasons"]])
+        order = expected.order[n][:12]
+        size = np.abs(expected.contribution[n]).sum() + 1.0
+        np.testing.assert_allclose(
+            amounts[: len(order)], expected.contribution[n][order], atol=1e-6 * size
+        )
+        assert set(names[: len(order)]) <= set(expected.group_names)
+        assert names[-1] == "mean of the training rows"
+        ((_, margin),) = page["margin"]
+        np.testing.assert_allclose(margin, expected.margin[n], atol=1e-6 * size)
+        np.testing.assert_allclose(amounts.sum(), margin, atol=1e-6 * size)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -142,8 +167,10 @@ def test_edits_are_computed_as_python_does(browser, kind):
     found = browser.run(EDIT, tasks)
     expected = said_by_python(clf, X, scale)
     for page, python in zip(found, expected, strict=True):
-        assert page["radius"] == python["radius"]
-        # The deciding view's name is the third; it is compared in the content's own tests.
+        check_radius(page["radius"], python["radius"])
+        # The deciding feature's name is the third; it is compared in the content's own tests.
         assert [line[:3] + line[4:] for line in page["classes"]] == python["classes"]
+    if isinstance(clf.model_, AdditiveLMM):
+        check_reasons(clf, X, found)
     changed = {tuple(line[0] for line in page["classes"]) for page in found}
     assert len(changed) == 2

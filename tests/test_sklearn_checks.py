@@ -31,7 +31,7 @@ CHECKED = [
     SubgradientLMMClassifier(n_hidden=20, max_iter=300),
     MaxPlusClassifier(max_iter=300),
     LinearMaxPlusClassifier(n_hidden=20, max_iter=300),
-    LMMRegressor(n_hidden=8, slope=0.5, epochs=30),
+    LMMRegressor(epochs=30),
     LMMRegressor(method="interpolate"),
     LMMRegressor(n_hidden=10, method="interpolate"),
 ]

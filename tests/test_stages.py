@@ -67,7 +67,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e4])
 def test_the_scale_of_the_features_does_not_matter(iris, factor):
     X, y = iris.X * factor, iris.y
-    options = {"n_hidden": 30, "scale": False, "polish": "log2", "random_state": 0}
+    options = {"n_hidden": 30, "standardize": False, "polish": "log2", "random_state": 0}
     clf = LMMClassifier(**options).fit(X, y)
     assert clf.score(X, y) >= 0.99
     assert clf.slope_ * factor == pytest.approx(
@@ -81,7 +81,7 @@ def test_the_course_of_all_stages_is_kept(iris, dtype):
     clf = LMMClassifier(
         20,
         warmup_epochs=7,
-        scale=False,
+        standardize=False,
         polish="log2",
         random_state=0,
         callbacks=lambda p: stages.append(p.stage),
@@ -332,7 +332,7 @@ def test_weights_count_in_the_warm_up(iris):
 
 def test_idle_units_help_neighbours_that_share_a_path(iris):
     """Two flowers of different species lie so close that steps on one undo those on the other."""
-    clf = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(*iris)
+    clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
     assert (clf.unit_wins_ == 0).any()
     result = polish(clf.model_, *iris, np.random.default_rng(0))
     assert result.succeeded

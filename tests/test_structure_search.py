@@ -2,12 +2,25 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from maxplus.estimators._additive import FOLDS, STRUCTURES, SURVIVORS, fit_additive
-from maxplus.estimators._choice import Rows
-from maxplus.training import Conductor
+from maxplus.estimators._additive import (
+    FEW,
+    STRUCTURES,
+    JointTraining,
+    untrained,
+    without_weak_terms,
+)
+from maxplus.estimators._folds import FOLDS, Rows
+from maxplus.training import Conductor, Task
 from maxplus.training.smooth.structures import Structure
+
+
+def fit(rows, seed=0, structures=STRUCTURES, n_jobs=1):
+    """Choose among structures, and train."""
+    rng = np.random.default_rng(seed)
+    task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
+    return JointTraining(structures, n_jobs).run(untrained(rows, 2, rng), task, Conductor())
 
 
 def interaction(n=500):
@@ -22,8 +35,8 @@ PAIR = (Structure(units=1, size=1.5), Structure(units=2, pairs_per_feature=1.0, 
 
 def test_structure_with_pairs_is_chosen_for_an_interaction():
     rows = interaction()
-    fitted = fit_additive(rows, 2, 0, Conductor(), 1, PAIR)
-    assert fitted.chosen == 1
+    fitted = fit(rows, structures=PAIR)
+    assert fitted.choice.chosen == 1
     assert (0, 2) in [tuple(term.features) for term in fitted.model.terms]
     new = interaction(n=900).part(np.arange(500, 900))
     assert np.mean(fitted.model.scores(new.X).argmax(axis=1) == new.y) > 0.85
@@ -32,18 +45,18 @@ def test_structure_with_pairs_is_chosen_for_an_interaction():
 def test_simplest_structure_is_chosen_for_noise():
     rng = np.random.default_rng(1)
     rows = Rows(rng.normal(size=(200, 3)), rng.integers(0, 2, 200))
-    assert fit_additive(rows, 2, 0, Conductor(), 1, PAIR).chosen == 0
+    assert fit(rows, structures=PAIR).choice.chosen == 0
 
 
 @pytest.mark.slow
 def test_search_does_not_depend_on_the_number_of_threads():
     rows = interaction(200)
-    runs = [fit_additive(rows, 2, 3, Conductor(), n_jobs) for n_jobs in (1, 2)]
-    assert_array_equal(runs[0].losses, runs[1].losses)
+    runs = [fit(rows, 3, n_jobs=n_jobs) for n_jobs in (1, 2)]
+    assert_array_equal(runs[0].choice.losses, runs[1].choice.losses)
     assert_array_equal(runs[0].model.scores(rows.X), runs[1].model.scores(rows.X))
-    tried = np.isfinite(runs[0].losses)
+    tried = np.isfinite(runs[0].choice.losses)
     assert tried.shape == (len(STRUCTURES), FOLDS)
-    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), SURVIVORS, SURVIVORS])
+    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), FEW.survivors, FEW.survivors])
 
 
 def test_rows_of_tiny_weight_hardly_count():
@@ -51,7 +64,7 @@ def test_rows_of_tiny_weight_hardly_count():
     wrong = np.arange(500) % 3 == 0
     labels = np.where(wrong, 1 - rows.y, rows.y)
     weighted = Rows(rows.X, labels, np.where(wrong, 1e-12, 1.0))
-    fitted = fit_additive(weighted, 2, 0, Conductor(), 1, PAIR)
+    fitted = fit(weighted, structures=PAIR)
     right = fitted.model.scores(rows.X).argmax(axis=1) == rows.y
     assert right.mean() > 0.9
 
@@ -62,6 +75,20 @@ def test_model_takes_raw_features_and_ignores_how_far_an_outlier_lies():
     for far in (1e4, 1e9):
         X = rows.X.copy()
         X[0, 1] = far
-        model = fit_additive(Rows(X, rows.y), 2, 0, Conductor(), 1, PAIR).model
+        model = fit(Rows(X, rows.y), structures=PAIR).model
         scores.append(model.scores(rows.X[1:]))
     assert_array_equal(scores[0], scores[1])
+
+
+def test_terms_that_hardly_contribute_are_left_out():
+    rows = interaction()
+    wide = Rows(np.column_stack([rows.X, np.ones(500)]), rows.y)
+    model = fit(wide, structures=PAIR).model
+    assert 3 not in np.concatenate([term.features for term in model.terms])
+    rng = np.random.default_rng(0)
+    whole = untrained(wide, 2, rng)
+    pruned = without_weak_terms(whole, wide.X)
+    assert len(pruned.terms) < len(whole.terms)
+    # The constant feature's scores are the same for all rows.
+    assert_allclose(pruned.scores(wide.X), whole.scores(wide.X), atol=1e-12)
+    assert without_weak_terms(pruned, wide.X) is pruned

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import maxplus.export
-from exports import DATA, FLOATS, MNIST, briefly_trained, classifier, networks, normal_lmm, seen_lmm
+from exports import DATA, FLOATS, MNIST, briefly_trained, classifier, networks, normal_lmm
 from maxplus import SubgradientLMMClassifier
 from maxplus.algebra import maxplus as max_product
 from maxplus.algebra import minplus as min_product
@@ -267,20 +267,3 @@ def test_inputs_that_do_not_fit_are_refused(torch, layers, make, error, message)
     for network in (module, layers.MaxPlus(np.ones((3, 2)))):
         with pytest.raises(error, match=message):
             network(make(torch))
-
-
-@FLOATS
-def test_the_module_with_directions(torch, dtype):
-    lmm = seen_lmm(3, (9, 20, 4), 6, dtype)
-    X = np.random.default_rng(4).normal(size=(50, 6)).astype(dtype)
-    network = maxplus.export.to_torch(classifier(lmm))
-    tolerance = 100 * np.finfo(dtype).eps
-    assert_allclose(numbers(network(torch.tensor(X))), lmm.scores(X), atol=tolerance, strict=True)
-    assert_array_equal(numbers(network.views.weight), lmm.directions, strict=True)
-    assert network.views.bias is None
-    with pytest.raises(ValueError, match="6"):
-        network(torch.tensor(X[:, :5]))
-    network(torch.tensor(X)).sum().backward()
-    assert network.views.weight.grad.abs().sum() > 0
-    plain = maxplus.export.to_torch(classifier(normal_lmm(3, (9, 20, 4), dtype)))
-    assert set(plain.state_dict()) == {"W0", "minplus.weight", "maxplus.weight"}

@@ -30,7 +30,7 @@ def careful(model, X, y, *, helps=True, asked=None, **options):
 
 
 def test_the_polish_asks_whether_it_is_wanted(iris):
-    warm = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(*iris)
+    warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
     losses = warm.model_.losses(*iris)
     n_above = int((losses >= LOG2).sum())
     assert n_above >= 2
@@ -57,7 +57,7 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
 
 def test_a_polish_has_a_limit(cloud):
     """Labels without any structure: it would go on for a long time."""
-    clf = LMMClassifier(6, scale=False, polish=None, random_state=0).fit(*cloud)
+    clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
     task = Task(cloud.X, cloud.y, rng=np.random.default_rng(0))
     free = Polish().run(clf.model_, task, Conductor())
     short = Polish(visits=200).run(clf.model_, task, Conductor())
@@ -68,7 +68,7 @@ def test_a_polish_has_a_limit(cloud):
 def test_a_polish_that_was_begun_is_kept(iris):
     """A flower under two labels can never fit; the others do."""
     X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
-    warm = LMMClassifier(30, scale=False, polish=None, random_state=0).fit(X, y)
+    warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(X, y)
     assert (warm.model_.losses(X, y) >= LOG2).sum() > 2
     kept = careful(warm.model_, X, y)
     assert kept.status is Status.UNFIT
@@ -103,7 +103,7 @@ def worth(model, data, more, conductor=None, left=0):
 
 
 def test_held_out_rows_say_whether_a_polish_costs_anything(iris):
-    model = LMMClassifier(6, scale=False, polish=None, random_state=0).fit(*iris).model_
+    model = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*iris).model_
     Z = model.scores(iris.X).astype(float)
 
     t = temperature(Z, iris.y)
@@ -127,7 +127,7 @@ def test_held_out_rows_say_whether_a_polish_costs_anything(iris):
 
 
 def test_what_cannot_be_held_out_says_nothing(iris):
-    model = LMMClassifier(3, scale=False, polish=None, random_state=0).fit(*iris).model_
+    model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
     assert not worth(model, one_of_each, 0.0)
     interrupted = Conductor()

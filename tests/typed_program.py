@@ -17,12 +17,12 @@ from typing_extensions import assert_type
 import maxplus
 import maxplus.training.engines
 import maxplus.training.stages
-from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.algebra import minplus
 from maxplus.certify import Bounds, box_bounds
 from maxplus.evaluation import Comparison, Validation
-from maxplus.explain import CommitteeExplanation, Explanation, Rules
-from maxplus.models import LMM, Committee
+from maxplus.explain import AdditiveExplanation, Explanation, Rules
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import MaxLoss, Progress, StepRule, Task, polyak, train
 from maxplus.training.engines import DenseEngine
 from maxplus.training.stages import Iterated
@@ -36,13 +36,12 @@ class Nothing:
 
 PUBLIC: list[Nothing] = [
     maxplus.LMMClassifier,  # type: ignore[list-item]
-    maxplus.LMMCommittee,  # type: ignore[list-item]
+    maxplus.LMMEnsembleClassifier,  # type: ignore[list-item]
     maxplus.LMMRegressor,  # type: ignore[list-item]
     maxplus.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.MaxPlusClassifier,  # type: ignore[list-item]
     maxplus.SubgradientLMMClassifier,  # type: ignore[list-item]
     maxplus.compare,  # type: ignore[list-item]
-    maxplus.distributed,  # type: ignore[list-item]
     maxplus.export_onnx,  # type: ignore[list-item]
     maxplus.from_pipeline,  # type: ignore[list-item]
     maxplus.load,  # type: ignore[list-item]
@@ -68,7 +67,7 @@ PUBLIC: list[Nothing] = [
     maxplus.datasets.load_mnist,  # type: ignore[list-item]
     maxplus.datasets.load_wine,  # type: ignore[list-item]
     maxplus.estimators.LMMClassifier,  # type: ignore[list-item]
-    maxplus.estimators.LMMCommittee,  # type: ignore[list-item]
+    maxplus.estimators.LMMEnsembleClassifier,  # type: ignore[list-item]
     maxplus.estimators.LMMRegressor,  # type: ignore[list-item]
     maxplus.estimators.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.estimators.MaxPlusClassifier,  # type: ignore[list-item]
@@ -85,27 +84,30 @@ PUBLIC: list[Nothing] = [
     maxplus.evaluation.plan_for,  # type: ignore[list-item]
     maxplus.evaluation.usual_models,  # type: ignore[list-item]
     maxplus.evaluation.validate,  # type: ignore[list-item]
+    maxplus.explain.AdditiveExplanation,  # type: ignore[list-item]
     maxplus.explain.Boxes,  # type: ignore[list-item]
     maxplus.explain.Category,  # type: ignore[list-item]
     maxplus.explain.Change,  # type: ignore[list-item]
-    maxplus.explain.CommitteeExplanation,  # type: ignore[list-item]
     maxplus.explain.Contributions,  # type: ignore[list-item]
     maxplus.explain.Domain,  # type: ignore[list-item]
     maxplus.explain.Explanation,  # type: ignore[list-item]
     maxplus.explain.Flips,  # type: ignore[list-item]
     maxplus.explain.Paths,  # type: ignore[list-item]
+    maxplus.explain.PredictionContributions,  # type: ignore[list-item]
     maxplus.explain.Rule,  # type: ignore[list-item]
     maxplus.explain.Rules,  # type: ignore[list-item]
     maxplus.explain.ShapeFunction,  # type: ignore[list-item]
     maxplus.explain.contributions,  # type: ignore[list-item]
     maxplus.explain.decisive_paths,  # type: ignore[list-item]
-    maxplus.explain.explain_committee,  # type: ignore[list-item]
+    maxplus.explain.explain_additive,  # type: ignore[list-item]
     maxplus.explain.feature_importances,  # type: ignore[list-item]
+    maxplus.explain.prediction_contributions,  # type: ignore[list-item]
     maxplus.explain.shape_function,  # type: ignore[list-item]
     maxplus.explain.single_feature_flips,  # type: ignore[list-item]
     maxplus.explain.single_flips,  # type: ignore[list-item]
     maxplus.explain.smallest_change,  # type: ignore[list-item]
     maxplus.explain.strongest_rules,  # type: ignore[list-item]
+    maxplus.explain.term_boxes,  # type: ignore[list-item]
     maxplus.explain.term_means,  # type: ignore[list-item]
     maxplus.explain.unit_boxes,  # type: ignore[list-item]
     maxplus.export.export_onnx,  # type: ignore[list-item]
@@ -128,7 +130,6 @@ PUBLIC: list[Nothing] = [
     maxplus.metrics.plain,  # type: ignore[list-item]
     maxplus.metrics.reliability,  # type: ignore[list-item]
     maxplus.models.AdditiveLMM,  # type: ignore[list-item]
-    maxplus.models.Committee,  # type: ignore[list-item]
     maxplus.models.Entries,  # type: ignore[list-item]
     maxplus.models.FeatureMap,  # type: ignore[list-item]
     maxplus.models.LMM,  # type: ignore[list-item]
@@ -157,7 +158,7 @@ PUBLIC: list[Nothing] = [
     maxplus.distributed.SharedRows,  # type: ignore[list-item]
     maxplus.distributed.Team,  # type: ignore[list-item]
     maxplus.distributed.current,  # type: ignore[list-item]
-    maxplus.distributed.distributed,  # type: ignore[list-item]
+    maxplus.distributed.use_mpi,  # type: ignore[list-item]
     maxplus.distributed.using,  # type: ignore[list-item]
     maxplus.report.regression_content,  # type: ignore[list-item]
     maxplus.report.render_page,  # type: ignore[list-item]
@@ -215,15 +216,9 @@ PUBLIC: list[Nothing] = [
     maxplus.training.engines.TreeEngine,  # type: ignore[list-item]
     maxplus.training.stages.Annealing,  # type: ignore[list-item]
     maxplus.training.stages.CarefulPolish,  # type: ignore[list-item]
-    maxplus.training.stages.Cooling,  # type: ignore[list-item]
-    maxplus.training.stages.Curve,  # type: ignore[list-item]
-    maxplus.training.stages.Curved,  # type: ignore[list-item]
-    maxplus.training.stages.Gathered,  # type: ignore[list-item]
     maxplus.training.stages.Iterated,  # type: ignore[list-item]
     maxplus.training.stages.Iterations,  # type: ignore[list-item]
-    maxplus.training.stages.Members,  # type: ignore[list-item]
     maxplus.training.stages.Outcome,  # type: ignore[list-item]
-    maxplus.training.stages.Plan,  # type: ignore[list-item]
     maxplus.training.stages.Polish,  # type: ignore[list-item]
     maxplus.training.stages.Polished,  # type: ignore[list-item]
     maxplus.training.stages.Stage,  # type: ignore[list-item]
@@ -250,26 +245,26 @@ def classify(X: Array, y: Array) -> None:
     assert_type(clf.decision_function(X), Array)
     assert_type(clf.certified_radius(X), Array)
     assert_type(clf.certify(X, y, 0.1), float | Array)
-    assert_type(clf.explain(X), Explanation)
+    assert_type(clf.explain(X), Explanation | AdditiveExplanation)
     assert_type(clf.explain(X).text(0), str)
     assert_type(clf.rules(X, y), Rules)
     assert_type(clf.max_loss_, float)
     assert_type(clf.certified_, bool)
     assert_type(clf.suspects_, Array)
     assert_type(clf.n_hidden_, int)
-    assert_type(clf.model_, LMM)
-    assert_type(box_bounds(clf.model_, X, 0.1), Bounds)
+    assert_type(clf.model_, LMM | AdditiveLMM)
+    if isinstance(clf.model_, LMM):
+        assert_type(box_bounds(clf.model_, X, 0.1), Bounds)
     clf.save("model.maxplus")
     maxplus.load("model.maxplus")
     maxplus.export_onnx(clf, "model.onnx")
 
 
 def others(X: Array, y: Array) -> None:
-    """A committee, a regression, the paper's algorithm."""
-    committee = assert_type(LMMCommittee(2, n_hidden=6).fit(X, y), LMMCommittee)
-    assert_type(committee.members_, list[LMMClassifier])
-    assert_type(committee.model_, Committee)
-    assert_type(committee.explain(X), CommitteeExplanation)
+    """An ensemble, a regression, the paper's algorithm."""
+    ensemble = LMMEnsembleClassifier(2, n_hidden=6).fit(X, y)
+    assert_type(ensemble, LMMEnsembleClassifier)
+    assert_type(ensemble.predict(X), Array)
     curve = assert_type(LMMRegressor().fit(X, y), LMMRegressor)
     assert_type(curve.predict_interval(X, coverage=0.9), tuple[Array, Array])
     paper = SubgradientLMMClassifier(8, max_iter=100).fit(X, y).partial_fit(X, y)

@@ -13,7 +13,7 @@ GROUPS = {
         "iris", "init", "mnist", "sparsity", "zero-hidden", "approximation", "certificate",
         "timing",
     ),
-    "How good its own recipes are": ("tables", "quality", "noise", "regression"),
+    "How good its own recipes are": ("tables", "raw-tables", "quality", "noise", "regression"),
     "How fast, how large": (
         "long-run", "million", "mpi", "answers", "streams", "products", "iris-torch", "first-use",
     ),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from maxplus.estimators import (
         LinearMaxPlusClassifier,
         LMMClassifier,
-        LMMCommittee,
+        LMMEnsembleClassifier,
         LMMRegressor,
         MaxPlusClassifier,
         SubgradientLMMClassifier,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
-    "LMMCommittee": "maxplus.estimators",
+    "LMMEnsembleClassifier": "maxplus.estimators",
     "LMMRegressor": "maxplus.estimators",
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
@@ -66,7 +66,7 @@ _ROOMS = (
 
 __all__ = [
     "LMMClassifier",
-    "LMMCommittee",
+    "LMMEnsembleClassifier",
     "LMMRegressor",
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",

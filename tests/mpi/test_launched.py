@@ -190,8 +190,8 @@ def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
 
 def test_several_processes_without_mpi4py_are_told_what_to_install():
     program = (
-        "import sys; sys.modules['mpi4py'] = None\nfrom maxplus.distributed import use_mpi\n"
-        "with use_mpi(): pass"
+        "import sys; sys.modules['mpi4py'] = None\nimport maxplus\n"
+        "with maxplus.distributed.use_mpi(): pass"
     )
     done = run([sys.executable, "-c", program], env=os.environ)
     assert 'pip install "maxplus[mpi]"' in done.stderr

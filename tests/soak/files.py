@@ -11,7 +11,7 @@ from sklearn.datasets import load_iris
 
 import maxplus
 from damage import damaged
-from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.io import Checkpoint, FileError
 from maxplus.tables import TableError, read_table
 
@@ -25,9 +25,9 @@ def saved_models():
     brief = {"slope": 3.0, "random_state": 0}
     models = [
         LMMClassifier(9, warmup_epochs=3, **brief).fit(X, y),
-        LMMCommittee(2, n_hidden=6, warmup_epochs=3, **brief).fit(X, y),
+        LMMEnsembleClassifier(2, n_hidden=6, warmup_epochs=3, **brief).fit(X, y),
         SubgradientLMMClassifier(8, max_iter=30, engine="dense", **brief).fit(X, y),
-        LMMRegressor(4, slope=0.5, epochs=3, random_state=0).fit(X[:, :3], X[:, 3]),
+        LMMRegressor(epochs=3, random_state=0).fit(X[:, :3], X[:, 3]),
     ]
     return [(model, model.predict(X[:, : model.n_features_in_])) for model in models]
 

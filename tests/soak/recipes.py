@@ -3,7 +3,7 @@
 import numpy as np
 
 import maxplus
-from maxplus import LMMClassifier, LMMCommittee, LMMRegressor, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.models import LOG2
 from maxplus.training import Status
 from soak.problems import samples
@@ -37,11 +37,16 @@ def _classifier(rng):
     seed = int(rng.integers(2**31))
     polish = [None, "auto", "log2", 0.3][rng.integers(4)]
     own = {"slope": float(rng.choice([0.5, 3.0, 20.0])), "random_state": seed}
-    brief = {**own, "warmup_epochs": 3, "polish": polish, "scale": bool(rng.random() < 0.8)}
+    brief = {
+        **own,
+        "warmup_epochs": 3,
+        "polish": polish,
+        "standardize": rng.random() < 0.8 and "auto",
+    }
     n_hidden = int(rng.integers(1, 20))
     kinds = [
         lambda: LMMClassifier(n_hidden, **brief),
-        lambda: LMMCommittee(2, n_hidden=n_hidden, **brief),
+        lambda: LMMEnsembleClassifier(2, n_hidden=n_hidden, **brief),
         lambda: SubgradientLMMClassifier(n_hidden, max_iter=50, **own),
     ]
     return kinds[rng.integers(3)]()
@@ -52,7 +57,7 @@ def _regression(rng, X):
     X = np.unique(X / np.maximum(np.abs(X).max(axis=0), 1e-300), axis=0)
     target = X @ rng.normal(size=X.shape[1]) + rng.normal(0, 0.1, len(X))
     seed = int(rng.integers(2**31))
-    reg = LMMRegressor(4, slope=0.5, epochs=3, random_state=seed).fit(X, target)
+    reg = LMMRegressor(epochs=3, random_state=seed).fit(X, target)
     lower, upper = reg.predict_interval(X)
     assert (lower <= upper).all()
     exact = LMMRegressor(method="interpolate").fit(X, target)

@@ -64,7 +64,7 @@ class AdditiveMargins:
 
     Parameters
     ----------
-    model : AdditiveLMM whose terms have no directions
+    model : AdditiveLMM
     X : array of shape (N, P), float64
     y : array of shape (N,)
         The class of each row whose margin is bounded.
@@ -73,12 +73,6 @@ class AdditiveMargins:
     """
 
     def __init__(self, model: AdditiveLMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
-        for t, (_, lmm) in enumerate(model.terms):
-            if lmm.directions is not None:
-                raise ValueError(
-                    f"term {t} has directions, for which there are no certificates; "
-                    "use terms without directions"
-                )
         self.model, self.X, self.y = model, X, y
         self.exact = model.astype(np.float64)
         steepest = [np.abs(lmm.slopes).max(axis=1) for _, lmm in self.exact.terms]
@@ -88,7 +82,7 @@ class AdditiveMargins:
         # A feature without influence stays where it is: 0·inf is not a number.
         self.scale = np.where(influence > 0.0, scale, 0.0)
         self._steepest = steepest
-        self._shapes = _shapes(self.exact)
+        self._shapes = shapes_of(self.exact)
         self._others = [term for term in self.exact.terms if term.features.size > 1]
         self._caps = [caps(lmm) for _, lmm in self._others]
 
@@ -127,11 +121,11 @@ class AdditiveMargins:
             for shape in self._shapes:
                 self._add_shape(shape, low, high, y, margins)
             for (features, lmm), cap in zip(self._others, self._caps, strict=True):
-                bottom, top = _term_bounds(lmm, cap, low[:, features], high[:, features])
+                bottom, top = term_bounds(lmm, cap, low[:, features], high[:, features])
                 margins += bottom[np.arange(len(y)), y][:, None] - top
             margins[np.arange(len(y)), y] = np.inf
             margins[unknown] = -np.inf
-            return LowestMargins(margins.min(axis=1), self._rounding(low, high))
+            return LowestMargins(margins.min(axis=1), self.rounding(low, high))
 
     def _mapped_box(self, X: NDArray, eps: NDArray) -> tuple[NDArray, NDArray]:
         """Return the least and the greatest mapped features in each box, exact or computed.
@@ -153,10 +147,10 @@ class AdditiveMargins:
         self, shape: Shape, low: NDArray, high: NDArray, y: NDArray, margins: NDArray
     ) -> None:
         low, high = (np.ascontiguousarray(ends[:, shape.feature]) for ends in (low, high))
-        ends = _sum_of_scores(shape.lmms, np.concatenate([low, high]))
+        ends = sum_of_scores(shape.lmms, np.concatenate([low, high]))
         add_lowest_margins(low, high, ends, shape.points, shape.scores, y, margins)
 
-    def _rounding(self, low: NDArray, high: NDArray) -> NDArray:
+    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
         """Return the most by which margins can be off, for all inputs in each box; O(N·Σ_t m_t).
 
         Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
@@ -181,7 +175,7 @@ class AdditiveMargins:
         return shares * largest + 32.0 * (T + 1.0) * float(info.smallest_subnormal)
 
 
-def _shapes(exact: AdditiveLMM) -> list[Shape]:
+def shapes_of(exact: AdditiveLMM) -> list[Shape]:
     """Return all terms over one feature, feature by feature."""
     terms: dict[int, list[LMM]] = {}
     for features, lmm in exact.terms:
@@ -190,15 +184,16 @@ def _shapes(exact: AdditiveLMM) -> list[Shape]:
     shapes = []
     for feature, lmms in terms.items():
         points = np.unique(np.concatenate([breakpoints(lmm) for lmm in lmms]))
-        shapes.append(Shape(feature, lmms, points, _sum_of_scores(lmms, points)))
+        shapes.append(Shape(feature, lmms, points, sum_of_scores(lmms, points)))
     return shapes
 
 
-def _sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
+def sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
+    """Return the sum of the scores of LMMs of one feature, of shape (N, C)."""
     return np.sum([lmm.scores(u[:, None]) for lmm in lmms], axis=0)
 
 
-def _term_bounds(lmm: LMM, cap: NDArray, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
+def term_bounds(lmm: LMM, cap: NDArray, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
     """Return bounds of the scores of an LMM for inputs between low and high; O(N·m·H)."""
     ends = [np.repeat(end, 2, axis=1) * lmm.W0 for end in (low, high)]
     bottom = minplus(np.minimum(*ends), lmm.W1)

@@ -1,4 +1,4 @@
-"""Bounds of the scores of an LMM, or of a committee, over a box of inputs."""
+"""Bounds of the scores of an LMM over a box of inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from maxplus._compile.patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.certify import _bounds_kernels
 from maxplus.certify._bounds_small import bounds_small
-from maxplus.models import LMM, Committee, Network
+from maxplus.models import LMM, Network
 from maxplus.models._checks import as_rows
 from maxplus.models._lmm_small import SMALL
 
@@ -24,9 +24,7 @@ class Bounds(NamedTuple):
     high: NDArray
 
 
-def box_bounds(
-    model: LMM | Committee, X: NDArray, eps: ArrayLike, scale: NDArray | None = None
-) -> Bounds:
+def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
     """Bounds of all scores over the box |x'_p − x_p| ≤ eps·scale_p around each row of X.
 
     A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and its features move
@@ -47,24 +45,9 @@ def box_bounds(
     So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and
     max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H).
 
-    *Directions.* Where the model has views v = D·x, a box of features is inside a box of views:
-
-        |v'_m − v_m| = |Σ_p D_mp·(x'_p − x_p)| ≤ Σ_p |D_mp|·|x'_p − x_p| ≤ eps·Σ_p |D_mp|·scale_p.
-
-    What holds for every v' of the larger box holds for those that some x' has. So the bounds
-    are those of a model whose features are the views, with Σ_p |D_mp|·scale_p as the scale of
-    view m. The sum is attained, each view at a corner of its own: a unit's lowest value is
-    still exact. Views that share features cannot all be highest at once, so that the highest
-    may not be attained. A diagonal D loses nothing.
-
-    *Committees.* The bounds are the means of the members'. At every x' of the box
-    low^k ≤ z^k(x') ≤ high^k for each member k; adding up and dividing by their number K,
-    mean low^k ≤ z(x') ≤ mean high^k. Each member's bounds are as exact as above; but the members
-    need not be highest, or lowest, at one and the same x', so that their mean may not be attained.
-
     Parameters
     ----------
-    model : LMM or Committee
+    model : LMM
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
@@ -90,10 +73,8 @@ def box_bounds(
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
-    if isinstance(model, Committee):
-        return _mean_bounds(model, [box_bounds(member, X, *box) for member in model.members])
     exact = model.astype(np.float64)
-    reach = (np.abs(exact.slopes) * view_scale(model, box.scale)[:, None]).ravel()
+    reach = (np.abs(exact.slopes) * box.scale[:, None]).ravel()
     low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
     size = len(X) * exact.W1.size
     kernel = _bounds_kernels.bounds
@@ -101,24 +82,9 @@ def box_bounds(
         kernel = kernel.serial
     if size < SMALL and is_sooner(2 * size, kernel):
         kernel = bounds_small
-    kernel(exact.views(X), frozen(box.eps), exact.weights, reach, caps(exact), low, high)
-    slack = _rounding(model, X, box.eps, float(reach.max()))[:, None]
+    kernel(X, frozen(box.eps), exact.weights, reach, caps(exact), low, high)
+    slack = score_rounding(model, X, box)[:, None]
     return Bounds(low - slack, high + slack)
-
-
-def _mean_bounds(model: Committee, bounds: list[Bounds]) -> Bounds:
-    """Means of the members' bounds, and room for the rounding of their mean score.
-
-    K − 1 rounded sums and a quotient of numbers of at most the size m, the largest in any member's
-    bounds, are off by at most K·u·m, up to terms in u², where u = eps / 2 is half a unit in the
-    last place; or by half the least number there is, where the quotient underflows. The means
-    of the bounds are off by no more, in float64. Twice that is allowed.
-    """
-    K, info = len(bounds), np.finfo(model.dtype)
-    largest = np.max([np.abs(bound).max(axis=1) for member in bounds for bound in member], axis=0)
-    slack = 2.0 * K * float(info.eps) * largest + float(info.smallest_subnormal)
-    low, high = (Committee.mean(sides) for sides in zip(*bounds, strict=True))
-    return Bounds(low - slack[:, None], high + slack[:, None])
 
 
 class Box(NamedTuple):
@@ -151,22 +117,9 @@ def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | No
     return Box(np.ascontiguousarray(np.broadcast_to(widths, n_rows)), factors)
 
 
-def view_scale(model: LMM, scale: NDArray) -> NDArray:
-    """How far each view can move for eps = 1, (M,): Σ_p |D_mp|·scale_p, or the features' scale."""
-    if model.directions is None:
-        return scale
-    return np.abs(model.directions.astype(np.float64)) @ scale
-
-
-def steepest(model: LMM | Committee, scale: NDArray) -> float:
-    """max_i |W0[i]|·scale_p of the views: no score changes faster than that with eps.
-
-    A mean score changes at most by the mean of what its members' may.
-    """
-    if isinstance(model, Committee):
-        return float(np.mean([steepest(member, scale) for member in model.members]))
-    slopes = np.abs(model.slopes.astype(np.float64))
-    return float((slopes * view_scale(model, scale)[:, None]).max())
+def steepest(model: LMM, scale: NDArray) -> float:
+    """max_i |W0[i]|·scale_p: no score changes faster than that with eps."""
+    return float((np.abs(model.slopes.astype(np.float64)) * scale[:, None]).max())
 
 
 def caps(model: LMM) -> NDArray:
@@ -179,50 +132,17 @@ def caps(model: LMM) -> NDArray:
     return ((b * A + a * B) / (a + b)).min(axis=1)
 
 
-def score_rounding(model: LMM | Committee, X: NDArray, box: Box) -> NDArray:
-    """The most by which computed scores can be off, for each row and all inputs in its box; O(N·P).
-
-    A committee's mean adds at most K·eps·m, where m is the largest score of a member (see
-    `_mean_bounds`), and a member's own rounding is more than eps·m: K + 1 times the largest of
-    these is enough.
-    """
-    if isinstance(model, Committee):
-        members = [score_rounding(member, X, box) for member in model.members]
-        return (len(members) + 1.0) * np.max(members, axis=0)
-    return _rounding(model, X, box.eps, steepest(model, box.scale))
-
-
-def _rounding(model: LMM, X: NDArray, eps: NDArray, reach: float) -> NDArray:
-    """The most by which a score in the model's float type can be off, for inputs in the box.
+def score_rounding(model: LMM, X: NDArray, box: Box) -> NDArray:
+    """Return the most by which computed scores are off, per row, for all inputs in its box; O(N·P).
 
     A score is a rounded product and two rounded sums; each rounding is at most half
     a unit in the last place of numbers that are no larger than what is added up here,
     or half the least number there is.
-
-    Where the model has directions, each view is off as well. A sum of P rounded products,
-    in any order, of inputs that were rounded first is off by at most
-    (P + 1)·u·Σ_p |D_mp|·|x_p|, up to terms in u², where u = eps / 2 is half a unit in the last
-    place; the views and their scales, which the bounds start from, are off by P·u each, in
-    float64. Together that is below (P + 2)·eps; twice as much is allowed. A slope multiplies
-    it, and no score moves by more than one of its rows does.
     """
-    largest = _largest_product(model, X)
+    largest = float(np.abs(model.W0).max()) * np.abs(X).max(axis=1, initial=0.0)
     largest += float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
+    reach = steepest(model, box.scale)
     if reach > 0.0:
-        largest += eps * reach
-    roundings, underflows = 4.0, 16.0
-    if model.directions is not None:
-        of_views = 2.0 * (model.n_features + 2)
-        roundings += of_views
-        underflows += of_views * float(np.abs(model.W0).max())
+        largest += box.eps * reach
     info = np.finfo(model.dtype)
-    return roundings * float(info.eps) * largest + underflows * float(info.smallest_subnormal)
-
-
-def _largest_product(model: LMM, X: NDArray) -> NDArray:
-    """At least |W0[i]·v| of every row i and view v, for each row of X."""
-    if model.directions is None:
-        return float(np.abs(model.W0).max()) * np.abs(X).max(axis=1, initial=0.0)
-    steep = np.abs(model.slopes.astype(np.float64)).max(axis=1)
-    sizes = np.abs(X) @ np.abs(model.directions.astype(np.float64)).T
-    return (sizes * steep).max(axis=1, initial=0.0)
+    return 4.0 * float(info.eps) * largest + 16.0 * float(info.smallest_subnormal)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.certify.additive import AdditiveMargins
 from maxplus.certify.bounds import Box, box_bounds, check_box, score_rounding, steepest
-from maxplus.models import LMM, AdditiveLMM, Committee
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
 
 # A radius is found up to this share of itself; the certified side is returned.
@@ -19,7 +19,7 @@ ROWS_AS_ONE = 32
 
 
 def certified_at(
-    model: LMM | Committee | AdditiveLMM, X: NDArray, eps: ArrayLike,
+    model: LMM | AdditiveLMM, X: NDArray, eps: ArrayLike,
     scale: ArrayLike | None = None, *, scores: NDArray | None = None, where: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
     """Return whether each row's predicted class stays the same everywhere in its box.
@@ -37,7 +37,7 @@ def certified_at(
 
     Parameters
     ----------
-    model : LMM, Committee or AdditiveLMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
@@ -84,7 +84,7 @@ def certified_at(
     return certain
 
 
-def _sign_of_gap(model: LMM | Committee | AdditiveLMM, X: NDArray, y: NDArray, box: Box) -> NDArray:
+def _sign_of_gap(model: LMM | AdditiveLMM, X: NDArray, y: NDArray, box: Box) -> NDArray:
     """Return 1 where a radius is at least eps, −1 where it is less, 0 where the gap is too small.
 
     A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
@@ -103,7 +103,7 @@ def _sign_of_gap(model: LMM | Committee | AdditiveLMM, X: NDArray, y: NDArray, b
     return np.where(np.abs(gap) > close, np.sign(gap), 0)
 
 
-def _lead_is_enough(model: LMM | Committee, X: NDArray, Z: NDArray, box: Box) -> NDArray:
+def _lead_is_enough(model: LMM, X: NDArray, Z: NDArray, box: Box) -> NDArray:
     """Whether the two highest scores are so far apart that their bounds are, too; O(N·(P + C)).
 
     For some it is not told: what rounding can do is taken from the largest values of all rows.
@@ -141,24 +141,22 @@ def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def certified_radius(
-    model: LMM | Committee | AdditiveLMM, X: NDArray, scale: ArrayLike | None = None
+    model: LMM | AdditiveLMM, X: NDArray, scale: ArrayLike | None = None
 ) -> NDArray:
     """Return the largest eps for which each row is certified, to within a millionth and no larger.
 
     Both bounds are monotone in eps, so that the gap between them falls, and it falls
     by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to
     (z₁ − z₂) / (2·max_i |W0[i]|·scale_p) at least, from where the search starts; z₁ and
-    z₂ are the two highest scores. Where the model has directions, scale_p is that of the views
-    (`box_bounds`); a committee's steepest slope is the mean of its members'. Rows are searched
-    together, and each evaluation costs two forward passes over the rows that are still open:
-    O(N·P·H), about eight times.
+    z₂ are the two highest scores. Rows are searched together, and each evaluation costs two
+    forward passes over the rows that are still open: O(N·P·H), about eight times.
 
     For an AdditiveLMM the gap is the sum of its terms' lowest margins (`certified_at`), and the
     steepest slope the sum of the terms', each times the largest rise of the feature maps.
 
     Parameters
     ----------
-    model : LMM, Committee or AdditiveLMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     scale : array of shape (P,), >= 0, optional
         How far each feature may move for a radius of 1; all ones by default.
@@ -245,7 +243,7 @@ def _guess(
     return np.where(np.isinf(high), outwards, between)
 
 
-def _gap(model: LMM | Committee, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
+def _gap(model: LMM, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
     """Lower bound of class y's score less the highest upper bound of all others."""
     bounds = box_bounds(model, X, eps, scale)
     rows = np.arange(len(X))

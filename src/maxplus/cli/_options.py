@@ -108,37 +108,42 @@ Resume = Annotated[
 Hidden = Annotated[
     int | None,
     typer.Option("--hidden", "-H", min=1, rich_help_panel=CAPACITY,
-                 help="How many hidden units. Chosen from the data by default; 100 with --paper."),
+                 help="Train a single network with so many hidden units. A sum of terms, chosen "
+                 "from the data, by default; 100 with --paper."),
 ]  # fmt: skip
 Slope = Annotated[
     float | None,
-    typer.Option(help="The paper's k. Chosen from the data by default.", rich_help_panel=CAPACITY),
+    typer.Option(
+        help="The paper's k, of a single network. It follows the data by default.",
+        rich_help_panel=CAPACITY,
+    ),
 ]
 Confidence = Annotated[
     float | None,
     typer.Option(help="The paper's k in W2. It follows the slope by default.",
                  rich_help_panel=CAPACITY),
 ]  # fmt: skip
-Directions = Annotated[
+Structure = Annotated[
     str | None,
-    typer.Option(metavar="auto|none", help="Whether the model may look at weighted sums of "
-                 "features. auto by default.", rich_help_panel=CAPACITY),
+    typer.Option(metavar="auto|pairs|shapes", help="The terms of the sum: shapes are functions of "
+                 "single columns, pairs of two, auto may have terms over all columns. auto by "
+                 "default.", rich_help_panel=CAPACITY),
 ]  # fmt: skip
 Scoring = Annotated[
     str | None,
-    typer.Option(help="What the capacity is chosen by: a scorer of scikit-learn, such as "
+    typer.Option(help="What the structure is chosen by: a scorer of scikit-learn, such as "
                  "balanced_accuracy or roc_auc. The log loss by default.",
                  rich_help_panel=CAPACITY),
 ]  # fmt: skip
-Members = Annotated[
+Estimators = Annotated[
     int | None,
-    typer.Option(min=2, help="Train a committee of so many models, whose scores are averaged. "
+    typer.Option(min=2, help="Train an ensemble of so many models, whose scores are averaged. "
                  "One by default.", rich_help_panel=CAPACITY),
 ]  # fmt: skip
-Bagging = Annotated[
+Bootstrap = Annotated[
     bool | None,
-    typer.Option("--bagging", help="Let each member of the committee draw its own rows. By default "
-                 "all members have all rows.",
+    typer.Option("--bootstrap", help="Let each model of the ensemble draw its own rows. By default "
+                 "all have all rows.",
                  rich_help_panel=CAPACITY),
 ]  # fmt: skip
 

@@ -11,20 +11,20 @@ Options = Mapping[str, Any]
 CAPACITY = {"hidden": "n_hidden", "slope": "slope"}
 CLASSES = {**CAPACITY, "confidence": "confidence"}
 OWN = {
-    **CLASSES, "directions": "directions", "scoring": "scoring", "epochs": "warmup_epochs",
+    **CLASSES, "structure": "structure", "scoring": "scoring", "epochs": "warmup_epochs",
     "robust_eps": "robust_eps", "early_stopping": "early_stopping", "polish": "polish",
     "no_polish": "polish", "max_suspects": "max_suspects", "class_weight": "class_weight",
     "calibrate": "calibrate",
 }  # fmt: skip
-COMMITTEE = {**OWN, "members": "n_members", "bagging": "bagging"}
+ENSEMBLE = {**OWN, "estimators": "n_estimators", "bootstrap": "bootstrap"}
 PAPER = {
     **CLASSES, "iterations": "max_iter", "init": "init", "objective": "objective",
     "top_k": "top_k", "step": "step", "polyak_target": "polyak_target",
     "polyak_fraction": "polyak_fraction", "learning_rate": "learning_rate",
     "linear_every": "linear_every", "engine": "engine", "iterate": "keep",
 }  # fmt: skip
-CURVE = {**CAPACITY, "directions": "directions", "epochs": "epochs", "loss": "loss"}
-ALL = {**COMMITTEE, **PAPER, **CURVE}
+REGRESSION = {"epochs": "epochs", "loss": "loss"}
+ALL = {**ENSEMBLE, **PAPER, **REGRESSION}
 
 
 def _or_none(value: str) -> str | None:
@@ -45,7 +45,6 @@ def _count_or_share(value: float) -> float:
 
 
 MEANING: dict[str, Callable[[Any], Any]] = {
-    "directions": _or_none,
     "class_weight": _or_none,
     "polish": _level,
     "no_polish": lambda value: None,
@@ -108,15 +107,17 @@ def _way(options: Options, regression: bool) -> Way:
         return Way("SubgradientLMMClassifier", PAPER, "is not the paper's; leave it out")
     if regression:
         remedy = "leave it out, or add --task classification"
-        return Way("LMMRegressor", CURVE, f"is for classes, but the target is a number; {remedy}")
-    if "members" in options:
-        return Way("LMMCommittee", COMMITTEE, "is for --paper; leave it out")
+        return Way(
+            "LMMRegressor", REGRESSION, f"is for classes, but the target is a number; {remedy}"
+        )
+    if "estimators" in options:
+        return Way("LMMEnsembleClassifier", ENSEMBLE, "is for --paper; leave it out")
     return Way("LMMClassifier", OWN, "is for --paper; add --paper, or leave it out")
 
 
 def _refusal(name: str, way: Way) -> str:
-    if way.options is OWN and name == "bagging":
-        return "is for committees; add --members, or leave it out"
+    if way.options is OWN and name == "bootstrap":
+        return "is for ensembles; add --estimators, or leave it out"
     if name == "loss":
         return "is for a regression; leave it out, or add --task regression"
     return way.refusal

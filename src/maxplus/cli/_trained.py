@@ -96,13 +96,13 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     from maxplus.io import load
 
     estimator = load(path)
-    wanted = ["LMMClassifier", "LMMCommittee"] + ["LMMRegressor"] * (not classifier)
+    wanted = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
     learned = hasattr(estimator, "residual_quantiles_")
     fits = hasattr(estimator, "certify") or (not classifier and learned)
     if classifier and learned:
         raise ValueError(
             f"{path} predicts numbers, and this command is about classes; for numbers there are "
-            "predict, evaluate and report"
+            "predict, evaluate, explain, report and export"
         )
     if not fits:
         raise ValueError(

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from maxplus.cli._output import Voice
 
 
-# Members are trained side by side, and what one has reached is not written down.
-NO_STATE = "{} is for one network, and --members trains several; leave one of both out"
+# Models of an ensemble are trained side by side, and what one has reached is not written down.
+NO_STATE = "{} is for one network, and --estimators trains several; leave one of both out"
 # Seconds between two checkpoints.
 EVERY_MINUTE = 60.0
 # In a checkpoint's notes, beside the preparation.
@@ -147,7 +147,7 @@ class Training:
 def begin(data: str, options: Mapping[str, Any], checkpoint: Path | None, voice: Voice) -> Training:
     """Read DATA and train by the options that were given."""
     choices = column_choices(options)
-    if checkpoint is not None and "members" in options:
+    if checkpoint is not None and "estimators" in options:
         raise ValueError(NO_STATE.format("--checkpoint"))
     if choices.task != "auto" or "loss" not in options:
         # What cannot be is told before a large table is read.
@@ -159,8 +159,10 @@ def begin(data: str, options: Mapping[str, Any], checkpoint: Path | None, voice:
         raise ValueError("--suspects lists rows whose class does not fit; the target is a number")
     estimator = recipe(options, regression=regression)
     scale = options.get("scale", samples.image_shape is None)
-    if "scale" in estimator.get_params(deep=False):
-        estimator.set_params(scale=scale)
+    if "standardize" in estimator.get_params(deep=False):
+        # A sum of terms keeps the unit of pixels by itself.
+        if "scale" in options or not estimator._is_sum:
+            estimator.set_params(standardize="auto" if scale else False)
     elif regression and "scale" in options:
         raise ValueError("--scale and --no-scale are for classes: a regression always scales")
     # The paper's algorithm does not scale by itself.

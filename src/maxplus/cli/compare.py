@@ -21,7 +21,7 @@ def compare(
         list[str] | None,
         typer.Option(
             help="Which models: --models LMM,forest or repeated. All by default: LMM, "
-            "committee, logistic, kNN, forest, boosting, MLP, SVC; for numbers LMM, ridge, kNN, "
+            "ensemble, logistic, kNN, forest, boosting, MLP, SVC; for numbers LMM, ridge, kNN, "
             "forest, boosting, MLP, SVR."
         ),
     ] = None,

@@ -69,10 +69,8 @@ def _default(X: Any, y: Any) -> None:
 
     from maxplus import LMMClassifier
 
-    for directions in (None, np.ones((1, 4))):
-        clf = LMMClassifier(
-            12, warmup_epochs=1, polish="log2", directions=directions, random_state=0
-        ).fit(X, y)
+    single = LMMClassifier(12, warmup_epochs=1, polish="log2", random_state=0)
+    for clf in (LMMClassifier(warmup_epochs=1, random_state=0).fit(X, y), single.fit(X, y)):
         clf.certify(X, y, 0.1), clf.explain(X[:3])
         many = np.tile(X, (COPIES, 1))
         clf.predict(many), clf.model_.losses(many, np.tile(y, COPIES)), clf.model_.wins(many)
@@ -93,16 +91,10 @@ def _engines(X: Any, y: Any) -> None:
         ).fit(X, y)
 
 
-def _committee(X: Any, y: Any) -> None:
-    from maxplus import LMMCommittee
-
-    LMMCommittee(2, n_hidden=6, warmup_epochs=1, random_state=0).fit(X, y).explain(X[:3])
-
-
 def _regression(X: Any, y: Any) -> None:
     from maxplus import LMMRegressor
 
-    LMMRegressor(6, random_state=0).fit(X, y).predict_interval(X)
+    LMMRegressor(random_state=0).fit(X, y).predict_interval(X)
 
 
 def _products(X: Any, y: Any) -> None:
@@ -119,7 +111,6 @@ PARTS: dict[str, Callable[[Any, Any], None]] = {
     "default": _default,
     "paper": _paper,
     "engines": _engines,
-    "committee": _committee,
     "regression": _regression,
     "products": _products,
 }
@@ -127,7 +118,6 @@ SUMMARIES = {
     "default": "LMMClassifier: fits, predictions, certificates, explanations",
     "paper": "SubgradientLMMClassifier with the sparse engine",
     "engines": "its other engines",
-    "committee": "LMMCommittee",
     "regression": "LMMRegressor",
     "products": "min-plus and max-plus products",
 }

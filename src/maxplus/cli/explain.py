@@ -1,4 +1,4 @@
-"""``maxplus explain``: why rows got their labels."""
+"""``maxplus explain``: why rows got their labels or numbers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from maxplus.cli._trained import Trained, open_model, open_samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.explain import Explanation
+    from maxplus.explain import AdditiveExplanation, Explanation, PredictionContributions
     from maxplus.tables import Samples
+
+    Explained = Explanation | AdditiveExplanation | PredictionContributions
 
 SHOWN = 3
 # Rows of a table that are explained together.
@@ -70,20 +72,22 @@ def explain(
     table: Annotated[
         Path | None,
         typer.Option(
-            help="Write a CSV table here with a line for each row and class; none by default."
+            help="Write a CSV table here with a line for each row and group of columns that "
+            "contribute, or class of a single network; none by default."
         ),
     ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Draw the first row's units and pixels to this file, for images; none by default."
+            help="Draw to this file what decided the first row: contributions, or units and pixels "
+            "of a single network of images; none by default."
         ),
     ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what decided each score, and the smallest change that flips the prediction.
+    """Say what decided each prediction, and the smallest change that flips a class.
 
     Rows count from 1, the first line of data.
     Example: maxplus explain model.maxplus flowers.csv --row 70
@@ -93,14 +97,22 @@ def explain(
         for path, option in ((table, "--table"), (picture, "--picture")):
             if path is not None:
                 require_folder(path, option)
-        trained = open_model(model)
+        trained = open_model(model, classifier=False)
+        if not trained.is_classifier and (fixed or ranges or together is not None):
+            raise ValueError(
+                f"{model} predicts numbers, which no change flips; leave out --fixed, --range and "
+                "--together"
+            )
         samples = open_samples(data, trained, labelled=False, strict=strict)
         chosen = _chosen(rows, samples, data)
-        options = {"fixed": names(fixed), **_limits(trained, samples, names(ranges))}
+        options: dict[str, Any] = {}
+        if trained.is_classifier:
+            options = {"fixed": names(fixed), **_limits(trained, samples, names(ranges))}
         shown = chosen if rows else chosen[:SHOWN]
         why = _explained(trained, samples, shown, options)
         numbers = (samples.rows[shown] + 1).tolist()
-        texts = [why.text(n) for n in range(len(shown))]
+        heads = [""] * len(shown) if trained.is_classifier else [f"Row {n}: " for n in numbers]
+        texts = [head + why.text(n) for n, head in enumerate(heads)]
         if together is not None:
             for n, row in enumerate(shown):
                 # HiGHS prints notes to standard output whatever its options are.
@@ -176,7 +188,9 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
 
 def _explained(
     trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
-) -> Explanation:
+) -> Explained:
+    if not trained.is_classifier:
+        return trained.estimator.explain(samples.X[rows])
     missing = None if samples.missing is None else samples.missing[rows]
     return trained.estimator.explain(
         samples.X[rows], feature_names=trained.feature_names, missing=missing,
@@ -184,34 +198,37 @@ def _explained(
     )  # fmt: skip
 
 
-def _documents(why: Explanation, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
+def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
     """Each row's text and records, for programs."""
+    from maxplus.explain import PredictionContributions
     from maxplus.metrics import plain
 
-    records = why.to_records()
-    fields = [name for name in records.dtype.names or () if name != "row"]
-    flips = [name for name in fields if name.startswith("flip_")]
-    per_row = len(records) // len(numbers)
+    columns = _columns(why)
+    place = columns.pop("row")
+    flips = [name for name in columns if name.startswith("flip_")]
     documents = []
     for n, number in enumerate(numbers):
-        own = records[n * per_row : (n + 1) * per_row]
-        flip = {name.removeprefix("flip_"): plain(own[name][0]) for name in flips}
-        lines = [{f: plain(one[f]) for f in fields if f not in flips} for one in own]
-        for line, prototype in zip(lines, _counted(own["prototype"]), strict=True):
-            line["prototype"] = prototype
-        documents.append({
-            "row": number,
-            "predicted": str(why.class_names[why.predicted[n]]),
-            "lines": lines,
-            "flip": flip if flip.get("feature") else None,
-            "text": texts[n],
-        })  # fmt: skip
+        own = (place == n).nonzero()[0].tolist()
+        lines = [{f: plain(columns[f][k]) for f in columns if f not in flips} for k in own]
+        document = {"row": number, "lines": lines, "text": texts[n]}
+        if isinstance(why, PredictionContributions):
+            document["predicted"] = plain(why.prediction[n])
+        else:
+            flip = {name.removeprefix("flip_"): plain(columns[name][own[0]]) for name in flips}
+            document["predicted"] = str(why.class_names[why.predicted[n]])
+            document["flip"] = flip if flip["feature"] else None
+        documents.append(document)
     return documents
 
 
-def _counted(prototypes: NDArray) -> list[int | None]:
-    """Training rows as people count them; None for a unit that began at none."""
-    return [None if row < 0 else int(row) + 1 for row in prototypes]
+def _columns(why: Explained) -> dict[str, Any]:
+    """Return the records of an explanation by field; training rows as people count them."""
+    records = why.to_records()
+    columns: dict[str, Any] = {name: records[name] for name in records.dtype.names or ()}
+    if "prototype" in columns:
+        # None for a unit that began at no training row.
+        columns["prototype"] = [None if row < 0 else row + 1 for row in records.prototype.tolist()]
+    return columns
 
 
 def _write_table(
@@ -222,19 +239,18 @@ def _write_table(
     with csv_file(path) as sink:
         for k in range(0, len(chosen), ROWS_AT_ONCE):
             part = chosen[k : k + ROWS_AT_ONCE]
-            records = _explained(trained, samples, part, options).to_records()
-            columns: dict[str, Any] = {name: records[name] for name in records.dtype.names or ()}
+            columns = _columns(_explained(trained, samples, part, options))
             columns["row"] = samples.rows[part][columns["row"]] + 1
-            columns["prototype"] = _counted(columns["prototype"])
             sink.write(columns)
 
 
-def _draw(why: Explanation, trained: Trained, path: Path) -> None:
+def _draw(why: Explained, trained: Trained, path: Path) -> None:
+    from maxplus.explain import Explanation
     from maxplus.plots import plot_explanation
 
-    if trained.image_shape is None:
+    if isinstance(why, Explanation) and trained.image_shape is None:
         raise ValueError(
-            "--picture is for models of images (digits, mnist, fashion_mnist); this model's "
-            "features have no places in a picture"
+            "--picture is for models of images (digits, mnist, fashion_mnist) and for sums of "
+            "terms; this model is a single network whose features have no places in a picture"
         )
     plot_explanation(why, 0, trained.image_shape).savefig(path)

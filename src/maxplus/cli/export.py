@@ -28,6 +28,6 @@ def export(
 
         if out.suffix.lower() != ".onnx":
             raise ValueError(f"{out} does not end in .onnx, the only format there is")
-        export_onnx(open_model(model).estimator, out)
+        export_onnx(open_model(model, classifier=False).estimator, out)
         voice.say(f"ONNX model: {out}")
         voice.result({"model": str(model), "onnx": str(out)})

@@ -44,6 +44,5 @@ def rules(
                  "right": rule.right, "unit": rule.unit, "decides": rule.decides}
                 for rule in found
             ],
-            "definitions": found.definitions,
             "hidden": found.n_hidden,
         })  # fmt: skip

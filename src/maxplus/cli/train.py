@@ -45,10 +45,10 @@ def train(
     hidden: opt.Hidden = None,
     slope: opt.Slope = None,
     confidence: opt.Confidence = None,
-    directions: opt.Directions = None,
+    structure: opt.Structure = None,
     scoring: opt.Scoring = None,
-    members: opt.Members = None,
-    bagging: opt.Bagging = None,
+    estimators: opt.Estimators = None,
+    bootstrap: opt.Bootstrap = None,
     epochs: opt.Epochs = None,
     robust_eps: opt.RobustEps = None,
     early_stopping: opt.EarlyStopping = None,
@@ -96,7 +96,7 @@ def train(
                 require_folder(path, option)
         if resume is None:
             training = _training.begin(data, given, checkpoint, voice)
-        elif members is not None:
+        elif estimators is not None:
             raise ValueError(_training.NO_STATE.format("--resume"))
         else:
             training = _training.resume_training(data, resume, checkpoint or resume, voice)

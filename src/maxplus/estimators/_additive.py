@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
+from maxplus.distributed import ALONE, using
 from maxplus.estimators._calibration import losses_of, temperature
-from maxplus.estimators._choice import Rows, deal_folds, stratified_part
-from maxplus.models import AdditiveLMM, FeatureMap
-from maxplus.training import Conductor
+from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
+from maxplus.models import AdditiveLMM, FeatureMap, Model
+from maxplus.training import Conductor, Status, Task, memory
 from maxplus.training.smooth.additive import Annealing, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
+from maxplus.training.stages.base import Outcome
+from maxplus.training.state import StateError, TrainingState
 from maxplus.training.workers import as_they_end
 
 # From gentle shape functions, for few and noisy rows, to many boxes.
@@ -29,16 +35,174 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=8, size=8.0),
 )
-FOLDS = 3
 # Rows to choose on: at least this many, and at least this part.
 ENOUGH, PART = 3_000, 4
-# Structures that go on to all folds after the first.
-SURVIVORS = 4
 # Among structures within this many standard errors of the best, the simplest one is taken.
 WITHIN = 0.25
-# Trainings of the search, and those that pairs are selected after, as a share of the real one.
-SEARCH_LENGTH, PAIRS_LENGTH = 0.5, 0.25
+# A term whose part of all contributions is smaller is left out.
+WEAK = 0.002
+# Trainings that pairs are selected after, as a share of the real one.
+PAIRS_LENGTH = 0.25
 MOST_PAIRS = 40
+
+
+class Effort(NamedTuple):
+    """How many structures go on to all folds after the first, and how long trainings are.
+
+    Lengths are shares of the real one: in the first fold, and in the others.
+    """
+
+    survivors: int
+    first: float
+    others: float
+
+
+# From MANY_ROWS on, each training takes longer, and tells more.
+MANY_ROWS = 4_000
+FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
+USUAL = Annealing()
+
+# A user's own measure of a model on held-out rows: the more the better.
+Judge = Callable[[AdditiveLMM, Rows], float]
+
+
+class Choice(NamedTuple):
+    """How structures did on held-out rows, and which was chosen.
+
+    Attributes
+    ----------
+    losses : array of shape (structures, folds), log losses, inf where a fold was spared
+    scores : array of the same shape by the user's own measure, −inf where a fold was spared; None
+        if there is no such measure
+    chosen : number of a structure
+    temperature : what suits its scores best
+    """
+
+    losses: NDArray
+    scores: NDArray | None
+    chosen: int
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Joint(Outcome):
+    """A trained sum of terms, the choice of its structure, and the mean soft loss of each epoch.
+
+    ``choice`` is None for a training that was ended while it was choosing.
+    """
+
+    choice: Choice | None
+    losses: NDArray
+
+    @property
+    def n_iter(self) -> int:
+        """Return the number of epochs."""
+        return self.losses.size
+
+    @property
+    def facts(self) -> dict[str, NDArray]:
+        """Return the loss curve."""
+        return {"warmup_losses": self.losses}
+
+
+@dataclass(frozen=True)
+class JointTraining:
+    """Choose a structure by held-out log loss, and train all its terms jointly on all rows.
+
+    The outcome does not depend on ``n_jobs``. Over several ranks, rank 0 trains on the rows of all:
+    the training is too short to be worth sharing. It has no state to go on from, for the same
+    reason.
+
+    Parameters
+    ----------
+    structures : those to choose from, the simplest first
+    n_jobs : trainings at a time while choosing
+    judge : the user's own measure that structures are compared by, optional
+    annealing : how the terms are trained
+    """
+
+    structures: Sequence[Structure] = STRUCTURES
+    n_jobs: int = 1
+    judge: Judge | None = None
+    annealing: Annealing = USUAL
+
+    name: ClassVar[str] = "warm-up"
+    has_state: ClassVar[bool] = False
+
+    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+        """Refuse every state."""
+        raise StateError("the training of a sum of terms has no state to go on from")
+
+    def bytes_needed(self, model: Model | AdditiveLMM, task: Task) -> int:
+        """Return the memory of the rows of all ranks, mapped, once more in parts."""
+        return 3 * 8 * task.n_samples * task.X.shape[1]
+
+    def run(
+        self, model: AdditiveLMM, task: Task, conductor: Conductor,
+        state: TrainingState | None = None,
+    ) -> Joint:  # fmt: skip
+        """Train; ``model`` is what remains where the training is ended while choosing."""
+        memory.require(self.bytes_needed(model, task), "the joint training", memory.FEWER_ROWS)
+        return on_first_rank(task, lambda rows, seed: self._train(model, rows, seed, conductor))
+
+    def choose(
+        self, model: AdditiveLMM, rows: Rows, seed: int, conductor: Conductor
+    ) -> tuple[Choice | None, Status]:
+        """Return the choice, or None and why the training ends."""
+        conductor.begin("choice", is_last=False)
+        search = _Search(self, rows, model.n_classes, seed, conductor, model)
+        status = search.run()
+        return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
+
+    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, conductor: Conductor) -> Joint:
+        choice, status = self.choose(model, rows, seed, conductor)
+        if choice is None:
+            return Joint(model, status, None, np.empty(0))
+        conductor.begin(self.name, is_last=True)
+        everything = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
+        losses: list[float] = []
+
+        def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+            nonlocal status
+            losses.append(loss)
+            n_epochs = self.annealing.epochs(len(rows.y))
+            end = Status.MAX_ITER if epoch + 1 == n_epochs else None
+            shown = now() if conductor.has_callbacks else model
+            asked = conductor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
+            status = asked or status
+            return asked is not None
+
+        trained = self.trained(
+            self.structures[choice.chosen], everything, model.n_classes, 1.0, [seed, FOLDS, 1],
+            report,
+        )  # fmt: skip
+        return Joint(without_weak_terms(trained, rows.X), status, choice, np.array(losses))
+
+    def trained(
+        self, structure: Structure, prepared: Prepared, n_classes: int, length: float,
+        seed: Sequence[int], report: Callable[..., bool] | None = None,
+    ) -> AdditiveLMM:  # fmt: skip
+        """Return a structure's sum after a training of a share of the usual length."""
+        rng, U = np.random.default_rng(seed), prepared.U
+        pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
+        start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng)
+        annealing = self.annealing._replace(scale=start.scale, length=length)
+        model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight, report)
+        return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
+
+
+def on_first_rank(task: Task, train: Callable[[Rows, int], Joint]) -> Joint:
+    """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
+    assert task.rng is not None
+    seed, team = int(task.rng.integers(2**31)), task.team
+    y = team.collect(task.y)
+    weight = None if task.weight is None else team.collect(task.weight)
+
+    def alone(X: NDArray) -> Joint:
+        with using(ALONE), threadpool_limits(1):
+            return train(Rows(X[:], y, weight), seed)
+
+    return team.on_first(alone, task.X)
 
 
 class Prepared(NamedTuple):
@@ -51,57 +215,8 @@ class Prepared(NamedTuple):
     pairs: list[tuple[int, int]]
 
 
-class Fitted(NamedTuple):
-    """A trained sum of terms, the losses of all structures in each fold, and which was chosen."""
-
-    model: AdditiveLMM
-    losses: NDArray
-    chosen: int
-    temperature: float
-
-
-def fit_additive(
-    rows: Rows, n_classes: int, seed: int, conductor: Conductor, n_jobs: int,
-    structures: Sequence[Structure] = STRUCTURES,
-) -> Fitted:  # fmt: skip
-    """Choose a structure by held-out log loss, train it on all rows, and set its temperature.
-
-    All structures are tried on the first of three folds, the best four on the others, each by a
-    training of half the length; of many rows, a part is used. Log losses are those after the
-    temperature that suits each structure best. Of structures as good as the best up to noise, the
-    simplest is taken. The outcome does not depend on ``n_jobs``.
-    """
-    rng = np.random.default_rng(seed)
-    part = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
-    fold_of = deal_folds(part.y, FOLDS, rng)
-    scores = np.full((len(structures), len(part.y), n_classes), np.nan)
-    losses = np.full((len(structures), FOLDS), np.inf)
-
-    def try_out(fold: int, trying: Sequence[int]) -> None:
-        kept, held = part.part(fold_of != fold), np.flatnonzero(fold_of == fold)
-        prepared = _prepare(kept, n_classes, np.random.default_rng([seed, fold]))
-        jobs = [
-            partial(_train, structures[c], prepared, n_classes, SEARCH_LENGTH, [seed, fold, 1])
-            for c in trying
-        ]
-        for k, model in as_they_end(jobs, n_jobs, conductor, Conductor()):
-            Z = model.scores(part.X[held])
-            scores[trying[k], held] = Z
-            factor = temperature(Z, part.y[held], part.part(held).weight)
-            own = losses_of(factor * Z, part.y[held])
-            losses[trying[k], fold] = np.average(own, weights=part.part(held).weight)
-
-    try_out(0, range(len(structures)))
-    survivors = np.sort(np.argsort(losses[:, 0], kind="stable")[:SURVIVORS]).tolist()
-    for fold in range(1, FOLDS):
-        try_out(fold, survivors)
-    chosen, factor = _simplest_of_the_best(scores, survivors, part)
-    everything = _prepare(rows, n_classes, np.random.default_rng([seed, FOLDS]))
-    model = _train(structures[chosen], everything, n_classes, 1.0, [seed, FOLDS, 1])
-    return Fitted(model.scaled(factor), losses, chosen, factor)
-
-
-def _prepare(rows: Rows, n_classes: int, rng: np.random.Generator) -> Prepared:
+def prepare(rows: Rows, n_classes: int, rng: np.random.Generator) -> Prepared:
+    """Map the features, and select pairs by the residuals of briefly trained shape functions."""
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     start = initial_terms(Structure(), U, rows.y, n_classes, [], rng)
@@ -111,32 +226,135 @@ def _prepare(rows: Rows, n_classes: int, rng: np.random.Generator) -> Prepared:
     return Prepared(feature_map, U, rows.y, rows.weight, pairs)
 
 
-def _train(
-    structure: Structure, prepared: Prepared, n_classes: int, length: float, seed: Sequence[int]
-) -> AdditiveLMM:
-    rng, U = np.random.default_rng(seed), prepared.U
-    pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
-    start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng)
-    annealing = Annealing(start.scale, length=length)
-    model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight)
-    return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
+def untrained(rows: Rows, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
+    """Return shape functions before any training; O(N·P)."""
+    feature_map = FeatureMap.fit(rows.X)
+    start = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng)
+    return AdditiveLMM(start.model.terms, rows.X.shape[1], feature_map)
 
 
-def _simplest_of_the_best(
-    scores: NDArray, survivors: Sequence[int], rows: Rows
-) -> tuple[int, float]:
-    """Return the first of the survivors that is as good as the best, and its temperature."""
-    known = np.isfinite(scores[survivors]).all(axis=(0, 2))
-    held = rows.part(known)
-    weight = np.ones(len(held.y)) if held.weight is None else held.weight
-    share = weight / weight.sum()
-    factors = {c: temperature(scores[c][known], held.y, held.weight) for c in survivors}
-    losses = {c: losses_of(factors[c] * scores[c][known], held.y) for c in survivors}
-    best = min(survivors, key=lambda c: float(share @ losses[c]))
-    for c in survivors:
-        more = losses[c] - losses[best]
+def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
+    """Return the model without terms that hardly tell classes apart; O(N·Σ_t m_t·H_t).
+
+    A term is weak if its scores differ between classes, after their means over some of the rows,
+    by less than a five-hundredth of what all terms do. Its mean scores go into the intercept.
+    """
+    Z = model.term_scores(X[:: max(1, -(-len(X) // ENOUGH))])
+    means = Z.mean(axis=1)
+    spread = np.ptp(Z - means[:, None], axis=2).mean(axis=1)
+    is_weak = spread < WEAK * spread.sum()
+    if not is_weak.any():
+        return model
+    terms = [term for term, weak in zip(model.terms, is_weak, strict=True) if not weak]
+    intercept = model.intercept + means[is_weak].sum(axis=0)
+    return AdditiveLMM(terms, model.n_features, model.feature_map, intercept)
+
+
+class _Search:
+    """Structures on folds: all on the first fold, the best few on the others.
+
+    Trainings are shorter than the real one; of many rows, a part is used. Log losses are those
+    after the temperature that suits each structure best.
+    """
+
+    def __init__(
+        self, training: JointTraining, rows: Rows, n_classes: int, seed: int,
+        conductor: Conductor, start: AdditiveLMM,
+    ) -> None:  # fmt: skip
+        self.training, self.seed, self.n_classes = training, seed, n_classes
+        self.conductor, self.start = conductor, start
+        rng = np.random.default_rng(seed)
+        self.rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
+        self.fold_of = deal_folds(self.rows.y, FOLDS, rng)
+        K = len(training.structures)
+        self.Z = np.full((K, len(self.rows.y), n_classes), np.nan)
+        self.losses = np.full((K, FOLDS), np.inf)
+        self.scores = np.full((K, FOLDS), -np.inf)
+        self.effort = FEW if len(rows.y) < MANY_ROWS else MANY
+        self.survivors = list(range(K))
+        self.done, self.total = 0, K + (FOLDS - 1) * min(self.effort.survivors, K)
+
+    def run(self) -> Status | None:
+        """Try structures out; return why the training ends here, or None if it goes on."""
+        for fold in range(FOLDS):
+            if (self.fold_of == fold).any():
+                status = self._try(fold)
+                if status is not None:
+                    return status
+            if fold == 0:
+                self.survivors = sorted(
+                    sorted(self.survivors, key=self._rank)[: self.effort.survivors]
+                )
+        return None
+
+    def _try(self, fold: int) -> Status | None:
+        kept = self.rows.part(self.fold_of != fold)
+        held = np.flatnonzero(self.fold_of == fold)
+        prepared = prepare(kept, self.n_classes, np.random.default_rng([self.seed, fold]))
+        quiet = Conductor()
+        jobs = [
+            partial(
+                self.training.trained, self.training.structures[c], prepared, self.n_classes,
+                self.effort.others if fold else self.effort.first, [self.seed, fold, 1],
+                lambda *_: quiet.interrupted,
+            )
+            for c in self.survivors
+        ]  # fmt: skip
+        ended = as_they_end(jobs, self.training.n_jobs, self.conductor, quiet)
+        with closing(ended):
+            for k, model in ended:
+                status = self._note(self.survivors[k], fold, held, model)
+                if status is not None and status.ends_training:
+                    return status
+        return self.conductor.asked
+
+    def _note(self, c: int, fold: int, held: NDArray, model: AdditiveLMM) -> Status | None:
+        rows = self.rows.part(held)
+        self.Z[c, held] = Z = model.scores(rows.X)
+        factor = temperature(Z, rows.y, rows.weight)
+        loss = float(np.average(losses_of(factor * Z, rows.y), weights=rows.weight))
+        self.losses[c, fold] = loss
+        if self.training.judge is not None:
+            score = self.training.judge(model.scaled(factor), rows)
+            self.scores[c, fold] = score if math.isfinite(score) else -np.inf
+        self.done += 1
+        return self.conductor.report(
+            self.done, self.total, loss, float(self.losses.min()), self.start, None,
+            Status.MAX_ITER if self.done == self.total else None,
+        )  # fmt: skip
+
+    def _rank(self, c: int, *folds: int) -> tuple[float, float]:
+        """What structures are ordered by: the user's measure, then the loss."""
+        known = list(folds or (0,))
+        return -float(self.scores[c, known].mean()), float(self.losses[c, known].mean())
+
+    def choice(self) -> Choice:
+        """Return the best by the user's measure, or the simplest that is as good as the best."""
+        known = np.isfinite(self.Z[self.survivors]).all(axis=(0, 2))
+        held = self.rows.part(known)
+        judged = None if self.training.judge is None else self.scores
+        if not known.any():
+            return Choice(self.losses, judged, 0, 1.0)
+        factors = {c: temperature(self.Z[c][known], held.y, held.weight) for c in self.survivors}
+        if judged is not None:
+            folds = np.flatnonzero(np.isfinite(self.losses[self.survivors[0]])).tolist()
+            chosen = min(self.survivors, key=lambda c: self._rank(c, *folds))
+        else:
+            losses = {c: losses_of(factors[c] * self.Z[c][known], held.y) for c in self.survivors}
+            chosen = simplest_of_the_best(losses, held.weight)
+        return Choice(self.losses, judged, chosen, factors[chosen])
+
+
+def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> int:
+    """Return the first key whose losses are as good as the best up to noise."""
+    n = len(next(iter(losses.values())))
+    share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
+    best = min(losses, key=lambda c: float(share @ losses[c]))
+    for c, own in losses.items():
+        more = own - losses[best]
         mean = float(share @ more)
+        # Rows of large weights count as fewer.
         error = math.sqrt(float(share @ (more - mean) ** 2) * float(share @ share))
         if mean <= WITHIN * error:
-            return c, factors[c]
-    raise AssertionError("the best structure is as good as itself")
+            return c
+    raise AssertionError("the best is as good as itself")

@@ -17,7 +17,7 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 from maxplus.distributed import Team, current
 from maxplus.distributed.team import agreed
 from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
-from maxplus.models import Network
+from maxplus.models import AdditiveLMM, Network
 
 FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
@@ -305,12 +305,10 @@ def checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
 def within_range(X: NDArray, model: Network, slopes: Sequence[str], asked: Any = None) -> NDArray:
     """X in the model's type, with numbers so large that a score would overflow moved closer.
 
-    ``slopes`` names the weights that multiply an input, or a view of it. Where an estimator is
+    ``slopes`` names the weights that multiply an input. Where an estimator is
     ``asked``, numbers that are not finite are scikit-learn's error.
     """
-    members = getattr(model, "members", (model,))
-    steepest = len(members) * max(_steepest(member, slopes) for member in members)
-    limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
+    limit = _largest_input(model, slopes)
     # Two passes and no array of absolute values.
     high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
     if not (high <= limit and -low <= limit):
@@ -320,10 +318,10 @@ def within_range(X: NDArray, model: Network, slopes: Sequence[str], asked: Any =
     return np.ascontiguousarray(X, model.dtype)
 
 
-def _steepest(model: Network, slopes: Sequence[str]) -> float:
-    """What an input is multiplied by at most, or 1 if that is more."""
+def _largest_input(model: Network, slopes: Sequence[str]) -> float:
+    """Return how large an input may be without a score that overflows."""
+    largest = float(np.finfo(model.dtype).max)
+    if isinstance(model, AdditiveLMM):
+        return model.largest_input
     steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
-    directions = getattr(model, "directions", None)
-    if directions is not None:
-        steepest *= max(1.0, float(np.abs(directions).sum(axis=1, dtype=np.float64).max()))
-    return steepest
+    return largest / (8.0 * steepest * model.n_features)

@@ -16,28 +16,31 @@ from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.explain import (
+    AdditiveExplanation,
     Change,
     Domain,
     Explanation,
     Rules,
     decisive_paths,
+    explain_additive,
     single_flips,
     smallest_change,
     strongest_rules,
+    term_boxes,
     unit_boxes,
 )
 from maxplus.explain._checks import check_domain
 from maxplus.explain.explanation import as_table, records
 from maxplus.explain.flip_words import missing_columns
-from maxplus.explain.naming import view_names
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._softmax import softmax
 
 
 class ExplainedClassifier(TrainedClassifier):
     """Thin methods around `maxplus.certify` and `maxplus.explain`; ``model_`` is an LMM."""
 
-    model_: LMM
+    model_: LMM | AdditiveLMM
+    term_means_: NDArray
     preparation_: Any
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
@@ -45,8 +48,9 @@ class ExplainedClassifier(TrainedClassifier):
 
         No x' with |x'_p − x_p| ≤ radius·scale_p for all features p is classified
         differently. The radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
-        rounding, and more where slopes differ or units are capped; with directions, scale_p
-        is that of the views. See `maxplus.certify.box_bounds` for the proof.
+        rounding, and more where slopes differ or units are capped; see
+        `maxplus.certify.box_bounds` for the proof, and `maxplus.certify.certified_radius` for sums
+        of terms.
 
         Parameters
         ----------
@@ -124,11 +128,13 @@ class ExplainedClassifier(TrainedClassifier):
         feature_names: Sequence[str] | None = None,
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
-    ) -> Explanation:
-        """What decided each score of each row, and what would change the prediction.
+    ) -> Explanation | AdditiveExplanation:
+        """Return what decided each prediction, and what would change it.
 
-        Every class score is one unit's and, in it, one view's, a feature or one of the
-        directions: z_d = W0[i]·v_m + W1[i, h] + W2[h, d].
+        Of a sum of terms: why the predicted class rather than the second, the margin as an exact
+        sum of contributions of columns and groups of columns, relative to their means over the
+        training rows. Of a single network: every class score is one unit's and, in it, one
+        feature's, z_d = W0[i]·x_p + W1[i, h] + W2[h, d].
 
         Parameters
         ----------
@@ -154,7 +160,7 @@ class ExplainedClassifier(TrainedClassifier):
 
         Returns
         -------
-        Explanation, or CommitteeExplanation
+        AdditiveExplanation, or the Explanation of a single network
             ``print`` it, or take its ``to_table()``: a pandas DataFrame if pandas is
             installed, else a record array.
 
@@ -181,14 +187,18 @@ class ExplainedClassifier(TrainedClassifier):
     def _explanation(
         self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
         row_numbers: Sequence[int] | None,
-    ) -> Explanation:  # fmt: skip
+    ) -> Explanation | AdditiveExplanation:  # fmt: skip
         """`explain`, of arguments that have been checked."""
+        if isinstance(self.model_, AdditiveLMM):
+            return explain_additive(
+                self.model_, X, self.term_means_, class_names, domain, missing=missing,
+                row_numbers=row_numbers,
+            )  # fmt: skip
         paths = decisive_paths(self.model_, X)
         return Explanation(
             X, paths, single_flips(self.model_, X, domain), softmax(paths.score), self.model_.W0,
             class_names, domain.names, getattr(self, "prototypes_", None),
-            unit_boxes(self.model_).centre, self.model_.directions, getattr(self, "scale_", None),
-            domain, missing, row_numbers,
+            unit_boxes(self.model_).centre, domain, missing, row_numbers,
         )  # fmt: skip
 
     def smallest_change(
@@ -253,10 +263,10 @@ class ExplainedClassifier(TrainedClassifier):
         return replace(domain, names=tuple(str(name) for name in feature_names))
 
     def units(self, level: float = 0.0) -> Any:
-        """Each hidden unit as the box it is: per view the interval where it is active.
+        """Return each hidden unit as the box it is: per feature the interval where it is active.
 
-        A unit's value g_h(x) is at least ``level`` exactly if low ≤ v_m ≤ high for every
-        view m, a feature or one of the directions (`maxplus.explain.unit_boxes`).
+        A unit's value g_h(x) is at least ``level`` exactly if low ≤ x_p ≤ high for every feature p
+        of its term (`maxplus.explain.unit_boxes`).
 
         Parameters
         ----------
@@ -265,29 +275,34 @@ class ExplainedClassifier(TrainedClassifier):
 
         Returns
         -------
-        table with a line for each unit and view: unit, class (that it speaks for most),
-            height (its W2 there), prototype (−1 if it has none), feature (the view), low, high
+        table with a line for each unit and feature of its term: term, unit, class (that it speaks
+            for most), height (its W2 there), prototype (−1 if it has none), feature, low, high
         """
         check_is_fitted(self, "model_")
         return as_table(records(self._unit_columns(float(level))))
 
     def _unit_columns(self, level: float) -> dict[str, NDArray]:
-        boxes = unit_boxes(self.model_, level)
-        H, M = boxes.low.shape
-        unit, view = (axis.ravel() for axis in np.indices((H, M)))
-        names = view_names(
-            self.model_.directions, self._feature_words(), getattr(self, "scale_", None)
-        )
-        prototypes = getattr(self, "prototypes_", np.full(H, -1))
-        return {
-            "unit": unit,
-            "class": self.classes_[boxes.favourite][unit],
-            "height": boxes.height[unit],
-            "prototype": prototypes[unit],
-            "feature": np.array(names)[view],
-            "low": boxes.low.ravel(),
-            "high": boxes.high.ravel(),
-        }
+        model, words = self.model_, np.array(self._feature_words())
+        if isinstance(model, AdditiveLMM):
+            subsets, terms = [term.features for term in model.terms], term_boxes(model, level)
+        else:
+            subsets, terms = [np.arange(model.n_features)], [unit_boxes(model, level)]
+        prototypes = getattr(self, "prototypes_", np.full(model.n_hidden, -1))
+        parts, first = [], 0
+        for t, (features, boxes) in enumerate(zip(subsets, terms, strict=True)):
+            unit, place = (axis.ravel() for axis in np.indices(boxes.low.shape))
+            parts.append({
+                "term": np.full(unit.size, t),
+                "unit": first + unit,
+                "class": self.classes_[boxes.favourite][unit],
+                "height": boxes.height[unit],
+                "prototype": prototypes[first + unit],
+                "feature": words[features][place],
+                "low": boxes.low.ravel(),
+                "high": boxes.high.ravel(),
+            })  # fmt: skip
+            first += len(boxes.low)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def rules(
         self,

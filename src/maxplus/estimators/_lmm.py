@@ -14,7 +14,7 @@ from maxplus.estimators._explained import ExplainedClassifier
 from maxplus.estimators._folding import fold_affine
 from maxplus.estimators._lmm_start import PROTOTYPES, WINS, check_lmm_facts, lmm_facts
 from maxplus.estimators._trained import Start
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.pruning import useless_units, with_units
 from maxplus.training.stages import Trained
 from maxplus.training.state import StateError, TrainingState
@@ -31,18 +31,18 @@ class Pruned(NamedTuple):
 
 
 class LMMWeights:
-    """The weights as fitted attributes, for estimators whose ``model_`` is an LMM."""
+    """The weights as fitted attributes, where ``model_`` is an LMM; sums have them in each term."""
 
-    model_: LMM
+    model_: Any
 
     @property
     def W0_(self) -> NDArray:
-        """The two slopes of each view, + then −; shape (2M,), M = P without directions."""
+        """The two slopes of each feature, + then −; shape (2P,)."""
         return self.model_.W0
 
     @property
     def W1_(self) -> NDArray:
-        """Offsets of the min-plus layer, shape (2M, H)."""
+        """Offsets of the min-plus layer, shape (2P, H)."""
         return self.model_.W1
 
     @property
@@ -57,9 +57,9 @@ class LMMWeights:
 
 
 class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
-    """For classifiers whose ``model_`` is an LMM."""
+    """For classifiers whose ``model_`` is an LMM, or a sum of them."""
 
-    model_: LMM
+    model_: LMM | AdditiveLMM
     slope_: float
     scale_: NDArray
     unit_wins_: NDArray

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from maxplus.distributed import current
 from maxplus.estimators._data import LabelledData
-from maxplus.estimators._views import SPREAD
-from maxplus.explain import feature_importances
+from maxplus.estimators._scaling import SPREAD
+from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import ENOUGH
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.training.state import StateError, TrainingState
 
 SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_wins", "distance"
@@ -63,3 +63,20 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
     if "suspects" in facts:
         fitted["suspects_"] = data.given[facts["suspects"]]
     return fitted | {f"{name}_": facts[name] for name in COURSES if name in facts}
+
+
+def sum_facts(
+    data: LabelledData, facts: Mapping[str, NDArray], model: AdditiveLMM
+) -> dict[str, Any]:
+    """Return the fitted attributes that sums of terms have beside those of all classifiers."""
+    team = current()
+
+    def means(X: NDArray) -> tuple[NDArray, NDArray]:
+        some = X[:: max(1, -(-len(X) // ENOUGH))]
+        return term_means(model, some), feature_importances(model, some)
+
+    own_means, importances = team.on_first(means, data.X)
+    return {
+        "scale_": facts[SPREAD], "unit_wins_": team.sum(model.wins(data.X)),
+        "term_means_": own_means, "feature_importances_": importances,
+    }  # fmt: skip

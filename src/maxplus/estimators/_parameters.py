@@ -80,6 +80,7 @@ def one_of(*words: str) -> Kind:
 
 NOTHING = Kind("None", lambda v: v is None)
 TRUTH = Kind("True or False", lambda v: isinstance(v, (bool, np.bool_)))
+FALSE = Kind("False", lambda v: isinstance(v, (bool, np.bool_)) and not v)
 CALLABLE = Kind("a callable", callable)
 CALLBACKS = Kind(
     "None, a callable or a list of them",
@@ -98,9 +99,6 @@ SCORER = Kind("the name of a scorer of scikit-learn", lambda v: _is_scorer(v))
 CLASS_WEIGHTS = Kind(
     "a dict of labels and finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
-)
-DIRECTIONS = Kind(
-    "an array of shape (n_directions, n_features) of finite numbers", lambda v: _is_matrix(v)
 )
 # scikit-learn checks it itself, where it is used.
 ANYTHING = Kind("anything", lambda v: True)
@@ -162,14 +160,6 @@ def _is_whole(value: Any) -> bool:
 
 def _is_zero(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and value == 0
-
-
-def _is_matrix(value: Any) -> bool:
-    try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        return False
-    return array.ndim == 2 and len(array) > 0 and bool(np.isfinite(array).all())
 
 
 def _is_several(value: Any) -> bool:

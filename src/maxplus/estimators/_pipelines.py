@@ -40,7 +40,8 @@ def from_pipeline(pipeline: Any) -> Any:
     Parameters
     ----------
     pipeline : Pipeline, or a search over one
-        Fitted; its last step is an `LMMClassifier`, `LMMCommittee` or `SubgradientLMMClassifier`.
+        Fitted; its last step is an `LMMClassifier`, `LMMEnsembleClassifier` or
+        `SubgradientLMMClassifier`.
 
     Returns
     -------
@@ -65,8 +66,8 @@ def from_pipeline(pipeline: Any) -> Any:
     *before, (_, last) = steps
     if not isinstance(last, BaseLMMClassifier):
         raise TypeError(
-            "pipeline must end in an LMMClassifier, LMMCommittee or SubgradientLMMClassifier; got "
-            f"{type(last).__name__}"
+            "pipeline must end in an LMMClassifier, LMMEnsembleClassifier or "
+            f"SubgradientLMMClassifier; got {type(last).__name__}"
         )
     check_is_fitted(last, "model_")
     maps = [_affine_of(name, step) for name, step in before if step not in (None, "passthrough")]

@@ -1,99 +1,87 @@
-"""Regression from noisy data: what a curve looks at, and how many units, by cross-validation."""
+"""Regression from noisy data: the structure of a sum of terms, by cross-validation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
+from threadpoolctl import threadpool_limits
 
+from maxplus.estimators._additive import MOST_PAIRS, simplest_of_the_best
 from maxplus.estimators._data import check_magnitude
+from maxplus.estimators._folds import FOLDS, Rows
 from maxplus.estimators._intervals import residual_quantiles
-from maxplus.estimators._scaling import FAR, Scaling
-from maxplus.estimators._search import FOLDS, search_facts, search_table
-from maxplus.models import LMM
-from maxplus.models.starts import hill_lmm, hill_lmm_bytes
-from maxplus.training import Conductor, Status, Task, memory
+from maxplus.estimators._scaling import ROUNDING, Scaling
+from maxplus.explain.contributions import additive_importances, term_means
+from maxplus.models import AdditiveLMM, FeatureMap
+from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.stages import Cooling, Curve, Curved
+from maxplus.training.smooth.additive import Annealing, OnEpoch, train_terms
+from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
+from maxplus.training.workers import as_they_end
 
+STAGE = "terms"
 # Squares of larger targets would overflow.
 LARGEST = 1e150
-# Steps of a training at least, epochs at least, and samples per step.
-STEPS, EPOCHS = 2_000, 10
-LEAST_BATCH, MOST_BATCH = 32, 200
-# Trainings that choose: how long they are, how many candidates see all folds, how many rows.
-LENGTH, SURVIVORS, ROWS = 0.5, 3, 3_000
-# Mixed views start colder: soft minima over many rows would hide what tells them apart. How high
-# the ceilings of units are then, in deviations of the target.
-MIXED_HOT, CEILING = 0.3, 8.0
-# Strengths of the ridge that the line is found with.
-RIDGES = np.logspace(-2, 4, 13)
+# Predictions leave the range of the training targets by at most this share of it, on either side.
+MARGIN = 0.05
+# From gentle shape functions, for few and noisy rows, to many boxes.
+STRUCTURES = (
+    Structure(units=1, size=0.5),
+    Structure(units=1, size=1.5),
+    Structure(units=2, size=1.0),
+    Structure(units=2, pairs_per_feature=1.0, size=1.0),
+    Structure(units=2, pairs_per_feature=1.0, boxes=4, size=1.0),
+    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=2.0),
+    Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
+)
+# Rows to choose on: at least this many, and at least this part.
+ENOUGH, PART = 3_000, 8
+# Structures that go on to all folds after the first.
+SURVIVORS = 3
+# The training that pairs are selected after, as a share of the others.
+PAIRS_LENGTH = 0.5
+# Residuals beyond this many deviations do not count for more in the selection of pairs.
+FAR = 4.0
 
-LINE, FEATURES, BOTH, MIXED = "line", "features", "features and line", "mixed directions"
 
+class Prepared(NamedTuple):
+    """Mapped rows, standardised targets, and the pairs of features that explain most after shapes.
 
-class Capacity(NamedTuple):
-    """What a curve may look like.
-
-    Attributes
-    ----------
-    views : LINE, the direction of a ridge regression, which stays as it is; FEATURES; BOTH; or
-        MIXED: both, and both reversed, each of which becomes a weighted sum of all features
-    units : H
-    slope : of a feature where training begins, in deviations of the target per deviation
+    A target is middle + deviation·(standardised target).
     """
 
-    views: str
-    units: int
-    slope: float
-
-    @property
-    def size(self) -> float:
-        """How steep, as `maxplus.estimators._search` calls it."""
-        return self.slope
-
-
-CANDIDATES = (
-    Capacity(LINE, 2, 0.5), Capacity(BOTH, 3, 0.5), Capacity(BOTH, 8, 0.5), Capacity(BOTH, 30, 1.0),
-    Capacity(MIXED, 15, 1.0), Capacity(MIXED, 30, 1.0),
-)  # fmt: skip
-PLAIN = (Capacity(FEATURES, 3, 0.5), Capacity(FEATURES, 8, 1.0), Capacity(FEATURES, 30, 1.0))
-
-
-def candidates(n_hidden: int | str, slope: float | str, with_directions: bool) -> list[Capacity]:
-    """Those that fit what the user has set, each once; a single one if both numbers are given."""
-    numbers: dict[str, Any] = {"units": n_hidden, "slope": slope}
-    given = {name: value for name, value in numbers.items() if value != "auto"}
-    if len(given) == len(numbers):
-        views = BOTH if with_directions else FEATURES
-        return [Capacity(views, int(n_hidden), float(slope))]
-    tried = CANDIDATES if with_directions else PLAIN
-    return list(dict.fromkeys(capacity._replace(**given) for capacity in tried))
-
-
-class Rows(NamedTuple):
-    """Standardised features and targets to learn from, and weights, or None."""
-
-    Z: NDArray
+    feature_map: FeatureMap
+    U: NDArray
     target: NDArray
     weight: NDArray | None
-
-    def part(self, index: NDArray) -> Rows:
-        """Some of them."""
-        weight = None if self.weight is None else self.weight[index]
-        return Rows(self.Z[index], self.target[index], weight)
+    middle: float
+    deviation: float
+    pairs: list[Pair]
 
 
-def learn_curve(
-    X: NDArray, y: NDArray, weight: NDArray | None, seed: int, conductor: Conductor, *,
-    n_hidden: int | str, slope: float | str, with_directions: bool, loss: str, epochs: int | str,
+class Choice(NamedTuple):
+    """The losses of all structures in each fold, which was chosen, and its held-out residuals."""
+
+    losses: NDArray  # (structures, folds); inf where a fold was left out
+    chosen: int
+    residuals: NDArray
+
+
+def fit_regression(
+    X: NDArray, y: NDArray, weight: NDArray | None, seed: int, conductor: Conductor, n_jobs: int,
+    *, loss: str, epochs: int | str, structures: Sequence[Structure] = STRUCTURES,
 ) -> dict[str, Any]:  # fmt: skip
-    """Standardise, choose, learn, and fold it all into the weights: fitted attributes."""
+    """Choose a structure by its held-out loss, train it on all rows, and return what was fitted.
+
+    The outcome does not depend on ``n_jobs``.
+    """
     check_magnitude(X)
     y = y.astype(np.float64)
     if not (largest := float(np.abs(y).max())) < LARGEST:
@@ -101,185 +89,215 @@ def learn_curve(
             f"y reaches {largest:g}, too large to learn from (at most {LARGEST:g}); divide it by "
             "its maximum"
         )
-    features, targets = Scaling.of(X.astype(np.float64)), Scaling.of(y[:, None])
-    (middle,), (deviation,) = targets
-    Z = np.clip((X - features.centre) / features.spread, -FAR, FAR)
-    rows = Rows(Z, (y - middle) / deviation, weight)
-    tried = candidates(n_hidden, slope, with_directions)
-    choice = choose(rows, tried, loss, seed, conductor, epochs)
-    conductor.begin(Curve.name, is_last=True)
-    rng = np.random.default_rng([seed, FOLDS])
-    curve = learn(rows, choice.capacity, loss, rng, conductor, epochs)
-    model = _unscaled(curve.model, features, middle, deviation).astype(X.dtype)
-    if not all(np.isfinite(W).all() for W in model.weights_by_name().values()):
+    rows = Rows(X, y, weight)
+    choice = choose(rows, structures, loss, epochs, seed, conductor, n_jobs)
+    conductor.begin(STAGE, is_last=True)
+    losses: list[float] = []
+    status = Status.MAX_ITER
+    prepared = prepare(rows, loss, epochs, np.random.default_rng([seed, FOLDS]))
+    structure = structures[choice.chosen]
+    n_epochs = _annealing(epochs, len(y)).epochs(len(y))
+
+    def report(epoch: int, mean: float, now: Callable[[], AdditiveLMM]) -> bool:
+        nonlocal status
+        losses.append(mean)
+        is_over = len(losses) == n_epochs and not conductor.interrupted
+        end = conductor.report(
+            len(losses), n_epochs, mean, min(losses), now(), None,
+            Status.MAX_ITER if is_over else None,
+        )  # fmt: skip
+        status = end or status
+        return end is not None
+
+    trained = train(structure, prepared, loss, epochs, [seed, FOLDS, 1], report)
+    with np.errstate(over="ignore"):
+        model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
+    if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
         raise TrainingOverflowError(
-            f"training overflowed: the weights left the range of {X.dtype}; scale X and y"
+            f"training overflowed: the weights left the range of {X.dtype}; scale y"
         )
-    residuals = deviation * np.sort(np.abs(choice.residuals))
+    residuals = np.sort(np.abs(choice.residuals))
     fitted = {
         "model_": model,
-        "slope_": steepest(model),
+        "bounds_": bounds,
+        "term_means_": term_means(model, X, weight),
+        "feature_importances_": additive_importances(model, X, weight),
         "residuals_": residuals,
         "residual_quantiles_": residual_quantiles(residuals),
-        "curve_losses_": curve.losses,
-        "n_iter_": curve.n_iter,
-        "status_": curve.status.value,
+        "curve_losses_": np.array(losses),
+        "n_iter_": len(losses),
+        "status_": status.value,
     }
-    return fitted | ({"search_": choice.table} if len(tried) > 1 else {})
+    if len(structures) > 1:
+        fitted["search_"] = {
+            "candidates": np.array([str(one) for one in structures]),
+            "losses": choice.losses,
+            "chosen": choice.chosen,
+        }
+    return fitted
 
 
-def steepest(model: LMM) -> float:
-    """The Lipschitz constant of every score in the L∞ norm, max_i |W0[i]|·Σ_p |D[i // 2, p]|."""
-    slopes = np.abs(model.slopes).max(axis=1).astype(np.float64)
-    if model.directions is not None:
-        slopes *= np.abs(model.directions).sum(axis=1)
-    return float(slopes.max())
+def bounds_of(y: NDArray) -> NDArray:
+    """Return the least and the greatest target, moved apart by 5 % of their distance each."""
+    low, high = float(y.min()), float(y.max())
+    return np.array([low - MARGIN * (high - low), high + MARGIN * (high - low)])
 
 
-def _unscaled(model: LMM, features: Scaling, middle: float, deviation: float) -> LMM:
-    """The same curve over raw features, in the targets' own unit."""
-    assert model.directions is not None
-    views = LMM(model.W0, model.W1, model.W2)
-    raw = views.through(model.directions / features.spread, features.centre).scaled(deviation)
-    raw.W2 += middle
-    return raw
-
-
-def ridge_direction(rows: Rows) -> NDArray:
-    """The weights of a linear regression as one direction, (1, P); (0, P) if it has none."""
-    if len(rows.Z) < 3:
-        return rows.Z[:0]
-    ridge = RidgeCV(RIDGES).fit(rows.Z, rows.target, rows.weight)
-    coef = np.atleast_2d(ridge.coef_)
-    return coef if np.isfinite(coef).all() and np.abs(coef).max() > 1e-6 else coef[:0]
-
-
-def directions_of(rows: Rows, capacity: Capacity) -> NDArray:
-    """D (M, P), where a training begins; features alone if there is no line."""
-    features = capacity.slope * np.eye(rows.Z.shape[1])
-    if capacity.views == FEATURES:
-        return features
-    line = ridge_direction(rows)
-    if capacity.views == LINE and len(line):
-        return line
-    return np.concatenate([features, line])
-
-
-def learn(
-    rows: Rows, capacity: Capacity, loss: str, rng: np.random.Generator, conductor: Conductor,
-    epochs: int | str = "auto", length: float = 1.0,
-) -> Curved:  # fmt: skip
-    """A curve through the rows; ``length`` 0.5 is half as many epochs. O(epochs·N·M·(P + H))."""
-    N = len(rows.Z)
-    D = directions_of(rows, capacity)
-    V = rows.Z @ D.T
-    memory.require(
-        hill_lmm_bytes(V, capacity.units), f"a start with {capacity.units:,} units",
-        memory.FEWER_UNITS,
-    )  # fmt: skip
-    start = hill_lmm(V, rows.target, capacity.units, rng)
-    batch = min(N, MOST_BATCH, max(LEAST_BATCH, N // 30))
-    if epochs == "auto":
-        epochs = max(EPOCHS, math.ceil(STEPS / (N // batch)))
-    epochs = max(1, round(length * int(epochs)))
-    model, cooling = LMM(start.W0, start.W1, start.W2, D), Cooling(epochs, batch)
-    if capacity.views == MIXED:
-        model, cooling = one_way(model), cooling._replace(mixes=True, hot=MIXED_HOT)
-    elif capacity.views == LINE and len(D) == 1:
-        cooling = cooling._replace(drift=0.0)
-    task = Task(rows.Z, rows.target, weight=rows.weight, rng=rng)
-    return Curve(cooling, loss).run(model, task, conductor)
-
-
-def one_way(model: LMM) -> LMM:
-    """The same curve with views that count in one direction each, so that all may move apart.
-
-    Views v and −v take the place of v; their other rows, of slope 0, are ceilings far above.
-    """
-    assert model.directions is not None
-    both = np.concatenate([model.directions, -model.directions])
-    slopes = np.zeros((len(both), 2))
-    slopes[:, 0] = 1.0
-    offsets = np.full((model.n_hidden, len(both), 2), CEILING)
-    offsets[:, :, 0] = np.concatenate([model.offsets[:, :, 0], model.offsets[:, :, 1]], axis=1)
-    return LMM(slopes.ravel(), offsets.reshape(model.n_hidden, -1).T, model.W2, both)
-
-
-class Choice(NamedTuple):
-    """What was tried, how it did on rows held out, and how far off the chosen one was there."""
-
-    candidates: Sequence[Capacity]
-    losses: NDArray  # (candidates, folds); inf where a fold was spared
-    chosen: int
-    residuals: NDArray  # target − curve, in standardised targets, of all rows that were used
-
-    @property
-    def capacity(self) -> Capacity:
-        """The one with the lowest loss."""
-        return self.candidates[self.chosen]
-
-    @property
-    def table(self) -> dict[str, Any] | None:
-        """All but the residuals, as arrays."""
-        units = [c.units for c in self.candidates]
-        facts = search_facts(self.candidates, units, self.losses, self.chosen)
-        return search_table(facts, per_class=False)
+def difference(Z: NDArray, bounds: NDArray) -> NDArray:
+    """Return predictions from scores (N, 2): z_1 − z_0, within the bounds."""
+    return np.clip(Z[:, 1] - Z[:, 0], bounds[0], bounds[1])
 
 
 def choose(
-    rows: Rows, tried: Sequence[Capacity], loss: str, seed: int, conductor: Conductor,
-    epochs: int | str = "auto",
+    rows: Rows, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
+    conductor: Conductor, n_jobs: int,
 ) -> Choice:  # fmt: skip
-    """The candidate with the lowest loss on rows held out, in three folds, of a part of many rows.
+    """Return the simplest structure whose held-out loss is that of the best, up to noise.
 
-    All candidates are trained for the first fold, the best three for the others. A single
-    candidate is trained for all folds as well, for the sake of its residuals. Too few rows for
-    folds leave the first candidate, with no residuals.
+    All structures are trained for the first of three folds, the best three for the others; of many
+    rows, a part is used. Too few rows for folds leave the first structure. A callback that ends the
+    search leaves the best so far. In both cases there are no residuals.
     """
     rng = np.random.default_rng(seed)
-    N = len(rows.Z)
-    n = max(ROWS, N // 8)
-    if n < N:
+    N = len(rows.y)
+    if (n := max(ENOUGH, N // PART)) < N:
         rows = rows.part(np.sort(rng.choice(N, n, replace=False)))
-    n = len(rows.Z)
-    losses = np.full((len(tried), FOLDS), np.inf)
+    n, K = len(rows.y), len(structures)
+    losses = np.full((K, FOLDS), np.inf)
     if n < 2 * FOLDS:
-        return Choice(tried, losses, 0, np.empty(0))
-    residuals = np.empty((len(tried), n))
-    alive = list(range(len(tried)))
-    total = len(alive) + min(SURVIVORS, len(alive)) * (FOLDS - 1)
-    done, best = 0, math.inf
+        return Choice(losses, 0, np.empty(0))
+    residuals = np.full((K, n), np.nan)
+    alive = list(range(K))
+    total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
     conductor.begin("choice", is_last=False)
-    for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.Z)):
-        inside, outside = rows.part(a), rows.part(b)
-        for c in alive:
-            quiet = Conductor()
-            own = np.random.default_rng([seed, fold])
-            model = learn(inside, tried[c], loss, own, quiet, epochs, LENGTH).model
-            residuals[c, b] = outside.target - model.scores(outside.Z)[:, 0]
-            losses[c, fold] = mean_loss(residuals[c, b], loss, outside.weight)
-            done, best = done + 1, min(best, losses[c, fold])
-            status = conductor.report(done, total, losses[c, fold], best, model, None)
-            if status is Status.INTERRUPTED:
-                raise KeyboardInterrupt("interrupted while the capacity was being chosen")
-            if status is not None:
-                return _best(tried, losses, residuals)
+    for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
+        kept, held, quiet = rows.part(a), rows.part(b), Conductor()
+        prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]))
+        bounds = bounds_of(kept.y)
+
+        def is_over(*_: Any, quiet: Conductor = quiet) -> bool:
+            return quiet.interrupted
+
+        jobs = [
+            partial(train, structures[c], prepared, loss, epochs, [seed, fold, 1], is_over)
+            for c in alive
+        ]
+        status = None
+        with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+            for k, model in ended:
+                c = alive[k]
+                residuals[c, b] = held.y - difference(model.scores(held.X), bounds)
+                losses[c, fold] = np.average(row_losses(residuals[c, b], loss), weights=held.weight)
+                done += 1
+                best = float(losses[np.isfinite(losses)].min())
+                mean = float(losses[c, fold])
+                status = conductor.report(done, total, mean, best, model, None)
+                if status is not None:
+                    break
+        if conductor.interrupted:
+            raise KeyboardInterrupt("interrupted while the structure was being chosen")
         if fold == 0:
             alive = sorted(sorted(alive, key=lambda c: losses[c, 0])[:SURVIVORS])
-    return _best(tried, losses, residuals)
+        if status is not None:
+            break
+    return _simplest_of_the_best(losses, residuals, rows, loss)
 
 
-def _best(tried: Sequence[Capacity], losses: NDArray, residuals: NDArray) -> Choice:
-    """The lowest mean over the folds among those that saw the most."""
-    seen = np.isfinite(losses).sum(axis=1)
-    sums = np.where(np.isfinite(losses), losses, 0.0).sum(axis=1)
-    means = np.where(seen == seen.max(), sums, np.inf)
-    chosen = int(means.argmin())
-    whole = seen[chosen] == FOLDS
-    return Choice(tried, losses, chosen, residuals[chosen] if whole else np.empty(0))
+def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Rows, loss: str) -> Choice:
+    """Return the first structure that is as good as the best, of those held out the most often."""
+    n_seen = np.isfinite(losses).sum(axis=1)
+    candidates = np.flatnonzero(n_seen == n_seen.max()).tolist()
+    known = np.isfinite(residuals[candidates]).all(axis=0)
+    own = {c: row_losses(residuals[c, known], loss) for c in candidates}
+    chosen = simplest_of_the_best(own, rows.part(known).weight)
+    return Choice(losses, chosen, residuals[chosen] if known.all() else np.empty(0))
 
 
-def mean_loss(residuals: NDArray, loss: str, weight: NDArray | None) -> float:
-    """The mean squared residual, or the mean absolute one."""
-    sizes = np.abs(residuals) if loss == "absolute" else residuals**2
-    return float(np.average(sizes, weights=weight))
+def prepare(rows: Rows, loss: str, epochs: int | str, rng: np.random.Generator) -> Prepared:
+    """Map features, standardise targets, and select pairs of features; O(N·P²)."""
+    feature_map = FeatureMap.fit(rows.X)
+    U = feature_map(rows.X)
+    middle, deviation = _scale_of(rows.y, rows.weight, loss)
+    target = (rows.y - middle) / deviation
+    shapes = Prepared(feature_map, U, target, rows.weight, middle, deviation, [])
+    if U.shape[1] < 2:
+        return shapes
+    Z = _train_mapped(Structure(size=1.0), shapes, loss, epochs, PAIRS_LENGTH, rng, None).scores(U)
+    residuals = target - (Z[:, 1] - Z[:, 0])
+    size = float(np.sqrt(np.average(residuals**2, weights=rows.weight))) or 1.0
+    residuals = np.clip(residuals / size, -FAR, FAR)[:, None]
+    n_pairs = min(U.shape[1], MOST_PAIRS)
+    weight = np.ones((len(U), 1)) if rows.weight is None else rows.weight[:, None]
+    weight = weight / weight.mean()
+    pairs = best_pairs(U, weight * residuals, weight**2, n_pairs)
+    return shapes._replace(pairs=pairs)
+
+
+def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, float]:
+    """Return middle and deviation of targets: the mean and its deviation, or robust ones.
+
+    The squared loss is about the mean, and about what is far from it; the absolute loss is not.
+    """
+    if loss == "squared":
+        middle = float(np.average(y, weights=weight))
+        deviation = math.sqrt(float(np.average((y - middle) ** 2, weights=weight)))
+        return middle, deviation if deviation > ROUNDING * abs(middle) else 1.0
+    (middle,), (deviation,) = Scaling.of(y[:, None])
+    return float(middle), float(deviation)
+
+
+def train(
+    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    on_epoch: OnEpoch | None,
+) -> AdditiveLMM:  # fmt: skip
+    """Return a sum of terms with z_1 − z_0 in the targets' unit, as a function of raw features.
+
+    Residuals of the training rows have the mean 0, or the median 0 for the absolute loss.
+    """
+    rng = np.random.default_rng(seed)
+    model = _train_mapped(structure, prepared, loss, epochs, 1.0, rng, on_epoch)
+    Z = model.scores(prepared.U)
+    residuals = prepared.target - (Z[:, 1] - Z[:, 0])
+    if loss == "squared":
+        shift = float(np.average(residuals, weights=prepared.weight))
+    else:
+        shift = weighted_median(residuals, prepared.weight)
+    terms = model.scaled(prepared.deviation).terms
+    intercept = np.array([0.0, prepared.middle + prepared.deviation * shift])
+    return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
+
+
+def _train_mapped(
+    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, length: float,
+    rng: np.random.Generator, on_epoch: OnEpoch | None,
+) -> AdditiveLMM:  # fmt: skip
+    """Return a trained sum of mapped features; units start around rows of low and high targets."""
+    U, target = prepared.U, prepared.target
+    pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
+    halves = (target > np.median(target)).astype(np.int64)
+    start = initial_terms(structure, U, halves, 2, pairs, rng)
+    annealing = _annealing(epochs, len(target))
+    annealing = annealing._replace(scale=start.scale, length=length * annealing.length)
+    return train_terms(start.model, U, target, annealing, rng, prepared.weight, on_epoch, loss)
+
+
+def _annealing(epochs: int | str, n_rows: int) -> Annealing:
+    """Return the usual annealing, or one of so many epochs."""
+    annealing = Annealing()
+    if epochs == "auto":
+        return annealing
+    return annealing._replace(length=int(epochs) / annealing.epochs(n_rows))
+
+
+def row_losses(residuals: NDArray, loss: str) -> NDArray:
+    """Return the squares of residuals, or their absolute values."""
+    return np.abs(residuals) if loss == "absolute" else residuals**2
+
+
+def weighted_median(values: NDArray, weight: NDArray | None) -> float:
+    """Return the least value up to which half of the weight lies."""
+    if weight is None:
+        return float(np.median(values))
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(total, 0.5 * total[-1])])

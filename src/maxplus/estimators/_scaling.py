@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed import SharedRows
 from maxplus.distributed.shared_rows import count_nonzero
+from maxplus.models import LMM
+from maxplus.training.state import StateError, TrainingState
 
+CENTRE, SPREAD = "centre", "spread"
 # Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.
 ORDINARY, REACH = (0.05, 0.95), 1.5
 # Standard deviations beyond which a value does not count for more in an estimate.
@@ -56,6 +60,16 @@ class Scaling(NamedTuple):
         least = np.maximum(ROUNDING * np.abs(centre), 1e4 * float(np.finfo(X.dtype).tiny))
         return cls(centre, np.where(spread > least, spread, 1.0))
 
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, NDArray]) -> Scaling:
+        """Return the one that `facts` describes."""
+        return cls(facts[CENTRE], facts[SPREAD])
+
+    @property
+    def facts(self) -> dict[str, NDArray]:
+        """Both arrays by the names that checkpoints keep them under."""
+        return {CENTRE: self.centre, SPREAD: self.spread}
+
     @property
     def is_none(self) -> bool:
         """Whether it changes nothing."""
@@ -63,9 +77,28 @@ class Scaling(NamedTuple):
 
     def __call__(self, X: NDArray) -> NDArray:
         """The features in units of their spread, in X's type; X itself where nothing changes."""
+        if isinstance(X, SharedRows):
+            return X.seen(self)
         if self.is_none:
             return X
         return in_parts(X, lambda rows: (rows - self.centre) / self.spread, X.shape[1])
+
+    def inverse(self, Z: NDArray) -> NDArray:
+        """Return the features, up to rounding, in Z's type."""
+        return Z if self.is_none else (Z * self.spread + self.centre).astype(Z.dtype)
+
+    def folded(self, model: LMM) -> LMM:
+        """Return the model that takes x where this one takes z."""
+        return model if self.is_none else model.folded(self.centre, self.spread)
+
+
+def check_scaling(state: TrainingState, n_features: int) -> None:
+    """StateError if the scaling that a state knows cannot be."""
+    n = state.array(f"before.{CENTRE}", np.float64, (None,)).size
+    if n != n_features:
+        raise StateError(f"its weights are for {n} features, but X has {n_features}")
+    if not (state.array(f"before.{SPREAD}", np.float64, (n_features,)) > 0).all():
+        raise StateError("its spread is not above 0 everywhere")
 
 
 def in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArray:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maxplus.estimators._calibration import losses_of, temperature
-from maxplus.estimators._choice import Rows, folds_of
-from maxplus.estimators._search import FOLDS
+from maxplus.estimators._folds import FOLDS, Rows, folds_of
 from maxplus.models import LMM
 from maxplus.training import Conductor, Task
 from maxplus.training.result import TrainingOverflowError
@@ -61,7 +60,7 @@ def worth_polishing(
     """
     assert task.rng is not None
     seed = int(task.rng.integers(2**31))
-    rows, fold_of, effort = folds_of(Rows(task.X, task.y, task.weight), np.random.default_rng(seed))
+    rows, fold_of, length = folds_of(Rows(task.X, task.y, task.weight), np.random.default_rng(seed))
     numbers = [k for k in range(FOLDS) if (fold_of == k).any()]
     quiet = Conductor()
 
@@ -69,8 +68,8 @@ def worth_polishing(
         rng, own = np.random.default_rng([seed, fold]), rows.part(fold_of != fold)
         held = np.flatnonzero(fold_of == fold)
         try:
-            before = train(model, own, effort.others, rng, quiet)
-            polish = polish_of(len(own.y), effort.others)
+            before = train(model, own, length, rng, quiet)
+            polish = polish_of(len(own.y), length)
             after = polish.run(before, Task(own.X, own.y, rng=rng), quiet)
         except TrainingOverflowError:
             return None

@@ -15,83 +15,89 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
-from maxplus.estimators._boxes import boxes_for
+from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
+from maxplus.estimators._boxes import Capacity, boxes_for
 from maxplus.estimators._calibration import keep_level
-from maxplus.estimators._capacity import Candidate, candidates_for
-from maxplus.estimators._choice import STAGE, Rows, choose
 from maxplus.estimators._data import LabelledData
 from maxplus.estimators._effects import Effect
+from maxplus.estimators._folds import Rows, held_out_temperature
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._lmm_start import DISTANCE, SLOPE
+from maxplus.estimators._lmm_start import DISTANCE, SLOPE, sum_facts
 from maxplus.estimators._parameters import (
     CALLABLE,
     CLASS_WEIGHTS,
-    DIRECTIONS,
+    FALSE,
     NOTHING,
     SCORER,
     TRAINED,
     TRUTH,
     Parameters,
+    as_callbacks,
+    needs_state,
     one_of,
     real,
     samples,
     whole,
 )
-from maxplus.estimators._search import (
-    TEMPERATURE,
-    check_search,
-    check_temperature,
-    search_facts,
-    search_table,
-)
-from maxplus.estimators._trained import Start
-from maxplus.estimators._views import Views, check_views, views_by_kind
+from maxplus.estimators._scaling import Scaling, check_scaling
+from maxplus.estimators._trained import Start, TrainedClassifier
 from maxplus.estimators._worth_polishing import worth_polishing
-from maxplus.models import LMM, LOG2, Network
+from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Conductor, Status, Task
 from maxplus.training.objectives import count_samples
+from maxplus.training.smooth.additive import Annealing as JointAnnealing
+from maxplus.training.smooth.structures import Structure
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
 from maxplus.training.stages.base import require_finite
 from maxplus.training.stages.warm_up import augmented
-from maxplus.training.state import TrainingState
+from maxplus.training.state import StateError, TrainingState
 
 # The warm-up's samples per batch, epochs, and what small data sets need at least.
 BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_BATCHES = 10, 500
-# The warm-up's rate: with a capacity that the data chose, and with one that was given.
-RATE, GIVEN_RATE = 0.02, 0.01
+RATE = 0.01
+TEMPERATURE = "temperature"
+# What a structure may have, by the word for it.
+ALLOWED: dict[str, Callable[[Structure], bool]] = {
+    "auto": lambda structure: True,
+    "pairs": lambda structure: structure.has_shapes and not structure.boxes,
+    "shapes": lambda structure: not (structure.boxes or structure.pairs_per_feature),
+}
 
 
 class LMMClassifier(BaseLMMClassifier):
-    """Linear-Min-Max network: boxes in feature space, as many and as sharp as the data bear.
+    """A sum of small Linear-Min-Max networks over single features, pairs, and all features.
 
-    Each hidden unit is a soft box in feature space, each class score the margin
-    of the best box: z_d(x) = max_h (min_i (W0[i]·v[i // 2] + W1[i, h]) + W2[h, d]). The
-    views v are the features in units of their spread and, where that helps, a few linear
-    directions beside them.
+    The scores are z_d(x) = b_d + Σ_t max_h (min_i (W0[i]·u[i // 2] + W1[i, h]) + W2[h, d]), where
+    u = φ(x) are the features behind a monotone map each, and every term t sees a few of them: one
+    (a shape function), two, or all (boxes in feature space). Which terms there are is chosen by
+    cross-validation on the training rows; all of them are trained jointly on the mean loss, with
+    soft minima and maxima whose temperature falls. Last, one temperature is folded into the
+    weights, so that probabilities hold on rows that were not trained on.
 
-    Capacity and views are chosen by cross-validation on the training rows. Training then starts
-    from boxes around clusters of each class and has two stages: a warm-up on the mean loss with
-    soft minima and maxima, and a polish that brings training losses below log 2 where that costs
-    nothing on held-out rows; then every training sample is classified right, which says nothing
-    about new ones. Last, one temperature is folded into the weights, so that probabilities hold on
-    rows that were not trained on. `SubgradientLMMClassifier` is the paper's own algorithm.
+    A number given for ``n_hidden`` or ``slope`` asks for a single network over all features
+    instead, in which each hidden unit is a box: it starts from clusters of each class, and has a
+    warm-up and, where that costs nothing on held-out rows, a polish that brings training losses
+    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``confidence``,
+    ``standardize=False`` and a polish that is asked for are for such a network, too, and ask for it
+    as well. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
-        Hidden units H. Units start from different samples, so there are at most as many as
-        samples. "auto" is chosen together with ``slope`` and ``directions``: twelve capacities from
-        one gentle unit per class on are compared by the log loss of held-out rows (three folds,
-        short trainings, on part of the rows where there are many; ``search_``). A number
-        given for ``n_hidden`` or ``slope`` is taken as it is, and then nothing is searched: the
-        other is as its "auto" says, and there are no directions but those given. "auto"
-        beside a given slope is, for each class, the square root of its samples' average
-        number, but at least 10 and at most 50.
+        Hidden units of a single network. Units start from different samples, so there are at most
+        as many as samples. "auto" is a sum of terms; beside anything else that asks for a single
+        network it is, for each class, the square root of its samples' average number, but at least
+        10 and at most 50.
     slope : float or "auto", default="auto"
-        The paper's k for W0 and W1, per unit of ``scale_``. "auto" is chosen as above; beside a
-        given ``n_hidden`` it is 15 / (median L∞ distance between training samples of
-        different classes).
+        The paper's k for W0 and W1 of a single network, per unit of ``scale_``. "auto" is 15 /
+        (median L∞ distance between training samples of different classes).
+    structure : "auto", "pairs" or "shapes", default="auto"
+        The terms that a sum may have. "shapes" are terms over one feature, so that the model is
+        additive in the features; "pairs" are those and terms over two features; "auto" adds terms
+        over all features. The structures in question are compared by the log loss of held-out
+        rows (three folds, short trainings, on part of the rows where there are many;
+        ``search_``), and the simplest that is as good as the best up to noise is taken.
     confidence : float, optional
         How far below its own class a unit starts for the others; the slope times the distance
         between classes by default.
@@ -103,13 +109,12 @@ class LMMClassifier(BaseLMMClassifier):
         samples if that is less (but at least 8).
     robust_eps : float, default=0.0
         Train so that predictions are certified for changes of each feature by up to this many
-        units of ``scale_`` (of the feature itself with ``scale=False``, and for images):
+        units of ``scale_`` (of the feature itself with ``standardize=False``, and for images):
         in the warm-up all scores but the true one are raised by 2·robust_eps·slope, the most
-        that such a change can do, before the loss is taken. No directions are searched then.
+        that such a change can do, before the loss is taken.
     augment : callable, optional
         Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
-        the rows it returns instead, for example `maxplus.images.RandomShift`. A search does
-        without it.
+        the rows it returns instead, for example `maxplus.images.RandomShift`.
     early_stopping : bool, default=False
         Hold ``validation_fraction`` of the samples out of the warm-up, keep the epoch that does
         best on them, and end when ``n_iter_no_change`` epochs in a row were no better. The
@@ -127,60 +132,59 @@ class LMMClassifier(BaseLMMClassifier):
     max_suspects : int or float, default=0
         How many samples, or which part of them, the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
-    scale : bool, default=True
-        Train on (x − centre) / ``scale_``: mean and standard deviation of each feature, far
-        outliers brought in. They are folded into the weights: the model takes raw features.
-        Pixels on an empty ground keep their unit: more than 50 features of one range from 0 on,
-        a quarter of whose values are 0. False takes features as they are.
-    directions : "auto", None or array of shape (n_directions, n_features), default="auto"
-        Weighted sums of raw features that are seen beside them. "auto" are discriminants
-        (Fisher's, with shrinkage), where the search finds them better; None are none. Given ones
-        are always seen, scaled to vary as a typical feature does (as they are with
-        ``scale=False``).
+    standardize : "auto" or False, default="auto"
+        "auto" gives each feature of a sum a monotone map: clipped to an interval around its
+        ordinary values, with compressed tails where they are heavy, in units of its spread
+        (`maxplus.models.FeatureMap`). A single network is trained on (x − centre) / ``scale_``:
+        mean and standard deviation of each feature, far outliers brought in; pixels on an
+        empty ground keep their unit (more than 50 features of one range from 0 on, a quarter of
+        whose values are 0). Both are part of the model, which takes raw features. False takes
+        features as they are.
     calibrate : bool or "auto", default="auto"
         Multiply all weights by the temperature that suits held-out rows best. No prediction and
-        no radius changes. "auto" does if there is a search, which gives it for free; True
-        estimates it by three short trainings otherwise. After a polish that was asked for, the
-        temperature stays where every polished loss is below its level.
+        no radius changes. "auto" does for a sum of terms, whose choice gives it for free; True
+        estimates it by three short trainings for a single network. After a polish that was asked
+        for, the temperature stays where every polished loss is below its level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
         Weights of the classes, times those of the samples, in search, warm-up and temperature;
         "balanced" gives all classes the same weight in sum. The polish knows no weights.
     scoring : None, str or callable(estimator, X, y), default=None
-        What candidates are compared by on held-out rows, the more the better, such as
-        "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss. A
-        number given for ``n_hidden`` or ``slope`` leaves nothing to compare.
+        What structures are compared by on held-out rows, the more the better, such as
+        "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
     n_jobs : int, optional
-        Threads; None and −1 are all. Search and polish do not depend on it; matrix
-        products of the warm-up may, in their last digits.
+        Threads; None and −1 are all. The outcome does not depend on it, but for the last digits of
+        matrix products in the warm-up of a single network.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
         Called with a `maxplus.training.Progress` after each training of the search, epoch of the
         warm-up and round of the polish; returning True ends the training. One that is ended while
-        it searches keeps the boxes that it would have started from.
+        it searches keeps what it would have started from.
 
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_
-    W0_ : array of shape (2M,), the two slopes of each view, + then −
-    W1_ : array of shape (2M, H)
-    W2_ : array of shape (H, C)
-    n_hidden_ : int
-    slope_ : that of the training, per unit of ``scale_``; W0_ is temperature_·slope_ / scale_
+    model_ : the `maxplus.models.AdditiveLMM`, or the `maxplus.models.LMM` of a single network
+    n_hidden_ : int, hidden units of all terms
     scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
     temperature_ : what all weights were multiplied by in the end, 1.0 if nothing was calibrated
-    search_ : what was tried (if anything was): "candidates" in words, "views", "units" per
-        class, "slope" per distance between classes, held-out "losses" of shape (candidates,
-        folds), inf where a fold was spared, "scores" if there is a ``scoring``, −inf where a fold
-        was spared, and which was "chosen"
+    search_ : what was tried (sums of terms): "candidates" in words, held-out "losses" of shape
+        (candidates, folds), inf where a fold was spared, "scores" if there is a ``scoring``, −inf
+        where a fold was spared, and which was "chosen"
+    term_means_ : array of shape (T, C), mean scores of each term over training rows; what
+        contributions in `explain` are relative to (sums of terms)
+    W0_, W1_, W2_ : weights of a single network, of shapes (2P,), (2P, H), (H, C): the two slopes of
+        each feature, + then −, and the offsets of both layers
+    slope_ : of a single network's training, per unit of ``scale_``; W0_ is
+        temperature_·slope_ / scale_
     suspects_ : training samples that are not below the polish's level (before the temperature)
     warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_wins_ : how often each unit decides a class's score on the training samples
-    feature_importances_ : array of shape (P,), how often and how much each feature decides on the
+    unit_wins_ : how often each unit decides a class's score of its term on the training samples
+    feature_importances_ : array of shape (P,), how much each feature contributes to margins on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
     status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
@@ -188,7 +192,6 @@ class LMMClassifier(BaseLMMClassifier):
     max_loss_, mean_loss_ : of the final model on the training set
     certified_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
-    model_ : the `maxplus.models.LMM` behind it
 
     Examples
     --------
@@ -197,7 +200,7 @@ class LMMClassifier(BaseLMMClassifier):
     >>> X, y = load_wine(return_X_y=True)
     >>> clf = LMMClassifier(random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.95, clf.search_["losses"].shape
-    (True, (12, 3))
+    (True, (8, 3))
     """
 
     suspects_: NDArray
@@ -206,17 +209,25 @@ class LMMClassifier(BaseLMMClassifier):
     search_: dict[str, Any]
     temperature_: float
     _effects = (
-        Effect(("max_suspects",), lambda own: own.polish is not None, "there is a polish"),
+        Effect(
+            ("max_suspects",), lambda own: own.polish is not None and not own._is_sum,
+            "a single network is polished: give n_hidden",
+        ),
         Effect(
             ("validation_fraction", "n_iter_no_change"), lambda own: own.early_stopping,
             "early_stopping is True",
         ),
-        Effect(("scoring",), lambda own: own._searches, "n_hidden and slope are both 'auto'"),
+        Effect(
+            ("scoring", "structure"), lambda own: own._is_sum,
+            "there is a choice of structures, which n_hidden, slope and other parameters of a "
+            "single network leave out",
+        ),
     )  # fmt: skip
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
+        "structure": (one_of(*ALLOWED),),
         "confidence": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
@@ -227,8 +238,7 @@ class LMMClassifier(BaseLMMClassifier):
         "n_iter_no_change": (whole(1),),
         "polish": (real(above=0.0), one_of("auto", "log2"), NOTHING),
         "max_suspects": (samples(0),),
-        "scale": (TRUTH,),
-        "directions": (DIRECTIONS, one_of("auto"), NOTHING),
+        "standardize": (one_of("auto"), FALSE),
         "calibrate": (TRUTH, one_of("auto")),
         "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
         "scoring": (SCORER, CALLABLE, NOTHING),
@@ -239,6 +249,7 @@ class LMMClassifier(BaseLMMClassifier):
         n_hidden: int | str = "auto",
         *,
         slope: float | str = "auto",
+        structure: str = "auto",
         confidence: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
@@ -249,8 +260,7 @@ class LMMClassifier(BaseLMMClassifier):
         n_iter_no_change: int = 5,
         polish: float | str | None = "auto",
         max_suspects: int | float = 0,
-        scale: bool = True,
-        directions: ArrayLike | str | None = "auto",
+        standardize: bool | str = "auto",
         calibrate: bool | str = "auto",
         class_weight: Mapping[Any, float] | str | None = None,
         scoring: str | Callable[[Any, Any, Any], float] | None = None,
@@ -261,6 +271,7 @@ class LMMClassifier(BaseLMMClassifier):
     ) -> None:
         self.n_hidden = n_hidden
         self.slope = slope
+        self.structure = structure
         self.confidence = confidence
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
@@ -271,8 +282,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.n_iter_no_change = n_iter_no_change
         self.polish = polish
         self.max_suspects = max_suspects
-        self.scale = scale
-        self.directions = directions
+        self.standardize = standardize
         self.calibrate = calibrate
         self.class_weight = class_weight
         self.scoring = scoring
@@ -291,135 +301,138 @@ class LMMClassifier(BaseLMMClassifier):
         like: Network | None,
     ) -> LabelledData:  # fmt: skip
         data = super()._labelled(X, y, sample_weight, classes, like)
-        given = self.directions
-        if not (given is None or isinstance(given, str)):
-            found = np.shape(given)
-            if found[1] != data.X.shape[1]:
-                raise ValueError(
-                    f"directions must have a column for each of the {data.X.shape[1]} features of "
-                    f"X; got shape {found}"
-                )
         return data.weighted(self.class_weight)
 
-    # -- what is trained: a capacity, and what it sees ---------------------------------------
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self._is_sum and any(map(needs_state, as_callbacks(self.callbacks))):
+            raise ValueError(
+                "callbacks has a checkpoint, but the training of a sum of terms has no state to "
+                "keep; leave it out, or give n_hidden"
+            )
+
+    # -- what is trained -----------------------------------------------------------------------
 
     @property
-    def _searches(self) -> bool:
-        """Whether the data choose: nobody gave a number."""
-        return isinstance(self.n_hidden, str) and isinstance(self.slope, str)
+    def _is_sum(self) -> bool:
+        """Whether the model is a sum of terms: no parameter asks for a single network."""
+        return (
+            isinstance(self.n_hidden, str)
+            and isinstance(self.slope, str)
+            and self.standardize is not False
+            and self.polish in ("auto", None)
+            and not (self.robust_eps or self.early_stopping)
+            and self.augment is None
+            and self.confidence is None
+        )
 
     @property
     def _calibrates(self) -> bool:
-        return self.calibrate is True or (self.calibrate == "auto" and self._searches)
+        return self.calibrate is True or (self.calibrate == "auto" and self._is_sum)
 
-    def _candidates(self) -> tuple[Candidate, ...]:
-        """The capacities in question: several, or the one that parameters say."""
-        is_given = not (self.directions is None or isinstance(self.directions, str))
-        if not self._searches:
-            return (
-                Candidate(
-                    "both" if is_given else "features",
-                    n_hidden=None if isinstance(self.n_hidden, str) else int(self.n_hidden),
-                    slope=None if isinstance(self.slope, str) else float(self.slope),
-                ),
-            )
-        if is_given:
-            return candidates_for(["both"])
-        if self.directions is None or self.robust_eps > 0:
-            return candidates_for(["features"])
-        # An augmentation changes features: they must be among what is seen.
-        alone = [] if self.augment is not None else ["directions"]
-        return candidates_for(["features", "both", *alone])
+    @property
+    def _capacity(self) -> Capacity:
+        return Capacity(
+            None if isinstance(self.n_hidden, str) else int(self.n_hidden),
+            None if isinstance(self.slope, str) else float(self.slope),
+        )
 
-    def _views(self, kinds: set[str], rows: Rows) -> dict[str, Views]:
-        """What candidates see of the features, by kind."""
-        given = None if isinstance(self.directions, str) else self.directions
-        return views_by_kind(kinds, rows.X, rows.y, self.scale, given)
-
-    def _brief(
-        self, n_classes: int, rows: Rows, candidate: Candidate, length: float,
-        rng: np.random.Generator, conductor: Conductor,
-    ) -> LMM:  # fmt: skip
-        """A candidate, trained for a share of the usual length."""
-        boxes = boxes_for(rows, n_classes, candidate, self.confidence, rng)
-        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
-        warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
-        task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
-        return warm_up.run(boxes.model, task, conductor).model
-
-    def _judge(self, data: LabelledData, model: LMM, rows: Rows) -> float:
-        """What the user's scorer says of a model on rows that were held out."""
+    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: Rows) -> float:
+        """Return what the user's scorer says of a model on rows that were held out."""
         # A fitted classifier for it, as far as predictions go.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
-        vars(fitted).update(model_=model, classes_=data.classes, n_features_in_=rows.X.shape[1])
-        y = data.classes[rows.y]
+        vars(fitted).update(model_=model, classes_=classes, n_features_in_=rows.X.shape[1])
+        y = classes[rows.y]
         if isinstance(self.scoring, str):
             return float(get_scorer(self.scoring)(fitted, rows.X, y, sample_weight=rows.weight))
         assert self.scoring is not None
         return float(self.scoring(fitted, rows.X, y))
 
     def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        candidate, known = self._choose(data, rng, conductor)
+        known: dict[str, NDArray] = {}
+        if self._calibrates and not self._is_sum:
+            conductor.begin("choice", is_last=False)
+            known[TEMPERATURE] = np.array([self._held_out_temperature(data, rng, conductor)])
 
         def find(everybody: LabelledData) -> Start:
-            rows, views = self._see(everybody, candidate)
-            boxes = boxes_for(rows, data.n_classes, candidate, self.confidence, rng)
-            facts = {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
-            return Start(boxes.model, known | facts | views.facts)
+            rows = Rows(everybody.X, everybody.y, everybody.weight)
+            scaling = self._scaling(rows.X)
+            facts = known | scaling.facts
+            if self._is_sum:
+                rows = replace(rows, X=rows.X[:])
+                return Start(untrained(rows, data.n_classes, rng), facts)
+            rows = replace(rows, X=scaling(rows.X))
+            boxes = boxes_for(rows, data.n_classes, self._capacity, self.confidence, rng)
+            facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
+            return Start(boxes.model, facts)
 
         return data.on_first(find, rng)
 
-    def _choose(
-        self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
-    ) -> tuple[Candidate, dict[str, NDArray]]:
-        """The capacity, and what was learned on the way: a search, a temperature."""
-        candidates = self._candidates()
-        if not (self._searches or self._calibrates):
-            return candidates[0], {}
-        kinds = {candidate.views for candidate in candidates}
-        has_say = self.scoring is not None and self._searches
-        conductor.begin(STAGE, is_last=False)
-        search = choose(
-            Rows(data.X, data.y, data.weight), candidates, partial(self._views, kinds),
-            partial(self._brief, data.n_classes), int(rng.integers(2**31)), conductor,
-            numba.get_num_threads(), partial(self._judge, data) if has_say else None,
-        )  # fmt: skip
-        facts: dict[str, NDArray] = {}
-        if self._searches:
-            n_samples = current().total(len(data.y))
-            units = [c.units_for(n_samples, data.n_classes) for c in candidates]
-            facts |= search_facts(candidates, units, search.losses, search.chosen, search.scores)
-        if self._calibrates:
-            facts[TEMPERATURE] = np.array([search.temperature])
-        return candidates[search.chosen], facts
+    def _scaling(self, X: NDArray) -> Scaling:
+        return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
-    def _see(self, data: LabelledData, candidate: Candidate) -> tuple[Rows, Views]:
-        """All rows as a candidate sees them."""
-        rows = Rows(data.X, data.y, data.weight)
-        seen = self._views({candidate.views}, rows)
-        views = seen.get(candidate.views, seen["features"])
-        return replace(rows, X=views(rows.X)), views
+    def _held_out_temperature(
+        self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
+    ) -> float:
+        def brief(rows: Rows, length: float, rng: np.random.Generator, quiet: Conductor) -> LMM:
+            scaling = self._scaling(rows.X)
+            scaled = replace(rows, X=scaling(rows.X))
+            model = self._brief(data.n_classes, scaled, self._capacity, length, rng, quiet)
+            return scaling.folded(model)
+
+        return held_out_temperature(
+            Rows(data.X, data.y, data.weight), data.n_classes, brief, int(rng.integers(2**31)),
+            conductor, numba.get_num_threads(),
+        )  # fmt: skip
+
+    def _brief(
+        self, n_classes: int, rows: Rows, capacity: Capacity, length: float,
+        rng: np.random.Generator, conductor: Conductor,
+    ) -> LMM:  # fmt: skip
+        """Return a single network, trained for a share of the usual length."""
+        boxes = boxes_for(rows, n_classes, capacity, self.confidence, rng)
+        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
+        warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
+        task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
+        return warm_up.run(boxes.model, task, conductor).model
 
     # -- how it is trained ---------------------------------------------------------------------
 
     def _task(
         self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
     ) -> Task:
-        return Task(Views.of_facts(facts)(data.X), data.y, weight=data.weight, rng=rng)
+        X = data.X if self._is_sum else self._scaled(facts, data.X)
+        return Task(X, data.y, weight=data.weight, rng=rng)
+
+    def _scaled(self, facts: Mapping[str, NDArray], X: NDArray) -> NDArray:
+        """Return features as stages take them."""
+        return Scaling.of_facts(facts)(X)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        return self._own_stages(current().total(len(data.y)), facts)
+        if self._is_sum:
+            return [self._joint_training(data.classes)]
+        return self._single_stages(current().total(len(data.y)), facts)
 
-    def _own_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        """The stages of one network on so many samples."""
+    def _joint_training(self, classes: NDArray) -> JointTraining:
+        return JointTraining(
+            tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
+            None if self.scoring is None else partial(self._judge, classes),
+            JointAnnealing(
+                n_epochs=None if isinstance(self.warmup_epochs, str) else self.warmup_epochs,
+                batch_size=None if isinstance(self.batch_size, str) else self.batch_size,
+            ),
+        )  # fmt: skip
+
+    def _single_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+        """Return the stages of a single network on so many samples."""
         slope, distance = (float(facts[name][0]) for name in (SLOPE, DISTANCE))
-        views = Views.of_facts(facts)
+        scaling = Scaling.of_facts(facts)
         annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(
                 annealing,
-                margin=2.0 * self.robust_eps * slope * views.reach,
-                augment=None if self.augment is None else partial(self._augmented, views),
+                margin=2.0 * self.robust_eps * slope,
+                augment=None if self.augment is None else partial(self._augmented, scaling),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
             )
         ]
@@ -433,7 +446,7 @@ class LMMClassifier(BaseLMMClassifier):
         return stages
 
     def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
-        """A polish that looks at no more samples than the warm-up before it: it takes no longer."""
+        """Return a polish that looks at no more samples than the warm-up before it."""
         epochs = self._annealing(size, n_samples, length).epochs
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, visits=epochs * n_samples)
@@ -442,9 +455,8 @@ class LMMClassifier(BaseLMMClassifier):
         self, slope: float, model: LMM, rows: Rows, length: float, rng: np.random.Generator,
         conductor: Conductor,
     ) -> LMM:  # fmt: skip
-        """A network of the same size, trained on fewer rows for a share of the usual length."""
-        n_hidden = min(model.n_hidden, len(rows.y))
-        like = Candidate("features", n_hidden=n_hidden, slope=slope)
+        """Return a network of the same size, trained on fewer rows for a shorter time."""
+        like = Capacity(min(model.n_hidden, len(rows.y)), slope)
         return self._brief(model.n_classes, rows, like, length, rng, conductor)
 
     @property
@@ -452,12 +464,12 @@ class LMMClassifier(BaseLMMClassifier):
         """What a polish that was asked for brings losses below."""
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
-    def _augmented(self, views: Views, V: NDArray, rng: np.random.Generator) -> NDArray:
-        """The views of what ``augment`` makes of a batch's features."""
-        return views(augmented(self.augment, views.features(V), rng))
+    def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
+        """Return what ``augment`` makes of a batch, scaled."""
+        return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
-        """The warm-up of so many samples, or a part of it: then nothing is held out."""
+        """Return the warm-up of so many samples, or a part of it: then nothing is held out."""
         batch, epochs = self.batch_size, self.warmup_epochs
         stops_early = self.early_stopping and length == 1.0
         if stops_early:
@@ -467,32 +479,58 @@ class LMMClassifier(BaseLMMClassifier):
         if isinstance(epochs, str):
             epochs = max(EPOCHS, math.ceil(LEAST_BATCHES / max(1, n_samples // batch)))
         epochs = max(1, round(length * epochs))
-        rate = RATE if self._searches else GIVEN_RATE
         patience = self.n_iter_no_change if stops_early else None
-        return Annealing(size, epochs, batch, rate=rate, patience=patience)
+        return Annealing(size, epochs, batch, rate=RATE, patience=patience)
 
     # -- what it leaves behind -----------------------------------------------------------------
 
     def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
         super()._check_facts(state, data)
         state.array(f"before.{DISTANCE}", np.float64, (1,))
-        check_views(state, data.X.shape[1])
+        check_scaling(state, data.X.shape[1])
         if self._calibrates:
-            check_temperature(state)
-        check_search(state.before)
+            (value,) = state.array(f"before.{TEMPERATURE}", np.float64, (1,))
+            if not value > 0:
+                raise StateError(f"its temperature cannot be {value}")
 
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
     ) -> dict[str, Any]:
-        views, factor = Views.of_facts(facts), self._factor(data, facts, trained.model)
-        model = views.model(trained.model)
+        if self._is_sum:
+            return self._facts_of_sum(data, facts, trained)
+        factor = self._factor(data, facts, trained.model)
+        model = Scaling.of_facts(facts).folded(trained.model)
         model = model if factor == 1.0 else model.scaled(factor)
         require_finite(model)
         # A training that was ended early has not got to all of its stages.
         courses = {"warmup_losses": np.empty(0), "polish_losses": np.empty(0)}
         fitted = super()._facts(data, courses | dict(facts), replace(trained, model=model))
-        search = search_table(facts, per_class=True)
-        return fitted | {"temperature_": factor} | ({} if search is None else {"search_": search})
+        return fitted | {"temperature_": factor}
+
+    def _facts_of_sum(
+        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    ) -> dict[str, Any]:
+        model, factor = trained.model, 1.0
+        choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
+        if choice is not None and self._calibrates:
+            factor = choice.temperature
+            model = model.scaled(factor)
+        require_finite(model)
+        fitted = TrainedClassifier._facts(self, data, facts, replace(trained, model=model))
+        fitted |= sum_facts(data, facts, model)
+        fitted["temperature_"] = factor
+        fitted["warmup_losses_"] = facts.get("warmup_losses", np.empty(0))
+        if self.polish is not None:
+            losses = current().gather(model.losses(data.X, data.y))
+            fitted["suspects_"] = data.given[np.flatnonzero(~(losses < LOG2))]
+        if choice is not None:
+            structures = self._joint_training(data.classes).structures
+            fitted["search_"] = {
+                "candidates": np.array([str(structure) for structure in structures]),
+                "losses": choice.losses,
+                "chosen": choice.chosen,
+            } | ({} if choice.scores is None else {"scores": choice.scores})
+        return fitted
 
     def _shortfall(self, status: Status) -> str:
         if status is not Status.GIVEN_UP:
@@ -503,7 +541,9 @@ class LMMClassifier(BaseLMMClassifier):
             "with max_suspects, or let polish='auto' decide"
         )
 
-    def _factor(self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> float:
+    def _factor(
+        self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM | AdditiveLMM
+    ) -> float:
         """The temperature, as far as it leaves what was polished below its level."""
         if not self._calibrates:
             return 1.0
@@ -516,5 +556,5 @@ class LMMClassifier(BaseLMMClassifier):
         fine = np.delete(np.arange(len(data.y)), mine)
         if not team.total(fine.size):
             return wanted
-        Z = model.scores(Views.of_facts(facts)(data.X[fine]))
+        Z = model.scores(self._scaled(facts, data.X[fine]))
         return keep_level(wanted, Z, data.y[fine], self._level)

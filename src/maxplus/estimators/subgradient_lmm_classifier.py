@@ -15,6 +15,7 @@ from maxplus.estimators._lmm_start import PROTOTYPES, SLOPE, WINS, check_reach
 from maxplus.estimators._parameters import NOTHING, Parameters, one_of, real, samples, whole
 from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
+from maxplus.models import LMM
 from maxplus.models.starts import (
     choose_prototypes,
     median_distance,
@@ -130,6 +131,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     True
     """
 
+    model_: LMM
     _automatic_engine = "sparse"
     _beginning = ("n_hidden", "slope", "confidence", "init")
     _effects = (

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
+from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
 from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
 from maxplus.evaluation.rows import as_rows
 from maxplus.evaluation.validation import Validation, validate
 from maxplus.tables import ColumnChoices
 
-OURS, COMMITTEE = "LMM", "committee"
+OURS, ENSEMBLE = "LMM", "ensemble"
 # How a prediction can be told from the model itself; of the others it cannot.
 EXPLAINED = {
-    OURS: "exactly", COMMITTEE: "by member", "logistic": "weights", "ridge": "weights",
+    OURS: "exactly", ENSEMBLE: "exactly", "logistic": "weights", "ridge": "weights",
     "kNN": "neighbours",
 }  # fmt: skip
 # Told which model is at work, and how many of its trainings are done.
@@ -65,7 +65,9 @@ def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
     if regression:
         ours: dict[str, Any] = {OURS: LMMRegressor(random_state=seed)}
         return ours | {name: make(seed) for name, make in REGRESSION_PEERS.items()}
-    ours = {OURS: LMMClassifier(random_state=seed), COMMITTEE: LMMCommittee(random_state=seed)}
+    ours = {
+        OURS: LMMClassifier(random_state=seed), ENSEMBLE: LMMEnsembleClassifier(random_state=seed),
+    }  # fmt: skip
     return ours | {name: make(seed) for name, make in PEERS.items() if " " not in name}
 
 

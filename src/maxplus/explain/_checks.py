@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxplus.models import LMM, Network
+import numpy as np
+
+from maxplus.models import LMM, AdditiveLMM, Network, Term
 
 if TYPE_CHECKING:
     from maxplus.explain.domain import Domain
 
-# What to do with a committee, of which each network has units of its own.
-EACH_MEMBER = "take each of a committee's members"
+
+def as_additive(model: LMM | AdditiveLMM) -> AdditiveLMM:
+    """Return a sum of terms as it is, and an LMM as a sum of one term."""
+    if isinstance(model, AdditiveLMM):
+        return model
+    P = model.n_features
+    return AdditiveLMM([Term(np.arange(P), model)], P)
 
 
 def check_lmm(model: Any, what: str, remedy: str) -> None:
-    """Refuse a committee, or anything else, where one network is needed."""
+    """Refuse a sum of terms, or anything else, where one network is needed."""
     if not isinstance(model, LMM):
         raise TypeError(f"{what} one LMM; got a {type(model).__name__}; {remedy}")
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is neither an LMM nor a sum of such terms."""
+    if not isinstance(model, LMM | AdditiveLMM):
+        raise TypeError(f"model must be an LMM or an AdditiveLMM; got a {type(model).__name__}")
 
 
 def check_domain(domain: Domain, n_features: int) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._checks import check_class_names, check_lmm
-from maxplus.explain.change_search import ChangeSearch, Found
-from maxplus.explain.crossings import ROUNDINGS, LMMCrossings
+from maxplus.explain._checks import as_additive, check_class_names, check_model
+from maxplus.explain.additive_change import AdditiveChangeSearch, Found
+from maxplus.explain.crossings import ROUNDINGS, TermCrossings
 from maxplus.explain.digits import rounded_away
 from maxplus.explain.domain import Domain
 from maxplus.explain.flips import single_flips
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_row
 
 # Printed numbers have a tenth of a unit, or as many digits more as they need.
@@ -45,7 +46,7 @@ class Change(NamedTuple):
 
 
 def smallest_change(
-    model: LMM,
+    model: LMM | AdditiveLMM,
     x: ArrayLike,
     domain: Domain,
     n_columns: int = 2,
@@ -55,23 +56,24 @@ def smallest_change(
 ) -> Change:
     """The nearest change of at most ``n_columns`` columns with which another class wins.
 
-    Class d ≠ y wins through unit h if all rows i of the unit are high enough, while each unit h'
-    has a row that is low enough for class y, with one threshold T between:
+    Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is at most the score of d in term t, and q_t
+    at least that of y: one unit h has all rows above v_t, and each unit h' has a row below q_t,
 
-        T ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] < T for some i,
+        v_t ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] ≤ q_t for some i,
 
-    where r_i(h) = W0[i]·v[i // 2] + W1[i, h] is linear in what moves. "Some" is a switch for
-    each (h', i), and so are h, the columns that move and the words that they take. Minimising
-    the sum of distances is then a mixed-integer linear programme, of which only those
-    switches are formed that can matter nearer than the nearest single flip. HiGHS solves it,
-    with a bound that proves that nothing is nearer. So it is exact, but for wins by less than a
+    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a switch for each (h', i), and so are
+    h, the segments of φ, the columns that move and the words that they take. Terms over one
+    feature need no units: their sum is piecewise linear, too. Minimising the sum of distances is
+    then a mixed-integer linear programme for each class d, of which only those switches are
+    formed that can matter nearer than the nearest change that is known. HiGHS solves it, with a
+    bound that proves that nothing is nearer. So it is exact, but for wins by less than a
     millionth of what the scores can move. The time is exponential in the worst case: a
     problem of more than 5,000 switches is refused, and one that takes more than ``seconds`` ends
     with ``at_least`` < ``distance``.
 
     Parameters
     ----------
-    model : LMM
+    model : LMM or AdditiveLMM
     x : array of shape (P,)
     domain : Domain
         With finite limits, unless a single column flips x.
@@ -86,13 +88,13 @@ def smallest_change(
     Examples
     --------
     >>> from maxplus.explain import Domain, smallest_change
-    >>> from maxplus.models import LMM
+    >>> from maxplus.models import LMM, AdditiveLMM
     >>> model = LMM.of_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
     >>> domain = Domain.free(2).within(-3.0, 3.0)
     >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).becomes
     1
     """
-    check_lmm(model, "changes of several columns are known for", "single_flips takes it")
+    check_model(model)
     row = as_row(x, model.n_features, np.float64)
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1; got {n_columns}")
@@ -108,15 +110,22 @@ def smallest_change(
     if n_columns == 1 or best.distance == 0.0:
         return best
     reach = best.distance if best.feature.size else n_columns * _farthest(row, domain)
-    search = ChangeSearch(model.astype(np.float64), row, y, domain)
-    slack = ROUNDINGS * LMMCrossings(model).rounding(np.abs(row) + reach * domain.unit)
-    if not search.build(n_columns, reach, slack):
-        return best
-    optimum = search.programme.solve(seconds)
-    if optimum.values is not None:
-        several = _change(model, row, y, domain, search.read(optimum.values), names)
-        best = min(best, several, key=lambda change: change.distance)
-    return best._replace(at_least=min(optimum.at_least, best.distance))
+    lines = TermCrossings(as_additive(model))
+    slack = ROUNDINGS * lines.rounding(np.abs(row) + reach * domain.unit)
+    exact = as_additive(model).astype(np.float64)
+    end, at_least = monotonic() + seconds, np.inf
+    for d in np.argsort(-exact.scores(row[None])[0], kind="stable").tolist():
+        if d == y:
+            continue
+        search = AdditiveChangeSearch(exact, row, y, d, domain)
+        if not search.build(n_columns, min(reach, best.distance), slack):
+            continue
+        optimum = search.programme.solve(max(1.0, end - monotonic()))
+        at_least = min(at_least, optimum.at_least)
+        if optimum.values is not None:
+            several = _change(model, row, y, domain, search.read(optimum.values), names)
+            best = min(best, several, key=lambda change: change.distance)
+    return best._replace(at_least=min(at_least, best.distance))
 
 
 def _farthest(x: NDArray, domain: Domain) -> float:
@@ -148,7 +157,12 @@ def _nothing(x: NDArray) -> Change:
 
 
 def _change(
-    model: LMM, x: NDArray, y: int, domain: Domain, found: Found, class_names: Sequence[Any]
+    model: LMM | AdditiveLMM,
+    x: NDArray,
+    y: int,
+    domain: Domain,
+    found: Found,
+    class_names: Sequence[Any],
 ) -> Change:
     """What was found with its class, and its numbers with the fewest digits that still flip."""
     feature, value, distance = found

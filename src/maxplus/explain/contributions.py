@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._checks import check_class_names, check_domain
 from maxplus.explain.domain import Domain
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
 
 # Groups that a text names one by one; the others are added up.
 N_NAMED = 5
+# Smaller numbers are printed as 0.00.
+LEAST = 0.005
 # Rows that importances are the mean of, evenly taken from more.
 ENOUGH = 2_000
+MISSING = "missing"
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Contributions:
     groups: tuple[tuple[int, ...], ...]
     domain: Domain
     class_names: Sequence[str]
+    # Smaller contributions are not named.
+    _least: ClassVar[float] = LEAST
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
@@ -83,40 +88,118 @@ class Contributions:
         str
         """
         n = check_index("n", n, len(self))
-        named, others = self.order[n, :N_NAMED], self.order[n, N_NAMED:]
-        text = (
-            f"class {self.class_names[self.predicted[n]]} rather than "
-            f"{self.class_names[self.rival[n]]}, margin {_signed(self.margin[n], '')} = "
-            f"{_signed(self.baseline[n], '').removeprefix('+')} (baseline)"
+        text = self._head(n)
+        for g in self.named(n):
+            text += f" {self._amount(self.contribution[n, g])} from {self.phrase(n, g)}"
+        value, what = self.remainder(n)
+        return f"{text} {self._amount(value)} from {what}" if what else text
+
+    def named(self, n: int) -> list[int]:
+        """Return the groups that a text names, the largest contributions to row n first.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        list of at most five int
+        """
+        first = self.order[n, :N_NAMED]
+        return first[np.abs(self.contribution[n, first]) >= self._least].tolist()
+
+    def phrase(self, n: int, g: int) -> str:
+        """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'".
+
+        Parameters
+        ----------
+        n, g : int
+
+        Returns
+        -------
+        str
+        """
+        group = self.groups[g]
+        if len(group) > 2:
+            return self._group_name(group)
+        return " and ".join(
+            f"{self.domain.column_names[p]}{' ' if value == MISSING else ' = '}{value}"
+            for p, value in zip(group, self.values(n, g), strict=True)
         )
-        for g in named:
-            text += f" {_signed(self.contribution[n, g])} from {self._phrase(n, self.groups[g])}"
-        if others.size:
-            is_single = all(len(self.groups[g]) == 1 for g in others)
-            what = "column" if is_single else "group"
-            text += (
-                f" {_signed(self.contribution[n, others].sum())} from {others.size} more "
-                f"{what}{'s' * (others.size > 1)}"
-            )
-        return text
+
+    def values(self, n: int, g: int) -> list[str]:
+        """Return the values of the columns of group g in row n; none for more than two columns.
+
+        Parameters
+        ----------
+        n, g : int
+
+        Returns
+        -------
+        list of str
+        """
+        group = self.groups[g]
+        if len(group) > 2:
+            return []
+        return [MISSING if self.is_missing[n, p] else self.domain.text(self.X[n], p) for p in group]
+
+    @cached_property
+    def is_missing(self) -> NDArray:
+        """Whether each feature's value was missing, by its indicator; shape (N, P)."""
+        found = np.zeros(self.X.shape, bool)
+        for p, indicator in self.domain.indicators.items():
+            found[:, p] = self.X[:, indicator] == 1.0
+        return found
+
+    def remainder(self, n: int) -> tuple[float, str]:
+        """Return what the groups add that `text` does not name, and how many: "3 more columns".
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        tuple of float and str, an empty one without such groups
+        """
+        others = self.order[n, len(self.named(n)) :]
+        if not others.size:
+            return 0.0, ""
+        what = "column" if all(len(self.groups[g]) == 1 for g in others) else "group"
+        words = f"{others.size} more {what}{'s' * (others.size > 1)}"
+        return float(self.contribution[n, others].sum()), words
+
+    def lines(self) -> dict[str, NDArray]:
+        """Return a line for each row and group, the largest contributions of a row first.
+
+        Returns
+        -------
+        dict of arrays: row, group (its number), columns, value and contribution
+        """
+        row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
+        values = [
+            ", ".join(self.values(n, k)) for n, k in zip(row.tolist(), g.tolist(), strict=True)
+        ]
+        return {
+            "row": row, "group": g, "columns": np.array(self.group_names, str)[g],
+            "value": np.array(values, str), "contribution": self.contribution[row, g],
+        }  # fmt: skip
+
+    def _head(self, n: int) -> str:
+        return (
+            f"class {self.class_names[self.predicted[n]]} rather than "
+            f"{self.class_names[self.rival[n]]}, margin {signed(self.margin[n], '')} = "
+            f"{signed(self.baseline[n], '').removeprefix('+')} (baseline)"
+        )
+
+    def _amount(self, value: float) -> str:
+        return signed(value)
 
     def _group_name(self, group: tuple[int, ...]) -> str:
         if len(group) <= 2:
             return " × ".join(self.domain.column_names[p] for p in group)
         is_all = len(group) == np.unique(columns_of(self.domain)).size
         return "all features" if is_all else f"{len(group)} features together"
-
-    def _phrase(self, n: int, group: tuple[int, ...]) -> str:
-        """Return the columns of a group with their values in row n."""
-        if len(group) > 2:
-            return self._group_name(group)
-        return " and ".join(self._value(n, p) for p in group)
-
-    def _value(self, n: int, p: int) -> str:
-        name, indicator = self.domain.column_names[p], self.domain.indicators.get(p)
-        if indicator is not None and self.X[n, indicator] == 1.0:
-            return f"{name} missing"
-        return f"{name} = {self.domain.text(self.X[n], p)}"
 
 
 class ShapeFunction(NamedTuple):
@@ -299,8 +382,6 @@ def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None
     if baseline is not None:
         means = _check_baseline(baseline, model)
     own = [t for t, (features, _) in enumerate(model.terms) if features.tolist() == [p]]
-    for t in own:
-        _check_no_directions(t, model.terms[t].lmm)
     lmms = [model.terms[t].lmm.astype(np.float64) for t in own]
     bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in lmms)])
     if model.feature_map is None:
@@ -359,7 +440,6 @@ def additive_importances(
         if features.size == 1:
             sizes[features[0]] += 2 * part.sum()
             continue
-        _check_no_directions(t, lmm)
         walls = lmm.active_path(U[:, features]).row // 2
         for classes in (found.predicted, found.rival):
             deciding = features[np.take_along_axis(walls, classes[:, None], axis=1)[:, 0]]
@@ -380,8 +460,9 @@ def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:
     return scores[n, predicted] - scores[n, rival]
 
 
-def _signed(value: float, space: str = " ") -> str:
-    return f"{'−' if value < 0 else '+'}{space}{abs(value):.2f}"
+def signed(value: float, space: str = " ") -> str:
+    """Return a number of two decimals with its sign."""
+    return f"{'−' if value <= -LEAST else '+'}{space}{abs(value):.2f}"
 
 
 def _domain(
@@ -432,8 +513,3 @@ def _check_baseline(baseline: ArrayLike, model: AdditiveLMM) -> NDArray:
             f"got shape {means.shape}"
         )
     return means
-
-
-def _check_no_directions(t: int, lmm: LMM) -> None:
-    if lmm.directions is not None:
-        raise ValueError(f"model must have terms without directions; term {t} has some")

@@ -1,17 +1,17 @@
-"""Where scores cross as one feature moves: all that a search for flips must know of a model."""
+"""Crossings of scores as one feature moves."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._compile.jit import frozen
 from maxplus._compile.patience import soonest
-from maxplus.explain import _flip_kernels
-from maxplus.explain._flip_kernels import PARALLEL_FROM, Room, Units
-from maxplus.models import LMM
+from maxplus.explain import _term_kernels
+from maxplus.explain._term_kernels import PARALLEL_FROM, FlatTerms, Room
+from maxplus.models import AdditiveLMM
 
 # Rounding of a forward pass, in units of the scores' last place, that a flip must get over.
 ROUNDINGS = 16
@@ -27,11 +27,34 @@ class Nearest(NamedTuple):
     change: NDArray
 
 
-class Crossings(Protocol):
-    """Along a feature scores are piecewise linear; here is where another class's passes y's."""
+def for_kernels(room: Room) -> Room:
+    """Return the room with read-only arrays, so that kernels compile once."""
+    return Room(*map(frozen, room))
+
+
+class TermCrossings:
+    """Where another class's score passes that of class y, as one feature moves.
+
+    Scores of a sum of terms are piecewise linear along a feature. Exact in float64: see
+    `_term_kernels`.
+    """
+
+    def __init__(self, model: AdditiveLMM) -> None:
+        self.model = model
+        self.terms = flat_terms(model)
+        sizes = [term.features.size * term.lmm.n_hidden for term in model.terms]
+        self._cost = sum(sizes) * (INTERPRETED + PER_CLASS * model.n_classes)
+        self._steep = np.abs(self.terms.slopes).max(axis=1)
 
     def nearest(self, X: NDArray, y: NDArray, room: Room, moves: NDArray) -> Nearest:
         """The nearest crossing of each row, among the features moves[n] of row n."""
+        found = np.empty(len(X), int), np.empty(len(X)), np.empty(len(X), int)
+        kernel = _term_kernels.nearest_term_flips
+        if len(X) * self.terms.offsets.size < 2 * PARALLEL_FROM:
+            kernel = soonest(len(X) * self._cost, kernel.serial)
+        limits = for_kernels(room._replace(moves=moves))
+        kernel(frozen(X), y, self.terms, *limits, *found)
+        return Nearest(*found[:2])
 
     def along(
         self, x: NDArray, y: int, room: Room, lead: float = 0.0, *, only_nearest: bool = False
@@ -41,78 +64,66 @@ class Crossings(Protocol):
         Shape (P, 2), infinite where it cannot within the room; with ``only_nearest`` also where
         it is farther than the nearest.
         """
-
-    def rounding(self, x: NDArray) -> float:
-        """A unit in the last place of the numbers that the scores of x are summed from."""
-
-    def steepest(self, p: int) -> float:
-        """The most that a score changes with feature p, at least the least number."""
-
-
-def for_kernels(room: Room) -> Room:
-    """The same room, read-only: kernels compile once, whoever made its arrays."""
-    return Room(*map(frozen, room))
-
-
-class LMMCrossings:
-    """Of an LMM, exact in float64: see `maxplus.explain._flip_kernels`."""
-
-    def __init__(self, model: LMM) -> None:
-        self.model = model
-        self.exact = model.astype(np.float64)
-        self.units = Units(self.exact.slopes, self.exact.offsets, self.exact.weights.W2T)
-
-    def nearest(self, X: NDArray, y: NDArray, room: Room, moves: NDArray) -> Nearest:
-        """O(P·H·C) for each of a few steps per feature and row, 2H at most."""
-        N, D = len(X), self.exact.directions
-        found = np.empty(N, int), np.empty(N), np.empty(N, int)
-        limits = for_kernels(room._replace(moves=moves))
-        flips = _flip_kernels.nearest_flips if D is None else _flip_kernels.nearest_view_flips
-        if X.size * self.model.n_hidden < PARALLEL_FROM:
-            flips = soonest(N * self._cost, flips.serial)
-        if D is None:
-            flips(X, y, self.units, *limits, *found)
-        else:
-            flips(X, self.exact.views(X), y, self.units, D, *limits, *found)
-        return Nearest(*found[:2])
-
-    def along(
-        self, x: NDArray, y: int, room: Room, lead: float = 0.0, *, only_nearest: bool = False
-    ) -> NDArray:
-        """As `nearest`, of one row."""
         change, becomes = np.empty((x.size, 2)), np.empty((x.size, 2), int)
-        x, room, D = frozen(x), for_kernels(room), self.exact.directions
-        limits = room, only_nearest, lead
-        flips = _flip_kernels.all_flips if D is None else _flip_kernels.all_view_flips
-        flips = soonest(self._cost, flips)
-        if D is None:
-            flips(x, y, self.units, *limits, change, becomes)
-        else:
-            v = self.exact.views(x[None])[0]
-            flips(x, v, y, self.units, D, *limits, change, becomes)
+        kernel = soonest(self._cost, _term_kernels.all_term_flips)
+        kernel(frozen(x), y, self.terms, for_kernels(room), only_nearest, lead, change, becomes)
         return change
-
-    @property
-    def _cost(self) -> int:
-        """Of a row's walks where they are interpreted, in additions."""
-        model, D = self.exact, self.exact.directions
-        lines = model.n_hidden * (model.n_features if D is None else D.size)
-        return lines * (INTERPRETED + PER_CLASS * model.n_classes)
 
     def rounding(self, x: NDArray) -> float:
         """Machine precision times how large the numbers are that a score of x is the sum of."""
-        model, eps = self.model, float(np.finfo(self.model.dtype).eps)
-        offsets = float(np.abs(model.W1).max()) + float(np.abs(model.W2).max())
-        steep = np.abs(self.exact.slopes).max(axis=1)
-        if model.directions is None:
-            return eps * (float((steep * np.abs(x)).max()) + offsets)
-        views = np.abs(model.directions.astype(np.float64)) @ np.abs(x)
-        # A view is a sum of P numbers, each of which may be rounded.
-        largest = float((steep * views).max()) * (1.0 + model.n_features / ROUNDINGS)
-        return eps * (largest + offsets)
+        model, size = self.model, np.abs(x)
+        if model.feature_map is not None:
+            size = np.array([self._largest_value(p, size[p]) for p in range(x.size)])
+        sizes = self._steep * size[self.terms.features]
+        largest = float(np.maximum.reduceat(sizes, self.terms.first_place[:-1]).sum())
+        largest += float(np.abs(model.intercept).max())
+        for _, lmm in model.terms:
+            largest += float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max())
+        # A score is a sum of T numbers, each of which may be rounded.
+        return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ROUNDINGS)
 
-    def steepest(self, p: int) -> float:
-        """The largest slope along p, of its two rows or of all views that it is in."""
-        slopes, D = np.abs(self.exact.slopes), self.exact.directions
-        steepest = slopes[p].max() if D is None else (slopes.max(axis=1) * np.abs(D[:, p])).max()
-        return max(float(steepest), np.finfo(float).tiny)
+    def _largest_value(self, p: int, size: float) -> float:
+        """The largest |φ_p|, and what rounding x to the model's float type adds to it."""
+        part = slice(*self.terms.first_knot[p : p + 2])
+        inside = min(size, float(np.abs(self.terms.knots[part]).max()))
+        return float(np.abs(self.terms.values[part]).max() + self.terms.rises[part].max() * inside)
+
+    def steepest(self, p: int, value: float) -> float:
+        """The most that a score changes with feature p near a value; inf where none does."""
+        rise = 1.0
+        if self.model.feature_map is not None:
+            part = slice(*self.terms.first_knot[p : p + 2])
+            k = int(np.searchsorted(self.terms.knots[part], value))
+            rise = float(self.terms.rises[part][max(0, k - 1) : k + 1].max(initial=0.0))
+        steepest = rise * float(self._steep[self.terms.features == p].sum())
+        return steepest if steepest > 0.0 else np.inf
+
+
+def flat_terms(model: AdditiveLMM) -> FlatTerms:
+    """Return the weights of all terms as the kernels take them."""
+    lmms = [term.lmm.astype(np.float64) for term in model.terms]
+    n_features = [term.features.size for term in model.terms]
+    features = np.concatenate([term.features for term in model.terms])
+    order = np.argsort(features, kind="stable")
+    feature_map, none = model.feature_map, np.empty(0)
+    return FlatTerms(
+        first_place=_starts(n_features),
+        first_unit=_starts([lmm.n_hidden for lmm in lmms]),
+        first_wall=_starts([lmm.n_hidden * lmm.n_features for lmm in lmms]),
+        features=features,
+        slopes=np.concatenate([lmm.slopes for lmm in lmms]),
+        offsets=np.concatenate([lmm.offsets.reshape(-1, 2) for lmm in lmms]),
+        W2T=np.ascontiguousarray(np.concatenate([lmm.W2 for lmm in lmms]).T),
+        intercept=model.intercept.astype(np.float64),
+        first_use=_starts(np.bincount(features, minlength=model.n_features)),
+        used_term=np.repeat(np.arange(len(lmms)), n_features)[order],
+        used_place=order,
+        first_knot=_starts([0] * model.n_features) if feature_map is None else feature_map.starts,
+        knots=none if feature_map is None else feature_map.x,
+        values=none if feature_map is None else feature_map.u,
+        rises=none if feature_map is None else feature_map.rises,
+    )
+
+
+def _starts(sizes: list[int] | NDArray) -> NDArray:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

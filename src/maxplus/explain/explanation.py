@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from maxplus.explain.domain import Domain
 from maxplus.explain.flip_words import FlipWords
 from maxplus.explain.flips import Flips
-from maxplus.explain.naming import view_features, view_names
 from maxplus.explain.paths import Paths
-from maxplus.models.views import views_of
 
 
 @dataclass(frozen=True)
@@ -25,16 +23,13 @@ class Explanation:
     Attributes
     ----------
     X : array of shape (N, P), the rows
-    paths : Paths, each score's unit, view and runner-up
+    paths : Paths, each score's unit, feature and runner-up
     flips : Flips, the smallest change of one feature that makes another class win
     probability : array of shape (N, C)
-    slopes : array of shape (2M,), the model's W0
+    slopes : array of shape (2P,), the model's W0
     class_names, feature_names : words for both
     prototypes : index of the training sample that each unit started from, or None
-    centres : array of shape (H, M), where each unit is highest along each view
-    directions : array of shape (M, P), the model's; None where it looks at features alone
-    scale : array of shape (P,), how much each feature varies, or None: a sum's largest terms
-        are the largest after it
+    centres : array of shape (H, P), where each unit is highest along each feature
     domain : Domain that the flips were sought in; anything goes by default
     missing : array of shape (N, columns of the domain) of bool, or None
         Values that the rows lacked, and that were filled in.
@@ -55,8 +50,6 @@ class Explanation:
     feature_names: Sequence[str]
     prototypes: NDArray | None
     centres: NDArray
-    directions: NDArray | None = None
-    scale: NDArray | None = None
     domain: Domain | None = None
     missing: NDArray | None = None
     row_numbers: Sequence[int] | None = None
@@ -71,16 +64,6 @@ class Explanation:
         return self.paths.score.argmax(axis=1)
 
     @property
-    def views(self) -> NDArray:
-        """What the model sees of the rows, (N, M): X itself where there are no directions."""
-        return self.X if self.directions is None else views_of(self.X, self.directions)
-
-    @cached_property
-    def view_names(self) -> list[str]:
-        """Words for the views: a feature's name, or the sum that a direction is."""
-        return view_names(self.directions, self.feature_names, self.scale)
-
-    @property
     def prototype(self) -> NDArray:
         """The deciding units' prototypes, (N, C); −1 where there are none."""
         units = self.paths.unit
@@ -88,7 +71,7 @@ class Explanation:
 
     @cached_property
     def cancels(self) -> NDArray:
-        """Whether a score's deciding view cancels in the lead over its rival, (N, C)."""
+        """Whether a score's deciding feature cancels in the lead over its rival, (N, C)."""
         return cancelling(self.paths, self.slopes, self._order)
 
     @cached_property
@@ -99,7 +82,7 @@ class Explanation:
     def to_records(self) -> np.recarray:
         """One record per row and class, rows first.
 
-        ``feature`` names the view that sets the score, and ``value`` is its value; where it
+        ``feature`` is the one that sets the score, and ``value`` is its value; where it
         ``cancels``, it moves the score of the rival class alike (the predicted class or, for
         that, the second), so that the lead does not depend on it. ``flip_feature`` is the
         column whose change flips the prediction, from ``flip_from`` to ``flip_to`` as they
@@ -112,7 +95,7 @@ class Explanation:
         """
         N, C = self.paths.unit.shape
         row, d = (axis.ravel() for axis in np.indices((N, C)))
-        view = self.paths.view.ravel()
+        p = self.paths.feature.ravel()
         classes = np.array([str(name) for name in self.class_names])
         columns = {
             "row": row,
@@ -122,8 +105,8 @@ class Explanation:
             "probability": self.probability.ravel(),
             "unit": self.paths.unit.ravel(),
             "prototype": self.prototype.ravel(),
-            "feature": np.array(self.view_names)[view],
-            "value": self.views[row, view],
+            "feature": np.array([str(name) for name in self.feature_names])[p],
+            "value": self.X[row, p],
             "slope": self.slopes[self.paths.row.ravel()],
             "cancels": self.cancels.ravel(),
             "runner_up": self.paths.runner_up.ravel(),
@@ -174,11 +157,11 @@ class Explanation:
 
     def _sentence(self, n: int, d: int) -> str:
         path = self.paths
-        unit, view = int(path.unit[n, d]), int(path.view[n, d])
+        unit, p = int(path.unit[n, d]), int(path.feature[n, d])
         like = ""
         if self.prototypes is not None:
             like = f", like training row {self.prototypes[unit] + 1}"
-        phrase = view_phrase(self._domain, self.directions, self.view_names, self.views[n], view)
+        phrase = self._domain.phrase(p, float(self.X[n, p]))
         slope = f"(slope {self.slopes[path.row[n, d]]:.3g})"
         first, second = self._order[n, 0], self._order[n, 1:2]
         rival = second[0] if d == first and second.size else first
@@ -207,23 +190,15 @@ def cancelling(paths: Paths, slopes: NDArray, order: NDArray) -> NDArray:
     """Return where a score rises and falls with its rival's, (N, C) of bool.
 
     The rival is the class of the highest score, and for that class the second. Both scores
-    are set by one view with one slope, so that their difference does not depend on it.
+    are set by one feature with one slope, so that their difference does not depend on it.
     """
     if order.shape[1] < 2:
         return np.zeros(order.shape, bool)
     rival = np.repeat(order[:, :1], order.shape[1], axis=1)
     np.put_along_axis(rival, order[:, :1], order[:, 1:2], axis=1)
-    view, slope = paths.view, slopes[paths.row]
-    same_view = view == np.take_along_axis(view, rival, axis=1)
-    return same_view & (slope == np.take_along_axis(slope, rival, axis=1))
-
-
-def view_phrase(
-    domain: Domain, directions: NDArray | None, names: Sequence[str], views: NDArray, view: int
-) -> str:
-    """One of the views of a row with its value, for people."""
-    p, value = int(view_features(directions, domain.n_features)[view]), float(views[view])
-    return domain.phrase(p, value) if p >= 0 else f"{names[view]} = {value:.4g}"
+    feature, slope = paths.feature, slopes[paths.row]
+    is_same = feature == np.take_along_axis(feature, rival, axis=1)
+    return is_same & (slope == np.take_along_axis(slope, rival, axis=1))
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._checks import check_domain
-from maxplus.explain._flip_kernels import Room
-from maxplus.explain.committee_crossings import CommitteeCrossings
-from maxplus.explain.crossings import ROUNDINGS, Crossings, LMMCrossings
+from maxplus.explain._checks import as_additive, check_domain, check_model
+from maxplus.explain._term_kernels import Room
+from maxplus.explain.crossings import ROUNDINGS, TermCrossings
 from maxplus.explain.digits import fewest_digits
 from maxplus.explain.domain import Domain
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
 
 # Leads, in units of the scores' last place, that another class is given where rounding hides
@@ -56,7 +55,7 @@ class Flip(NamedTuple):
 NONE = Flip(np.inf, -1, np.nan, -1)
 
 
-def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flips:
+def single_flips(model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None = None) -> Flips:
     """The change of one column that is smallest, in units, for another class to win.
 
     Exact: no smaller change that the domain allows flips the class, but for rounding.
@@ -64,22 +63,22 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
     *Free numbers.* Along one feature every score is piecewise linear, and the nearest crossing
     with the predicted class is found piece by piece, in float64; then the value is moved on, by
     as little as shows in the model's own float type, until the model really predicts
-    another class. O(P·H·C) for each of a few steps per feature, 2H at most: some hundredths of
-    a second for an image of MNIST with 500 units. Directions keep that so: every view is
-    linear along a feature, v_m + D_mp·δ.
+    another class. A step costs O(H·C) for each term that the feature is in, and there are a few
+    per feature and segment of its map: some hundredths of a second for an image of MNIST with
+    500 units.
 
     *Words and listed values* are tried, nearest first: a forward pass for each.
 
     *Whole numbers* of a long column are tried from crossing to crossing: where no class comes
-    near the predicted one, no whole number needs a look. A forward pass and a walk of O(P·H·C)
-    for each one that does. Where rounding decides about more than 64 neighbouring numbers, the
-    first one that flips for certain is taken.
+    near the predicted one, no whole number needs a look. A forward pass and a walk along the
+    feature for each one that does. Where rounding decides about more than 64 neighbouring
+    numbers, the first one that flips for certain is taken.
 
     A row that is outside its domain may move into it, and where it is now is no change.
 
     Parameters
     ----------
-    model : LMM, or a committee of them: ``scores`` are the mean of those of its ``members``
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     domain : Domain, optional
         What values features can take; anything by default, and distances in raw units.
@@ -102,12 +101,12 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
     >>> bool(model.scores(x[None])[0].argmax() == flips.becomes[0])
     True
     """
+    check_model(model)
     X = as_rows(X, model.n_features, np.float64)
     domain = Domain.free(model.n_features) if domain is None else domain
     check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
-    members = getattr(model, "members", None)
-    lines = LMMCrossings(model) if members is None else CommitteeCrossings(members)
+    lines = TermCrossings(as_additive(model))
     moves = np.repeat(domain.is_free[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
@@ -133,13 +132,13 @@ def single_flips(model: Any, X: ArrayLike, domain: Domain | None = None) -> Flip
 
 
 def single_feature_flips(
-    model: LMM, X: ArrayLike, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
+    model: LMM | AdditiveLMM, X: ArrayLike, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
 ) -> Flips:
     """`single_flips` in raw units, where all features are free numbers between two limits.
 
     Parameters
     ----------
-    model : LMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     low, high : numbers or arrays of shape (P,)
 
@@ -167,7 +166,9 @@ def single_feature_flips(
 class _Row:
     """One row x of class y, and the changes that flip it."""
 
-    def __init__(self, model: Any, lines: Crossings, domain: Domain, x: NDArray, y: int) -> None:
+    def __init__(
+        self, model: LMM | AdditiveLMM, lines: TermCrossings, domain: Domain, x: NDArray, y: int
+    ) -> None:
         self.model, self.lines, self.domain = model, lines, domain
         self.x, self.y = x, y
 
@@ -322,7 +323,7 @@ class _Row:
         """The flip at or just past a crossing of feature p, as the model predicts; NONE if none."""
         last, at = self.lines.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
-        least = max(last / self.lines.steepest(p), eps * abs(at + change)) / ROUNDINGS
+        least = max(last / self.lines.steepest(p, at + change), eps * abs(at + change)) / ROUNDINGS
         past = np.concatenate([[0.0], least * 2.0 ** np.arange(10)])
         tried = np.clip(
             at + change + np.copysign(past, change), self.domain.low[p], self.domain.high[p]

@@ -1,4 +1,4 @@
-"""What decided each score: one unit and, in it, one view."""
+"""What decided each score: one unit and, in it, one feature."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.explain._checks import EACH_MEMBER, check_lmm
+from maxplus.explain._checks import check_lmm
 from maxplus.models import LMM
 from maxplus.models._checks import as_rows
 
@@ -18,7 +18,7 @@ ROWS_AT_ONCE = 256
 class Paths(NamedTuple):
     """Arrays of shape (N, C): each class score's active path and its runner-up.
 
-    z_d = W0[row]·v[view] + W1[row, unit] + W2[unit, d]: the rest has no say.
+    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d]: the rest has no say.
     """
 
     score: NDArray
@@ -28,14 +28,9 @@ class Paths(NamedTuple):
     margin: NDArray  # by how much the unit is ahead of it, NaN if there is none
 
     @property
-    def view(self) -> NDArray:
-        """The deciding view: a feature or, where the model has directions, one of them."""
-        return self.row // 2
-
-    @property
     def feature(self) -> NDArray:
-        """`view`, by the name that it has where the views are the features."""
-        return self.view
+        """The deciding feature."""
+        return self.row // 2
 
 
 def decisive_paths(model: LMM, X: NDArray) -> Paths:
@@ -64,7 +59,7 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     >>> bool(abs(z - path.score[0, 0]) < 1e-9)
     True
     """
-    check_lmm(model, "paths are those of", EACH_MEMBER)
+    check_lmm(model, "paths are those of", "contributions explains sums of terms")
     X = as_rows(X, model.n_features, model.dtype)
     unit, row = model.active_path(X)
     runner_up = np.full(unit.shape, -1)

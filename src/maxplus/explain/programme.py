@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
+# Switches beyond which a search is refused.
+MOST_SWITCHES = 5_000
 # How SciPy's solver says that it ended.
 OPTIMAL, INFEASIBLE = 0, 2
 
@@ -49,6 +51,15 @@ class Programme:
     def n_switches(self) -> int:
         """How many variables are whole."""
         return sum(self.is_whole)
+
+    def check_size(self) -> None:
+        """Raise ValueError if there are too many switches to be solved."""
+        if self.n_switches > MOST_SWITCHES:
+            raise ValueError(
+                f"the smallest change of several columns is a choice among {self.n_switches} "
+                f"switches here, more than {MOST_SWITCHES}: fix columns, or take the change of one "
+                "column (explain, single_flips)"
+            )
 
     def at_most(self, line: Mapping[int, float], limit: float) -> None:
         """Add a row Σ line[j]·variable j ≤ limit."""

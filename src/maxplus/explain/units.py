@@ -7,19 +7,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.explain._checks import EACH_MEMBER, check_lmm
-from maxplus.models import LMM
+from maxplus.explain._checks import check_lmm
+from maxplus.models import LMM, AdditiveLMM, FeatureMap
 from maxplus.models._checks import check_number
 
 
 class Boxes(NamedTuple):
-    """Where each unit's value is at least a level: low ≤ v_m ≤ high for all views m.
+    """Where each unit's value is at least a level: low ≤ x_p ≤ high for all features p.
 
-    The views are the features, or the model's directions. ``low`` and ``high`` have shape
-    (H, M) and are infinite where there is no wall.
-    Where low > high no value of the view is enough: the unit is below the level
+    ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
+    Where low > high no value of the feature is enough: the unit is below the level
     everywhere.
-    ``centre`` (H, M) is where the unit is highest along each view, NaN where
+    ``centre`` (H, P) is where the unit is highest along each feature, NaN where
     nothing limits it; ``favourite`` (H,) the class that the unit's output is
     largest for, ``height`` (H,) that output W2.
     """
@@ -32,10 +31,10 @@ class Boxes(NamedTuple):
 
 
 def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
-    """The set {v: g_h(v) ≥ level} of each unit h; O(M·H).
+    """Return the set {x: g_h(x) ≥ level} of each unit h; O(P·H).
 
-    It is a box because g_h is a minimum over views: g_h(v) ≥ level exactly when
-    a·v_m + A ≥ level for each row, a half-line of v_m that begins or ends at (level − A) / a.
+    It is a box because g_h is a minimum over features: g_h(x) ≥ level exactly when
+    a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
     A structured start has boxes of no width at level 0: the prototypes.
 
     Parameters
@@ -50,12 +49,12 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     Examples
     --------
     >>> from maxplus.explain import unit_boxes
-    >>> from maxplus.models import LMM
+    >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap
     >>> boxes = unit_boxes(LMM.of_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
-    check_lmm(model, "boxes are those of", EACH_MEMBER)
+    check_lmm(model, "boxes are those of", "term_boxes takes sums of terms")
     level = check_number("level", level)
     exact = model.astype(np.float64)
     slope, offset = exact.slopes, exact.offsets
@@ -70,8 +69,49 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     return Boxes(from_below.max(axis=2), from_above.min(axis=2), _centre(exact), favourite, height)
 
 
+def term_boxes(model: AdditiveLMM, level: float = 0.0) -> list[Boxes]:
+    """Return the boxes of the units of each term, in raw units; O(Σ_t m_t·H_t).
+
+    Columns of the arrays of term t are its features, in their order. Walls are those of
+    `unit_boxes` where the feature map takes on their values: infinite beyond its ends.
+
+    Parameters
+    ----------
+    model : AdditiveLMM
+    level : float, default=0.0
+        The value that a unit of the term must reach inside of its box.
+
+    Returns
+    -------
+    list of T Boxes
+
+    Examples
+    --------
+    >>> from maxplus.explain import term_boxes
+    >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+    >>> box = LMM.of_boxes([[0.5]], 0.25, [[0.0, -1.0]], 4.0)
+    >>> percent = FeatureMap([([0.0, 100.0], [0.0, 1.0])])
+    >>> boxes = term_boxes(AdditiveLMM([Term([0], box)], 1, percent))
+    >>> boxes[0].low.tolist(), boxes[0].high.tolist()
+    ([[25.0]], [[75.0]])
+    """
+    found = []
+    for features, lmm in model.terms:
+        boxes = unit_boxes(lmm, level)
+        if model.feature_map is not None:
+            for j, p in enumerate(features.tolist()):
+                x, u = model.feature_map.knots(p)
+                mirrored = FeatureMap([(-x[::-1], -u[::-1])])
+                boxes.low[:, j] = model.feature_map.inverse(p, boxes.low[:, j])
+                boxes.high[:, j] = -mirrored.inverse(0, -boxes.high[:, j])
+                centre = model.feature_map.inverse(p, boxes.centre[:, j])
+                boxes.centre[:, j] = np.clip(centre, x[0], x[-1])
+        found.append(boxes)
+    return found
+
+
 def _centre(model: LMM) -> NDArray:
-    """Where the two lines of each view cross, if one rises and the other falls."""
+    """Where the two lines of each feature cross, if one rises and the other falls."""
     a, b = model.slopes.T
     A, B = np.moveaxis(model.offsets, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):

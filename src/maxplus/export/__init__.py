@@ -1,6 +1,6 @@
-"""Fitted classifiers for other frameworks: ONNX files and PyTorch modules.
+"""Fitted estimators for other frameworks: ONNX files and PyTorch modules.
 
-Importing this room imports neither onnx nor torch; a function that needs one says so when it is
+Importing this package imports neither onnx nor torch; a function that needs one says so when it is
 called.
 """
 
@@ -11,20 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from maxplus.estimators import LMMRegressor
     from maxplus.estimators._lmm import BaseLMMClassifier
-    from maxplus.export.torch import CommitteeNetwork, LMMNetwork
 
 __all__ = ["export_onnx", "to_torch"]
 
 
-def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted LMM classifier, or a committee, as an ONNX model; it needs ``maxplus[onnx]``.
+def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[str]) -> None:
+    """Write a fitted LMM classifier or regressor as an ONNX model; it needs ``maxplus[onnx]``.
 
-    ``maxplus.export.onnx`` says what the file holds.
+    Inputs and outputs of the file are described in ``maxplus.export.onnx.export_onnx``.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
     path : str or path
         Where; a file that exists is replaced, whole, at the end.
 
@@ -44,19 +46,19 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
     import_module("maxplus.export.onnx").export_onnx(clf, path)
 
 
-def to_torch(clf: BaseLMMClassifier) -> LMMNetwork | CommitteeNetwork:
-    """A fitted LMM classifier, or a committee, as a PyTorch module; it needs ``maxplus[torch]``.
+def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
+    """Return a fitted LMM classifier or regressor as a PyTorch module; needs ``maxplus[torch]``.
 
     ``maxplus.export.torch`` has the layers ``MinPlus`` and ``MaxPlus``.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
 
     Returns
     -------
     torch.nn.Module
-        Its output are the scores.
+        Its output are the scores, or the predictions of a regressor.
 
     Examples
     --------

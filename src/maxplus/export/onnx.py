@@ -1,4 +1,4 @@
-"""A fitted classifier as an ONNX file of standard operators."""
+"""A fitted estimator as an ONNX file of standard operators."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from maxplus import __version__
 from maxplus._files import write_whole
+from maxplus.estimators import LMMRegressor
 from maxplus.estimators._data import within_range
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export._model import fitted_model, members_of
-from maxplus.models import LMM, Committee
+from maxplus.export._model import fitted_model, segments, terms_by_shape
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 
 try:
     import onnx
@@ -35,30 +36,30 @@ TILE_SUMS = 1 << 13
 LARGEST = 1 << 31
 
 
-def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted `LMMClassifier` or `LMMCommittee` as an ONNX model of ai.onnx operators.
+def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[str]) -> None:
+    """Write a fitted LMM classifier or regressor as an ONNX model of ai.onnx operators.
 
-    It computes what `predict` and `predict_proba` do, with the same sums in the
-    same float type; a committee is one graph with the mean of its members' scores. Directions,
-    where the model has some, are a MatMul before them, which a runtime may sum in another order:
-    scores are then equal up to its rounding.
+    It computes what `predict` and `predict_proba` do, with the same sums in the same float type.
+    A runtime may add the terms of a sum in another order: scores are then equal up to rounding.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
     path : file to write; one that exists is replaced, whole, at the end
 
     Notes
     -----
-    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. Output
+    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. Of a classifier, output
     ``label`` (N,) holds strings, or int64 where labels are whole numbers or
     bools; ``probabilities`` (N, C) has its columns in the order of
-    ``clf.classes_``. The names of features, where clf knows them, are metadata:
-    "feature_names", a JSON list.
+    ``clf.classes_``. Of a regressor, output ``value`` (N,) holds the predictions. The names of
+    features, where clf knows them, are metadata: "feature_names", a JSON list.
 
     Hidden units are computed in tiles of 8192 sums per sample, or of one unit, so
     a runtime needs 4·8192 bytes per sample (float32) besides λ (N, 2P), g (N, H)
-    and z (N, C); there are about 2PH / 8192 tiles of two nodes each.
+    and z (N, C); there are about 2PH / 8192 tiles of two nodes each. Terms with equal numbers of
+    features and units are computed together, and the feature map by a binary search for the
+    segments of all features at once.
 
     Examples
     --------
@@ -80,19 +81,24 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
             f"clf has {size:,} bytes of weights and an ONNX file must stay below {LARGEST:,}; "
             "train with fewer hidden units, or on float32 data"
         )
-    labels = label_values(clf.classes_)
     number = helper.np_dtype_to_tensor_dtype(network.dtype)
-    label = onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
-    graph = classifier_graph(clf, labels)
+    graph = Graph()
+    z = add_network(graph, network)
+    if isinstance(clf, LMMRegressor):
+        add_value(graph, clf, z)
+        outputs = [helper.make_tensor_value_info("value", number, ["N"])]
+    else:
+        label = add_label(graph, clf.classes_, z)
+        outputs = [
+            helper.make_tensor_value_info("label", label, ["N"]),
+            helper.make_tensor_value_info("probabilities", number, ["N", network.n_classes]),
+        ]
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
-            "LMMClassifier",
+            "LMM",
             [helper.make_tensor_value_info("X", number, ["N", network.n_features])],
-            [
-                helper.make_tensor_value_info("label", label, ["N"]),
-                helper.make_tensor_value_info("probabilities", number, ["N", network.n_classes]),
-            ],
+            outputs,
             graph.constants,
         ),
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -101,9 +107,10 @@ def export_onnx(clf: BaseLMMClassifier, path: str | os.PathLike[str]) -> None:
         producer_version=__version__,
         doc_string=_description(network),
     )
-    if hasattr(clf, "preparation_") or hasattr(clf, "feature_names_in_"):
-        names = json.dumps(clf._feature_words(), ensure_ascii=False)
-        helper.set_model_props(model, {"feature_names": names})
+    names = _feature_names(clf)
+    if names is not None:
+        props = {"feature_names": json.dumps(names, ensure_ascii=False)}
+        helper.set_model_props(model, props)
     onnx.checker.check_model(model, full_check=True)
     write_whole(path, model.SerializeToString())
 
@@ -148,31 +155,121 @@ class Graph:
         return self.node("Concat", parts, result, axis=1)
 
 
-def classifier_graph(clf: BaseLMMClassifier, labels: NDArray) -> Graph:
-    """From ``X`` to ``label`` and ``probabilities``; names are the paper's."""
-    network, graph = clf.model_, Graph()
+def add_network(graph: Graph, network: LMM | AdditiveLMM) -> str:
+    """From ``X`` to scores; names are the paper's."""
+    if isinstance(network, AdditiveLMM) and network.feature_map is not None:
+        x = add_feature_map(graph, network.feature_map, "X", network.dtype)
+        return add_sum(graph, network, x)
     # The estimator moves numbers that would overflow closer: this is how far.
-    huge = np.full((1, 1), np.finfo(network.dtype).max, network.dtype)
-    limit = within_range(huge, network, clf._slopes)[0, 0]
+    if isinstance(network, AdditiveLMM):
+        limit = network.dtype.type(network.largest_input)
+    else:
+        huge = np.full((1, 1), np.finfo(network.dtype).max, network.dtype)
+        limit = within_range(huge, network, ("W0",))[0, 0]
     ends = [graph.constant("least", -limit), graph.constant("most", limit)]
     x = graph.node("Clip", ["X", *ends], "x")
-    members = members_of(network)
-    if len(members) == 1:
-        z = add_scores(graph, members[0], x)
-    else:
-        own = [add_scores(graph, lmm, x, f"{k}_") for k, lmm in enumerate(members)]
-        z = add_mean(graph, own, network.dtype)
+    if isinstance(network, AdditiveLMM):
+        return add_sum(graph, network, x)
+    return add_scores(graph, network, x)
+
+
+def add_label(graph: Graph, classes: NDArray, z: str) -> int:
+    """From scores to ``label`` and ``probabilities``; the label's ONNX type."""
+    labels = label_values(classes)
     graph.node("Softmax", [z], "probabilities", axis=1)
     winner = graph.node("ArgMax", [z], "winner", axis=1, keepdims=0)
     graph.node("Gather", [graph.constant("classes", labels), winner], "label")
-    return graph
+    return onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
+
+
+def add_value(graph: Graph, regressor: LMMRegressor, z: str) -> None:
+    """From scores to ``value``: the only one, or the difference of two within the bounds."""
+    model = regressor.model_
+    first = graph.constant("first", np.array(0, np.int64))
+    if not isinstance(model, AdditiveLMM):
+        graph.node("Gather", [z, first], "value", axis=1)
+        return
+    second = graph.constant("second", np.array(1, np.int64))
+    below = graph.node("Gather", [z, first], "z_0", axis=1)
+    above = graph.node("Gather", [z, second], "z_1", axis=1)
+    low, high = regressor.bounds_.astype(model.dtype)
+    bounds = [graph.constant("lower", low), graph.constant("upper", high)]
+    graph.node("Clip", [graph.node("Sub", [above, below], "difference"), *bounds], "value")
+
+
+def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dtype) -> str:
+    """From features to mapped features, in float64 as `FeatureMap` computes them.
+
+    Knots of each feature are padded to a power of two, and a binary search finds the last knot
+    that is <= x, for all features at once.
+    """
+    n_steps = int(np.diff(feature_map.starts).max() - 1).bit_length()
+    width = 1 << n_steps
+    tables = segments(feature_map, width)
+    names = ("knots", "values", "rises", "ends")
+    knots, values, rises, ends = (
+        graph.constant(name, table.ravel()) for name, table in zip(names, tables, strict=True)
+    )
+    x = graph.node("Cast", [x], "x_double", to=onnx.TensorProto.DOUBLE)
+    first = graph.constant("first_knots", tables.knots[:, 0])
+    last = graph.constant("last_knots", feature_map.x[feature_map.starts[1:] - 1])
+    x = graph.node("Min", [graph.node("Max", [x, first], "x_from_below"), last], "x_inside")
+    position = graph.constant("position", width * np.arange(feature_map.n_features))
+    for k in reversed(range(n_steps)):
+        step = graph.constant(f"step_{k}", np.array(1 << k, np.int64))
+        probe = graph.node("Add", [position, step], f"probe_{k}")
+        knot = graph.node("Gather", [knots, probe], f"probed_knot_{k}")
+        is_before = graph.node("LessOrEqual", [knot, x], f"is_before_{k}")
+        position = graph.node("Where", [is_before, probe, position], f"position_{k}")
+    knot, value, rise, end = (
+        graph.node("Gather", [table, position], f"{table}_here")
+        for table in (knots, values, rises, ends)
+    )
+    risen = graph.node("Mul", [rise, graph.node("Sub", [x, knot], "run")], "risen")
+    u = graph.node("Min", [graph.node("Add", [value, risen], "on_line"), end], "mapped_double")
+    number = helper.np_dtype_to_tensor_dtype(dtype)
+    return graph.node("Cast", [u], "mapped", to=number)
+
+
+def add_sum(graph: Graph, model: AdditiveLMM, x: str) -> str:
+    """From mapped features to the sum of all terms and the intercept."""
+    parts = [graph.constant("intercept", model.intercept)]
+    for terms in terms_by_shape(model):
+        lmm = terms[0].lmm
+        width = max(1, TILE_SUMS // (lmm.n_hidden * max(lmm.W0.size, model.n_classes)))
+        for lo in range(0, len(terms), width):
+            some = terms[lo : lo + width]
+            parts.append(add_terms(graph, some, x, f"terms_{len(parts)}_"))
+    return graph.node("Sum", parts, "z")
+
+
+def add_terms(graph: Graph, terms: Sequence[Term], x: str, prefix: str) -> str:
+    """From mapped features to the sum of some terms with equal shapes."""
+    features = graph.constant(f"{prefix}features", np.concatenate([f for f, _ in terms]))
+    x = graph.node("Gather", [x, features], f"{prefix}x", axis=1)
+    lmms = [lmm for _, lmm in terms]
+    if len(lmms) == 1:
+        return add_scores(graph, lmms[0], x, prefix)
+    row_axis = graph.integers(f"{prefix}row_axis", 2)
+    in_axis = graph.integers(f"{prefix}in_axis", 3)
+    x = graph.node("Unsqueeze", [x, row_axis], f"{prefix}x_columns")
+    W0 = graph.constant(f"{prefix}W0", np.concatenate([lmm.slopes for lmm in lmms]))
+    pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
+    shape = graph.integers(f"{prefix}lambda_shape", 0, len(lmms), 1, lmms[0].W0.size)
+    lam = graph.node("Reshape", [pairs, shape], f"{prefix}lambda")
+    W1 = graph.constant(f"{prefix}W1", np.stack([lmm.W1.T for lmm in lmms]))
+    sums = graph.node("Add", [lam, W1], f"{prefix}g_sums")
+    g = graph.node("ReduceMin", [sums, in_axis], f"{prefix}g", keepdims=0)
+    g = graph.node("Unsqueeze", [g, row_axis], f"{prefix}g_rows")
+    W2 = graph.constant(f"{prefix}W2", np.stack([lmm.W2.T for lmm in lmms]))
+    sums = graph.node("Add", [g, W2], f"{prefix}z_sums")
+    z = graph.node("ReduceMax", [sums, in_axis], f"{prefix}z_terms", keepdims=0)
+    term_axis = graph.integers(f"{prefix}term_axis", 1)
+    return graph.node("ReduceSum", [z, term_axis], f"{prefix}z", keepdims=0)
 
 
 def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
     """From clipped features to the scores of one network; all names begin with the prefix."""
-    if lmm.directions is not None:
-        directions = graph.constant(f"{prefix}directions", lmm.directions.T)
-        x = graph.node("MatMul", [x, directions], f"{prefix}views")
     axis = graph.integers(f"{prefix}slope_axis", 2)
     x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
     W0 = graph.constant(f"{prefix}W0", lmm.W0.reshape(-1, 2))
@@ -184,22 +281,21 @@ def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
     return graph.product("ReduceMax", g, lmm.W2, f"{prefix}W2", f"{prefix}z")
 
 
-def add_mean(graph: Graph, scores: Sequence[str], dtype: np.dtype) -> str:
-    """The mean of several scores, with the very sums of `maxplus.models.Committee`."""
-    n_members = graph.constant("n_members", np.array(len(scores), dtype))
-    total = scores[0]
-    for k, z in enumerate(scores[1:], 1):
-        total = graph.node("Add", [total, z], f"z_sum_{k}")
-    return graph.node("Div", [total, n_members], "z")
-
-
-def _description(network: LMM | Committee) -> str:
-    """What the file holds, in words."""
-    if isinstance(network, Committee):
-        kind = f"Committee of {len(network.members)} Linear-Min-Max networks"
+def _description(network: LMM | AdditiveLMM) -> str:
+    """Return a sentence about the network, for the file's metadata."""
+    if isinstance(network, AdditiveLMM):
+        kind = f"Sum of {len(network.terms)} Linear-Min-Max terms"
     else:
-        kind = "Linear-Min-Max classifier"
+        kind = "Linear-Min-Max network"
     return f"{kind} with {network.n_hidden} hidden units"
+
+
+def _feature_names(estimator: Any) -> list[str] | None:
+    """Names of the features, if the estimator knows them."""
+    if hasattr(estimator, "preparation_"):
+        return [str(name) for name in estimator.preparation_.feature_names]
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def label_values(classes: NDArray) -> NDArray:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from maxplus.estimators import LMMRegressor
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export._model import fitted_model, members_of
-from maxplus.models import LMM
+from maxplus.export._model import fitted_model, segments, terms_by_shape
+from maxplus.models import AdditiveLMM, FeatureMap, Term
 
 try:
     import torch
@@ -27,10 +29,7 @@ MAX_SUMS = 1 << 22
 class _Product(nn.Module):
     """y_o = best_i (x_i + weight[i, o]), where the best is a minimum or a maximum.
 
-    The winners are looked for without gradients, block by block; then y is the
-    sum of two selections, which PyTorch differentiates by itself:
-    y[n, o] = x[n, i*] + weight[i*, o]. So each y has one x and one weight with a
-    derivative, which is 1.
+    Each y has one x and one weight with a derivative, which is 1.
     """
 
     # torch.min or torch.max: both give the first index among equals.
@@ -62,21 +61,12 @@ class _Product(nn.Module):
         """(…, in_features) → (…, out_features); O(in·out) per row, and O(in + out) back."""
         _check_input(x, self.in_features, self.weight)
         rows = x.reshape(-1, self.in_features)
-        winners = self._winners(rows.detach(), self.weight.detach())
-        y = rows.gather(1, winners) + self.weight.gather(0, winners)
+        y = _best_sums(self._best, rows[:, None], self.weight[None])
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
         """What ``repr`` shows between the brackets."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
-
-    @classmethod
-    def _winners(cls, rows: Tensor, weight: Tensor) -> Tensor:
-        """The lowest i with the best rows[n, i] + weight[i, o], shape (N, out)."""
-        # Contiguous along the reduced axis, which is several times as fast.
-        columns = weight.T.contiguous()
-        blocks = rows.split(max(1, MAX_SUMS // weight.numel()))
-        return torch.cat([cls._best(b[:, None] + columns, dim=-1).indices for b in blocks])
 
 
 class MinPlus(_Product):
@@ -112,80 +102,150 @@ class MaxPlus(_Product):
     _best = staticmethod(torch.max)
 
 
-class LMMNetwork(nn.Module):
-    """λ_i = W0[i]·v[i // 2], g = MinPlus(W1)(λ), z = MaxPlus(W2)(g), with v = x or v = D·x.
+class _Network(nn.Module):
+    """A module whose output are scores."""
 
-    Arrays of shapes (2M,), (2M, H) and (H, C) are copied into trainable
-    parameters: ``W0``, ``minplus.weight`` and ``maxplus.weight``; and directions D of shape
-    (M, P), if there are any, into ``views.weight``, a linear layer without a bias.
+    def probabilities(self, x: Tensor) -> Tensor:
+        """softmax(z), (…, P) → (…, C)."""
+        return self(x).softmax(dim=-1)
+
+
+class LMMNetwork(_Network):
+    """λ_i = W0[i]·x[i // 2], g = MinPlus(W1)(λ), z = MaxPlus(W2)(g).
+
+    Arrays of shapes (2P,), (2P, H) and (H, C) are copied into trainable
+    parameters: ``W0``, ``minplus.weight`` and ``maxplus.weight``.
     """
 
-    def __init__(
-        self, W0: ArrayLike, W1: ArrayLike, W2: ArrayLike, directions: ArrayLike | None = None
-    ) -> None:
+    def __init__(self, W0: ArrayLike, W1: ArrayLike, W2: ArrayLike) -> None:
         super().__init__()
         self.W0 = nn.Parameter(torch.tensor(W0))
         self.minplus = MinPlus(W1)
         self.maxplus = MaxPlus(W2)
-        self.views: nn.Linear | None = None
-        if directions is not None:
-            D = _matrix(directions)
-            self.views = nn.Linear(D.shape[1], D.shape[0], bias=False, dtype=D.dtype)
-            self.views.weight = nn.Parameter(D)
 
     @property
     def n_features(self) -> int:
         """Number of inputs P."""
-        return len(self.W0) // 2 if self.views is None else self.views.in_features
+        return len(self.W0) // 2
 
     def forward(self, x: Tensor) -> Tensor:
         """The scores z, (…, P) → (…, C): logits for a cross-entropy; O(P·H) per row."""
         _check_input(x, self.n_features, self.W0)
-        if self.views is not None:
-            x = self.views(x)
         lam = x.repeat_interleave(2, dim=-1) * self.W0
         return self.maxplus(self.minplus(lam))
 
-    def probabilities(self, x: Tensor) -> Tensor:
-        """softmax(z), (…, P) → (…, C)."""
-        return self(x).softmax(dim=-1)
 
+class FeatureMapLayer(nn.Module):
+    """φ(x) of a `maxplus.models.FeatureMap`, computed in float64; its knots are not trained."""
 
-class CommitteeNetwork(nn.Module):
-    """z = (z⁰ + z¹ + …) / K, the mean score of K networks, ``members``; one optimiser moves all."""
+    knots: Tensor
+    values: Tensor
+    rises: Tensor
+    ends: Tensor
+    last_knots: Tensor
 
-    def __init__(self, members: Iterable[LMMNetwork]) -> None:
+    def __init__(self, feature_map: FeatureMap) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
+        tables = segments(feature_map, int(np.diff(feature_map.starts).max()))
+        for name, table in tables._asdict().items():
+            self.register_buffer(name, torch.tensor(table))
+        last = feature_map.x[feature_map.starts[1:] - 1]
+        self.register_buffer("last_knots", torch.tensor(last[:, None]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scores z, (…, P) → (…, C), added in the order of the members."""
-        first, *others = self.members
-        z = first(x)
-        for member in others:
-            z = z + member(x)
-        return z / len(self.members)
-
-    def probabilities(self, x: Tensor) -> Tensor:
-        """softmax(z), (…, P) → (…, C)."""
-        return self(x).softmax(dim=-1)
+        """(N, P) → (N, P); O(P·log knots) per row."""
+        columns = x.T.to(self.knots.dtype).contiguous().clamp(self.knots[:, :1], self.last_knots)
+        place = torch.searchsorted(self.knots, columns.detach(), right=True) - 1
+        tables = (self.knots, self.values, self.rises, self.ends)
+        # A missing value has no segment: it stays missing in any.
+        knot, value, rise, end = (table.gather(1, place.clamp(0)) for table in tables)
+        u = torch.minimum(value + rise * (columns - knot), end)
+        return u.T.to(x.dtype)
 
 
-def to_torch(clf: BaseLMMClassifier) -> LMMNetwork | CommitteeNetwork:
-    """A fitted `LMMClassifier` as a PyTorch module with the same scores, to the last bit.
+class TermGroup(nn.Module):
+    """Terms with equal numbers of features m and units H: scores of each, (N, P) → (N, G, C).
 
-    So is an `LMMCommittee`, whose members are networks inside. With directions the scores are
-    equal up to rounding: PyTorch sums products in its own order.
+    Their weights are trainable parameters: ``W0`` (G, 2m), ``W1`` (G, 2m, H), ``W2`` (G, H, C).
+    """
+
+    features: Tensor
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        super().__init__()
+        self.register_buffer("features", torch.tensor(np.stack([f for f, _ in terms])))
+        self.W0, self.W1, self.W2 = (
+            nn.Parameter(torch.tensor(np.stack([getattr(lmm, name) for _, lmm in terms])))
+            for name in ("W0", "W1", "W2")
+        )
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Scores of each term; O(G·m·H) per row."""
+        lam = u[:, self.features].repeat_interleave(2, dim=-1) * self.W0
+        return _best_sums(torch.max, _best_sums(torch.min, lam, self.W1), self.W2)
+
+
+class AdditiveNetwork(_Network):
+    """z = b + Σ_t z_t(φ(x)[features_t]): the terms of an `AdditiveLMM`, in groups of one shape.
+
+    All weights of all terms and the ``intercept`` are trainable; the feature map is not.
+    """
+
+    feature_map: FeatureMapLayer | None
+
+    def __init__(self, model: AdditiveLMM) -> None:
+        super().__init__()
+        self.n_features = model.n_features
+        self.feature_map = None
+        if model.feature_map is not None:
+            self.feature_map = FeatureMapLayer(model.feature_map)
+        self.groups = nn.ModuleList(TermGroup(terms) for terms in terms_by_shape(model))
+        self.intercept = nn.Parameter(torch.tensor(model.intercept))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores z, (…, P) → (…, C); O(Σ_t m_t·H_t) per row."""
+        _check_input(x, self.n_features, self.intercept)
+        u = x.reshape(-1, self.n_features)
+        if self.feature_map is not None:
+            u = self.feature_map(u)
+        z = self.intercept
+        for group in self.groups:
+            z = z + group(u).sum(dim=1)
+        return z.reshape(*x.shape[:-1], len(self.intercept))
+
+
+class RegressionNetwork(nn.Module):
+    """The predictions of a regression, (…, P) → (…): z_1 − z_0 within bounds, or the only score."""
+
+    def __init__(self, network: nn.Module, bounds: ArrayLike | None) -> None:
+        super().__init__()
+        self.network = network
+        self.bounds = None if bounds is None else [float(b) for b in np.asarray(bounds)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The predictions; where bounds cut one off, it has no derivative."""
+        z = self.network(x)
+        if self.bounds is None:
+            return z[..., 0]
+        return (z[..., 1] - z[..., 0]).clamp(*self.bounds)
+
+
+def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
+    """Return a fitted LMM estimator as a PyTorch module.
+
+    Scores of a single network are equal to the last bit, those of a sum of terms up to rounding:
+    PyTorch adds in its own order.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
         Its weights are copied: training the module leaves it as it is.
 
     Returns
     -------
-    `LMMNetwork`, or `CommitteeNetwork`, of the same float type, whose output (N, C) equals
-    ``clf.model_.scores``; columns are in the order of ``clf.classes_``.
+    `LMMNetwork` or `AdditiveNetwork` of the same float type, whose output (N, C) equals
+    ``clf.model_.scores``; columns are in the order of ``clf.classes_``. Of a
+    regressor a `RegressionNetwork`, whose output (N,) are the predictions.
 
     Examples
     --------
@@ -200,8 +260,28 @@ def to_torch(clf: BaseLMMClassifier) -> LMMNetwork | CommitteeNetwork:
     True
     """
     model = fitted_model(clf)
-    networks = [LMMNetwork(m.W0, m.W1, m.W2, m.directions) for m in members_of(model)]
-    return networks[0] if isinstance(model, LMM) else CommitteeNetwork(networks)
+    network: nn.Module
+    if isinstance(model, AdditiveLMM):
+        network = AdditiveNetwork(model)
+    else:
+        network = LMMNetwork(model.W0, model.W1, model.W2)
+    if isinstance(clf, LMMRegressor):
+        is_sum = isinstance(model, AdditiveLMM)
+        return RegressionNetwork(network, clf.bounds_ if is_sum else None)
+    return network
+
+
+def _best_sums(best: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor:
+    """y[n, g, o] = best_i (rows[n, g, i] + weight[g, i, o]), where best is torch.min or torch.max.
+
+    The winners are looked for without gradients, block by block; then y is the
+    sum of two selections, which PyTorch differentiates by itself.
+    """
+    # Contiguous along the reduced axis, which is several times as fast.
+    columns = weight.detach().mT.contiguous()
+    blocks = rows.detach().split(max(1, MAX_SUMS // weight.numel()))
+    winners = torch.cat([best(b[:, :, None] + columns, dim=-1).indices for b in blocks])
+    return rows.gather(2, winners) + weight.gather(1, winners.movedim(0, 1)).movedim(0, 1)
 
 
 def _matrix(weight: Any) -> Tensor:

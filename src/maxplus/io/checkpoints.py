@@ -41,7 +41,7 @@ class Checkpoint:
     --------
     >>> from maxplus import LMMClassifier
     >>> from maxplus.io import Checkpoint
-    >>> clf = LMMClassifier(callbacks=Checkpoint("training.ckpt", every=600.0))
+    >>> clf = LMMClassifier(50, callbacks=Checkpoint("training.ckpt", every=600.0))
     """
 
     needs_state = True

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
-_NUMBERS = "biuf"
-_KINDS = _NUMBERS + "U"
+_KINDS = "biufU"
 # Memory of all labels together: of strings, each takes as much as the longest may.
 MAX_BYTES = 64_000_000
 
@@ -58,31 +57,15 @@ def labels_from_json(record: Any) -> NDArray:
 def parameters_to_json(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON values.
 
-    Plain values stay, a dict becomes pairs, an array of numbers its type and values; what no file
-    can hold (a callback) becomes None.
+    Plain values stay, a dict becomes pairs; what no file can hold (a callback) becomes None.
     """
     return {name: _plain(value) for name, value in parameters.items()}
 
 
 def parameters_from_json(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters as they were; ValueError for an array that cannot be read."""
-    return {name: _parameter(value) for name, value in record.items()}
-
-
-def _parameter(value: Any) -> Any:
-    if isinstance(value, list):
-        # JSON's own keys are strings, labels need not be.
-        return dict(value)
-    if not isinstance(value, dict):
-        return value
-    name, values = value.get("type"), value.get("values")
-    is_number = isinstance(name, str) and len(name) == 3 and name[1] in _NUMBERS
-    if not (is_number and isinstance(values, list)):
-        raise ValueError(f"an array of numbers cannot be {value!r:.60}")
-    try:
-        return np.array(values, np.dtype(name))
-    except (TypeError, OverflowError) as error:
-        raise ValueError(f"an array of numbers cannot be read: {error}") from None
+    """Return the parameters as they were."""
+    # JSON's own keys are strings, labels need not be.
+    return {n: dict(value) if isinstance(value, list) else value for n, value in record.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -90,8 +73,4 @@ def _plain(value: Any) -> Any:
         return [[_plain(key), _plain(item)] for key, item in value.items()]
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, np.ndarray | list | tuple):
-        array = np.asarray(value)
-        is_saved = array.size and array.dtype.kind in _NUMBERS
-        return {"type": array.dtype.str, "values": array.tolist()} if is_saved else None
     return value if isinstance(value, (bool, int, float, str)) else None

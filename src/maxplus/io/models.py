@@ -15,19 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 import maxplus
 from maxplus import estimators
 from maxplus.distributed import current
-from maxplus.estimators import LMMClassifier, LMMCommittee, LMMRegressor
+from maxplus.estimators import LMMClassifier, LMMRegressor
 from maxplus.estimators._intervals import COVERAGES
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._saving import PER_ROW
-from maxplus.estimators._search import check_search, facts_of, search_table
 from maxplus.estimators._subgradient import SubgradientClassifier
 from maxplus.estimators._training_summary import training_summary
-from maxplus.io.committees import (
-    check_members,
-    committee_of,
-    describe_members,
-    rebuild_members,
-)
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.labels import (
     labels_from_json,
@@ -35,11 +28,11 @@ from maxplus.io.labels import (
     parameters_from_json,
     parameters_to_json,
 )
+from maxplus.io.sums import is_sum, sum_arrays, sum_of
 from maxplus.io.validations import check_validation
-from maxplus.models import Model, Network
+from maxplus.models import AdditiveLMM, Model, Network
 from maxplus.tables import Preparation
 from maxplus.training import History, Status
-from maxplus.training.state import StateError
 
 KIND = "maxplus-model"
 ESTIMATORS = {
@@ -63,7 +56,9 @@ FACTS: dict[str, Callable[[Any], bool]] = {
 INTEGERS: dict[str, str | None] = {
     "prototypes": "H", "suspects": None, "unit_wins": "H", "training_rows": None,
 }  # fmt: skip
-# Larger weights are refused: inputs may add an eighth of the range, ensembles add members' scores.
+# Estimators whose model may be a sum of terms.
+SUMS = ("LMMClassifier", "LMMEnsembleClassifier", "LMMRegressor")
+# Larger weights are refused: inputs may add an eighth of the range, sums add the scores of terms.
 LARGEST_WEIGHT = 1e-3
 # How the stages of a training went, and how far predictions were off.
 COURSES = ("warmup_losses", "validation_scores", "polish_losses", "curve_losses",
@@ -202,10 +197,8 @@ def describe(
         "n_features": model.n_features,
         "n_columns": estimator.n_features_in_,
     }  # fmt: skip
-    if isinstance(estimator, LMMCommittee):
-        document["members"], arrays = describe_members(
-            estimator.members_, lambda member: describe(member, remember_rows)
-        )
+    if isinstance(model, AdditiveLMM):
+        arrays = sum_arrays(model)
     else:
         arrays = {f"model.{name}": W for name, W in model.weights_by_name().items()}
     if hasattr(estimator, "feature_names_in_"):
@@ -224,8 +217,14 @@ def describe(
         arrays["scale"] = np.asarray(estimator.scale_, np.float64)
     if hasattr(estimator, "feature_importances_"):
         arrays["importances"] = np.asarray(estimator.feature_importances_, np.float64)
+    if hasattr(estimator, "term_means_"):
+        arrays["term_means"] = np.asarray(estimator.term_means_, np.float64)
+    if hasattr(estimator, "bounds_"):
+        arrays["bounds"] = np.asarray(estimator.bounds_, model.dtype)
     if hasattr(estimator, "search_"):
-        arrays |= facts_of(estimator.search_)
+        document["search"] = {
+            name: np.asarray(value).tolist() for name, value in estimator.search_.items()
+        }
     preparation = getattr(estimator, "preparation_", None)
     if preparation is not None:
         document["preparation"] = preparation.to_json()
@@ -259,9 +258,8 @@ def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
 def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     """The estimator that `describe` described; FileError where something cannot be."""
     estimator = unfitted(document)
-    if isinstance(estimator, LMMCommittee):
-        estimator.members_ = rebuild_members(document.get("members"), arrays, rebuild)
-        estimator.model_ = committee_of(estimator.members_)
+    if is_sum(arrays) and type(estimator).__name__ in SUMS:
+        estimator.model_ = sum_of(arrays)
     else:
         estimator.model_ = model_of(type(estimator)._model_class, arrays)
     model = estimator.model_
@@ -311,13 +309,9 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         if not ((shares >= 0).all() and shares.sum() <= 1.0 + 1e-9):
             raise FileError("the array 'importances' does not hold shares that sum to 1")
         estimator.feature_importances_ = shares
-    try:
-        check_search(arrays)
-    except StateError as error:
-        raise FileError(str(error)) from None
-    search = search_table(arrays, per_class=is_classifier(estimator))
-    if search is not None:
-        estimator.search_ = search
+    _rebuild_sum(estimator, arrays)
+    if document.get("search") is not None:
+        estimator.search_ = _search(document["search"])
     if document.get("preparation") is not None:
         estimator.preparation_ = _preparation(document["preparation"], model.n_features)
     if is_classifier(estimator):
@@ -327,8 +321,6 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     for name in _needed(estimator):
         if not hasattr(estimator, name):
             raise FileError(f"its {name} is missing")
-    if isinstance(estimator, LMMCommittee):
-        check_members(estimator)
     if document.get("validation") is not None:
         labels = [str(c) for c in estimator.classes_] if is_classifier(estimator) else None
         estimator.validation_ = check_validation(document["validation"], labels)
@@ -338,16 +330,17 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
 def _needed(estimator: Any) -> list[str]:
     """Fitted attributes that an estimator has whatever its training was."""
     names = []
+    own = "term_means_" if isinstance(estimator.model_, AdditiveLMM) else "slope_"
     if is_classifier(estimator):
         names += ["n_iter_", "status_", "max_loss_", "mean_loss_"]
-    if isinstance(estimator, (BaseLMMClassifier, LMMCommittee)):
-        names += ["slope_", "scale_", "unit_wins_", "feature_importances_"]
-    if isinstance(estimator, (LMMClassifier, LMMCommittee)):
+    if isinstance(estimator, BaseLMMClassifier):
+        names += [own, "scale_", "unit_wins_", "feature_importances_"]
+    if isinstance(estimator, LMMClassifier):
         names += ["temperature_"]
     if isinstance(estimator, LMMRegressor):
         learned = not hasattr(estimator, "interpolates_")
         names += [
-            "slope_",
+            "bounds_" if isinstance(estimator.model_, AdditiveLMM) else "slope_",
             *(["n_iter_", "status_", "residual_quantiles_"] if learned else ["lipschitz_"]),
         ]
     return names
@@ -445,13 +438,54 @@ def _rebuild_classifier(estimator: Any, document: dict, arrays: dict[str, NDArra
 
 def _rebuild_regressor(estimator: Any, document: dict) -> None:
     estimator.training_summary_ = _training_summary(document, TARGET_SUMMARY)
+    is_sum_of_terms = isinstance(estimator.model_, AdditiveLMM)
+    if estimator.model_.n_classes != (2 if is_sum_of_terms else 1):
+        raise FileError(f"a regression cannot have {estimator.model_.n_classes} outputs")
     if hasattr(estimator, "interpolates_"):
+        if is_sum_of_terms:
+            raise FileError("a sum of terms cannot interpolate")
         return
     quantiles = getattr(estimator, "residual_quantiles_", np.empty(0))
     ascending = bool((quantiles[:-1] <= quantiles[1:]).all())
     is_good = ascending and bool((quantiles >= 0).all())
     if quantiles.shape != COVERAGES.shape or not is_good:
         raise FileError("the array 'residual_quantiles' is missing or not ascending")
+
+
+def _rebuild_sum(estimator: Any, arrays: dict[str, NDArray]) -> None:
+    """Mean scores of terms, and the bounds of a regression's predictions."""
+    model = estimator.model_
+    if isinstance(model, AdditiveLMM) and "term_means" in arrays:
+        shape = (len(model.terms), model.n_classes)
+        means = arrays["term_means"]
+        if means.dtype != np.float64 or means.shape != shape:
+            raise FileError(f"the array 'term_means' is not of shape {shape}")
+        if not (np.abs(means) <= LARGEST_WEIGHT * np.finfo(np.float64).max / shape[0]).all():
+            raise FileError("the array 'term_means' is not finite or too large")
+        estimator.term_means_ = means
+    if "bounds" in arrays:
+        low, high = _array(arrays, "bounds", model.dtype, (2,))
+        if not (np.isfinite([low, high]).all() and low <= high):
+            raise FileError("the array 'bounds' does not hold two finite numbers in order")
+        estimator.bounds_ = arrays["bounds"]
+
+
+def _search(record: Any) -> dict[str, Any]:
+    """Return what was tried before a training; FileError if it cannot be."""
+    names = {"candidates", "losses", "chosen"}
+    _require(
+        record, lambda v: isinstance(v, dict) and names <= {*v} <= {*names, "scores"},
+        "what was searched",
+    )  # fmt: skip
+    K = len(record["candidates"]) if isinstance(record["candidates"], list) else 0
+    _require(record["candidates"], lambda v: K > 0 and _are_words(v, K), "the candidates")
+    _require(record["chosen"], lambda v: type(v) is int and 0 <= v < K, "the chosen candidate")
+    tables = {"candidates": np.array(record["candidates"])}
+    for name in ("losses", "scores"):
+        if name in record:
+            rows = _require(record[name], lambda v: _are_rows(v, K), f"the {name} of candidates")
+            tables[name] = np.array(rows, np.float64)
+    return {**record, **tables}
 
 
 def _training_summary(document: dict, checks: dict[str, Callable[[Any], bool]]) -> dict[str, Any]:
@@ -496,6 +530,16 @@ def _require(value: Any, is_good: Callable[[Any], bool], what: str) -> Any:
 
 def _are_words(value: Any, n: int) -> bool:
     return isinstance(value, list) and len(value) == n and all(type(v) is str for v in value)
+
+
+def _are_rows(value: Any, n: int) -> bool:
+    """Whether it is n lists of floats, none of them NaN, of one length >= 1."""
+    return (
+        isinstance(value, list)
+        and len(value) == n
+        and all(isinstance(row, list) and 0 < len(row) == len(value[0]) for row in value)
+        and all(isinstance(v, float) and not math.isnan(v) for row in value for v in row)
+    )
 
 
 def _never(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,12 +41,22 @@ def find_folder() -> Path:
     return folder
 
 
-def read_folder(folder: Path) -> list[LabelledTable]:
-    """Every .csv and .csv.gz file, those with few rows first."""
-    paths = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
+def read_folder(folder: Path, names: Collection[str] = ()) -> list[LabelledTable]:
+    """Read every .csv and .csv.gz file, or those of the given names; few rows first."""
+    paths = {_name(path): path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS)}
+    missing = [name for name in names if name not in paths]
+    if missing:
+        raise DataNotFoundError(
+            f"{folder} has no table {', '.join(missing)}; add {missing[0]}.csv or .csv.gz"
+        )
     if not paths:
         raise DataNotFoundError(f"{folder} holds no file that ends in {' or '.join(ENDINGS)}")
-    return sorted(map(_read, paths), key=lambda table: (len(table.y), table.name))
+    found = [_read(paths[name]) for name in names or paths]
+    return sorted(found, key=lambda table: (len(table.y), table.name))
+
+
+def _name(path: Path) -> str:
+    return path.name.split(".")[0]
 
 
 def _read(path: Path) -> LabelledTable:
@@ -61,4 +72,4 @@ def _read(path: Path) -> LabelledTable:
         X, labels = encoding.features(table), encoding.labels(table)
     except TableError as error:
         raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
-    return LabelledTable(path.name.split(".")[0], X, np.unique(labels, return_inverse=True)[1])
+    return LabelledTable(_name(path), X, np.unique(labels, return_inverse=True)[1])

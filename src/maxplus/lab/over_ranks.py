@@ -103,7 +103,7 @@ def warm_up(samples: int, n_hidden: int, epochs: int) -> dict[str, Any]:
         stages.setdefault(progress.stage, []).append(progress.seconds)
 
     clf = LMMClassifier(
-        n_hidden, slope=15.0, warmup_epochs=epochs, polish=None, directions=None, n_jobs=1,
+        n_hidden, slope=15.0, warmup_epochs=epochs, polish=None, n_jobs=1,
         random_state=0, callbacks=listen,
     ).fit(X, y)  # fmt: skip
     course = stages.get("warm-up", [0.0])

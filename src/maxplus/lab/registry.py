@@ -8,15 +8,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from maxplus.lab.boosting_peers import DISTRIBUTIONS
 from maxplus.lab.finding import Finding, Settings
 
 
 class Experiment(NamedTuple):
-    """An experiment's name, what it shows in a line, and packages it cannot do without."""
+    """An experiment's name, what it shows in a line, and the packages it requires or can use."""
 
     name: str
     summary: str
     needs: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
 
     def require(self) -> None:
         """Raise `ImportError` where a package is missing."""
@@ -35,7 +37,7 @@ class Experiment(NamedTuple):
 
         self.require()
         module = import_module(f"maxplus.lab.experiments.{self.name.replace('-', '_')}")
-        facts = machine_facts(*self.needs)
+        facts = machine_facts(*self.needs, *self.uses)
         with warnings.catch_warnings():
             # What falls short, and what comes to nothing, is among what is measured.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -72,6 +74,11 @@ BENCHMARKS = _by_name(
     ),
     Experiment("answers", "predictions of a million rows beside the forward kernel"),
     Experiment("streams", "ten million rows of a CSV file predicted and certified"),
-    Experiment("tables", "the default on a folder of tables against scikit-learn's models"),
+    Experiment(
+        "tables",
+        "the default on a folder of tables against scikit-learn's and boosted models",
+        uses=DISTRIBUTIONS,
+    ),
+    Experiment("raw-tables", "the default on raw features of six tables, 70 % of rows to train"),
     Experiment("first-use", "processor time where no kernel has been compiled yet"),
 )

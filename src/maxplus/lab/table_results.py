@@ -1,9 +1,13 @@
-"""What came out for every table and model: as tables and as a picture."""
+"""Results of every table and model, as tables and as a picture."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from maxplus.lab.finding import Table
 from maxplus.lab.held_out import Figures
@@ -25,12 +29,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+OURS = "LMM"
+
+
 @dataclass(frozen=True)
 class Results:
-    """Figures by table and model, and how many rows each table has."""
+    """Figures by table and model, the rows of each table, and how often structures were chosen."""
 
     rows: dict[str, int]
     figures: dict[tuple[str, str], Figures]
+    structures: dict[str, Counter[str]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -53,25 +61,76 @@ class Results:
                 model: {table: figures._asdict() for table, figures in self.of(model).items()}
                 for model in self.models
             },
+            "structures": {table: dict(own) for table, own in self.structures.items()},
         }
 
 
 def tables_of(results: Results) -> list[Table]:
-    """The means of each model, and accuracy, log loss and calibration of each table."""
+    """Means of each model, differences, structures, and the figures of each table."""
     means = [
         (model, f"{m.accuracy:.2f}", f"{m.log_loss:.4f}", f"{m.calibration_error:.4f}",
-         f"{m.calibration_error_within:.4f}", f"{m.seconds:.2f}")
+         f"{m.calibration_error_within:.4f}", f"{m.fit_seconds:.2f}", f"{m.fit_cpu_seconds:.2f}",
+         f"{m.predict_seconds:.3f}")
         for model in results.models
         if (m := results.mean(model))
     ]  # fmt: skip
-    columns = ("model", "accuracy %", "log loss", "calibration error", "within folds", "seconds")
+    columns = (
+        "model", "accuracy %", "log loss", "calibration error", "within folds", "fit: seconds",
+        "fit: CPU seconds", "predict: seconds",
+    )  # fmt: skip
     return [
         Table(f"Means over {len(results.rows)} tables", columns, means),
+        differences_table(results),
+        structures_table(results),
         _by_table(results, "Accuracy in percent", "accuracy", 2),
         _by_table(results, "Log loss", "log_loss", 4),
         _by_table(results, "Expected calibration error", "calibration_error", 4),
-        _by_table(results, "Seconds to train and predict one fold", "seconds", 3),
+        _by_table(results, "CPU seconds to train one fold", "fit_cpu_seconds", 3),
     ]
+
+
+def differences_table(results: Results) -> Table:
+    """Differences from each other model: the mean over tables ± its standard error."""
+    ours = results.of(OURS)
+    rows = []
+    for model in results.models:
+        if model == OURS:
+            continue
+        theirs = results.of(model)
+        accuracy = np.array([ours[t].accuracy - theirs[t].accuracy for t in results.rows])
+        log_loss = np.array([ours[t].log_loss - theirs[t].log_loss for t in results.rows])
+        rows.append(
+            (model, _mean_and_error(accuracy, 2), f"{(accuracy > 0).sum()}",
+             f"{(accuracy < 0).sum()}", _mean_and_error(log_loss, 4), f"{(log_loss < 0).sum()}",
+             f"{(log_loss > 0).sum()}")
+        )  # fmt: skip
+    columns = (
+        "model",
+        "accuracy, points",
+        "higher on",
+        "lower on",
+        "log loss",
+        "better on",
+        "worse on",
+    )
+    return Table(f"{OURS} minus each other model, mean ± standard error over tables", columns, rows)
+
+
+def _mean_and_error(values: NDArray, digits: int) -> str:
+    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
+    return f"{values.mean():+.{digits}f} ± {error:.{digits}f}".replace("-", "−")
+
+
+def structures_table(results: Results) -> Table:
+    """How often each structure was chosen, the most frequent first."""
+    chosen = sum(results.structures.values(), Counter[str]())
+    rows = [
+        (structure, f"{n}", f"{100 * n / chosen.total():.1f}",
+         ", ".join(t for t, own in results.structures.items() if own[structure]))
+        for structure, n in chosen.most_common()
+    ]  # fmt: skip
+    columns = ("structure", "trainings", "%", "on tables")
+    return Table(f"Structures that {OURS}Classifier() has chosen", columns, rows)
 
 
 def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table:
@@ -86,7 +145,7 @@ def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table
 # The first model stands out; the others are told apart by shape as well as by colour.
 MARKS = (
     ("o", VERMILION), ("s", BLUE), ("v", GREY), ("^", GREEN), ("<", GREEN), ("D", ORANGE),
-    ("P", INK), ("X", BLUE),
+    ("P", INK), ("X", BLUE), ("h", ORANGE), (">", BLUE), ("*", INK), ("p", GREEN),
 )  # fmt: skip
 
 # What is further behind is drawn here, with its number: a model that cannot learn a table must not

@@ -3,7 +3,6 @@
 from maxplus.models._softmax import LOG2
 from maxplus.models.additive import AdditiveLMM, Term
 from maxplus.models.base import Entries, Model, Network, Subgradient
-from maxplus.models.committee import Committee
 from maxplus.models.feature_map import FeatureMap
 from maxplus.models.linear_max_plus import LinearMaxPlus
 from maxplus.models.lmm import LMM
@@ -13,7 +12,6 @@ __all__ = [
     "LMM",
     "LOG2",
     "AdditiveLMM",
-    "Committee",
     "Entries",
     "FeatureMap",
     "LinearMaxPlus",

@@ -113,6 +113,17 @@ def feature_values(name: str, value: ArrayLike, n_features: int) -> NDArray:
     return np.ascontiguousarray(np.broadcast_to(array, n_features))
 
 
+def check_affine(centre: ArrayLike, spread: ArrayLike, n_features: int) -> tuple[NDArray, NDArray]:
+    """Centre and spread of each feature, (P,) both: finite, the spread > 0."""
+    c = feature_values("centre", centre, n_features)
+    if not np.isfinite(c).all():
+        raise ValueError(f"centre must be finite; got {centre!r:.80}")
+    s = feature_values("spread", spread, n_features)
+    if not (np.isfinite(s).all() and (s > 0.0).all()):
+        raise ValueError(f"spread must be finite and > 0; got {spread!r:.80}")
+    return c, s
+
+
 def _as_floats(name: str, array: NDArray, dtype: Any) -> NDArray:
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold real numbers; got dtype {array.dtype}")

@@ -2,8 +2,7 @@
 
 Weights come as ``LMMWeights``: W1 and W2 transposed, because every reduction
 runs along the axis that is contiguous then. Row i of the linear layer belongs
-to feature p(i) = i // 2; even rows carry the + slope, odd rows the − slope. Where
-a model has directions, its views stand in the features' place, and x is a row of them.
+to feature p(i) = i // 2; even rows carry the + slope, odd rows the − slope.
 """
 
 from typing import NamedTuple
@@ -64,16 +63,6 @@ def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
         row1=index(), unit1=index(), value1=value(),
         row0=index(), value0=value(), n=np.zeros(2, np.int64),
     )  # fmt: skip
-
-
-@njit(cache=True)
-def add_views(X, DT, V):
-    """V[n, m] += Σ_p X[n, p]·DT[p, m], from the first feature to the last; O(N·P·M)."""
-    for n in range(X.shape[0]):
-        for p in range(X.shape[1]):
-            x = X[n, p]
-            for m in range(DT.shape[1]):
-                V[n, m] += x * DT[p, m]
 
 
 @njit(cache=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus.models._checks import as_rows, check_number
+from maxplus.models._checks import as_rows, check_affine, check_number
 from maxplus.models.base import Network
 from maxplus.models.feature_map import FeatureMap
 from maxplus.models.lmm import LMM
@@ -111,6 +111,18 @@ class AdditiveLMM(Network):
         """Hidden units of all terms together."""
         return sum(term.lmm.n_hidden for term in self.terms)
 
+    @property
+    def largest_input(self) -> float:
+        """How large an input may be for no score to overflow; all inputs are where there is a map.
+
+        An eighth of the range is left to slopes times inputs, the rest to the weights.
+        """
+        largest = float(np.finfo(self.dtype).max)
+        if self.feature_map is not None:
+            return largest
+        steepest = max(1.0, *(float(np.abs(term.lmm.W0).max()) for term in self.terms))
+        return largest / (8.0 * steepest * self.n_features * len(self.terms))
+
     def mapped(self, X: ArrayLike) -> NDArray:
         """Return φ(X) of shape (N, P), in the model's float type.
 
@@ -147,6 +159,22 @@ class AdditiveLMM(Network):
             Z += lmm.scores(U if features.size == self.n_features else U[:, features])
         return Z
 
+    def wins(self, X: ArrayLike) -> NDArray:
+        """Return how many (sample, class) scores of its term each unit decides.
+
+        Units are numbered through, in the order of the terms. O(N·Σ_t m_t·H_t).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (H,), the units of all terms
+        """
+        U = self.mapped(X)
+        return np.concatenate([lmm.wins(U[:, features]) for features, lmm in self.terms])
+
     def weights_by_name(self) -> dict[str, NDArray]:
         """Return the arrays of each term: "0.W2", "0.W1", …, "intercept"."""
         named = {
@@ -155,6 +183,68 @@ class AdditiveLMM(Network):
             for name, W in term.lmm.weights_by_name().items()
         }
         return {**named, "intercept": self.intercept}
+
+    @classmethod
+    def mean(cls, models: Sequence[AdditiveLMM | LMM]) -> AdditiveLMM:
+        """Return the mean of K models as one sum: all their terms, in order, times 1/K.
+
+        Parameters
+        ----------
+        models : at least one model, all with the same features, classes, float type and map
+
+        Returns
+        -------
+        AdditiveLMM
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from maxplus.models import LMM, AdditiveLMM
+        >>> one, other = (LMM.of_boxes([[c]], 0.0, [[1.0, 0.0]], slope=1.0) for c in (0.0, 2.0))
+        >>> AdditiveLMM.mean([one, other]).scores(np.array([[0.0]]))
+        array([[ 0., -1.]])
+        """
+        sums = [
+            model if isinstance(model, AdditiveLMM)
+            else cls([Term(np.arange(model.n_features), model)], model.n_features)
+            for model in models
+        ]  # fmt: skip
+        if not sums:
+            raise ValueError("models must hold at least one model; got none")
+        n_features, feature_map = sums[0].n_features, sums[0].feature_map
+        for k, model in enumerate(sums):
+            if model.n_features != n_features or model.feature_map != feature_map:
+                raise ValueError(
+                    f"models must have the same features and the same feature map; model {k} has "
+                    "others than model 0"
+                )
+        share = 1.0 / len(sums)
+        terms = [Term(f, lmm.scaled(share)) for model in sums for f, lmm in model.terms]
+        b = np.mean([model.intercept for model in sums], axis=0, dtype=np.float64)
+        return cls(terms, n_features, feature_map, b)
+
+    def folded(self, centre: ArrayLike, spread: ArrayLike) -> AdditiveLMM:
+        """Return the same function of x, for a model that was made for (x − centre) / spread.
+
+        The knots of the feature map move, or else each term takes the affine map in
+        (`LMM.folded`); both are exact up to rounding.
+
+        Parameters
+        ----------
+        centre : number or array of shape (P,)
+        spread : number or array of shape (P,), > 0
+
+        Returns
+        -------
+        AdditiveLMM
+        """
+        c, s = check_affine(centre, spread, self.n_features)
+        terms, feature_map = self.terms, self.feature_map
+        if feature_map is not None:
+            feature_map = feature_map.folded(c, s)
+        else:
+            terms = tuple(Term(f, lmm.folded(c[f], s[f])) for f, lmm in terms)
+        return AdditiveLMM(terms, self.n_features, feature_map, self.intercept)
 
     def scaled(self, factor: float) -> AdditiveLMM:
         """Return the model with all weights times factor > 0: scores times factor.

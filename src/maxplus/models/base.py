@@ -167,11 +167,9 @@ class Model(Network):
 
     Subclasses hold their weight arrays as attributes named in ``layers``, last
     layer first: the order in which a subgradient is derived and its norm summed.
-    Arrays that a model may have besides, and that no step moves, are named in ``optional``.
     """
 
     layers: ClassVar[tuple[str, ...]]
-    optional: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
@@ -199,13 +197,10 @@ class Model(Network):
         """
 
     def weights_by_name(self, *, copy: bool = False) -> dict[str, NDArray]:
-        """The weight arrays, in the order of ``layers``, then those of ``optional`` that there are.
-
-        Copies of them, if asked for.
-        """
-        names = [*self.layers, *(n for n in self.optional if getattr(self, n) is not None)]
+        """The weight arrays, in the order of ``layers``; copies of them, if asked for."""
         return {
-            name: getattr(self, name).copy("K") if copy else getattr(self, name) for name in names
+            name: getattr(self, name).copy("K") if copy else getattr(self, name)
+            for name in self.layers
         }
 
     @classmethod
@@ -214,11 +209,10 @@ class Model(Network):
         missing = [name for name in cls.layers if name not in weights]
         if missing:
             raise ValueError(f"the weights {missing[0]} are missing")
-        names = [*cls.layers, *(name for name in cls.optional if name in weights)]
-        for name in names:
+        for name in cls.layers:
             if not np.isfinite(weights[name]).all():
                 raise ValueError(f"the weights {name} are not all finite")
-        return cls(**{name: weights[name] for name in names})
+        return cls(**{name: weights[name] for name in cls.layers})
 
     def mean_subgradient(
         self, X: NDArray, y: NDArray, weight: NDArray | None = None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus._compile.jit import njit
-from maxplus.models._checks import as_rows, check_index
+from maxplus.models._checks import as_rows, check_affine, check_index
 
 # A column with at most this many distinct values is mapped level by level.
 MAX_LEVELS = 5
@@ -20,6 +20,8 @@ ORDINARY, REACH = 0.98, 1.5
 HEAVY_TAIL, MOSTLY_EQUAL = 7.5, 0.5
 # Knots of a compressed column.
 N_KNOTS = 33
+# Deviations at and below this would overflow when features are divided by them.
+SMALLEST = 1e-290
 # Mapped features have this standard deviation.
 DEVIATION = 0.5
 
@@ -114,6 +116,38 @@ class FeatureMap:
         map_rows(rows, self.starts, self.x, self.u, self.rises, U)
         return U
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same knots."""
+        return isinstance(other, FeatureMap) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("starts", "x", "u")
+        )
+
+    def folded(self, centre: ArrayLike, spread: ArrayLike) -> FeatureMap:
+        """Return the map of x that this one is of (x − centre) / spread, up to rounding.
+
+        Knots move to centre + spread·knot; of knots that rounding puts at one position, the value
+        of the last stays.
+
+        Parameters
+        ----------
+        centre : number or array of shape (P,)
+        spread : number or array of shape (P,), > 0
+
+        Returns
+        -------
+        FeatureMap
+        """
+        c, s = check_affine(centre, spread, self.n_features)
+        knots = []
+        for p in range(self.n_features):
+            x, u = self.knots(p)
+            with np.errstate(over="ignore"):
+                moved = c[p] + s[p] * x
+            is_last = np.append(moved[1:] != moved[:-1], True)
+            knots.append((moved[is_last], u[is_last]))
+        return FeatureMap(knots)
+
     def inverse(self, p: int, u: ArrayLike) -> NDArray:
         """Return the smallest x with φ_p(x) >= u: −inf at and below the lowest value of φ_p.
 
@@ -167,6 +201,11 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
         )
         value = np.arcsinh((x - median) / spread)
     mapped = np.interp(inside, x, value)
+    if not mapped.std() > SMALLEST:
+        raise ValueError(
+            f"X has a feature that varies by {np.ptp(levels):.3g} only, too little for float64; "
+            "scale the features (for example with StandardScaler)"
+        )
     return x, (value - mapped.mean()) * (DEVIATION / mapped.std())
 
 

@@ -13,20 +13,18 @@ from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels, _lmm_small
 from maxplus.models._checks import (
     as_row,
-    as_rows,
+    check_affine,
     check_index,
     check_number,
     check_weights,
-    feature_values,
 )
 from maxplus.models.base import Entries, Model, Subgradient
-from maxplus.models.views import check_directions, views_of
 
 
 class ActivePath(NamedTuple):
     """What decided each score: ``unit[n, d]`` and, inside that unit, ``row[n, d]``.
 
-    Row i belongs to view i // 2; even rows have the + slope, odd rows the −.
+    Row i belongs to feature i // 2; even rows have the + slope, odd rows the −.
     """
 
     unit: NDArray
@@ -34,42 +32,31 @@ class ActivePath(NamedTuple):
 
 
 class LMM(Model):
-    """λ_i = W0[i]·v[i // 2], g_h = min_i (λ_i + W1[i, h]), z_d = max_h (g_h + W2[h, d]).
-
-    The views v are the features x themselves, M = P of them, or M weighted sums v = D·x.
+    """λ_i = W0[i]·x[i // 2], g_h = min_i (λ_i + W1[i, h]), z_d = max_h (g_h + W2[h, d]).
 
     Parameters
     ----------
-    W0 : array of shape (2M,)
-        The two slopes of each view, + then −. It is the paper's sparse
+    W0 : array of shape (2P,)
+        The two slopes of each feature, + then −. It is the paper's sparse
         matrix W⁰ with its fixed pattern: only entry (i, p(i)) exists.
-    W1 : array of shape (2M, H)
+    W1 : array of shape (2P, H)
     W2 : array of shape (H, C)
-    directions : array D of shape (M, P), optional
-        No training moves them: it happens among views, with a model that has none, and
-        `through` gives the model its directions afterwards.
 
     Notes
     -----
     W1 and W2 are held in Fortran order, so that their columns, over which
     minimum and maximum run, are contiguous. `slopes` and `offsets` are the same
-    numbers view by view.
+    numbers feature by feature.
     """
 
     layers = ("W2", "W1", "W0")
-    optional = ("directions",)
-    directions: NDArray | None = None
 
-    def __init__(
-        self, W0: NDArray, W1: NDArray, W2: NDArray, directions: ArrayLike | None = None
-    ) -> None:
+    def __init__(self, W0: NDArray, W1: NDArray, W2: NDArray) -> None:
         self.W0 = np.ascontiguousarray(W0)
         self.W1 = np.asfortranarray(W1)
         self.W2 = np.asfortranarray(W2)
         shapes = {"W0": "2P", "W1": "2P, H", "W2": "H, C"}
         check_weights("LMM", shapes, self.W0, self.W1, self.W2)
-        if directions is not None:
-            self.directions = check_directions(directions, self.n_views, self.dtype)
 
     @classmethod
     def of_boxes(
@@ -110,11 +97,6 @@ class LMM(Model):
     @property
     def n_features(self) -> int:
         """Number of inputs P."""
-        return self.n_views if self.directions is None else self.directions.shape[1]
-
-    @property
-    def n_views(self) -> int:
-        """Number of views M: of the features, or of the directions if there are any."""
         return self.W0.size // 2
 
     @property
@@ -134,32 +116,18 @@ class LMM(Model):
 
     @property
     def slopes(self) -> NDArray:
-        """W0 two by two, an array view of shape (M, 2): the + slope, then the −."""
+        """W0 two by two, an array view of shape (P, 2): the + slope, then the −."""
         return self.W0.reshape(-1, 2)
 
     @property
     def offsets(self) -> NDArray:
-        """W1 unit by unit and two by two, an array view of shape (H, M, 2), as `slopes`."""
+        """W1 unit by unit and two by two, an array view of shape (H, P, 2), as `slopes`."""
         return self.W1.T.reshape(self.n_hidden, -1, 2)
 
     @property
     def weights(self) -> _lmm_kernels.LMMWeights:
         """Views of the weights as kernels take them; a kernel that writes there moves the model."""
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
-
-    def views(self, X: ArrayLike) -> NDArray:
-        """v, shape (N, M), as kernels read them: X in the model's type, or D·x; O(N·P·M).
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (N, M)
-        """
-        rows = as_rows(X, self.n_features, self.dtype)
-        return rows if self.directions is None else views_of(rows, self.directions)
 
     def hidden(self, X: NDArray) -> NDArray:
         """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H).
@@ -234,7 +202,7 @@ class LMM(Model):
         return path
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·v[p(i*_d)].
+        """∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
 
         At most C entries per layer; classes that share an entry are summed (the
         appendix's form). O(P·H).
@@ -255,8 +223,7 @@ class LMM(Model):
         """The same function of x, for a model that was made for (x − centre) / spread.
 
         A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
-        affine map in, up to rounding; where there are directions, these take 1/s instead of the
-        slopes. ``spread`` is > 0; both are numbers or have shape (P,).
+        affine map in, up to rounding. ``spread`` is > 0; both are numbers or have shape (P,).
 
         Parameters
         ----------
@@ -267,63 +234,17 @@ class LMM(Model):
         -------
         LMM
         """
-        c = _finite("centre", centre, self.n_features)
-        s = feature_values("spread", spread, self.n_features)
-        if not (np.isfinite(s).all() and (s > 0.0).all()):
-            raise ValueError(f"spread must be finite and > 0; got {spread!r:.80}")
+        c, s = check_affine(centre, spread, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.directions is None:
-                slopes, D = self.slopes / s[:, None], None
-                offsets = self.offsets - self.slopes * c[:, None] / s[:, None]
-            else:
-                slopes, D = self.slopes, (self.directions / s).astype(self.dtype)
-                offsets = self.offsets - slopes * (D.astype(np.float64) @ c)[:, None]
-        remedy = f"spread is too small; got {spread!r:.80}; leave out features that hardly vary"
-        return self._with_rows(slopes, offsets, D, remedy)
-
-    def through(self, directions: ArrayLike, centre: ArrayLike = 0.0) -> LMM:
-        """The same function of x, for a model that was made for v = D·(x − centre).
-
-        W0·(D·x − D·c) + W1 is W0·(D·x) + (W1 − W0·D·c): the offsets take the centre in, up to
-        rounding. A view of a single feature becomes the feature itself: the size of its weight
-        goes into the slopes. So a diagonal D of positive numbers leaves no directions at all.
-
-        Parameters
-        ----------
-        directions : array D of shape (M, P), M as this model has features
-        centre : number or array of shape (P,)
-
-        Returns
-        -------
-        LMM
-        """
-        D = check_directions(directions, self.n_features, np.float64)
-        c = _finite("centre", centre, D.shape[1])
-        if self.directions is not None:
-            D = self.directions.astype(np.float64) @ D
-        size = np.abs(D).max(axis=1)
-        single = (np.count_nonzero(D, axis=1) == 1) & (size > 0.0)
-        factor = np.where(single, size, 1.0)[:, None]
-        # Offsets are for what the model will really multiply by: rounded slopes and directions.
-        with np.errstate(over="ignore", invalid="ignore"):
-            D = (D / factor).astype(self.dtype)
-            slopes = (self.slopes * factor).astype(self.dtype)
-            offsets = self.offsets - slopes * (D.astype(np.float64) @ c)[:, None]
-        remedy = "scale directions, or bring centre closer to 0"
-        plain = np.array_equal(D, np.eye(*D.shape))
-        return self._with_rows(slopes, offsets, None if plain else D, remedy)
-
-    def _with_rows(
-        self, slopes: NDArray, offsets: NDArray, directions: NDArray | None, remedy: str
-    ) -> LMM:
-        """The model with other lines in its units; ValueError where its type cannot hold them."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            W0 = slopes.astype(self.dtype).ravel()
+            W0 = (self.slopes / s[:, None]).astype(self.dtype).ravel()
+            offsets = self.offsets - self.slopes * c[:, None] / s[:, None]
             W1 = offsets.astype(self.dtype).reshape(self.n_hidden, -1).T
-        arrays = (W0, W1) if directions is None else (W0, W1, directions)
-        if not all(np.isfinite(array).all() for array in arrays):
-            raise ValueError(f"the folded weights do not fit into {self.dtype}: {remedy}")
-        return LMM(W0, W1, self.W2.copy("F"), directions)
+        if not (np.isfinite(W0).all() and np.isfinite(W1).all()):
+            raise ValueError(
+                f"the folded weights do not fit into {self.dtype}: spread is too small; got "
+                f"{spread!r:.80}; leave out features that hardly vary"
+            )
+        return LMM(W0, W1, self.W2.copy("F"))
 
     def scaled(self, factor: float) -> LMM:
         """All weights times factor > 0: scores times factor, the same predictions and radii.
@@ -337,7 +258,7 @@ class LMM(Model):
         LMM
         """
         f = check_number("factor", factor, above=0.0)
-        return LMM(f * self.W0, f * self.W1, f * self.W2, self.directions)
+        return LMM(f * self.W0, f * self.W1, f * self.W2)
 
     def astype(self, dtype: DTypeLike) -> LMM:
         """The model in another float type; the very same weights where it has that type.
@@ -351,13 +272,12 @@ class LMM(Model):
         LMM
         """
         W0, W1, W2 = (W.astype(dtype, copy=False) for W in (self.W0, self.W1, self.W2))
-        return LMM(W0, W1, W2, self.directions)
+        return LMM(W0, W1, W2)
 
     def seat_unit(self, h: int, point: ArrayLike, heights: ArrayLike) -> None:
         """Make unit h, in place, a pyramid at a point, with W2[h] = heights; slopes stay.
 
-        g_h(x) = min_i W0[i]·(v − u)_p(i), where u are the point's views; it is 0 at the point
-        without a rounding error.
+        g_h(x) = min_i W0[i]·(x − point)_p(i); it is 0 at the point without a rounding error.
 
         Parameters
         ----------
@@ -367,28 +287,20 @@ class LMM(Model):
         """
         h = check_index("h", h, self.n_hidden)
         seat = as_row(point, self.n_features, self.dtype)
-        self.offsets[h] = _offsets(self.slopes, self.views(seat[None])[0], 0)
+        self.offsets[h] = _offsets(self.slopes, seat, 0)
         self.W2[h] = heights
 
     def copy(self) -> LMM:
         """The same model with weights of its own."""
-        D = None if self.directions is None else self.directions.copy()
-        return LMM(self.W0.copy(), self.W1.copy("F"), self.W2.copy("F"), D)
+        return LMM(self.W0.copy(), self.W1.copy("F"), self.W2.copy("F"))
 
     def _is_sooner(self, X: NDArray, kernel: Any) -> bool:
         """Whether NumPy takes these rows, because it is done before a kernel is compiled."""
         additions = len(X) * self.W1.size
         return additions < _lmm_small.SMALL and is_sooner(additions, kernel)
 
-    def _rows(self, X: ArrayLike) -> NDArray:
-        return self.views(X)
-
-    def _sample(self, x: ArrayLike, y: int) -> tuple[NDArray, int]:
-        row, label = super()._sample(x, y)
-        return self.views(row[None])[0], label
-
     def _forward(self, x: NDArray) -> _lmm_kernels.LMMGradient:
-        """Scores and active path of one sample's views."""
+        """Scores and active path of one sample."""
         grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
         lam = np.empty(self.W0.size, self.dtype)
         g = np.empty(self.n_hidden, self.dtype)
@@ -404,10 +316,3 @@ def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDA
     """
     walls = np.stack([centre - half_width, centre + half_width], axis=-1)
     return -(slopes * walls)
-
-
-def _finite(name: str, value: ArrayLike, n_features: int) -> NDArray:
-    values = feature_values(name, value, n_features)
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite; got {value!r:.80}")
-    return values

@@ -59,14 +59,6 @@ def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
     return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
 
 
-def hill_lmm_bytes(V: NDArray, n_hidden: int) -> int:
-    """Memory that `hill_lmm` takes at its peak, about."""
-    N, M = V.shape
-    seen, H = min(N, MAX_SAMPLES), min(n_hidden, N, MAX_SAMPLES)
-    # Rows and targets side by side; who belongs to which cluster, and k-means' own; the weights.
-    return V.dtype.itemsize * (N * M + seen * (H + 3 * M) + 8 * H * M)
-
-
 def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
     """Memory that an LMM of pyramids at so many points takes while it is made, about."""
     return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
@@ -81,20 +73,6 @@ def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
 def _available(y: NDArray, n_classes: int) -> NDArray:
     """Samples of each class that clusters are looked for among."""
     return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)
-
-
-def hill_lmm(V: NDArray, target: NDArray, n_hidden: int, rng: np.random.Generator) -> LMM:
-    """LMM of one output whose unit h is the box of a cluster, as high as its targets' mean.
-
-    Clusters are of rows and targets together, so that units stand where targets differ. Heights
-    are then shifted alike, so that scores and targets have the same mean. Slopes are ±1.
-    """
-    n = min(n_hidden, len(V), MAX_SAMPLES)
-    rows = _some(np.arange(len(V)), rng)
-    centre, spread = _clusters(np.column_stack([V[rows], target[rows]]), n, rng)
-    start = LMM.of_boxes(centre[:, :-1], spread[:, :-1], centre[:, -1:], 1.0)
-    start.W2 += target.mean() - start.scores(V).mean()
-    return start
 
 
 def _shares(available: NDArray, n_hidden: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Why an image got its class: its deciding units and pixels."""
+"""Why a row got its class: what contributes to it, or an image's deciding units and pixels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.plots._canvas import GREY, INK, SMALL, TEXT, VERMILION, new_figure
+from maxplus.explain import AdditiveExplanation, Contributions, PredictionContributions
+from maxplus.models._checks import check_index
+from maxplus.plots._canvas import (
+    BLUE,
+    GREY,
+    INK,
+    PALE,
+    SMALL,
+    TEXT,
+    VERMILION,
+    new_figure,
+    quiet_frame,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,17 +27,26 @@ if TYPE_CHECKING:
 
 # Pictures in a row.
 N_COLUMNS = 6
+# Contributions with a bar of their own; the others are added up.
+N_BARS = 12
 
 
-def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> Figure:
-    """The input and, best class first, each class's unit with the pixel that decided.
+def plot_explanation(
+    explanation: Any, n: int, image_shape: tuple[int, int] | None = None
+) -> Figure:
+    """Draw what decided the class of a row, or the number that was predicted for it.
+
+    For a sum of terms: a bar for each of the largest contributions to the lead over the next
+    class, or to the number. For an LMM of images: the input and, best class first, each class's
+    unit with the pixel that decided.
 
     Parameters
     ----------
-    explanation : what `maxplus.LMMClassifier.explain` returns
+    explanation : what `maxplus.LMMClassifier.explain` or `maxplus.LMMRegressor.explain` returns
     n : int
         Which of its rows.
     image_shape : (height, width), with height · width features
+        Needed for an LMM; bars have no use for it.
 
     Returns
     -------
@@ -37,18 +58,27 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
     >>> from maxplus import LMMClassifier
     >>> from maxplus.plots import plot_explanation
     >>> X, y = load_digits(n_class=2, return_X_y=True)
-    >>> clf = LMMClassifier(4, slope=1.0, scale=False, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> clf = LMMClassifier(4, slope=1.0, standardize=False, warmup_epochs=2, random_state=0)
+    >>> clf = clf.fit(X, y)
     >>> figure = plot_explanation(clf.explain(X[:1]), 0, (8, 8))
     >>> len(figure.axes)  # the image, and a unit for each class
     3
     """
-    if explanation.directions is not None:
-        raise ValueError(
-            "explanation is of a model with directions, whose scores no single pixel decides; "
-            "print it, or train without directions (directions=None)"
-        )
+    if isinstance(explanation, AdditiveExplanation | PredictionContributions):
+        n = check_index("n", n, len(explanation))
+    if isinstance(explanation, PredictionContributions):
+        return _bars(explanation, n, f"prediction {explanation.prediction[n]:.4g}", "prediction")
+    if isinstance(explanation, AdditiveExplanation):
+        why = explanation.contributions
+        first, second = (explanation.class_names[d] for d in (why.predicted[n], why.rival[n]))
+        return _bars(why, n, f"{first} rather than {second}", "margin")
     P = explanation.X.shape[1]
-    if len(image_shape) != 2 or min(image_shape) < 1 or image_shape[0] * image_shape[1] != P:
+    if (
+        image_shape is None
+        or len(image_shape) != 2
+        or min(image_shape) < 1
+        or image_shape[0] * image_shape[1] != P
+    ):
         raise ValueError(
             f"image_shape must be two positive numbers whose product is {P}; got {image_shape}"
         )
@@ -70,6 +100,26 @@ def plot_explanation(explanation: Any, n: int, image_shape: tuple[int, int]) -> 
         row, column = divmod(pixel, image_shape[1])
         for panel in (ax, panels[0]) if d == order[0] else (ax,):
             panel.plot(column, row, "s", ms=7, mfc="none", mec=VERMILION, mew=1.6)
+    return figure
+
+
+def _bars(why: Contributions, n: int, title: str, whole: str) -> Figure:
+    """Contributions to the margin of row n, the largest on top, between the average and all."""
+    shown, others = why.order[n, :N_BARS], why.order[n, N_BARS:]
+    bars = [("on average", float(why.baseline[n]))]
+    bars += [(why.phrase(n, int(g)), float(why.contribution[n, g])) for g in shown]
+    if others.size:
+        bars.append((f"{others.size} more", float(why.contribution[n, others].sum())))
+    labels, values = zip(*bars, strict=True)
+    figure = new_figure(6.5, 1.3 + 0.28 * len(bars))
+    ax = figure.subplots()
+    quiet_frame(ax, title)
+    colours = [GREY, *(BLUE if value > 0 else VERMILION for value in values[1:])]
+    ax.barh(np.arange(len(bars)), values, color=colours, height=0.7)
+    ax.axvline(0.0, color=PALE, lw=1.0, zorder=0)
+    ax.set_yticks(np.arange(len(bars)), labels, fontsize=SMALL, color=INK)
+    ax.invert_yaxis()
+    ax.set_xlabel(f"contribution to the {whole}, {why.margin[n]:+.4g} in all".replace("-", "−"))
     return figure
 
 

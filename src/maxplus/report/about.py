@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import maxplus
 from maxplus.estimators._training_summary import training_summary
 from maxplus.explain import feature_importances
+from maxplus.models import AdditiveLMM
 from maxplus.report import figures
 from maxplus.report.editing import column_of_features
-from maxplus.report.weights import members_of
 
 # Parameters that say nothing about the model.
 UNTOLD = ("callbacks", "verbose", "n_jobs", "warm_start")
@@ -45,7 +45,7 @@ def about_model(estimator: Any) -> dict[str, Any]:
     return {
         "kind": type(estimator).__name__,
         "n_hidden": estimator.n_hidden_,
-        "n_members": len(members_of(estimator.model_)),
+        "n_terms": len(getattr(estimator.model_, "terms", ())),
         "n_features": n_features,
         "n_columns": n_features if preparation is None else len(preparation.encoding.columns),
         "target": None if preparation is None else preparation.encoding.target,
@@ -88,7 +88,8 @@ def importances(estimator: Any, X: NDArray, words: Sequence[str]) -> dict[str, A
         sums[column] = sums.get(column, 0.0) + float(share)
     order = sorted(sums, key=lambda column: -sums[column])
     listed = [{"name": column, "share": sums[column]} for column in order if sums[column] > 0.0]
-    return {"on_training": kept, "columns": listed}
+    is_sum = isinstance(estimator.model_, AdditiveLMM)
+    return {"on_training": kept, "is_sum": is_sum, "columns": listed}
 
 
 def search(estimator: Any) -> dict[str, str] | None:

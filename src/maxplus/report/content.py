@@ -13,12 +13,13 @@ from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.explain import single_flips, unit_boxes
 from maxplus.explain.flip_words import FlipWords, missing_columns
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import about, certificates, figures, unseen
 from maxplus.report._text import plural
 from maxplus.report.asked import MOST_COUNTED, Asked, answered
 from maxplus.report.deciding import Decisions
 from maxplus.report.editing import editable_columns
+from maxplus.report.shapes import MOST_DRAWN, shape_drawings
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 
 # The explorer holds this many rows at most: those that the page names, the worst, half of all, and
@@ -51,7 +52,7 @@ def report_content(
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMCommittee or SubgradientLMMClassifier
+    clf : fitted LMMClassifier, LMMEnsembleClassifier or SubgradientLMMClassifier
     X, y : rows and their true labels, or None
     name : what the data are called
     row_numbers, ids : what people call the rows: 1, 2, … by default, and no further name
@@ -120,7 +121,9 @@ def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> di
     performance = _performance(clf, asked, log_proba, is_training)
     shown = _choose(_named_places(asked, performance["named"]), losses, asked)
     X = asked.X[shown]
-    decisions = Decisions(clf.model_, X, words, getattr(clf, "scale_", None))
+    domain = clf._domain(None, words)
+    means = clf.term_means_ if isinstance(clf.model_, AdditiveLMM) else None
+    decisions = Decisions(clf.model_, X, words, domain, means)
     some = None if is_image else asked.some(MOST_COUNTED)
     counted = X[:0] if some is None else asked.X[some]
     return {
@@ -134,6 +137,11 @@ def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> di
         "importances": None if is_image else about.importances(clf, counted, words),
         "rules": None if some is None or asked.y is None
         else _rules(clf, counted, asked.y[some], words),
+        "shapes": shape_drawings(
+            clf.model_, counted[:MOST_DRAWN], means, domain, list(clf.classes_)
+        )
+        if isinstance(clf.model_, AdditiveLMM) and means is not None and some is not None
+        else None,
         "search": about.search(clf),
         "certified": certificates.certified(
             right, said.radius, _whose(asked, is_training), factors, page.unit,
@@ -147,6 +155,7 @@ def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> di
         "radius_unit": page.unit,
         "rows": _rows(clf, asked, shown, X, decisions, said.radius, words, page),
         "units": _units(asked.X, decisions) if is_image else {},
+        "contributions": decisions.groups(),
         **_what_if(clf, words, factors, page.image_shape),
     }  # fmt: skip
 
@@ -231,12 +240,8 @@ def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _rules(
-    clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]
-) -> dict[str, Any] | None:
-    """Return the boxes as rules, counted on these rows; None for a committee."""
-    if not isinstance(clf.model_, LMM):
-        return None
+def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]) -> dict[str, Any]:
+    """Return the boxes as rules, counted on these rows."""
     found = clf.rules(X, y, N_RULES)
     return {
         "n_rows": found.n_rows,
@@ -245,7 +250,6 @@ def _rules(
              "rows": rule.rows, "right": rule.right, "unit": rule.unit}
             for rule in found
         ],
-        "sums": found.definitions,
     }  # fmt: skip
 
 
@@ -264,6 +268,7 @@ def _rows(
             "predicted": classes[0]["class"],
             "radius": float(radius[n]), "values": X[k].astype(float).tolist(),
             "missing": asked.lacks(n), "classes": classes, "flip": flips[k],
+            "reasons": decisions.reasons(k, labels),
         })  # fmt: skip
     return rows
 
@@ -289,16 +294,15 @@ def _flips(
 
 def _units(X: NDArray | SharedRows, decisions: Decisions) -> dict[str, list[float]]:
     """The centres of the units that decided, to be drawn as pictures."""
+    if decisions.paths is None or not isinstance(decisions.model, LMM):
+        return {}  # no single unit decides a sum
     low, high = float(X.min()), float(X.max())
-    found = {}
-    for k, member in enumerate(decisions.members):
-        if member.model.directions is not None:
-            continue  # sums are no pixels
-        centre = unit_boxes(member.model).centre
-        for unit in np.unique(member.paths.unit[decisions.leader == k]):
-            picture = np.clip(np.nan_to_num(centre[unit], nan=low), low, high)
-            found[str(member.first_unit + unit)] = [float(f"{v:.3g}") for v in picture]
-    return found
+    centre = unit_boxes(decisions.model).centre
+    pictures = np.clip(np.nan_to_num(centre, nan=low), low, high)
+    return {
+        str(unit): [float(f"{v:.3g}") for v in pictures[unit]]
+        for unit in np.unique(decisions.paths.unit)
+    }
 
 
 def _what_if(
@@ -318,7 +322,7 @@ def _what_if(
     if why_not is not None:
         return {"network": None, "columns": [], "why_not": why_not}
     return {
-        "network": model_data(clf.model_, scale, words, getattr(clf, "scale_", None)),
+        "network": model_data(clf.model_, scale),
         "columns": editable_columns(getattr(clf, "preparation_", None), words),
         "why_not": None,
     }

@@ -3,87 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from maxplus.explain import Paths, decisive_paths
-from maxplus.explain.naming import view_features, view_names, view_terms
-from maxplus.models import LMM, Committee
-from maxplus.report.weights import members_of
-
-
-class Member(NamedTuple):
-    """One network's deciding paths of N rows, and what it sees of them."""
-
-    model: LMM
-    first_unit: int
-    paths: Paths
-    views: NDArray
-    names: list[str]
-    features: NDArray
-    terms: list[list[int]]
+from maxplus.explain import Domain, contributions, decisive_paths
+from maxplus.explain.contributions import columns_of, groups_of
+from maxplus.models import LMM, AdditiveLMM
 
 
 class Decisions:
-    """Scores, probabilities and deciding walls of N rows.
+    """Scores and probabilities of N rows, and what decided them.
+
+    Of a single network that is a wall for each class; of a sum of terms, the contributions of
+    columns to the margin of the predicted class over the next one.
 
     Parameters
     ----------
-    model : LMM or Committee
-        Of a committee, the path of a class is that of the member that gives it the highest score.
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     feature_names : P words
-    spread : array of shape (P,), or None: how much features vary, for the names of sums
+    domain : Domain, the columns that contributions are of
+    means : array of shape (T, C), mean scores of the terms of a sum
     """
 
     def __init__(
-        self, model: LMM | Committee, X: NDArray, feature_names: Sequence[str],
-        spread: NDArray | None = None,
+        self, model: LMM | AdditiveLMM, X: NDArray, feature_names: Sequence[str], domain: Domain,
+        means: NDArray | None = None,
     ) -> None:  # fmt: skip
-        self.members: list[Member] = []
-        first = 0
-        for own in members_of(model):
-            self.members.append(Member(
-                own, first, decisive_paths(own, X), own.views(X),
-                view_names(own.directions, feature_names, spread),
-                view_features(own.directions, own.n_features),
-                view_terms(own.directions, own.n_features, spread),
-            ))  # fmt: skip
-            first += own.n_hidden
-        self.score = Committee.mean([member.paths.score for member in self.members])
+        self.model, self.X, self.names = model, X, feature_names
+        self.score = model.scores(X)
         # In float64 whatever the scores' type, as the page does it.
         self.probability = special.softmax(self.score.astype(np.float64), axis=1)
-        self.leader = np.argmax([member.paths.score for member in self.members], axis=0)
+        self.paths = self.found = None
+        if isinstance(model, LMM):
+            self.paths = decisive_paths(model, X)
+        elif means is not None:
+            self.found = contributions(model, X, means, domain=domain)
+        self.means, self.domain = means, domain
 
     def classes(self, n: int, labels: Sequence[str]) -> list[dict[str, Any]]:
         """All classes of row n, the highest score first."""
         order = np.argsort(-self.score[n], kind="stable")
-        return [self._entry(n, int(d), labels[d]) for d in order]
+        return [
+            {
+                "class": labels[d],
+                "score": float(self.score[n, d]),
+                "probability": float(self.probability[n, d]),
+                **self._path(n, int(d)),
+            }
+            for d in order
+        ]
 
-    def _entry(self, n: int, d: int, label: str) -> dict[str, Any]:
-        k = int(self.leader[n, d])
-        own = self.members[k]
-        path = own.paths
-        unit, row, view = (int(a[n, d]) for a in (path.unit, path.row, path.view))
-        slope, offset = float(own.model.W0[row]), float(own.model.W1[row, unit])
-        feature, runner_up = int(own.features[view]), int(path.runner_up[n, d])
+    def _path(self, n: int, d: int) -> dict[str, Any]:
+        """The box and the wall that set a score."""
+        path = self.paths
+        if path is None:
+            return {}
+        assert isinstance(self.model, LMM)
+        unit, row, feature = (int(a[n, d]) for a in (path.unit, path.row, path.feature))
+        slope, offset = float(self.model.W0[row]), float(self.model.W1[row, unit])
+        runner_up = int(path.runner_up[n, d])
         return {
-            "class": label,
-            "score": float(self.score[n, d]),
-            "probability": float(self.probability[n, d]),
-            "member": None if len(self.members) == 1 else k + 1,
-            "unit": own.first_unit + unit,
-            "feature": own.names[view],
-            # Where the page lists its value; a direction is none of the features.
-            "feature_index": None if feature < 0 else feature,
-            "terms": own.terms[view],
-            "value": float(own.views[n, view]),
+            "unit": unit,
+            "feature": self.names[feature],
+            "feature_index": feature,
+            "value": float(self.X[n, feature]),
             # Where the unit's line is 0: one side of its box.
             "wall": None if slope == 0.0 else -offset / slope,
             "slope": slope,
-            "runner_up": None if runner_up < 0 else own.first_unit + runner_up,
+            "runner_up": None if runner_up < 0 else runner_up,
             "margin": None if runner_up < 0 else float(path.margin[n, d]),
+        }
+
+    def reasons(self, n: int, labels: Sequence[str]) -> dict[str, Any] | None:
+        """Why row n is of its predicted class rather than of the next one; a sum's alone."""
+        if self.found is None:
+            return None
+        return {
+            "rival": labels[self.found.rival[n]],
+            "margin": float(self.found.margin[n]),
+            "baseline": float(self.found.baseline[n]),
+            "amounts": self.found.contribution[n].tolist(),
+        }
+
+    def groups(self) -> dict[str, Any] | None:
+        """The columns that contributions are of, with their terms, and the terms' mean scores."""
+        if self.found is None or self.means is None:
+            return None
+        assert isinstance(self.model, AdditiveLMM)
+        _, group_of = groups_of(self.model, columns_of(self.domain))
+        return {
+            "groups": [
+                {
+                    "name": name,
+                    "features": list(columns),
+                    "terms": np.flatnonzero(group_of == g).tolist(),
+                }
+                for g, (name, columns) in enumerate(
+                    zip(self.found.group_names, self.found.groups, strict=True)
+                )
+            ],
+            "means": np.asarray(self.means, np.float64).tolist(),
         }

@@ -52,6 +52,7 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
         "image_shape": report["image_shape"],
         "radius_unit": report["radius_unit"],
         "network": report["network"],
+        "contributions": report["contributions"],
         "columns": [
             {
                 **column,

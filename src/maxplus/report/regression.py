@@ -52,7 +52,7 @@ def regression_content(
     >>> from maxplus import LMMRegressor
     >>> from maxplus.report import regression_content, render_page
     >>> x = np.linspace(0, 1, 20)[:, None]
-    >>> reg = LMMRegressor(4, slope=1.0, epochs=2, random_state=0).fit(x, x[:, 0])
+    >>> reg = LMMRegressor(epochs=2, random_state=0).fit(x, x[:, 0])
     >>> "</html>" in render_page(regression_content(reg, x, x[:, 0], name="a line"))
     True
     """

@@ -3,68 +3,80 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from maxplus.certify.bounds import caps, steepest, view_scale
-from maxplus.explain.naming import view_features, view_names, view_terms
-from maxplus.models import LMM, Committee
+from maxplus.certify.additive import AdditiveMargins, shapes_of
+from maxplus.certify.bounds import caps
+from maxplus.models import LMM, AdditiveLMM, Term
 
 # A page with more weights than this would take megabytes, and long to answer.
 MOST_WEIGHTS = 150_000
 
 
-def members_of(model: LMM | Committee) -> Sequence[LMM]:
-    """A committee's members; a model alone is its only one."""
-    return model.members if isinstance(model, Committee) else (model,)
+def as_sum(model: LMM | AdditiveLMM) -> AdditiveLMM:
+    """Return the model itself, or the sum of a single term, which has the same scores."""
+    if isinstance(model, AdditiveLMM):
+        return model
+    return AdditiveLMM([Term(np.arange(model.n_features), model)], model.n_features)
 
 
-def n_weights(model: LMM | Committee) -> int:
+def n_weights(model: LMM | AdditiveLMM) -> int:
     """How many numbers the page would hold."""
-    return sum(own.W1.size + own.W2.size + own.W0.size for own in members_of(model))
+    return sum(W.size for W in model.weights_by_name().values())
 
 
-def model_data(
-    model: LMM | Committee, scale: NDArray, feature_names: Sequence[str], spread: NDArray | None
-) -> dict[str, Any]:
-    """All that scores, paths and certified radii are computed from, arrays as base64.
-
-    Sums that depend on nothing but the model, as the reach of its views, are done here: their
-    order of summation is no matter of the page.
+def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
+    """Return all that scores and certified radii are computed from, arrays as base64.
 
     Parameters
     ----------
+    model : LMM or AdditiveLMM
     scale : how far each feature moves for a radius of 1, (P,)
-    feature_names, spread : for the names of views
     """
-    dtype, info = model.dtype, np.finfo(model.dtype)
-    members, first = [], 0
-    for own in members_of(model):
-        exact = own.astype(np.float64)
-        reach = np.abs(exact.slopes) * view_scale(own, scale)[:, None]
-        members.append({
-            "first_unit": first, "n_units": own.n_hidden, "n_views": own.n_views,
-            "W0": _packed(own.W0, dtype), "W1": _packed(own.W1.T, dtype),
-            "W2": _packed(own.W2.T, dtype),
-            "directions": None if own.directions is None else _packed(own.directions, dtype),
-            "reach": _packed(reach, np.float64), "caps": _packed(caps(exact), np.float64),
-            "views": view_names(own.directions, feature_names, spread),
-            "features": view_features(own.directions, own.n_features).tolist(),
-            "terms": view_terms(own.directions, own.n_features, spread),
-        })  # fmt: skip
-        first += own.n_hidden
+    total = as_sum(model)
+    P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
+    exact = total.astype(np.float64)
+    margins = AdditiveMargins(total, np.zeros((0, P)), np.zeros(0, int), scale)
+    is_sum = isinstance(model, AdditiveLMM)
+    feature_map = total.feature_map
+    T = len(total.terms)
     return {
-        "members": members,
+        "is_sum": is_sum,
+        "terms": [
+            {
+                "features": features.tolist(), "n_units": lmm.n_hidden,
+                "W0": _packed(lmm.W0, dtype), "W1": _packed(lmm.W1.T, dtype),
+                "W2": _packed(lmm.W2.T, dtype), "caps": _packed(caps(own), np.float64),
+            }
+            for (features, lmm), (_, own) in zip(total.terms, exact.terms, strict=True)
+        ],
+        # Terms over one feature, with the points at which slopes change; bounds are exact there.
+        "shapes": [
+            {
+                "feature": shape.feature, "points": _packed(shape.points, np.float64),
+                "scores": _packed(shape.scores, np.float64),
+                "terms": [t for t, term in enumerate(total.terms)
+                          if term.features.tolist() == [shape.feature]],
+            }
+            for shape in (shapes_of(exact) if is_sum else ())
+        ],
+        "map": None if feature_map is None else {
+            "starts": feature_map.starts.tolist(), "x": _packed(feature_map.x, np.float64),
+            "u": _packed(feature_map.u, np.float64),
+            "rises": _packed(feature_map.rises, np.float64),
+        },
+        "intercept": _packed(total.intercept, dtype),
         "single": dtype == np.float32,
         "n_classes": model.n_classes,
-        "n_features": model.n_features,
-        "steepest": steepest(model, scale),
-        "rounding": float(info.eps),
-        "least": float(info.smallest_subnormal),
-    }
+        "scale": margins.scale.tolist(),
+        "steepest": margins.slope,
+        # What rounding adds to a margin: a share of the largest numbers, and the least there is.
+        "rounding": (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
+        "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
+    }  # fmt: skip
 
 
 def _packed(array: NDArray, dtype: DTypeLike) -> str:

@@ -19,7 +19,7 @@ from maxplus.tables.ranges import Ranges, numbers_from_json
 from maxplus.tables.samples import Samples, samples_of
 from maxplus.tables.strangers import Strangers
 
-FIELDS = ("encoding", "ranges", "centre", "spread", "image_shape", "directions", "data",
+FIELDS = ("encoding", "ranges", "centre", "spread", "image_shape", "data",
           "decisions")  # fmt: skip
 
 
@@ -34,7 +34,6 @@ class Preparation:
     centre, spread : arrays of shape (P,), or both None
         Training saw (x − centre) / spread: the paper's recipe, which does not scale by itself.
     image_shape : (height, width) if the features are an image's pixels
-    directions : None; room for linear combinations of features
     data : the training table's name
     decisions : a line for each decision about the columns that a user may overrule
     """
@@ -44,7 +43,6 @@ class Preparation:
     centre: NDArray | None = None
     spread: NDArray | None = None
     image_shape: tuple[int, int] | None = None
-    directions: None = None
     data: str = ""
     decisions: tuple[str, ...] = ()
 
@@ -163,7 +161,6 @@ class Preparation:
             "centre": None if self.centre is None else self.centre.tolist(),
             "spread": None if self.spread is None else self.spread.tolist(),
             "image_shape": None if self.image_shape is None else list(self.image_shape),
-            "directions": self.directions,
             "data": self.data,
             "decisions": list(self.decisions),
         }
@@ -176,8 +173,6 @@ class Preparation:
         absent = [name for name in FIELDS if name not in record]
         if absent:
             raise ValueError(f"the preparation lacks {', '.join(absent)}")
-        if record["directions"] is not None:
-            raise ValueError("the preparation has directions, which a later maxplus can read")
         if not isinstance(record["data"], str):
             raise ValueError(f"the preparation's data cannot be {record['data']!r:.60}")
         lines = record["decisions"]

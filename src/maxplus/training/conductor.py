@@ -23,13 +23,12 @@ class Progress:
 
     Attributes
     ----------
-    stage : "choice" of a capacity (an iteration is a training on a part), "warm-up" (an epoch),
-        "iterations" of an engine, "polish" (a round), or "members" of a committee (an epoch of
-        one of them)
+    stage : "choice" of a structure (an iteration is a training on a part), "warm-up" (an epoch),
+        "iterations" of an engine, "polish" (a round), or "ensemble" (one of its networks)
     iteration, max_iter : how far the stage is
     loss, best_loss : the present one, and the lowest so far
     seconds : since the stage began
-    model : as it is now; a function of what stages train on, which are views of the features
+    model : as it is now; a function of what stages train on, which are scaled features
     is_last : whether this is the last moment of the training that has a state
     state : copies all that training needs to go on from here another time; None where the stage
         would be repeated from its beginning
@@ -143,6 +142,11 @@ class Conductor:
         if self.interrupted:
             return Status.INTERRUPTED
         return Status.CALLBACK if self._stopped else None
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether somebody hears of reports."""
+        return bool(self._callbacks)
 
     @property
     def seconds(self) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# What helps where weights take the memory.
+# What helps where weights or rows take the memory.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
+FEWER_ROWS = "use fewer samples or fewer features"
 
 
 class NotEnoughMemoryError(MemoryError, ValueError):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from maxplus import datasets
-from maxplus.estimators import LMMClassifier, LMMCommittee, SubgradientLMMClassifier
+from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
 from maxplus.lab.finding import Finding, Settings, Table, mean_and_spread
 from maxplus.lab.measure import timed
 from maxplus.lab.metrics import LOG2
@@ -35,7 +35,7 @@ MODELS: dict[tuple[str, str], dict[str, Any]] = {
     (PAPER, "mean, sgd"): {"objective": "mean", "step": "constant", "learning_rate": 0.01},
     (STAGES, "polish"): {"n_hidden": N_UNITS, "polish": "log2"},
     (STAGES, "default"): {},
-    (STAGES, "committee of 4"): {"n_members": 4},
+    (STAGES, "ensemble of 4"): {"n_estimators": 4},
     (STAGES, "without polish"): {"n_hidden": N_UNITS, "polish": None},
     (STAGES, "gentle, polish"): {"slope": GENTLE, "polish": "log2"},
     (STAGES, "gentle, 5 % suspects"): {
@@ -111,7 +111,9 @@ def _classifier(
         )
     if "slope" in options:
         options["slope"] /= class_distance(X, y, np.random.default_rng(seed))
-    kind = LMMCommittee if "n_members" in options else LMMClassifier
+    elif quick and "n_hidden" not in options:
+        options["structure"] = "shapes"
+    kind = LMMEnsembleClassifier if "n_estimators" in options else LMMClassifier
     return kind(random_state=seed, **options)
 
 
@@ -127,8 +129,8 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
         f"gets {noisy(PAPER, 'top-k, a tenth'):.1f} %, the mean by single samples "
         f"{noisy(PAPER, 'mean, sgd'):.1f} %. Warm-up and polish fit all wrong labels and still get "
         f"{noisy(STAGES, 'polish'):.1f} %; the default, whose capacity the data choose, gets "
-        f"{noisy(STAGES, 'default'):.1f} %, a committee of four of them "
-        f"{noisy(STAGES, 'committee of 4'):.1f} %. With a gentle slope (k = {GENTLE:g} over the "
+        f"{noisy(STAGES, 'default'):.1f} %, an ensemble of four of them "
+        f"{noisy(STAGES, 'ensemble of 4'):.1f} %. With a gentle slope (k = {GENTLE:g} over the "
         "distance between classes) and a polish that may leave 5 % of the samples alone they get "
         f"{noisy(STAGES, 'gentle, 5 % suspects'):.1f} %, and most of those samples are indeed "
         "mislabelled (`suspects_`)."

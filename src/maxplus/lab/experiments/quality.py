@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from maxplus import datasets
 from maxplus.certify import certified_at
-from maxplus.estimators import LMMClassifier, LMMCommittee
+from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier
 from maxplus.images import GaussianBlur, RandomShift
 from maxplus.lab.finding import Finding, Settings, Table, mean_and_spread
 from maxplus.lab.measure import timed
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FULL_SEEDS, QUICK_SEEDS = 3, 1
-# A committee is several trainings by itself.
-COMMITTEE_SEEDS = 1
+# An ensemble is several trainings by itself.
+ENSEMBLE_SEEDS = 1
 QUICK_IMAGES, QUICK_UNITS = 1_000, 30
 FOLDS = 5
 # Changes of every pixel, as shares of the whole range from black to white.
@@ -39,7 +39,7 @@ COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK, GREY)
 
 @dataclass(frozen=True)
 class Recipe:
-    """A way to train on images of one kind: one network, or a committee of several."""
+    """A way to train on images of one kind: one network, or an ensemble of several."""
 
     name: str
     data: str
@@ -56,7 +56,7 @@ class Recipe:
         if self.shift:
             options["augment"] = RandomShift(self.shift)
         if self.members > 1:
-            return LMMCommittee(2 if quick else self.members, **options)
+            return LMMEnsembleClassifier(2 if quick else self.members, **options)
         return LMMClassifier(**options)
 
 
@@ -118,7 +118,7 @@ def run(settings: Settings) -> Finding:
     runs = [
         (recipe, seed)
         for recipe in RECIPES
-        for seed in range(n_seeds if recipe.members == 1 else min(n_seeds, COMMITTEE_SEEDS))
+        for seed in range(n_seeds if recipe.members == 1 else min(n_seeds, ENSEMBLE_SEEDS))
     ]
     images = {name: _images(name, settings.quick) for name in {r.data for r in RECIPES}}
     parts: dict[str, list[Part]] = {}
@@ -278,7 +278,7 @@ def _text(parts: dict[str, list[Part]], small: Part, n_seeds: int) -> str:
     )
     return (
         f"Boxes, a smoothed warm start and the worst-case polish, {n_seeds} "
-        f"seed{'s' * (n_seeds > 1)} each, committees with one; options were chosen on a "
+        f"seed{'s' * (n_seeds > 1)} each, ensembles with one; options were chosen on a "
         f"validation split of the training images. {met} of {len(GOALS)} figures are what was "
         f"asked for or better, and {good} of {len(_names(small))} small data sets. "
         f"Models whose largest training loss is below log 2, by a fresh forward pass: {proofs}. "

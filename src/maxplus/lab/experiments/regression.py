@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 N_MADE, QUICK_MADE, QUICK_EPOCHS = 1_000, 200, 20
 COVERAGE = 0.9
-# Which capacities are tried was settled on folds and functions drawn with 0.
+# Which structures are tried was settled on folds and functions drawn with 0.
 DRAWN_WITH = 1
 OURS = "LMMRegressor()"
 COLOURS = {OURS: BLUE, "ridge": GREY, "nearest neighbours": GREEN, "forest": VERMILION,
@@ -110,13 +110,13 @@ def _text(scores: dict[str, dict[str, list[float]]], means: dict[str, float], n_
     return (
         f"Diabetes (442 rows) and four functions with noise ({n_made:,} rows each). Every model "
         "has its defaults; those that need a scaler have one. Over all, the mean R² is "
-        f"{means[OURS]:.3f} for `LMMRegressor()`, which chooses its capacity by cross-validation "
+        f"{means[OURS]:.3f} for `LMMRegressor()`, which chooses its terms by cross-validation "
         f"on the training rows, {means['forest']:.3f} for a forest and "
         f"{means['nearest neighbours']:.3f} for nearest neighbours. It is at least as good as "
         f"nearest neighbours on {wins('nearest neighbours')} of {n}, as a forest on "
         f"{wins('forest')}, as boosting on {wins('boosting')}, as ridge on {wins('ridge')}. "
         f"The last column says how many held-out rows lie in its {COVERAGE:.0%} interval. The "
-        "theorem's interpolation has no place here: it passes through the noise. Which capacities "
+        "theorem's interpolation has no place here: it passes through the noise. Which structures "
         "are tried was settled on other draws of the functions and other folds of the patients."
     )
 

@@ -1,4 +1,4 @@
-"""The default classifier on every table of a folder, with scikit-learn's models beside it.
+"""The default classifier on every table of a folder, with other packages' models beside it.
 
 Parts can be made for some models only, to go on with ``maxplus reproduce tables --resume``, which
 keeps those of a full run in ``OUT/tables/parts-full-None``::
@@ -10,29 +10,35 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
+from sklearn.model_selection import StratifiedKFold
 
 from maxplus.estimators import LMMClassifier
 from maxplus.evaluation.peers import PEERS
+from maxplus.lab.boosting_peers import BOOSTING_PEERS, installed_peers
 from maxplus.lab.finding import Finding, Settings
 from maxplus.lab.folder_of_tables import LabelledTable, find_folder, read_folder
 from maxplus.lab.held_out import Figures, held_out
 from maxplus.lab.parts import Parts
-from maxplus.lab.table_goals import OURS, goals_table
-from maxplus.lab.table_results import Results, draw, tables_of
+from maxplus.lab.table_goals import goals_table, table_goals
+from maxplus.lab.table_results import OURS, Results, draw, tables_of
 
 FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
 QUICK_TABLES = 3
 
-MODELS: dict[str, Callable[[int], Any]] = {
+# Constructors by name, given a seed.
+Models = dict[str, Callable[[int], Any]]
+MODELS: Models = {
     OURS: lambda seed: LMMClassifier(random_state=seed),
     **PEERS,
+    **installed_peers(),
 }
 
 
@@ -42,12 +48,11 @@ def run(settings: Settings) -> Finding:
     if settings.quick:
         tables = sorted(tables, key=lambda table: table.X.size)[:QUICK_TABLES]
     n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
-    results = measure(tables, list(MODELS), settings)
-    goals = goals_table(results)
+    results = measure(tables, MODELS, settings)
     return Finding(
         "Tables",
         _text(results, settings, n_seeds),
-        [goals, *tables_of(results)],
+        [goals_table(table_goals(results)), *tables_of(results)],
         results.plain(),
         {"models": draw(results)},
         f"{len(tables)} small tables, {QUICK_FOLDS} folds, {n_seeds} seed"
@@ -56,32 +61,43 @@ def run(settings: Settings) -> Finding:
     )
 
 
-def measure(tables: list[LabelledTable], models: Iterable[str], settings: Settings) -> Results:
-    """The figures of each table and model, the mean over seeds; each training run is a part.
+def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> Results:
+    """Cross-validate each model on each table."""
+    n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
+    return measure_splits(
+        tables, models, settings, settings.n_seeds(FULL_SEEDS, QUICK_SEEDS),
+        lambda seed: StratifiedKFold(n_folds, shuffle=True, random_state=seed),
+    )  # fmt: skip
+
+
+def measure_splits(
+    tables: list[LabelledTable], models: Models, settings: Settings, n_seeds: int,
+    splitter: Callable[[int], Any],
+) -> Results:  # fmt: skip
+    """The figures of each table and model, the mean over seeds; each model's splits are a part.
 
     A full run trains in as many processes as there are processors, one thread each.
     """
-    n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
-    runs = [
-        (table, model, seed)
-        for table in tables
-        for seed in range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
-        for model in models
-    ]
+    runs = [(table, model, seed) for table in tables for seed in range(n_seeds) for model in models]
     team = Parallel(n_jobs=1 if settings.quick else os.cpu_count(), return_as="generator")
     parts = team(
         delayed(settings.parts.get)(
             f"{table.name} {model} {seed}",
-            partial(held_out, MODELS[model](seed), table.X, table.y, n_folds, seed),
+            partial(held_out, models[model](seed), table.X, table.y, splitter(seed)),
         )
         for table, model, seed in runs
     )
     figures: dict[tuple[str, str], list[Figures]] = {}
+    structures: dict[str, Counter[str]] = {}
     for (table, model, _), part in zip(settings.track(runs, "tables"), parts, strict=True):
         figures.setdefault((table.name, model), []).append(Figures.of(part))
+        if model == OURS:
+            own = structures.setdefault(table.name, Counter())
+            own.update(part["structures"].tolist() if "structures" in part else [])
     return Results(
         {table.name: len(table.y) for table in tables},
         {key: Figures.mean(some) for key, some in figures.items()},
+        structures,
     )
 
 
@@ -90,20 +106,30 @@ def _text(results: Results, settings: Settings, n_seeds: int) -> str:
     ours = means[OURS]
     others = [model for model in results.models if model != OURS]
     accurate = max(others, key=lambda model: means[model].accuracy)
-    trusted = min(others, key=lambda model: means[model].log_loss)
+    calibrated = min(others, key=lambda model: means[model].log_loss)
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
+    missing = [model for model in BOOSTING_PEERS if model not in means]
     return (
         f"`LMMClassifier()` on {len(results.rows)} tables as they are, words as 0 and 1, beside "
-        "scikit-learn's models, which get standardised features; all with their defaults, but for "
-        f"longer trainings of logistic regression and the MLP. {n_folds} stratified folds, "
+        "scikit-learn's models, which get standardised features, and boosted models of other "
+        "packages; all with their defaults, but for longer trainings of logistic regression and "
+        f"the MLP. {_left_out(missing)}{n_folds} stratified folds, "
         f"{n_seeds} seed{'s' * (n_seeds > 1)}; every row is judged by models that have not seen "
         f"it. Mean accuracy {ours.accuracy:.2f} % and log loss {ours.log_loss:.3f}; the most "
         f"accurate other is {accurate} with {means[accurate].accuracy:.2f} %, the one with the "
-        f"lowest log loss {trusted} with {means[trusted].log_loss:.3f}. Probabilities below 1e−15 "
-        "count as that in the log loss. The calibration error (15 bins of the top probability) is "
-        "that of a table's rows together; fold by fold it comes out larger, because few rows in a "
-        "bin miss their mean by chance. Seconds are those of one fold, training and predicting, "
-        "with other trainings beside it on the same machine."
+        f"lowest log loss {calibrated} with {means[calibrated].log_loss:.3f}. Probabilities below "
+        "1e−15 count as that in the log loss. The calibration error (15 bins of the top "
+        "probability) is that of a table's rows together; fold by fold it comes out larger, "
+        "because few rows in a bin miss their mean by chance. Seconds are those of one fold, with "
+        "other trainings beside it on the same machine; CPU seconds are those of all threads."
+    )
+
+
+def _left_out(missing: list[str]) -> str:
+    if not missing:
+        return ""
+    return (
+        f"Left out, because not installed (`pip install 'maxplus[peers]'`): {', '.join(missing)}. "
     )
 
 
@@ -121,7 +147,8 @@ def main() -> None:
             print(f"{k} of {len(runs)}: {table.name}, {model}, seed {seed}", flush=True)
 
     settings = Settings(track=report, parts=Parts(Path(folder)))
-    measure(read_folder(find_folder()), models or list(MODELS), settings)
+    chosen = {model: MODELS[model] for model in models or MODELS}
+    measure(read_folder(find_folder()), chosen, settings)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 const { rows, features, labels, columns, image_shape: shape, units } = page;
 const network = page.network && readNetwork(page.network);
-const MOST_VALUES = 30;
+const [MOST_VALUES, MOST_MARKED] = [30, 3];
 const hasPictures = rows.length > 0 && shape?.length === 2 &&
   rows.every((row) => row.values.length === shape[0] * shape[1]);
 const greys = hasPictures ? range(rows.map((row) => row.values)) : null;
@@ -12,24 +12,24 @@ function pair(name, value, decides) {
     element("dt", {}, name), element("dd", {}, short(value)));
 }
 
-/** Sums of features that decide, which are no column of their own. */
-function sumsOf(row) {
-  const sums = new Map(row.classes.filter((entry) => entry.feature_index === null)
-    .map((entry) => [entry.feature, entry.value]));
-  return [...sums].map(([name, value]) => pair(name, value, true));
+/** The features that set a score, or those of the largest contributions. */
+function decidingFeatures(row) {
+  if (!row.reasons) return row.classes.map((entry) => entry.feature_index);
+  return byAmount(row.reasons.amounts).slice(0, MOST_MARKED)
+    .map((g) => page.contributions.groups[g].features).filter((own) => own.length <= 2).flat();
 }
 
-/** The first values by name and all that decide a class, which stand out; sums of features last. */
+/** The first values by name and all that decide, which stand out. */
 function valueList(row) {
-  const deciding = new Set(row.classes.flatMap((entry) => entry.terms));
+  const deciding = new Set(decidingFeatures(row));
   const shown = [...row.values.keys()].filter((i) => i < MOST_VALUES || deciding.has(i));
   const pairs = shown.map((i) =>
     pair(features[i] ?? `feature ${i}`, row.values[i], deciding.has(i)));
   const rest = row.values.length - shown.length;
-  const note = "Marked features decide a class's score." +
+  const note = (row.reasons ? "Marked features contribute most."
+    : "Marked features decide a class's score.") +
     (rest > 0 ? ` ${rest} more features are left out.` : "");
-  return [element("dl", { class: "values" }, ...pairs, ...sumsOf(row)),
-    element("p", { class: "note" }, note)];
+  return [element("dl", { class: "values" }, ...pairs), element("p", { class: "note" }, note)];
 }
 
 function captioned(canvas, title, detail) {
@@ -45,7 +45,8 @@ function legend(kind, text) {
 function pictures(row) {
   const [marks, notes] = [[], [legend("deciding", "deciding pixel")]];
   const best = row.classes.find((entry) => entry.class === row.predicted);
-  if (best) marks.push(["deciding", best.feature_index]);
+  const pixel = row.reasons ? decidingFeatures(row)[0] : best?.feature_index;
+  if (pixel !== undefined) marks.push(["deciding", pixel]);
   const flip = row.flip ? features.indexOf(row.flip.column) : -1;
   if (flip >= 0) {
     marks.push(["flip", flip]);
@@ -63,30 +64,30 @@ function pictures(row) {
     element("p", { class: "note legend" }, ...notes)];
 }
 
-/** The form, and below it the sums that decide. */
+/** The form; what it says is shown after each edit. */
 function editor(row) {
-  const sums = element("dl", { class: "values" });
   const show = (now, changed) => {
     showTiles(now, row, changed);
+    showReasons(now);
     showClasses(now);
-    markDeciding(form, columns, now.classes);
-    sums.replaceChildren(...sumsOf(now));
+    markDeciding(form, columns, decidingFeatures(now));
     byId("reset").disabled = now === row;
   };
   const form = whatIfForm(network, columns, labels, row, show);
   form.addEventListener("submit", (event) => event.preventDefault());
   show(row, []);
-  return [form, sums];
+  return form;
 }
 
 function show(position) {
   const row = rows[position];
   byId("pick").selectedIndex = position;
   if (network) {
-    byId("input").replaceChildren(...editor(row));
+    byId("input").replaceChildren(editor(row));
     return;
   }
   showTiles(row, row, []);
+  showReasons(row);
   showClasses(row);
   byId("input").replaceChildren(...(hasPictures ? pictures(row) : valueList(row)));
 }

@@ -1,5 +1,5 @@
-// The model in the page: the same operations as models/lmm.py, in the same order and float type,
-// so that scores are the same to the last bit. Ties go to the lowest index.
+// The model in the page: the same operations as models/additive.py and models/lmm.py, in the same
+// order and float type, so that scores are the same to the last bit. Ties go to the lowest index.
 
 /** Numbers that weights.py has packed. */
 function unpack(text, kind) {
@@ -9,85 +9,91 @@ function unpack(text, kind) {
 /** A network as render_page has it, with its arrays unpacked. */
 function readNetwork(data) {
   const kind = data.single ? Float32Array : Float64Array;
-  const members = data.members.map((member) => ({
-    ...member,
-    W0: unpack(member.W0, kind),
-    W1: unpack(member.W1, kind), // unit by unit
-    W2: unpack(member.W2, kind), // class by class
-    directions: member.directions && unpack(member.directions, kind), // view by view
-    reach: unpack(member.reach, Float64Array),
-    caps: unpack(member.caps, Float64Array),
+  const terms = data.terms.map((term) => ({
+    ...term,
+    W0: unpack(term.W0, kind),
+    W1: unpack(term.W1, kind), // unit by unit
+    W2: unpack(term.W2, kind), // class by class
+    caps: unpack(term.caps, Float64Array),
   }));
-  return { ...data, members, round: data.single ? Math.fround : (value) => value };
+  const shapes = data.shapes.map((shape) => ({
+    ...shape,
+    points: unpack(shape.points, Float64Array),
+    scores: unpack(shape.scores, Float64Array), // point by point
+  }));
+  const map = data.map && { starts: data.map.starts, x: unpack(data.map.x, Float64Array),
+    u: unpack(data.map.u, Float64Array), rises: unpack(data.map.rises, Float64Array) };
+  return { ...data, terms, shapes, map, intercept: unpack(data.intercept, kind),
+    round: data.single ? Math.fround : (value) => value };
 }
 
-/** What a member sees of a row: its features, or sums that run from the first to the last. */
-function viewsOf(member, row, round) {
-  if (!member.directions) return row.map(round);
-  const [M, P] = [member.n_views, row.length];
-  const views = new Array(M).fill(0);
-  for (let p = 0; p < P; p++) {
-    const value = round(row[p]);
-    for (let m = 0; m < M; m++) {
-      views[m] = round(views[m] + round(value * member.directions[m * P + p]));
-    }
+/** Feature p as terms take it: on the line between two knots, constant outside. */
+function mappedValue(map, p, x) {
+  if (!map || Number.isNaN(x)) return x;
+  let [low, high] = [map.starts[p], map.starts[p + 1] - 1];
+  if (x <= map.x[low]) return map.u[low];
+  if (x >= map.x[high]) return map.u[high];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (map.x[middle] <= x) low = middle;
+    else high = middle;
   }
-  return views;
+  return Math.min(map.u[low] + map.rises[low] * (x - map.x[low]), map.u[high]);
 }
 
-/** λ_i = W0[i]·v[i // 2]. */
-function linesOf(member, views, round) {
-  return Array.from(member.W0, (slope, i) => round(slope * views[i >> 1]));
+const mappedRow = ({ map }, row, round) => row.map((x, p) => round(mappedValue(map, p, round(x))));
+
+/** λ_i = W0[i]·u[i // 2]. */
+function linesOf(term, u, round) {
+  return Array.from(term.W0, (slope, i) => round(slope * u[term.features[i >> 1]]));
 }
 
 /** g_h = min_i (λ_i + W1[i, h]). */
-function hiddenOf(member, lines, round) {
-  return Array.from({ length: member.n_units }, (_, h) => {
+function hiddenOf(term, lines, round) {
+  return Array.from({ length: term.n_units }, (_, h) => {
     let least = Infinity;
     for (let i = 0; i < lines.length; i++) {
-      least = Math.min(least, round(lines[i] + member.W1[h * lines.length + i]));
+      least = Math.min(least, round(lines[i] + term.W1[h * lines.length + i]));
     }
     return least;
   });
 }
 
 /** All units' values for class d, g_h + W2[h, d]; the score is the largest. */
-function heightsOf(member, hidden, d, round) {
-  return hidden.map((value, h) => round(value + member.W2[d * member.n_units + h]));
+function heightsOf(term, hidden, d, round) {
+  return hidden.map((value, h) => round(value + term.W2[d * term.n_units + h]));
 }
 
 const largest = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
-/** One member's score of class d, and what decided it: a unit and, in it, one line. */
-function pathOf(member, views, lines, hidden, d, round) {
-  const heights = heightsOf(member, hidden, d, round);
+/** The scores of one term. */
+function termScores({ n_classes: C }, term, u, round) {
+  const hidden = hiddenOf(term, linesOf(term, u, round), round);
+  return Array.from({ length: C }, (_, d) => largest(heightsOf(term, hidden, d, round)));
+}
+
+/** What decided a single network's score of class d: a unit and, in it, one line. */
+function pathOf(term, row, d, round) {
+  const lines = linesOf(term, row, round);
+  const hidden = hiddenOf(term, lines, round);
+  const heights = heightsOf(term, hidden, d, round);
   const score = largest(heights);
   const unit = heights.indexOf(score);
   const line = lines.findIndex((value, i) =>
-    round(value + member.W1[unit * lines.length + i]) === hidden[unit]);
+    round(value + term.W1[unit * lines.length + i]) === hidden[unit]);
   const others = heights.map((value, h) => (h === unit ? -Infinity : value));
   const second = others.length > 1 ? others.indexOf(largest(others)) : -1;
-  const slope = member.W0[line];
-  const feature = member.features[line >> 1];
+  const slope = term.W0[line];
   return {
-    score,
-    unit: member.first_unit + unit,
-    feature: member.views[line >> 1],
-    feature_index: feature < 0 ? null : feature,
-    terms: member.terms[line >> 1],
-    value: views[line >> 1],
-    wall: slope === 0 ? null : -member.W1[unit * lines.length + line] / slope,
+    unit,
+    feature: page.features[line >> 1],
+    feature_index: line >> 1,
+    value: row[line >> 1],
+    wall: slope === 0 ? null : -term.W1[unit * lines.length + line] / slope,
     slope,
-    runner_up: second < 0 ? null : member.first_unit + second,
+    runner_up: second < 0 ? null : second,
     margin: second < 0 ? null : round(score - others[second]),
   };
-}
-
-/** The mean of some numbers, in their order. */
-function meanOf(values, round) {
-  let total = values[0];
-  for (const value of values.slice(1)) total = round(total + value);
-  return round(total / values.length);
 }
 
 function softmax(scores) {
@@ -97,22 +103,27 @@ function softmax(scores) {
   return shares.map((share) => share / total);
 }
 
-/** Scores of all classes, each with the path in the member that gives it the most. */
+/** Scores and probabilities of all classes; of a single network, with their paths. */
 function decide(network, row) {
-  const { members, round, n_classes: C } = network;
-  const seen = members.map((member) => {
-    const views = viewsOf(member, row, round);
-    const lines = linesOf(member, views, round);
-    return { member, views, lines, hidden: hiddenOf(member, lines, round) };
-  });
-  const classes = Array.from({ length: C }, (_, d) => {
-    const paths = seen.map(({ member, views, lines, hidden }) =>
-      pathOf(member, views, lines, hidden, d, round));
-    const scores = paths.map((path) => path.score);
-    const leader = scores.indexOf(largest(scores));
-    return { ...paths[leader], score: meanOf(scores, round),
-      member: members.length === 1 ? null : leader + 1 };
-  });
-  const chances = softmax(classes.map((entry) => entry.score));
-  return classes.map((entry, d) => ({ ...entry, probability: chances[d] }));
+  const { terms, round, n_classes: C } = network;
+  const u = mappedRow(network, row, round);
+  const scores = [...network.intercept];
+  for (const term of terms) {
+    const own = termScores(network, term, u, round);
+    for (let d = 0; d < C; d++) scores[d] = round(scores[d] + own[d]);
+  }
+  const chances = softmax(scores);
+  return scores.map((score, d) => ({ score, probability: chances[d],
+    ...(network.is_sum ? {} : pathOf(terms[0], u, d, round)) }));
+}
+
+/** What each group of columns adds to the margin of class A over class B, less its mean. */
+function amountsOf(network, { groups, means }, row, A, B) {
+  const u = mappedRow(network, row, network.round);
+  const total = [...network.intercept].map((b, d) => means.reduce((sum, own) => sum + own[d], b));
+  const amounts = groups.map(({ terms }) => terms.reduce((sum, t) => {
+    const own = termScores(network, network.terms[t], u, network.round);
+    return sum + (own[A] - means[t][A]) - (own[B] - means[t][B]);
+  }, 0));
+  return { baseline: total[A] - total[B], amounts };
 }

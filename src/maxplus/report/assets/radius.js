@@ -1,59 +1,71 @@
-// How far a row may move before its prediction could change: certify/radius.py and
-// certify/bounds.py for one row, in float64, step by step the same.
+// How far a row may move before its prediction could change: the bounds of certify/additive.py for
+// one row, in float64.
 
 const TOLERANCE = 1e-6;
 const GROWTH = 4;
 
 const double = (value) => value;
 const sizeOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+/** A number a little further away, by one rounding at least. */
+const beyond = (x, sign) => x + sign * (Math.abs(x) * Number.EPSILON + Number.MIN_VALUE);
 
-/** The most by which a score in the model's own float type can be off, for inputs in the box. */
-function roundingOf(network, member, row, eps) {
-  const [M, P] = [member.n_views, row.length];
-  let [most, roundings, underflows] = [sizeOf(member.W0) * sizeOf(row), 4, 16];
-  if (member.directions) {
-    most = 0;
-    for (let m = 0; m < M; m++) {
-      let size = 0;
-      for (let p = 0; p < P; p++) size += Math.abs(row[p]) * Math.abs(member.directions[m * P + p]);
-      most = Math.max(most, size * sizeOf(member.W0.subarray(2 * m, 2 * m + 2)));
-    }
-    roundings += 2 * (P + 2);
-    underflows += 2 * (P + 2) * sizeOf(member.W0);
-  }
-  most += sizeOf(member.W1) + sizeOf(member.W2);
-  const reach = sizeOf(member.reach);
-  if (reach > 0) most += eps * reach;
-  return roundings * network.rounding * most + underflows * network.least;
+/** The least and the largest mapped features in the box around a row, exact or computed. */
+function mappedBox(network, row, eps) {
+  const end = (x, p, sign) => {
+    const s = network.scale[p];
+    const moved = s > 0 ? beyond(x + sign * beyond(eps * s, 1), sign) : x;
+    const ends = [double, network.round].map((round) =>
+      round(mappedValue(network.map, p, round(moved))));
+    return sign < 0 ? Math.min(...ends) : Math.max(...ends);
+  };
+  return [-1, 1].map((sign) => row.map((x, p) => end(x, p, sign)));
 }
 
-/** One member's bounds of all scores over the box around a row: [lowest, highest]. */
-function memberBounds(network, member, row, eps) {
-  const lines = linesOf(member, viewsOf(member, row, double), double);
-  const moved = (sign) => lines.map((value, i) =>
-    (member.reach[i] > 0 ? value + sign * (eps * member.reach[i]) : value));
-  const low = hiddenOf(member, moved(-1), double);
-  const high = hiddenOf(member, moved(+1), double).map((g, h) => Math.min(g, member.caps[h]));
-  const slack = roundingOf(network, member, row, eps);
-  const bound = (hidden, by) => Array.from({ length: network.n_classes }, (_, d) =>
-    largest(heightsOf(member, hidden, d, double)) + by);
-  return [bound(low, -slack), bound(high, +slack)];
+/** The most by which margins can be off, for inputs in the box. */
+function roundingOf(network, low, high) {
+  const { map } = network;
+  const size = (p) => (map ? sizeOf(map.u.subarray(map.starts[p], map.starts[p + 1]))
+    : Math.max(Math.abs(low[p]), Math.abs(high[p])));
+  const most = network.terms.reduce((sum, { features, W0, W1, W2 }) =>
+    sum + sizeOf(W1) + sizeOf(W2) + largest(features.map((p, k) =>
+      size(p) * sizeOf(W0.subarray(2 * k, 2 * k + 2)))), sizeOf(network.intercept));
+  return network.rounding * most + network.least;
 }
 
-/** Bounds of the scores; a committee's are the means of its members'. */
-function boundsOf(network, row, eps) {
-  const all = network.members.map((member) => memberBounds(network, member, row, eps));
-  if (all.length === 1) return all[0];
-  const most = largest(all.flat().map(sizeOf));
-  const slack = 2 * all.length * network.rounding * most + network.least;
-  return [-1, +1].map((sign, side) => all[0][side].map((_, d) =>
-    meanOf(all.map((bounds) => bounds[side][d]), double) + sign * slack));
+/** The lowest margins of terms over one feature: at an end, or where a slope changes. */
+function shapeMargins(network, shape, low, high, y) {
+  const [from, to, C] = [low[shape.feature], high[shape.feature], network.n_classes];
+  const at = [low, high].map((u) => shape.terms
+    .map((t) => termScores(network, network.terms[t], u, double))
+    .reduce((a, b) => a.map((value, d) => value + b[d])));
+  shape.points.forEach((point, k) => {
+    if (point > from && point < to) at.push([...shape.scores.subarray(k * C, k * C + C)]);
+  });
+  return Array.from({ length: C }, (_, d) => Math.min(...at.map((z) => z[y] - z[d])));
+}
+
+/** Lower bounds of the margins of a term over several features. */
+function termMargins(network, term, low, high, y) {
+  const lines = [low, high].map((u) => linesOf(term, u, double));
+  const extreme = (pick) => lines[0].map((value, i) => pick(value, lines[1][i]));
+  const bottom = hiddenOf(term, extreme(Math.min), double);
+  const top = hiddenOf(term, extreme(Math.max), double).map((g, h) => Math.min(g, term.caps[h]));
+  const own = largest(heightsOf(term, bottom, y, double));
+  return Array.from({ length: network.n_classes }, (_, d) =>
+    own - largest(heightsOf(term, top, d, double)));
 }
 
 /** By how much class y stays ahead of all others; positive is a proof. */
 function gapOf(network, row, y, eps) {
-  const [low, high] = boundsOf(network, row, eps);
-  return low[y] - largest(high.filter((_, d) => d !== y));
+  const [low, high] = mappedBox(network, row, eps);
+  const inShapes = new Set(network.shapes.flatMap((shape) => shape.terms));
+  const parts = [
+    ...network.shapes.map((shape) => shapeMargins(network, shape, low, high, y)),
+    ...network.terms.filter((_, t) => !inShapes.has(t))
+      .map((term) => termMargins(network, term, low, high, y))];
+  const margins = parts.reduce((sum, part) => sum.map((value, d) => value + part[d]),
+    [...network.intercept].map((b) => network.intercept[y] - b));
+  return Math.min(...margins.filter((_, d) => d !== y)) - roundingOf(network, low, high);
 }
 
 /** Where to look next: outwards until the gap is gone, then between. */

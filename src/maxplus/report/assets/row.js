@@ -6,8 +6,10 @@ const strong = (text) => element("b", {}, text);
 const isRight = (row) => (row.label === row.predicted ? "right" : "wrong");
 const nameOf = (row) => (row.id === null ? `Row ${row.row}` : `${row.id} (row ${row.row})`);
 
-// A sum of columns is read in small letters, where a label or a number is large.
+// A long name is read in small letters, where a label or a number is large.
 const LONG = 18;
+// Contributions that are listed one by one.
+const MOST_REASONS = 12;
 
 function tile(name, value, hint, kind = "") {
   const size = value.length > LONG ? " long" : "";
@@ -34,21 +36,24 @@ function wallWords(entry) {
   return `${entry.slope > 0 ? "≥" : "≤"} ${short(entry.wall)}`;
 }
 
-const boxWords = (entry) =>
-  (entry.member === null ? `box ${entry.unit}` : `box ${entry.unit} of member ${entry.member}`);
-
+/** Of a sum, the column that adds most; of a single network, the wall that sets the score. */
 function decidingTile(row) {
+  if (row.reasons) {
+    const { amounts, margin, rival } = row.reasons;
+    const first = byAmount(amounts)[0];
+    return tile("Largest contribution", page.contributions.groups[first].name, [
+      `${signed(amounts[first], fixed)} of the margin ${signed(margin, fixed)} over ${rival}`]);
+  }
   const best = row.classes.find((entry) => entry.class === row.predicted);
   const second = row.classes.filter((entry) => entry !== best)
     .reduce((a, b) => (a === null || b.score > a.score ? b : a), null);
   // One column that moves both scores alike has no part in the lead.
-  if (second && second.member === best.member && second.feature === best.feature &&
-      second.slope === best.slope) {
+  if (second && second.feature === best.feature && second.slope === best.slope) {
     return tile("Decided by", "no single column", [
       `${best.feature} moves the scores of ${best.class} and ${second.class} alike and cancels`]);
   }
   return tile("Decided by", best.feature, [
-    `is ${short(best.value)}; ${boxWords(best)} has its wall at ${wallWords(best)}`]);
+    `is ${short(best.value)}; box ${best.unit} has its wall at ${wallWords(best)}`]);
 }
 
 function flipTile({ flip }, isEdited) {
@@ -83,6 +88,56 @@ function showTiles(row, before, changed) {
     : `${nameOf(row)} is predicted ${row.predicted}.`;
 }
 
+/** The groups of columns, the largest contributions first. */
+const byAmount = (amounts) => [...amounts.keys()]
+  .sort((a, b) => Math.abs(amounts[b]) - Math.abs(amounts[a]) || a - b);
+
+/** The values of some columns, each numbered by its first feature: a word, a number or "missing". */
+function valueWords(row, firsts) {
+  if (firsts.length > 2) return "";
+  return firsts.map((first) => {
+    const k = page.columns.findIndex((column) => column.first === first);
+    if (k < 0) return short(row.values[first]);
+    const { size, choices } = page.columns[k];
+    const own = row.values.slice(first, first + size);
+    const isSame = (values) => values.every((value, i) => value === own[i]);
+    if (row.missing.includes(k)) return "missing";
+    const choice = choices?.find(({ values }) => isSame(values));
+    return choice ? choice.text : choices ? "none of the known values" : short(own[0]);
+  }).join(", ");
+}
+
+/** What adds up to the margin: the largest contributions, the others together, and the baseline. */
+function showReasons(row) {
+  if (!row.reasons) return;
+  const { amounts, baseline, margin, rival } = row.reasons;
+  const order = byAmount(amounts);
+  const most = Math.max(...amounts.map(Math.abs), Math.abs(baseline)) || 1;
+  const line = (name, value, amount) => {
+    const cell = numberCell(amount, signed(amount, fixed));
+    cell.classList.add("bar", amount < 0 ? "less" : "more-of");
+    cell.style.setProperty("--share", Math.abs(amount) / most);
+    const parts = [element("th", { scope: "row" }, name), numberCell(null, value), cell];
+    parts.slice(1).forEach((one, k) => {
+      one.dataset.label = ["its value", "adds to the margin"][k];
+    });
+    return element("tr", {}, ...parts);
+  };
+  const { groups } = page.contributions;
+  const rest = order.slice(MOST_REASONS);
+  const lines = order.slice(0, MOST_REASONS).map((g) =>
+    line(groups[g].name, valueWords(row, groups[g].features), amounts[g]));
+  if (rest.length) {
+    lines.push(line(`${rest.length} more`, "", rest.reduce((sum, g) => sum + amounts[g], 0)));
+  }
+  lines.push(line("mean of the training rows", "", baseline));
+  const total = line("margin", "", margin);
+  total.className = "chosen";
+  byId("why").textContent = `Why ${row.predicted} rather than ${rival}`;
+  byId("reasons").tBodies[0].replaceChildren(...lines);
+  byId("reasons").tFoot.replaceChildren(total);
+}
+
 /** A cell that sorts by its value. */
 function numberCell(value, shown) {
   return element("td", { class: "number", "data-value": value ?? "" }, shown);
@@ -96,17 +151,16 @@ function classLine(entry, row) {
   const share = numberCell(entry.probability, probability(entry.probability));
   share.classList.add("bar");
   share.style.setProperty("--share", entry.probability ?? 0);
-  return element("tr", entry.class === row.predicted ? { class: "chosen" } : {},
-    name,
-    numberCell(entry.score, fixed(entry.score)),
-    share,
+  const path = entry.unit === undefined ? [] : [
     element("td", {}, entry.feature),
     numberCell(entry.value, short(entry.value)),
     numberCell(entry.wall, wallWords(entry)),
-    numberCell(entry.unit, boxWords(entry).replace("box ", "")),
+    numberCell(entry.unit, String(entry.unit)),
     numberCell(entry.slope, signed(entry.slope, fixed)),
     numberCell(entry.runner_up, entry.runner_up ?? UNKNOWN),
-    numberCell(entry.margin, fixed(entry.margin)));
+    numberCell(entry.margin, fixed(entry.margin))];
+  return element("tr", entry.class === row.predicted ? { class: "chosen" } : {},
+    name, numberCell(entry.score, fixed(entry.score)), share, ...path);
 }
 
 function showClasses(row) {

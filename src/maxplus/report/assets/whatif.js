@@ -82,10 +82,12 @@ function editedValues(columns, row, edits) {
 /** What the model says about features, in the form that a row of the explorer has. */
 function answer(network, labels, row, values) {
   const classes = decide(network, values).map((entry, d) => ({ ...entry, class: labels[d] }));
-  const scores = classes.map((entry) => entry.score);
-  const best = scores.indexOf(largest(scores));
+  const order = [...classes.keys()].sort((a, b) => classes[b].score - classes[a].score || a - b);
+  const [best, rival] = order;
   const radius = certifiedRadius(network, values, best);
-  return { ...row, values, classes, predicted: labels[best],
+  const reasons = row.reasons && { ...amountsOf(network, page.contributions, values, best, rival),
+    rival: labels[rival], margin: classes[best].score - classes[rival].score };
+  return { ...row, values, classes, predicted: labels[best], reasons,
     radius: Number.isFinite(radius) ? radius : null };
 }
 
@@ -96,7 +98,10 @@ function whatIfForm(network, columns, labels, row, show) {
     if (own === null || equal(own, partOf(column, row))) edits.delete(k);
     else edits.set(k, own);
     lines[k].classList.toggle("edited", edits.has(k));
-    show(edits.size ? answer(network, labels, row, editedValues(columns, row, edits)) : row,
+    const missing = [...columns.keys()].filter((index) => (edits.has(index)
+      ? edits.get(index) === columns[index].missing : row.missing.includes(index)));
+    show(edits.size
+      ? answer(network, labels, { ...row, missing }, editedValues(columns, row, edits)) : row,
       [...edits.keys()].map((index) => columns[index].name));
   }));
   const more = element("button", { type: "button", class: "more" },
@@ -110,9 +115,9 @@ function whatIfForm(network, columns, labels, row, show) {
     element("div", { class: "fields" }, ...lines), more);
 }
 
-/** Marks the columns that decide a class's score, of a sum its largest, and shows them all. */
-function markDeciding(form, columns, classes) {
-  const deciding = new Set(classes.flatMap((entry) => entry.terms)
+/** Marks the columns of deciding features, and shows them all. */
+function markDeciding(form, columns, features) {
+  const deciding = new Set(features
     .map((i) => columns.findIndex(({ first, size }) => first <= i && i < first + size)));
   for (const line of form.querySelectorAll(".field")) {
     const decides = deciding.has(Number(line.dataset.column));

@@ -3,7 +3,6 @@
 from maxplus.training.smooth.adam import Adam
 from maxplus.training.smooth.rescaling import Rescaling
 from maxplus.training.smooth.soft_lmm import SoftLMM
-from maxplus.training.smooth.soft_regression import CurveGradient, SoftRegression
 from maxplus.training.smooth.soft_weights import SoftWeights
 
-__all__ = ["Adam", "CurveGradient", "Rescaling", "SoftLMM", "SoftRegression", "SoftWeights"]
+__all__ = ["Adam", "Rescaling", "SoftLMM", "SoftWeights"]

@@ -33,6 +33,9 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 # that at the beginning.
 COOLING, LAST_RATE = 0.9, 0.02
 
+# Losses of a training: of classes, or of the difference z_1 − z_0 from a target.
+CROSS_ENTROPY, SQUARED, ABSOLUTE = 0, 1, 2
+
 
 class Layout(NamedTuple):
     """Where the terms of a sum are in its flat arrays.
@@ -196,10 +199,31 @@ def softmax_gradient(z, y, share):
         total = 0.0
         for d in range(C):
             total += math.exp(z[d, b] - top)
-        loss += share[b] * (math.log(total) + top - z[y[b], b])
+        own = int(y[b])
+        loss += share[b] * (math.log(total) + top - z[own, b])
         for d in range(C):
             z[d, b] = share[b] * math.exp(z[d, b] - top) / total
-        z[y[b], b] -= share[b]
+        z[own, b] -= share[b]
+    return loss
+
+
+@njit(cache=True, nogil=True)
+def regression_gradient(z, target, share, is_absolute, tau):
+    """Return Σ_b share_b·loss(z_1 − z_0 − target) of scores z (2, B), which become derivatives.
+
+    The loss of an error e is e²/2, or √(e² + τ²) − τ, which tends to |e|. O(B).
+    """
+    loss = 0.0
+    for b in range(z.shape[1]):
+        error = z[1, b] - z[0, b] - target[b]
+        if is_absolute:
+            size = math.sqrt(error * error + tau * tau)
+            loss += share[b] * (size - tau)
+            error /= size
+        else:
+            loss += share[b] * 0.5 * error * error
+        z[1, b] = share[b] * error
+        z[0, b] = -z[1, b]
     return loss
 
 
@@ -218,15 +242,17 @@ class Schedule(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def train_epoch(
-    X, y, weight, order, batch, step, schedule, layout, weights, intercept, moments, buffers
-):
+    X, y, weight, loss_kind, order, batch, step, schedule, layout, weights, intercept, moments,
+    buffers,
+):  # fmt: skip
     """Take Adam's steps of one epoch, from ``step`` on; return the mean loss.
 
-    X is (N, P); ``order`` holds the rows in the order of the batches; ``moments`` are Adam's two
+    X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
+    or ABSOLUTE; ``order`` holds the rows in the order of the batches; ``moments`` are Adam's two
     for each array of ``weights``. O(N·Σ_t H_t·(m_t + C)).
     """
     U = np.empty((X.shape[1], batch))
-    labels, share = np.empty(batch, np.int64), np.empty(batch)
+    targets, share = np.empty(batch), np.empty(batch)
     gradient = FlatWeights(
         np.empty(weights.W0.size), np.empty(weights.W1.size), np.empty(weights.W2.shape)
     )
@@ -237,7 +263,7 @@ def train_epoch(
             n = order[k * batch + b]
             for p in range(X.shape[1]):
                 U[p, b] = X[n, p]
-            labels[b], share[b] = y[n], weight[n]
+            targets[b], share[b] = y[n], weight[n]
             total += weight[n]
         for b in range(batch):
             share[b] /= total
@@ -248,7 +274,11 @@ def train_epoch(
         )
         step += 1
         soft_scores(U, layout, weights, intercept, tau, buffers)
-        loss += softmax_gradient(buffers.z, labels, share) / n_batches
+        if loss_kind == CROSS_ENTROPY:
+            loss += softmax_gradient(buffers.z, targets, share) / n_batches
+        else:
+            is_absolute = loss_kind == ABSOLUTE
+            loss += regression_gradient(buffers.z, targets, share, is_absolute, tau) / n_batches
         soft_gradient(U, layout, buffers, gradient)
         unbias = 1.0 - BETA1**step, 1.0 - BETA2**step
         adam = AdamStep(1.0 - BETA1, 1.0 - BETA2, *unbias, rate, EPSILON, NOTHING, 0.0)

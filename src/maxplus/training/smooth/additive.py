@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth._additive_kernels import (
+    ABSOLUTE,
+    CROSS_ENTROPY,
+    SQUARED,
     FlatWeights,
     Layout,
     Schedule,
@@ -22,13 +25,16 @@ from maxplus.training.smooth._additive_kernels import (
 # Samples in a step of Adam, and the least; epochs, and the fewest steps of a training.
 BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_STEPS = 10, 500
+LOSSES = {"log_loss": CROSS_ENTROPY, "squared": SQUARED, "absolute": ABSOLUTE}
+
+OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
 
 
 class Annealing(NamedTuple):
     """How terms are trained: temperatures and rates in units of ``scale``.
 
     ``scale`` is what a distance of 1 between mapped features is worth in a term's score;
-    ``length`` multiplies the number of epochs.
+    ``length`` multiplies the number of epochs; ``n_epochs`` and ``batch_size`` are a user's own.
     """
 
     scale: float = 1.0
@@ -37,22 +43,27 @@ class Annealing(NamedTuple):
     rate: float = 0.02
     slope_rate: float = 0.5
     length: float = 1.0
+    n_epochs: int | None = None
+    batch_size: int | None = None
 
     def batch(self, n_rows: int) -> int:
         """Return the number of samples in a step."""
+        if self.batch_size is not None:
+            return min(n_rows, self.batch_size)
         return min(n_rows, BATCH, max(LEAST_BATCH, n_rows // 8))
 
     def epochs(self, n_rows: int) -> int:
         """Return the number of passes over so many samples."""
         n_batches = n_rows // self.batch(n_rows)
-        return max(1, round(self.length * max(EPOCHS, math.ceil(LEAST_STEPS / n_batches))))
+        usual = self.n_epochs or max(EPOCHS, math.ceil(LEAST_STEPS / n_batches))
+        return max(1, round(self.length * usual))
 
 
 def train_terms(
     model: AdditiveLMM, U: NDArray, y: NDArray, annealing: Annealing, rng: np.random.Generator,
-    weight: NDArray | None = None, on_epoch: Callable[[int, float], bool] | None = None,
+    weight: NDArray | None = None, on_epoch: OnEpoch | None = None, loss: str = "log_loss",
 ) -> AdditiveLMM:  # fmt: skip
-    """Train all weights of all terms jointly, by Adam on the mean cross-entropy of the sum.
+    """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
 
     Scores of the soft model are those of the sum with soft minima and maxima, whose temperature
     falls during training; the hard model is returned. O(epochs·N·Σ_t H_t·(m_t + C)).
@@ -62,13 +73,17 @@ def train_terms(
     model : AdditiveLMM whose slopes are >= 0 and <= 0, in turns
         Where training starts.
     U : array of shape (N, P), mapped features: ``model.mapped(X)``
-    y : array of shape (N,), classes 0..C−1
+    y : array of shape (N,), classes 0..C−1, or the targets of a regression
     annealing : Annealing
     rng : numpy.random.Generator
         Shuffles the samples.
     weight : array of shape (N,), optional
-    on_epoch : callable(epoch, mean loss), optional
-        Called after each epoch; training ends where it returns True.
+    on_epoch : callable(epoch, mean loss, model), optional
+        Called after each epoch, ``model`` being a function that returns the model as it is now;
+        training ends where it returns True.
+    loss : "log_loss", or "squared" or "absolute"
+        That of classes, or that of the difference z_1 − z_0 of a model with two outputs from its
+        target, halved if it is squared.
 
     Returns
     -------
@@ -86,12 +101,13 @@ def train_terms(
     schedule = Schedule(epochs * n_batches, hot, cold, rate, annealing.slope_rate)
     intercept = model.intercept.astype(np.float64)
     buffers = empty_buffers(layout, model.n_classes, batch)
+    targets = np.asarray(y, np.float64)
     for epoch in range(epochs):
-        loss = train_epoch(
-            rows, y, shares, rng.permutation(len(y)), batch, epoch * n_batches, schedule, layout,
-            weights, intercept, moments, buffers,
+        mean = train_epoch(
+            rows, targets, shares, LOSSES[loss], rng.permutation(len(y)), batch, epoch * n_batches,
+            schedule, layout, weights, intercept, moments, buffers,
         )  # fmt: skip
-        if on_epoch is not None and on_epoch(epoch, loss):
+        if on_epoch is not None and on_epoch(epoch, mean, lambda: unpack(model, layout, weights)):
             break
     if not all(np.isfinite(W).all() for W in weights):
         raise TrainingOverflowError("the joint training of terms overflowed: lower its rate")

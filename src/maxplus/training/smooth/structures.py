@@ -15,6 +15,8 @@ from maxplus.models._softmax import softmax
 
 # Offset of a unit's score for the classes that it does not start from.
 DROP = 0.5
+# Units of a term over one or two features at most; many classes share them.
+MOST_UNITS = 24
 # Quantile bins per feature in the search for pairs.
 N_BINS = 6
 # Added to a cell's variance: a cell with few rows shows little.
@@ -43,6 +45,15 @@ class Structure(NamedTuple):
     boxes: int = 0
     box_units: int = 2
     size: float = 2.0
+
+    def __str__(self) -> str:
+        """Return the structure in words."""
+        parts = [f"shapes of {self.units} units per class"] if self.has_shapes else []
+        if self.pairs_per_feature:
+            parts.append(f"pairs of {self.units}")
+        if self.boxes:
+            parts.append(f"{self.boxes} box terms of {self.box_units}")
+        return f"{', '.join(parts)}; size {self.size:g}"
 
     def n_pairs(self, n_features: int) -> int:
         """Return the number of terms over two features."""
@@ -95,18 +106,39 @@ def initial_terms(
 def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Generator) -> LMM:
     """Return boxes around rows of each class, with slope 1."""
     C, m = len(classes), classes[0].shape[1]
+    if m <= 2 and C * n_units > MOST_UNITS:
+        return _shared_units(classes, rng)
     centre, half_width = np.zeros((C, n_units, m)), np.ones((C, n_units, m))
     for d, rows in enumerate(classes):
         if len(rows) == 0:
             continue
-        if m == 1:
-            centre[d] = np.quantile(rows, (np.arange(n_units) + 0.5) / n_units, axis=0)
-        else:
-            centre[d] = rows[np.resize(rng.permutation(len(rows)), n_units)]
+        centre[d] = _centres(rows, n_units, rng)
         if len(rows) > 1:
             half_width[d] = rows.std(axis=0)
     heights = np.repeat(DROP * np.eye(C) - DROP, n_units, axis=0)
     return LMM.of_boxes(centre.reshape(-1, m), half_width.reshape(-1, m), heights, 1.0)
+
+
+def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
+    """Return boxes around rows of all classes; a class starts the higher, the more it has there."""
+    rows, sizes = np.concatenate(classes), np.array([len(own) for own in classes])
+    centre = _centres(rows, MOST_UNITS, rng)
+    nearest = np.abs(rows[:, None] - centre).max(axis=2).argmin(axis=1)
+    share = np.zeros((MOST_UNITS, sizes.size))
+    np.add.at(share, (nearest, np.repeat(np.arange(sizes.size), sizes)), 1.0)
+    share = (share + 1e-3) / (sizes + 1e-3)
+    half_width = np.broadcast_to(
+        rows.std(axis=0) * (0.5 if rows.shape[1] > 1 else 0.1), centre.shape
+    )
+    heights = DROP * share / share.max(axis=1, keepdims=True) - DROP
+    return LMM.of_boxes(centre, half_width, heights, 1.0)
+
+
+def _centres(rows: NDArray, n_units: int, rng: np.random.Generator) -> NDArray:
+    """Return quantiles of one feature, or random rows of several."""
+    if rows.shape[1] == 1:
+        return np.quantile(rows, (np.arange(n_units) + 0.5) / n_units, axis=0)
+    return rows[np.resize(rng.permutation(len(rows)), n_units)]
 
 
 def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]:
@@ -132,12 +164,28 @@ def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]
     chances = softmax(np.asarray(Z, np.float64))
     residuals = -chances
     residuals[np.arange(len(y)), y] += 1.0
+    return best_pairs(U, residuals, chances * (1.0 - chances), n_pairs)
+
+
+def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int) -> list[Pair]:
+    """Return the pairs of features with the largest gains; see `select_pairs`. O(N·P²·C).
+
+    Parameters
+    ----------
+    U : array of shape (N, P)
+    residuals, variances : arrays of shape (N, C)
+    n_pairs : int, the most that are returned
+
+    Returns
+    -------
+    list of pairs (p, q), p < q, the largest gain first
+    """
     cuts = np.linspace(0.0, 1.0, N_BINS + 1)[1:-1]
     bins = np.stack(
         [np.searchsorted(np.unique(np.quantile(u, cuts)), u, side="right") for u in U.T]
     )
     gains = np.zeros((U.shape[1], U.shape[1]))
-    pair_gains(bins, residuals, chances * (1.0 - chances), gains)
+    pair_gains(bins, residuals, variances, gains)
     first, second = np.triu_indices(U.shape[1], 1)
     best = np.argsort(-gains[first, second], kind="stable")[:n_pairs]
     return [(int(first[k]), int(second[k])) for k in best if gains[first[k], second[k]] > 0.0]

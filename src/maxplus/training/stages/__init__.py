@@ -2,24 +2,16 @@
 
 from maxplus.training.stages.base import Outcome, Stage, Trained, run_stages
 from maxplus.training.stages.careful_polish import CarefulPolish
-from maxplus.training.stages.curve import Cooling, Curve, Curved
 from maxplus.training.stages.iterations import Iterated, Iterations, train
-from maxplus.training.stages.members import Gathered, Members, Plan
 from maxplus.training.stages.polish import Polish, Polished
 from maxplus.training.stages.warm_up import Annealing, WarmedUp, WarmUp
 
 __all__ = [
     "Annealing",
     "CarefulPolish",
-    "Cooling",
-    "Curve",
-    "Curved",
-    "Gathered",
     "Iterated",
     "Iterations",
-    "Members",
     "Outcome",
-    "Plan",
     "Polish",
     "Polished",
     "Stage",

@@ -1,0 +1,302 @@
+"""Crossings of scores along a feature, for sums of LMM terms over mapped features.
+
+Along one feature, a unit of a term is a minimum of three lines in φ(x): its two walls of that
+feature, and a constant, the lowest of its other walls. A score of a term is a maximum of units,
+terms without the feature are constants, and φ is a line between two knots. So the scores are
+piecewise linear in x, and a walk from piece to piece finds the first crossing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import prange
+
+from maxplus._compile.jit import njit
+
+EPS = float(np.finfo(np.float64).eps)
+# Number of (row, wall) pairs from which threads are used: a tenth of a second of work.
+PARALLEL_FROM = 1_000_000
+
+
+class Room(NamedTuple):
+    """Limits of the features, the units of their distances, and which of them move."""
+
+    low: np.ndarray  # (P,)
+    high: np.ndarray  # (P,)
+    unit: np.ndarray  # (P,)
+    moves: np.ndarray  # (P,) of bool
+
+
+class FlatTerms(NamedTuple):
+    """Weights of T terms in float64, one after the other, and the map of the features.
+
+    Term t has the places ``first_place[t]`` to ``first_place[t + 1]`` in the list of all terms'
+    features, the units ``first_unit[t]`` to ``first_unit[t + 1]``, and its walls begin at
+    ``first_wall[t]``: those of one unit stand together, in the order of the features. Feature p
+    has the uses ``first_use[p]`` to ``first_use[p + 1]``, each a term and a place. A feature
+    without knots is not mapped.
+    """
+
+    first_place: np.ndarray  # (T + 1,)
+    first_unit: np.ndarray  # (T + 1,)
+    first_wall: np.ndarray  # (T + 1,)
+    features: np.ndarray  # (places,)
+    slopes: np.ndarray  # (places, 2)
+    offsets: np.ndarray  # (walls, 2)
+    W2T: np.ndarray  # (C, units)
+    intercept: np.ndarray  # (C,)
+    first_use: np.ndarray  # (P + 1,)
+    used_term: np.ndarray  # (places,)
+    used_place: np.ndarray  # (places,)
+    first_knot: np.ndarray  # (P + 1,)
+    knots: np.ndarray
+    values: np.ndarray
+    rises: np.ndarray
+
+
+@njit(cache=True)
+def _segment(terms, p, x, is_rising):
+    """Return φ_p(x), its slope just beyond x, and where the segment ends (±inf: nowhere)."""
+    first, last = terms.first_knot[p], terms.first_knot[p + 1] - 1
+    if last < first:
+        return x, 1.0, np.inf if is_rising else -np.inf
+    if x < terms.knots[first] or (x == terms.knots[first] and not is_rising):
+        return terms.values[first], 0.0, terms.knots[first] if is_rising else -np.inf
+    if x > terms.knots[last] or (x == terms.knots[last] and is_rising):
+        return terms.values[last], 0.0, np.inf if is_rising else terms.knots[last]
+    low, high = first, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        if terms.knots[middle] < x or (terms.knots[middle] == x and is_rising):
+            low = middle
+        else:
+            high = middle
+    u = min(terms.values[low] + terms.rises[low] * (x - terms.knots[low]), terms.values[high])
+    return u, terms.rises[low], terms.knots[high if is_rising else low]
+
+
+@njit(cache=True)
+def _two_lowest(u, terms, lowest, second, feature, scores):
+    """Fill each unit's lowest value of a feature, whose it is, the lowest of its other features.
+
+    And the scores (T, C) of each term. O(Σ_t H_t·(m_t + C)).
+    """
+    for t in range(scores.shape[0]):
+        begin, end = terms.first_place[t], terms.first_place[t + 1]
+        wall = terms.first_wall[t]
+        scores[t] = -np.inf
+        for h in range(terms.first_unit[t], terms.first_unit[t + 1]):
+            m1, m2, f = np.inf, np.inf, -1
+            for k in range(begin, end):
+                at = u[terms.features[k]]
+                v = min(
+                    terms.slopes[k, 0] * at + terms.offsets[wall, 0],
+                    terms.slopes[k, 1] * at + terms.offsets[wall, 1],
+                )
+                if v < m1:
+                    m1, m2, f = v, m1, terms.features[k]
+                elif v < m2:
+                    m2 = v
+                wall += 1
+            lowest[h], second[h], feature[h] = m1, m2, f
+            for d in range(scores.shape[1]):
+                scores[t, d] = max(scores[t, d], m1 + terms.W2T[d, h])
+
+
+@njit(cache=True)
+def _lowest_line(at, slopes):
+    """Return the lowest of three lines just beyond 0: its slope, its value, and where it ends.
+
+    Line j has the value at[j] now. Among equal lines the one that falls most is the lowest from
+    there on. A line ends where one that falls more meets it.
+    """
+    k = 0
+    for j in range(1, 3):
+        if at[j] < at[k] or (at[j] == at[k] and slopes[j] < slopes[k]):
+            k = j
+    while True:
+        end, then = np.inf, k
+        for j in range(3):
+            if slopes[j] < slopes[k] and at[j] < np.inf:
+                meet = (at[j] - at[k]) / (slopes[k] - slopes[j])
+                if meet < end:
+                    end, then = meet, j
+        if end > 0.0:
+            return slopes[k], at[k], end
+        k = then
+
+
+@njit(cache=True)
+def _highest_unit(g, rate, heights):
+    """Return the unit that is highest just beyond 0, and up to where no other can be.
+
+    Of equal ones the steepest is ahead from there on. A unit is never above the line that it is
+    on, so none overtakes before those lines meet.
+    """
+    best, top = 0, g[0] + heights[0]
+    for h in range(1, g.size):
+        v = g[h] + heights[h]
+        if v > top or (v == top and rate[h] > rate[best]):
+            best, top = h, v
+    end = np.inf
+    for h in range(g.size):
+        if rate[h] > rate[best]:
+            end = min(end, (top - g[h] - heights[h]) / (rate[h] - rate[best]))
+    return best, end
+
+
+@njit(cache=True)
+def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, ends):
+    """Add the terms with feature p to Z and S, their values and slopes where φ_p is u.
+
+    x moves with dφ_p/dt = speed. Return how far the slopes stay the same. O(H·C) per term. The
+    last three arrays are buffers, as long as the largest term has units.
+    """
+    end = np.inf
+    for use in range(terms.first_use[p], terms.first_use[p + 1]):
+        t, place = terms.used_term[use], terms.used_place[use]
+        begin = terms.first_unit[t]
+        H, m = terms.first_unit[t + 1] - begin, terms.first_place[t + 1] - terms.first_place[t]
+        wall = terms.first_wall[t] + place - terms.first_place[t]
+        a, b = terms.slopes[place, 0], terms.slopes[place, 1]
+        slopes = (speed * a, speed * b, 0.0)
+        for h in range(H):
+            rest = second[begin + h] if feature[begin + h] == p else lowest[begin + h]
+            A = a * u + terms.offsets[wall + h * m, 0]
+            B = b * u + terms.offsets[wall + h * m, 1]
+            rate[h], g[h], ends[h] = _lowest_line((A, B, rest), slopes)
+        for d in range(Z.size):
+            h, piece_end = _highest_unit(g[:H], rate[:H], terms.W2T[d, begin : begin + H])
+            end = min(end, piece_end, ends[h])
+            Z[d] += g[h] + terms.W2T[d, begin + h]
+            S[d] += rate[h]
+    return end
+
+
+@njit(cache=True)
+def _first_pass(Z, S, y, lead):
+    """Return how far it is until another class is ahead of y by the lead, which, and the gap."""
+    first, winner, gap = np.inf, -1, np.inf
+    for d in range(Z.size):
+        if d == y:
+            continue
+        ahead, faster = Z[y] + lead - Z[d], S[d] - S[y]
+        gap = min(gap, ahead)
+        passed = np.inf
+        if faster > 0.0:
+            passed = max(0.0, ahead / faster)
+        elif ahead < 0.0:
+            passed = 0.0
+        if passed < first:
+            first, winner = passed, d
+    return first, winner, gap
+
+
+@njit(cache=True)
+def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y, lead):
+    """The least change in [begin, limit] of x_p beyond which another class wins by the lead.
+
+    (inf, −1) if none does. ``constant`` (C,) is the sum of the terms without feature p. A step
+    goes to where the slope of some score changes, or as far as no score can change by the gap;
+    at the end of a segment of φ the next one begins. O(H·C) per step and term with the feature.
+    """
+    sign = 1.0 if side == 0 else -1.0
+    steepest = 0.0
+    for use in range(terms.first_use[p], terms.first_use[p + 1]):
+        a, b = terms.slopes[terms.used_place[use], 0], terms.slopes[terms.used_place[use], 1]
+        steepest += max(a, b, 0.0) - min(a, b, 0.0)
+    Z, S = np.empty(constant.size), np.empty(constant.size)
+    g, rate, ends = np.empty(lowest.size), np.empty(lowest.size), np.empty(lowest.size)
+    at = x + sign * begin
+    change = begin
+    while change <= limit and change < np.inf and steepest > 0.0:
+        start, rise, segment_end = _segment(terms, p, at, side == 0)
+        length = sign * (segment_end - at)
+        delta = 0.0
+        while delta < length and change + delta <= limit:
+            Z[:], S[:] = constant, 0.0
+            u, speed = start + sign * rise * delta, sign * rise
+            end = _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, ends)
+            first, winner, gap = _first_pass(Z, S, y, lead)
+            if first <= end and delta + first <= length and first < np.inf:
+                return change + delta + first, winner
+            if rise == 0.0:
+                break
+            # A shorter step than the last one changes nothing that a float64 holds.
+            delta += max(end, gap / (rise * steepest), EPS * (abs(u) / rise + abs(at) + delta))
+        at = segment_end
+        change = sign * (at - x)
+    return np.inf, -1
+
+
+@njit(cache=True)
+def stretch(x, p, side, room):
+    """Return the least (> 0 where x is outside) and largest rise (side 0) or fall of feature p."""
+    if side == 0:
+        return max(0.0, room.low[p] - x[p]), room.high[p] - x[p]
+    return max(0.0, x[p] - room.high[p]), x[p] - room.low[p]
+
+
+@njit(cache=True)
+def all_term_flips(x, y, terms, room, only_nearest, lead, change, becomes):
+    """Fill change and becomes (P, 2): how far each feature must rise, or fall, to flip x's class.
+
+    Infinite where it cannot; another class has to win by the lead. With ``only_nearest``, what
+    is farther than the nearest found so far, in units, is not looked for. A feature costs
+    O(H·C) per step and term that it is in.
+    """
+    T, C, H = terms.first_unit.size - 1, terms.intercept.size, terms.W2T.shape[1]
+    lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
+    scores, u = np.empty((T, C)), np.empty(x.size)
+    for p in range(x.size):
+        u[p] = _segment(terms, p, x[p], True)[0]
+    _two_lowest(u, terms, lowest, second, feature, scores)
+    constant = np.empty(C)
+    nearest = np.inf
+    change[:], becomes[:] = np.inf, -1
+    for p in range(x.size):
+        if not room.moves[p] or terms.first_use[p] == terms.first_use[p + 1]:
+            continue
+        constant[:] = terms.intercept
+        use = terms.first_use[p]
+        for t in range(T):
+            if use < terms.first_use[p + 1] and terms.used_term[use] == t:
+                use += 1
+            else:
+                constant += scores[t]
+        for side in range(2):
+            begin, end = stretch(x, p, side, room)
+            limit = min(end, nearest * room.unit[p]) if only_nearest else end
+            delta, d = _walk(
+                terms, p, x[p], side, begin, limit, lowest, second, feature, constant, y, lead
+            )
+            if delta <= end:
+                change[p, side], becomes[p, side] = delta, d
+                nearest = min(nearest, delta / room.unit[p])
+
+
+@njit(cache=True)
+def nearest_change(deltas, classes, unit):
+    """The feature, signed change and class of the least of all changes (P, 2), in units."""
+    feature, change, becomes, least = -1, np.inf, -1, np.inf
+    for p in range(deltas.shape[0]):
+        for side in range(2):
+            if deltas[p, side] / unit[p] < least:
+                least = deltas[p, side] / unit[p]
+                feature, becomes = p, classes[p, side]
+                change = deltas[p, side] if side == 0 else -deltas[p, side]
+    return feature, change, becomes
+
+
+@njit(cache=True, parallel=True)
+def nearest_term_flips(X, y, terms, low, high, unit, moves, feature, change, becomes):
+    """Fill, per row, the feature, signed change and class of the nearest flip, or −1.
+
+    Of row n the features moves[n] move.
+    """
+    for n in prange(X.shape[0]):
+        P = X.shape[1]
+        deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
+        room = Room(low, high, unit, moves[n])
+        all_term_flips(X[n], y[n], terms, room, True, 0.0, deltas, classes)
+        feature[n], change[n], becomes[n] = nearest_change(deltas, classes, unit)

@@ -1,0 +1,481 @@
+"""Boxes in raw units in which a class of a sum of terms provably wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from maxplus.certify.additive import (
+    AdditiveMargins,
+    Shape,
+    add_lowest_margins,
+    shapes_of,
+    sum_of_scores,
+    term_bounds,
+)
+from maxplus.certify.bounds import caps
+from maxplus.explain.conditions import Condition, box_conditions
+from maxplus.explain.domain import Category, Domain
+from maxplus.explain.units import unit_boxes
+from maxplus.models import LMM, AdditiveLMM
+from maxplus.models.feature_map import DEVIATION
+
+# Conditions of a rule at most, and what one more costs, as a logarithm of the share of rows lost.
+MOST_CONDITIONS, CONDITION_COST = 10, 0.1
+# Boxes of each class that leave out a column of the first, and those around centres of units.
+N_VARIANTS, N_CENTRES = 2, 2
+# Columns that are cut at most, and the steps of their grid that a cut takes.
+MOST_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
+# Columns that are cut at once, if their cuts are nearly as good as the best.
+AT_ONCE, NEARLY = 3, 0.6
+# Ends of an interval that are tried at once, and how often the steps between them get finer.
+N_STEPS, N_ROUNDS = 17, 3
+# Deviations that a number without limits is followed for.
+REACH = 4.0
+
+# Margins over boxes: mapped ends, raw ends (n, P), classes (n,) -> lowest z_y − z_d (n, C).
+Lowest = Callable[[NDArray, NDArray, NDArray, NDArray, NDArray], NDArray]
+
+
+class WinningBox(NamedTuple):
+    """A box in which no other class can win, with its conditions as printed."""
+
+    label: int
+    conditions: tuple[Condition, ...]
+    low: NDArray
+    high: NDArray
+
+    def contains(self, other: WinningBox) -> bool:
+        """Return whether another box lies in this one."""
+        return bool((self.low <= other.low).all() and (self.high >= other.high).all())
+
+
+class _Part(NamedTuple):
+    """Some terms: whether they depend on each column, and their lowest margins over boxes."""
+
+    has_column: NDArray
+    lowest: Lowest
+
+
+class _Grid(NamedTuple):
+    """Values that a number may be cut at, and the shares of rows below and up to each.
+
+    Of a category, ``upto`` are the shares of its words.
+    """
+
+    x: NDArray
+    below: NDArray
+    upto: NDArray
+
+
+class _Boxes(NamedTuple):
+    """Raw limits (n, P), the class, and its lowest margins: of parts (n, parts, C), and in all."""
+
+    low: NDArray
+    high: NDArray
+    label: int
+    parts: NDArray
+    margins: NDArray
+
+    def one(self, n: int) -> _Boxes:
+        """Return box n alone."""
+        low, high, parts, margins = (a[n : n + 1] for a in (self.low, self.high, *self[3:]))
+        return _Boxes(low, high, self.label, parts, margins)
+
+    @property
+    def gaps(self) -> NDArray:
+        """Lower bounds of the margin of the class over all others, (n,)."""
+        return self.margins.min(axis=1)
+
+    @property
+    def gap(self) -> float:
+        """The only one of them."""
+        return float(self.gaps[0])
+
+    @property
+    def shortfall(self) -> NDArray:
+        """How far all margins together are from 0, (n,)."""
+        return -np.minimum(self.margins, 0.0).sum(axis=1)
+
+
+def winning_boxes(model: AdditiveLMM, domain: Domain) -> list[WinningBox]:
+    """Return boxes in which one class has the highest score, whatever else the domain allows.
+
+    A box starts as all that the domain allows. It is cut, column by column, where a cut raises
+    the least margins of the class most for the share of rows that it loses, until the least
+    margin over the box, which `maxplus.certify.additive` bounds from below, is above 0. Then
+    limits that are not needed are dropped, and the others share what is left of the margin. The
+    distribution of a feature is taken from its map. Limits are rounded inwards, and the bound is
+    computed once more for the box as printed. So nothing but the model and the domain is used.
+    O(P·Σ_t m_t·H_t) for each cut.
+
+    Parameters
+    ----------
+    model : AdditiveLMM
+    domain : Domain
+
+    Returns
+    -------
+    list of WinningBox
+        Without those that lie in another one, and those with more than ten conditions.
+    """
+    search = _Search(model, domain)
+    found: list[WinningBox] = []
+    for label in range(model.n_classes):
+        for box in search.boxes(label):
+            new = search.printed(box)
+            if new is None or any(old.label == label and old.contains(new) for old in found):
+                continue
+            found = [old for old in found if not (old.label == label and new.contains(old))]
+            found.append(new)
+    return found
+
+
+class _Search:
+    """The search for boxes of one model in one domain."""
+
+    def __init__(self, model: AdditiveLMM, domain: Domain) -> None:
+        self.model, self.domain = model, domain
+        self.exact = model.astype(np.float64)
+        self.column_of = np.arange(domain.n_features)
+        self.low, self.high = domain.low.astype(np.float64), domain.high.astype(np.float64)
+        for category in domain.categories:
+            features = list(category.features)
+            self.column_of[features] = min(features)
+            self.low[features], self.high[features] = 0.0, (self.high[features] >= 1.0) * 1.0
+        self.members = {c: np.flatnonzero(self.column_of == c) for c in self.column_of.tolist()}
+        self.category = {min(one.features): one for one in domain.categories}
+        self.parts = self._parts()
+        self.used = np.flatnonzero(
+            np.any([part.has_column for part in self.parts], axis=0)
+        ).tolist()
+        self._in_terms = np.concatenate([self.members[c] for c in self.used])
+        P = domain.n_features
+        self._margins = AdditiveMargins(model, np.zeros((0, P)), np.zeros(0, int), np.zeros(P))
+        self.grids = {c: self._grid(c) for c in self.used}
+
+    # -- margins ------------------------------------------------------------------------------
+
+    def _parts(self) -> list[_Part]:
+        shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
+        every = np.arange(self.domain.n_features)
+        parts = [
+            _Part(every == p, partial(_shape_margins, shape))
+            for p, shape in shapes.items()
+            if self.domain.category_of[p] < 0
+        ]
+        for column, category in self.category.items():
+            own = [shapes[p] for p in category.features if p in shapes]
+            if own:
+                rows = np.zeros((len(category.words) + 1, self.domain.n_features))
+                rows[np.arange(len(category.words)), list(category.features)] = 1.0
+                U = self.model.mapped(rows).astype(np.float64)
+                table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
+                lowest = partial(_word_margins, table, category)
+                parts.append(_Part(every == column, lowest))
+        for features, lmm in self.exact.terms:
+            if features.size > 1:
+                columns = np.isin(every, self.column_of[features])
+                parts.append(_Part(columns, partial(_term_margins, features, lmm, caps(lmm))))
+        return parts
+
+    def _boxes(
+        self, low: NDArray, high: NDArray, label: int, known: _Boxes | None = None,
+        columns: NDArray | None = None,
+    ) -> _Boxes:  # fmt: skip
+        """Return boxes with limits (n, P); each differs from a known one in one of columns (n,)."""
+        y, b = np.full(len(low), label), self.exact.intercept
+        with np.errstate(all="ignore"):
+            bottom = np.minimum(self.exact.mapped(low), self.model.mapped(low))
+            top = np.maximum(self.exact.mapped(high), self.model.mapped(high))
+            is_known = np.isfinite(bottom + top)[:, self._in_terms].all(axis=1)
+            ends = [np.where(np.isfinite(end), end, 0.0) for end in (bottom, top)]
+            parts = np.empty((len(low), len(self.parts), self.model.n_classes))
+            if known is not None:
+                parts[:] = known.parts
+            for k, part in enumerate(self.parts):
+                new = slice(None) if columns is None else part.has_column[columns]
+                if y[new].size:
+                    parts[new, k] = part.lowest(*(end[new] for end in (*ends, low, high, y)))
+            margins = b[label] - b + parts.sum(axis=1) - self._rounding(*ends)[:, None]
+        margins[:, label] = np.inf
+        margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
+        return _Boxes(low, high, label, parts, margins)
+
+    def _moved(self, box: _Boxes, column: int, low: NDArray, high: NDArray) -> _Boxes:
+        """Return the box with other limits (n, features) of one column."""
+        lows, highs = (np.repeat(side, len(low), axis=0) for side in box[:2])
+        lows[:, self.members[column]], highs[:, self.members[column]] = low, high
+        return self._boxes(lows, highs, box.label, box, np.full(len(low), column))
+
+    def _rounding(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return what rounding can add; where features are mapped, it is the same for all boxes."""
+        if self.model.feature_map is None:
+            return self._margins.rounding(low, high)
+        if not hasattr(self, "_same_rounding"):
+            self._same_rounding = self._margins.rounding(low[:1], high[:1])
+        return self._same_rounding
+
+    # -- distributions ------------------------------------------------------------------------
+
+    def _grid(self, column: int) -> _Grid:
+        """Return the limits that a column may be cut at, and the shares of rows below them."""
+        domain, feature_map = self.domain, self.model.feature_map
+        if column in self.category:
+            features = self.members[column]
+            share = np.full(len(features), 1.0 / len(features))
+            if feature_map is not None:
+                # Mapped features have the mean 0.
+                zero, one = (feature_map(np.full((1, len(self.low)), v))[0] for v in (0.0, 1.0))
+                rise = (one - zero)[features]
+                share = np.where(rise > 0.0, -zero[features] / np.maximum(rise, 1e-300), 0.0)
+            share = np.clip(share, 1e-3, 1.0) * (self.high[features] > 0.0)
+            return _Grid(np.empty(0), np.empty(0), share)
+        low, high = self.low[column], self.high[column]
+        if column in domain.values:
+            x = np.asarray(domain.values[column], np.float64)
+            return _Grid(x, np.arange(x.size) / x.size, np.arange(1.0, x.size + 1.0) / x.size)
+        if feature_map is not None:
+            knots, values = feature_map.knots(column)
+            share = np.linspace(0.0, 1.0, N_GRID)
+            inside = np.clip(DEVIATION * ndtri(share[1:-1]), values[0], values[-1])
+            x = np.concatenate([[low], feature_map.inverse(column, inside), [high]])
+            x = np.unique(np.clip(np.nan_to_num(x, neginf=knots[0], posinf=knots[-1]), low, high))
+            every = np.zeros((x.size, domain.n_features))
+            every[:, column] = x
+            share = ndtr(feature_map(every)[:, column] / DEVIATION)
+        else:
+            reach = REACH * float(domain.unit[column])
+            centre = float(np.clip(0.0, low, high))
+            x = np.linspace(max(low, centre - reach), min(high, centre + reach), N_GRID)
+            share = np.linspace(0.0, 1.0, N_GRID)
+        x[0], x[-1] = low, high
+        share[0], share[-1] = 0.0, 1.0
+        return _Grid(x, share, share)
+
+    # -- boxes --------------------------------------------------------------------------------
+
+    def boxes(self, label: int) -> Iterator[_Boxes]:
+        """Yield boxes of a class: the first, others without its columns, and around centres."""
+        everything = self._boxes(self.low[None], self.high[None], label)
+        columns = self._strongest(everything)
+        first = self._cut(everything, columns)
+        if first is not None:
+            yield first[0]
+            for column in first[1][:N_VARIANTS]:
+                other = self._cut(everything, [c for c in columns if c != column])
+                if other is not None:
+                    yield other[0]
+        for point in self._centres(label):
+            other = self._cut(everything, columns, point)
+            if other is not None:
+                yield other[0]
+
+    def _strongest(self, box: _Boxes) -> list[int]:
+        """Return the columns whose cuts raise margins most, at most MOST_COLUMNS."""
+        boxes, columns, _ = self._cuts(box, self.used)
+        gains = np.zeros(len(self.low))
+        np.maximum.at(gains, columns, box.shortfall - boxes.shortfall)
+        return sorted(self.used, key=lambda c: -gains[c])[:MOST_COLUMNS]
+
+    def _centres(self, label: int) -> list[NDArray]:
+        """Return centres of units of many features that favour a class, those farthest ahead.
+
+        They are NaN where a unit has no centre, and for categories.
+        """
+        middle = np.clip(np.zeros(len(self.low)), self.low, self.high)
+        feature_map = self.model.feature_map
+        points = []
+        for features, lmm in self.exact.terms:
+            if features.size > 2:
+                units = unit_boxes(lmm)
+                centre = np.full((lmm.n_hidden, len(middle)), np.nan)
+                for k, p in enumerate(features.tolist()):
+                    if self.domain.category_of[p] < 0:
+                        u = units.centre[:, k]
+                        x = u if feature_map is None else feature_map.inverse(p, u)
+                        centre[:, p] = np.clip(x, self.low[p], self.high[p])
+                points += list(centre[units.favourite == label])
+        if not points:
+            return []
+        filled = np.where(np.isfinite(points), points, middle)
+        gaps = self._boxes(filled, filled, label).gaps
+        return [points[k] for k in np.argsort(-gaps, kind="stable")[:N_CENTRES]]
+
+    def _cut(
+        self, box: _Boxes, columns: list[int], point: NDArray | None = None
+    ) -> tuple[_Boxes, list[int]] | None:
+        """Cut a box until its class wins in it; return it with its limited columns, or None."""
+        limited: list[int] = []
+        while not box.gap > 0.0:
+            allowed = columns if len(limited) < MOST_CONDITIONS else limited
+            boxes, which, lost = self._cuts(box, allowed, point)
+            gain = box.shortfall - boxes.shortfall
+            rates = gain / (lost + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
+            if not (rates > 0.0).any():
+                return None
+            # The best cut, and those of other columns that are nearly as good.
+            low, high = box.low.copy(), box.high.copy()
+            changed: list[int] = []
+            for k in np.argsort(-rates, kind="stable"):
+                column = int(which[k])
+                if len(changed) == AT_ONCE or rates[k] < NEARLY * rates.max():
+                    break
+                if column not in changed:
+                    own = self.members[column]
+                    low[0, own], high[0, own] = boxes.low[k, own], boxes.high[k, own]
+                    changed.append(column)
+            box = self._boxes(low, high, box.label)
+            limited += [column for column in changed if column not in limited]
+        box, limited = self._released(box, limited)
+        return self._widened(box, limited), limited
+
+    def _cuts(
+        self, box: _Boxes, columns: list[int], point: NDArray | None = None
+    ) -> tuple[_Boxes, NDArray, NDArray]:
+        """Return the box with one limit of one column moved inwards, in all ways.
+
+        With the columns, and the logarithms of the shares of rows lost.
+        """
+        cuts = []
+        for column in columns:
+            own = self.members[column]
+            for low, high, lost in self._narrower(column, box.low[0, own], box.high[0, own]):
+                if point is None or not ((point[own] < low) | (point[own] > high)).any():
+                    cuts.append((column, own, low, high, lost))
+        lows, highs = (np.repeat(side, len(cuts), axis=0) for side in box[:2])
+        for n, (_, own, low, high, _) in enumerate(cuts):
+            lows[n, own], highs[n, own] = low, high
+        which = np.array([cut[0] for cut in cuts], int)
+        boxes = self._boxes(lows, highs, box.label, box, which)
+        return boxes, which, np.array([cut[-1] for cut in cuts])
+
+    def _narrower(
+        self, column: int, low: NDArray, high: NDArray
+    ) -> Iterator[tuple[NDArray, NDArray, float]]:
+        """Yield narrower limits of a column: fewer words, a single one, or a shorter interval."""
+        x, below, upto = self.grids[column]
+        if column in self.category:
+            on = np.flatnonzero(high > 0.0)
+            total = upto[on].sum()
+            for k in on if on.size > 1 else ():
+                yield low, high * (np.arange(high.size) != k), -np.log1p(-upto[k] / total)
+                only = high * (np.arange(high.size) == k)
+                yield only, only, -np.log(upto[k] / total)
+            return
+        first, last = np.searchsorted(x, low[0]), np.searchsorted(x, high[0], side="right") - 1
+        for step in CUTS:
+            if first + step <= last:
+                for i, j in ((first + step, last), (first, last - step)):
+                    if x[i] == np.inf or x[j] == -np.inf:
+                        continue
+                    left = max(upto[j] - below[i], 1e-6) / max(upto[last] - below[first], 1e-6)
+                    yield x[i, None], x[j, None], -float(np.log(left))
+
+    def _released(self, box: _Boxes, columns: list[int]) -> tuple[_Boxes, list[int]]:
+        """Drop limits of columns as long as the class wins; return the columns that keep theirs."""
+        limited = []
+        for column in columns[::-1]:
+            own = self.members[column]
+            other = self._moved(box, column, self.low[None, own], self.high[None, own])
+            if other.gap > 0.0:
+                box = other
+            else:
+                limited.append(column)
+        return box, limited[::-1]
+
+    def _widened(self, box: _Boxes, columns: list[int]) -> _Boxes:
+        """Move the limits of columns outwards, each for an equal share of the margin."""
+        for k, column in enumerate(columns):
+            target = box.gap - box.gap / (len(columns) - k)
+            if column not in self.category:
+                box = self._with_end(box, column, self.low, 0.5 * (box.gap + target))
+                box = self._with_end(box, column, self.high, target)
+                box = self._with_end(box, column, self.low, target)
+        return box
+
+    def _with_end(self, box: _Boxes, p: int, ends: NDArray, target: float) -> _Boxes:
+        """Move one end of feature p outwards as long as the gap stays above a target."""
+        is_low = ends is self.low
+        inner, outer = float((box.low if is_low else box.high)[0, p]), float(ends[p])
+
+        def moved(places: NDArray) -> _Boxes:
+            low, high = (np.full((len(places), 1), side[0, p]) for side in box[:2])
+            (low if is_low else high)[:, 0] = places
+            return self._moved(box, p, low, high)
+
+        if np.isinf(outer):
+            everywhere = moved(np.array([outer]))
+            if everywhere.gap > max(target, 0.0):
+                return everywhere
+            outer = inner + np.sign(outer) * REACH * float(self.domain.unit[p])
+        best = box
+        for _ in range(N_ROUNDS):
+            places = np.linspace(inner, outer, N_STEPS)
+            boxes = moved(places)
+            k = int(np.append(~(boxes.gaps > max(target, 0.0)), True).argmax())
+            if k > 0:
+                best, inner = boxes.one(k - 1), float(places[k - 1])
+            if k in (0, N_STEPS):
+                break
+            outer = float(places[k])
+        return best
+
+    # -- words --------------------------------------------------------------------------------
+
+    def printed(self, box: _Boxes) -> WinningBox | None:
+        """Return the box as printed, or None: too long, empty, or not proved after rounding."""
+        conditions = box_conditions(self.domain, box.low[0], box.high[0])
+        if not 0 < len(conditions) <= MOST_CONDITIONS:
+            return None
+        low, high = self.low.copy(), self.high.copy()
+        for p, floor, ceiling, _ in conditions:
+            low[p], high[p] = max(low[p], floor), min(high[p], ceiling)
+            if low[p] > high[p]:
+                return None
+        for category in self.domain.categories:
+            features = np.array(category.features)
+            if (low[features] > 0.0).any():
+                high[features] = low[features]
+        if not self._boxes(low[None], high[None], box.label).gap > 0.0:
+            return None
+        return WinningBox(box.label, conditions, low, high)
+
+
+def _shape_margins(
+    shape: Shape, low: NDArray, high: NDArray, _low: NDArray, _high: NDArray, y: NDArray
+) -> NDArray:
+    """Return the lowest margins of the terms over one feature; exact."""
+    ends = [np.ascontiguousarray(end[:, shape.feature]) for end in (low, high)]
+    margins = np.zeros((len(y), shape.scores.shape[1]))
+    scores = sum_of_scores(shape.lmms, np.concatenate(ends))
+    add_lowest_margins(*ends, scores, shape.points, shape.scores, y, margins)
+    return margins
+
+
+def _word_margins(
+    table: NDArray, category: Category, _u: NDArray, _v: NDArray, low: NDArray, high: NDArray,
+    y: NDArray,
+) -> NDArray:  # fmt: skip
+    """Return the lowest margins over the words that a box allows; the last line is none of them."""
+    features = list(category.features)
+    is_one = low[:, features] > 0.0
+    allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
+    no_word = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
+    allowed = np.column_stack([allowed, no_word])
+    margins = table[:, y].T[:, :, None] - table[None]
+    return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)
+
+
+def _term_margins(
+    features: NDArray, lmm: LMM, cap: NDArray, low: NDArray, high: NDArray, _low: NDArray,
+    _high: NDArray, y: NDArray,
+) -> NDArray:  # fmt: skip
+    """Return lower bounds of the margins of a term over several features."""
+    bottom, top = term_bounds(lmm, cap, low[:, features], high[:, features])
+    return bottom[np.arange(len(y)), y][:, None] - top

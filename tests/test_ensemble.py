@@ -1,0 +1,387 @@
+"""LMMEnsembleClassifier: mean scores, training, ends of training, certificates."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from certified import inside
+from maxplus import LMMClassifier, LMMEnsembleClassifier
+from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._folds import Rows
+from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
+from maxplus.models import LOG2, AdditiveLMM
+from maxplus.training import memory
+from maxplus.training.result import Status, TrainingOverflowError
+from model_cases import CASES, normal_model
+from strategies import SEEDS, quick
+
+WORDS = np.array(["setosa", "versicolor", "virginica"])
+# Single networks, and sums of terms.
+SINGLE = {"n_hidden": 9, "warmup_epochs": 3, "random_state": 0}
+SUM = {"structure": "shapes", "warmup_epochs": 30, "random_state": 0}
+BOTH = pytest.mark.parametrize("options", [SINGLE, SUM], ids=["single", "sum"])
+
+
+@pytest.fixture
+def networks(monkeypatch):
+    """The networks that ensembles train from here on, in the order of their seeds."""
+    found = {}
+
+    def recorded(train):
+        def run(self, *arguments):
+            trained = train(self, *arguments)
+            seed = next(tuple(a) for a in arguments if isinstance(a, list))
+            found[seed] = trained[0]
+            return trained
+
+        return run
+
+    for name in ("_single", "_sum"):
+        monkeypatch.setattr(EnsembleTraining, name, recorded(getattr(EnsembleTraining, name)))
+    return lambda: [found[seed] for seed in sorted(found)]
+
+
+# -- scores -----------------------------------------------------------------------------------
+
+
+@BOTH
+def test_scores_are_the_mean_of_the_networks(networks, iris, options):
+    clf = LMMEnsembleClassifier(3, **options).fit(iris.X, WORDS[iris.y])
+    assert len(networks()) == 3
+    Z = [model.scores(iris.X) for model in networks()]
+    assert not np.array_equal(Z[0], Z[1])
+    mean = clf.temperature_ * np.mean(Z, axis=0)
+    assert_allclose(clf.decision_function(iris.X), mean, rtol=1e-6, atol=1e-6)
+    assert_array_equal(clf.predict(iris.X), WORDS[clf.decision_function(iris.X).argmax(axis=1)])
+    assert_allclose(clf.predict_proba(iris.X).sum(axis=1), 1.0)
+    assert clf.score(iris.X, WORDS[iris.y]) > 0.93
+    assert isinstance(clf.model_, AdditiveLMM)
+    assert clf.n_hidden_ == sum(model.n_hidden for model in networks()) == len(clf.unit_wins_)
+
+
+@given(SEEDS, st.integers(1, 4), st.integers(0, 2))
+@quick(60)
+def test_a_loss_is_at_most_the_mean_loss_of_the_networks(seed, K, label):
+    rng = np.random.default_rng(seed)
+    networks = [normal_model(CASES["LMM"], rng, (2, 3, 3)) for _ in range(K)]
+    X, y = rng.normal(size=(20, 2)), np.full(20, label)
+    mean = np.mean([model.losses(X, y) for model in networks], axis=0)
+    assert (AdditiveLMM.mean(networks).losses(X, y) <= mean + 1e-9 * (1 + mean)).all()
+
+
+def test_one_network_of_an_ensemble_scores_as_it_does_alone(networks, iris):
+    clf = LMMEnsembleClassifier(1, **SINGLE).fit(*iris)
+    assert_array_equal(clf.decision_function(iris.X), networks()[0].scores(iris.X))
+
+
+@BOTH
+def test_fitted_attributes_are_about_all_training_rows(iris, options):
+    clf = LMMEnsembleClassifier(3, bootstrap=True, **options).fit(*iris)
+    losses = clf.model_.losses(iris.X, iris.y)
+    assert_array_equal(clf.training_losses_, losses)
+    assert clf.max_loss_ == losses.max()
+    assert clf.mean_loss_ == pytest.approx(losses.mean())
+    assert clf.certified_ == (losses.max() < LOG2)
+    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert clf.loss_curve_.shape == (options["warmup_epochs"],)
+    assert np.isfinite(clf.loss_curve_).all()
+    assert clf.feature_importances_.sum() == pytest.approx(1.0)
+
+
+def test_pruning_changes_no_score_of_a_training_row(iris):
+    """Also where a network has not been trained on the row."""
+    clf = LMMEnsembleClassifier(3, bootstrap=True, **SINGLE | {"n_hidden": 60}).fit(*iris)
+    before = clf.decision_function(iris.X)
+    pruned = clf.prune()
+    assert pruned.dropped > 0
+    assert pruned.dropped + pruned.left == 180
+    assert clf.n_hidden_ == pruned.left == clf.unit_wins_.size
+    assert_array_equal(clf.decision_function(iris.X), before)
+    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+
+
+@BOTH
+def test_folding_takes_all_networks_along(iris, options):
+    centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
+    scaled = (iris.X - centre) / spread
+    clf = LMMEnsembleClassifier(2, **options).fit(scaled, iris.y)
+    Z = clf.decision_function(scaled)
+    clf.fold(centre, spread, iris.X)
+    assert_allclose(clf.decision_function(iris.X), Z, atol=1e-10)
+    assert_array_equal(clf.training_losses_, clf.model_.losses(*iris))
+
+
+# -- training ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+@BOTH
+def test_the_outcome_does_not_depend_on_n_jobs(iris, bootstrap, options):
+    def fit(**other):
+        clf = LMMEnsembleClassifier(3, bootstrap=bootstrap, **options | other).fit(*iris)
+        return clf.decision_function(iris.X)
+
+    expected = fit(n_jobs=1)
+    for n_jobs in (2, 3, None):
+        assert_array_equal(fit(n_jobs=n_jobs), expected)
+    assert not np.array_equal(fit(random_state=1), expected)
+
+
+def test_structure_and_temperature_are_found_once(iris):
+    clf = LMMEnsembleClassifier(2, **SUM).fit(*iris)
+    alone = LMMClassifier(**SUM).fit(*iris)
+    assert clf.search_["chosen"] == alone.search_["chosen"]
+    assert_array_equal(clf.search_["losses"], alone.search_["losses"])
+    assert clf.temperature_ == alone.temperature_ != 1.0
+
+
+def test_a_temperature_changes_no_prediction_and_no_radius(iris):
+    plain, warm = (
+        LMMEnsembleClassifier(2, calibrate=calibrate, **SINGLE).fit(*iris)
+        for calibrate in (False, True)
+    )
+    assert plain.temperature_ == 1.0 != warm.temperature_
+    # The generator has drawn once more, so that the networks differ.
+    scaled = warm.model_.scaled(1 / warm.temperature_)
+    assert_array_equal(scaled.scores(iris.X).argmax(axis=1), warm.predict(iris.X))
+    assert_allclose(certified_radius(scaled, iris.X), warm.certified_radius(iris.X), rtol=1e-5)
+
+
+def test_single_networks_are_polished(iris):
+    clf = LMMEnsembleClassifier(2, polish=0.5, **SINGLE | {"n_hidden": 30}).fit(*iris)
+    assert_array_equal(clf.suspects_, np.flatnonzero(~(clf.training_losses_ < 0.5)))
+    assert clf.status_ == (Status.GIVEN_UP if clf.suspects_.size else Status.POLISHED).value
+    rough = LMMEnsembleClassifier(2, polish=None, **SINGLE | {"n_hidden": 30}).fit(*iris)
+    assert not hasattr(rough, "suspects_")
+    assert clf.max_loss_ < rough.max_loss_
+
+
+def test_a_polish_that_was_asked_for_survives_the_temperature(iris):
+    options = SINGLE | {"n_hidden": 30}
+    clf = LMMEnsembleClassifier(2, polish=0.5, calibrate=True, **options).fit(*iris)
+    assert np.delete(clf.training_losses_, clf.suspects_).max() < 0.5
+    assert clf.status_ == (Status.GIVEN_UP if clf.suspects_.size else Status.POLISHED).value
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), SEEDS, st.booleans())
+@quick(50)
+def test_bootstrap_draws_as_many_rows_of_each_class_as_there_are(labels, seed, has_weight):
+    y = np.array(labels)
+    X, weight = np.arange(len(y))[:, None] + 0.5, np.full(len(y), 2.0) if has_weight else None
+    own = drawn(Rows(X, y, weight), np.random.default_rng(seed))
+    times = own.weight / (2.0 if has_weight else 1.0)
+    assert (times >= 1).all()
+    assert_array_equal(y[own.X[:, 0].astype(int)], own.y)
+    assert_array_equal(np.bincount(own.y, times, minlength=4), np.bincount(y, minlength=4))
+
+
+def test_bootstrap_samples_differ_and_leave_rows_out():
+    rows = Rows(np.arange(1000.0)[:, None], np.arange(1000) % 2, None)
+    one, other = (drawn(rows, np.random.default_rng(seed)) for seed in range(2))
+    assert not np.array_equal(one.X, other.X)
+    assert 550 < len(one.y) < 710
+
+
+@BOTH
+def test_weights_of_samples_and_classes(iris, options):
+    weight = np.ones(150)
+    weight[:5] = 0.0
+    plain = LMMEnsembleClassifier(2, **options).fit(iris.X[5:], iris.y[5:])
+    even = LMMEnsembleClassifier(2, **options).fit(iris.X, iris.y, weight)
+    assert np.isnan(even.training_losses_[:5]).all()
+    assert_allclose(even.predict_proba(iris.X), plain.predict_proba(iris.X), rtol=1e-6)
+    heavy = LMMEnsembleClassifier(2, class_weight={0: 5.0, 1: 1.0, 2: 1.0}, **options)
+    heavy.fit(iris.X, iris.y, weight)
+    assert not np.array_equal(heavy.decision_function(iris.X), plain.decision_function(iris.X))
+
+
+def test_early_stopping_is_for_each_network(iris):
+    clf = LMMEnsembleClassifier(2, early_stopping=True, polish=None, **SINGLE).fit(*iris)
+    assert clf.status_ == Status.MAX_ITER.value
+    assert clf.score(*iris) > 0.9
+
+
+def test_parameters_are_those_of_a_classifier():
+    own = LMMEnsembleClassifier().get_params()
+    assert own.pop("n_estimators") == 4
+    assert own.pop("bootstrap") is False
+    assert own == LMMClassifier().get_params()
+    with pytest.raises(ValueError, match="n_estimators must be an integer >= 1; got 0"):
+        LMMEnsembleClassifier(0).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(ValueError, match=r"bootstrap must be True or False; got 0\.5"):
+        LMMEnsembleClassifier(bootstrap=0.5).fit([[0.0], [1.0]], [0, 1])
+
+
+# -- progress and ends of training ------------------------------------------------------------
+
+
+@BOTH
+def test_callbacks_count_the_networks(iris, options):
+    seen = []
+    LMMEnsembleClassifier(3, callbacks=seen.append, **options).fit(*iris)
+    own = [progress for progress in seen if progress.stage == "ensemble"]
+    assert {progress.stage for progress in seen} <= {"choice", "ensemble"}
+    assert [(progress.iteration, progress.max_iter) for progress in own] == [
+        (1, 3), (2, 3), (3, 3),
+    ]  # fmt: skip
+    assert all(progress.state is None for progress in own)
+    best = [progress.best_loss for progress in own]
+    assert best == sorted(best, reverse=True)
+
+
+@BOTH
+def test_a_callback_ends_the_training_with_the_networks_that_are_done(iris, options):
+    clf = LMMEnsembleClassifier(
+        6, n_jobs=1, callbacks=lambda progress: progress.stage == "ensemble", **options
+    ).fit(*iris)
+    assert clf.status_ == Status.CALLBACK.value
+    one = LMMEnsembleClassifier(1, n_jobs=1, **options).fit(*iris)
+    assert one.n_hidden_ <= clf.n_hidden_ < 6 * one.n_hidden_
+    assert clf.score(*iris) > 0.8
+
+
+def test_a_callback_that_ends_the_search_leaves_a_model(iris):
+    clf = LMMEnsembleClassifier(2, callbacks=lambda progress: True, random_state=0).fit(*iris)
+    assert clf.status_ == Status.CALLBACK.value
+    assert clf.predict(iris.X).shape == (150,)
+
+
+def snapshot(clf):
+    return {name: value for name, value in vars(clf).items() if name != "callbacks"}
+
+
+@pytest.mark.parametrize("stage", ["choice", "ensemble"])
+@BOTH
+def test_an_interruption_leaves_the_estimator_as_it_was(iris, stage, options):
+    if options is SINGLE and stage == "choice":
+        options = options | {"calibrate": True}
+    clf = LMMEnsembleClassifier(3, n_jobs=1, **options).fit(iris.X[:, :2], iris.y)
+    before = snapshot(clf)
+    interrupted = []
+
+    def ctrl_c(progress):
+        if progress.stage == stage and not interrupted:
+            interrupted.append(progress)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    clf.set_params(callbacks=ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(*iris)
+    assert interrupted
+    assert all(value is snapshot(clf)[name] for name, value in before.items())
+    assert clf.n_features_in_ == clf.model_.n_features == 2
+
+
+def test_an_error_in_a_network_ends_all_and_changes_nothing(iris, monkeypatch):
+    from maxplus.training.stages import warm_up
+
+    clf = LMMEnsembleClassifier(3, n_jobs=2, polish=None, **SINGLE).fit(iris.X[:, :2], iris.y)
+    before = snapshot(clf)
+    kept, calls = warm_up._Run.kept, []
+
+    def broken(run, model):
+        hard = kept(run, model)
+        calls.append(hard)
+        if len(calls) == 2:
+            hard.W1[0, 0] = np.inf
+        return hard
+
+    monkeypatch.setattr(warm_up._Run, "kept", broken)
+    with pytest.raises(TrainingOverflowError, match="weights W1 left the range"):
+        clf.fit(*iris)
+    assert all(value is snapshot(clf)[name] for name, value in before.items())
+
+
+# -- certificates -----------------------------------------------------------------------------
+
+
+def attack(model, X, radius, rng, rounds=30):
+    """Return whether each row was misclassified in its box: random corners, and greedy walks."""
+    y, rows = model.scores(X).argmax(axis=1), np.arange(len(X))
+    best = X.copy()
+
+    def lead(points):
+        Z = model.scores(points).astype(float)
+        own = Z[rows, y]
+        Z[rows, y] = -np.inf
+        return own - Z.max(axis=1)
+
+    low, high = (inside(X, sign * radius[:, None]) for sign in (-1.0, 1.0))
+    for _ in range(rounds):
+        corner = np.where(rng.random(X.shape) < 0.5, low, high)
+        walk = np.where(rng.random(X.shape) < 0.3, corner, best)
+        for points in (corner, walk):
+            better = lead(points) < lead(best)
+            best[better] = points[better]
+    return model.scores(best).argmax(axis=1) != y
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+@BOTH
+def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options):
+    X, rng = iris.X.astype(np.float32), np.random.default_rng(0)
+    clf = LMMEnsembleClassifier(3, bootstrap=bootstrap, **options).fit(X, iris.y)
+    radius = clf.certified_radius(X)
+    finite = np.isfinite(radius)
+    assert (radius > 0).mean() > 0.9
+    assert finite.mean() > 0.5
+    X, radius = X[finite], radius[finite]
+    assert not attack(clf.model_, X, radius, rng).any()
+    assert certified_at(clf.model_, X, radius).all()
+    assert not certified_at(clf.model_, X, radius * (1 + 1e-5)).any()
+    # An attack that finds nothing anywhere would prove nothing.
+    assert attack(clf.model_, X, 20 * radius, rng).mean() > 0.5
+
+
+@BOTH
+def test_certified_accuracy(iris, options):
+    clf = LMMEnsembleClassifier(2, **options).fit(iris.X, WORDS[iris.y])
+    shares = clf.certify(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
+    right = clf.predict(iris.X) == WORDS[iris.y]
+    assert shares[0] == right.mean()
+    assert shares[1] == (right & certified_at(clf.model_, iris.X, 0.05)).mean()
+    assert shares[0] >= shares[1] > 0.5 > shares[2]
+
+
+@BOTH
+def test_huge_inputs_do_not_overflow(iris, options):
+    clf = LMMEnsembleClassifier(2, **options).fit(*iris)
+    X = np.full((1, 4), 1e300)
+    assert np.isfinite(clf.decision_function(X)).all()
+    assert np.isfinite(clf.decision_function(-X)).all()
+
+
+@BOTH
+def test_memory_is_counted_for_all_networks_trained_at_a_time(iris, monkeypatch, options):
+    needed = []
+    monkeypatch.setattr(memory, "require", lambda n, what, remedy: needed.append((n, what)))
+    for n_jobs in (1, 2):
+        LMMEnsembleClassifier(2, n_jobs=n_jobs, **options).fit(*iris)
+    one, two = (n for n, what in needed if what == "the training of an ensemble")
+    assert two > one
+    monkeypatch.undo()
+    monkeypatch.setattr(memory, "available_bytes", lambda: two - 1)
+    with pytest.raises(memory.NotEnoughMemoryError, match="or a smaller n_jobs"):
+        LMMEnsembleClassifier(2, n_jobs=2, **options).fit(*iris)
+
+
+REPEATED = "clusters begin at random samples; repeated ones change them"
+
+
+# A check sets n_iter_no_change whether or not that counts.
+@pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
+@pytest.mark.slow
+@parametrize_with_checks(
+    [LMMEnsembleClassifier(2, n_hidden=12, warmup_epochs=8)],
+    expected_failed_checks=lambda _: {
+        f"check_sample_weight_equivalence_on_{kind}_data": REPEATED for kind in ("dense", "sparse")
+    },
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
