@@ -66,8 +66,10 @@ def test_one_term_over_all_features_has_the_scores_of_its_lmm(seed, dtype):
     rng = np.random.default_rng(seed)
     lmm = LMM(*(rng.normal(size=shape).astype(dtype) for shape in (8, (8, 5), (5, 3))))
     X = rng.normal(size=(40, 4)).astype(dtype)
-    model = AdditiveLMM([Term(np.arange(4), lmm)], 4)
-    assert_array_equal(model.scores(X), lmm.scores(X), strict=True)
+    for terms in ([Term(np.arange(4), lmm)], lmm.terms):
+        model = AdditiveLMM(terms, 4, lmm.feature_map, lmm.intercept)
+        assert_array_equal(model.scores(X), lmm.scores(X), strict=True)
+        assert_array_equal(model.term_scores(X), lmm.term_scores(X), strict=True)
 
 
 def test_feature_map_comes_before_the_terms():

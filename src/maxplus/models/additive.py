@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -11,20 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from maxplus.models._checks import as_rows, check_affine, check_number
 from maxplus.models.base import Network
 from maxplus.models.feature_map import FeatureMap
-from maxplus.models.lmm import LMM
-
-
-class Term(NamedTuple):
-    """An LMM over some of the features.
-
-    Attributes
-    ----------
-    features : array of shape (m,), increasing numbers of features
-    lmm : LMM with m features
-    """
-
-    features: NDArray
-    lmm: LMM
+from maxplus.models.lmm import LMM, Term
 
 
 class AdditiveLMM(Network):

@@ -13,6 +13,7 @@ from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels, _lmm_small
 from maxplus.models._checks import (
     as_row,
+    as_rows,
     check_affine,
     check_index,
     check_number,
@@ -29,6 +30,19 @@ class ActivePath(NamedTuple):
 
     unit: NDArray
     row: NDArray
+
+
+class Term(NamedTuple):
+    """An LMM over some of the features of a sum.
+
+    Attributes
+    ----------
+    features : array of shape (m,), increasing numbers of features
+    lmm : LMM with m features
+    """
+
+    features: NDArray
+    lmm: LMM
 
 
 class LMM(Model):
@@ -113,6 +127,47 @@ class LMM(Model):
     def dtype(self) -> np.dtype:
         """Float type of weights and scores."""
         return self.W0.dtype
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The network as a sum with one term over all features; see `AdditiveLMM`."""
+        return (Term(np.arange(self.n_features), self),)
+
+    @property
+    def feature_map(self) -> None:
+        """None: features are taken as they are."""
+        return None
+
+    @property
+    def intercept(self) -> NDArray:
+        """Zeros of shape (C,)."""
+        return np.zeros(self.n_classes, self.dtype)
+
+    def mapped(self, X: ArrayLike) -> NDArray:
+        """Return the rows themselves, shape (N, P), in the model's float type.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, P)
+        """
+        return as_rows(X, self.n_features, self.dtype)
+
+    def term_scores(self, X: ArrayLike) -> NDArray:
+        """Return the scores of the only term, of shape (1, N, C).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (1, N, C)
+        """
+        return self.scores(self.mapped(X))[None]
 
     @property
     def slopes(self) -> NDArray:
