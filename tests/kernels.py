@@ -18,7 +18,7 @@ for name in {!r}:
 # Every bound derived again, and samples that change their seats.
 AUDITED = """
 import numpy as np
-from maxplus.models.starts import prototype_lmm
+from maxplus.models.initialization import prototype_lmm
 from maxplus.training import MaxLoss, Task, polyak
 from maxplus.training.engines import SparseEngine
 from maxplus.training.result import Block

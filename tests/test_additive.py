@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-from maxplus.models.pruning import useless_units, with_units
+from maxplus.models.additive import useless_units, with_units
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth._additive_kernels import (
     FlatWeights,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxplus import SubgradientLMMClassifier
-from maxplus.models.starts import prototype_lmm, random_lmm
+from maxplus.models.initialization import prototype_lmm, random_lmm
 from maxplus.training import (
     MaxLoss,
     MeanLoss,

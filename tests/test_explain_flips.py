@@ -8,7 +8,7 @@ from explained import FAR, check_flips, fixed, lmm, smooth_models, tied_models
 from maxplus import SubgradientLMMClassifier
 from maxplus.explain import single_feature_flips
 from maxplus.models import LMM
-from maxplus.models.starts import prototype_lmm
+from maxplus.models.initialization import prototype_lmm
 
 pytestmark = pytest.mark.slow
 

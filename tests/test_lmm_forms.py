@@ -106,7 +106,7 @@ def test_a_unit_moves_onto_a_point(dtype):
     model = normal_model(CASES["LMM"], rng, (P, H, C), dtype)
     model.slopes[:] = np.abs(model.slopes) * [1, -1]
     before, point = model.copy(), rng.normal(size=P).astype(dtype)
-    model.seat_unit(2, point, [1.0, 2.0, 3.0])
+    model.reinitialize_unit(2, point, [1.0, 2.0, 3.0])
     assert_array_equal(model.W1[:, 2], -before.W0 * np.repeat(point, 2), strict=True)
     assert_array_equal(model.W2[2], [1.0, 2.0, 3.0])
     others = np.delete(np.arange(H), 2)
@@ -114,9 +114,9 @@ def test_a_unit_moves_onto_a_point(dtype):
     assert model.hidden(point[None])[0, 2] == 0.0
     assert (model.hidden(rng.normal(size=(9, P)))[:, 2] < 0).all()
     with pytest.raises(ValueError, match=r"h must be an integer 0\.\.5; got 6"):
-        model.seat_unit(H, point, 0.0)
+        model.reinitialize_unit(H, point, 0.0)
     with pytest.raises(ValueError, match=r"x must hold 4 numbers.*got shape \(3,\)"):
-        model.seat_unit(0, point[:3], 0.0)
+        model.reinitialize_unit(0, point[:3], 0.0)
 
 
 # -- the same function in other words ---------------------------------------------------------

@@ -9,8 +9,8 @@ from maxplus import (
     LMMRegressor,
     SubgradientLMMClassifier,
 )
-from maxplus.models import starts
-from maxplus.models.starts import (
+from maxplus.models import initialization
+from maxplus.models.initialization import (
     box_lmm,
     box_lmm_bytes,
     prototype_lmm,
@@ -92,7 +92,7 @@ def test_nothing_that_is_too_large_is_begun(blobs, model, monkeypatch):
 
 def test_a_start_too_large_is_refused_before_it_begins(blobs, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
-    monkeypatch.setattr(starts, "KMeans", None)
+    monkeypatch.setattr(initialization, "KMeans", None)
     with pytest.raises(
         memory.NotEnoughMemoryError,
         match=r"n_hidden=10,000,000 needs \d+\.\d MB .* only 1\.0 MB are available; use fewer",
@@ -109,7 +109,7 @@ def test_a_warm_up_too_large_is_refused(blobs, monkeypatch):
 
 def test_more_units_than_clusters_are_looked_for_among(blobs, monkeypatch):
     X, y = blobs
-    monkeypatch.setattr(starts, "MAX_SAMPLES", 5)
+    monkeypatch.setattr(initialization, "MAX_SAMPLES", 5)
     assert box_lmm(X, y, 40, 3, 1.0, 15.0, np.random.default_rng(0)).n_hidden == 15
 
 

@@ -12,7 +12,7 @@ import oracles
 from maxplus.algebra._kernels import PARALLEL_FROM as SCORES_PARALLEL_FROM
 from maxplus.models import LMM
 from maxplus.models._softmax import PARALLEL_FROM as LOSSES_PARALLEL_FROM
-from maxplus.models.starts import prototype_lmm
+from maxplus.models.initialization import prototype_lmm
 from model_cases import (
     CASES,
     EVERY_MODEL,

@@ -17,7 +17,7 @@ import maxplus.export
 from exports import DATA, FLOATS, MNIST, briefly_trained, classifier, networks, normal_lmm
 from maxplus import SubgradientLMMClassifier
 from maxplus.models import LMM
-from maxplus.models.starts import prototype_lmm
+from maxplus.models.initialization import prototype_lmm
 from processes import run_fresh
 from strategies import quick
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import maxplus
 from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.models import LMM
-from maxplus.models.pruning import useless_units, with_units
+from maxplus.models.additive import useless_units, with_units
 
 
 def random_model(rng, P=3, H=8, C=3):

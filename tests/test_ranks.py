@@ -8,7 +8,7 @@ from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, Subgradi
 from maxplus.distributed import DifferentRanksError
 from maxplus.io import Checkpoint
 from maxplus.models import LOG2
-from maxplus.models.starts import choose_prototypes, prototype_lmm
+from maxplus.models.initialization import choose_prototypes, prototype_lmm
 from maxplus.training import (
     Conductor,
     MaxLoss,

@@ -15,7 +15,7 @@ from maxplus.certify import certified_at
 from maxplus.distributed import ALONE
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
-from maxplus.models.starts import box_lmm, class_distance
+from maxplus.models.initialization import box_lmm, class_distance
 from maxplus.training import Status
 from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.smooth._kernels import LIMIT

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_iris, load_wine
 
-from maxplus.models.starts import choose_prototypes, median_distance, prototype_lmm
+from maxplus.models.initialization import choose_prototypes, median_distance, prototype_lmm
 from maxplus.training import (
     MaxLoss,
     Status,

@@ -16,7 +16,7 @@ from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM
-from maxplus.models.starts import box_lmm
+from maxplus.models.initialization import box_lmm
 from maxplus.training import (
     Conductor,
     Iterations,

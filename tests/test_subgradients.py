@@ -9,7 +9,7 @@ from hypothesis import given
 from numpy.testing import assert_array_equal
 
 import oracles
-from maxplus.models import LMM, Entries, LinearMaxPlus, Subgradient, ZeroHidden
+from maxplus.models import LMM, LinearMaxPlus, SparseUpdate, Subgradient, ZeroHidden
 from model_cases import (
     CASES,
     EVERY_MODEL,
@@ -175,9 +175,9 @@ def test_only_the_chosen_layers_are_derived(case, chosen, sequence):
 
 def test_squared_norm_and_count_of_nonzeros():
     subgradient = Subgradient(
-        W2=Entries((np.array([0, 1]), np.array([0, 1])), np.array([3.0, -4.0])),
-        W1=Entries((np.array([2]), np.array([2])), np.array([0.0])),
-        W0=Entries((np.array([1]),), np.array([0.5])),
+        W2=SparseUpdate((np.array([0, 1]), np.array([0, 1])), np.array([3.0, -4.0])),
+        W1=SparseUpdate((np.array([2]), np.array([2])), np.array([0.0])),
+        W0=SparseUpdate((np.array([1]),), np.array([0.5])),
     )
     assert subgradient.squared_norm() == 25.25
     assert subgradient.n_nonzero() == 3

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import oracles
 from maxplus import SubgradientLMMClassifier
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
-from maxplus.models.base import Entries, Subgradient
-from maxplus.models.starts import random_lmm
+from maxplus.models.base import SparseUpdate, Subgradient
+from maxplus.models.initialization import random_lmm
 from maxplus.training import (
     MaxLoss,
     Status,
@@ -91,7 +91,7 @@ def test_entries_are_merged_where_they_first_appear():
     """Sums run over the parts in order: 1 + 1e16 − 1e16 is 0, 1e16 − 1e16 + 1 would be 1."""
 
     def part(rows, values):
-        return Subgradient(W=Entries((np.array(rows), np.array(rows) + 1), np.array(values)))
+        return Subgradient(W=SparseUpdate((np.array(rows), np.array(rows) + 1), np.array(values)))
 
     mean = Subgradient.mean(
         [part([4, 2], [1.0, 3.0]), part([0, 4], [5.0, 1e16]), part([4, 2], [-1e16, 1.0])]
@@ -103,7 +103,7 @@ def test_entries_are_merged_where_they_first_appear():
 
 
 def test_layers_without_entries_have_a_mean():
-    empty = Subgradient(A=Entries((np.empty(0, int), np.empty(0, int)), np.empty(0)))
+    empty = Subgradient(A=SparseUpdate((np.empty(0, int), np.empty(0, int)), np.empty(0)))
     mean = Subgradient.mean([empty, empty])
     assert [part.size for part in (*mean["A"].index, mean["A"].value)] == [0, 0, 0]
 

@@ -6,7 +6,7 @@ import signal
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from maxplus.models.starts import prototype_lmm, random_lmm
+from maxplus.models.initialization import prototype_lmm, random_lmm
 from maxplus.training import Conductor, Task
 from maxplus.training.stages import Polish, WarmUp
 

@@ -130,7 +130,7 @@ PUBLIC: list[Nothing] = [
     maxplus.metrics.plain,  # type: ignore[list-item]
     maxplus.metrics.reliability,  # type: ignore[list-item]
     maxplus.models.AdditiveLMM,  # type: ignore[list-item]
-    maxplus.models.Entries,  # type: ignore[list-item]
+    maxplus.models.SparseUpdate,  # type: ignore[list-item]
     maxplus.models.FeatureMap,  # type: ignore[list-item]
     maxplus.models.LMM,  # type: ignore[list-item]
     maxplus.models.LOG2,  # type: ignore[list-item]

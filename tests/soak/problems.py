@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from maxplus.models.starts import choose_prototypes, median_distance, prototype_lmm, random_lmm
+from maxplus.models.initialization import (
+    choose_prototypes,
+    median_distance,
+    prototype_lmm,
+    random_lmm,
+)
 from maxplus.training import constant, level, paper_alpha, polyak, two_phase
 
 

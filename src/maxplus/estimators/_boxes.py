@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from maxplus.estimators._folds import Rows
 from maxplus.estimators._lmm_start import check_reach
 from maxplus.models import LMM
-from maxplus.models.starts import box_lmm, box_lmm_bytes, class_distance
+from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
 from maxplus.training import memory
 
 # The slope is this over the distance between classes, where no other is known to be better.

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from maxplus.models import LMM
-from maxplus.models.lipschitz import lipschitz_constant
-from maxplus.models.starts import pyramids_bytes
+from maxplus.models.initialization import lipschitz_constant, pyramids_bytes
 from maxplus.training import memory
 
 

@@ -15,7 +15,7 @@ from maxplus.estimators._folding import fold_affine
 from maxplus.estimators._lmm_start import PROTOTYPES, WINS, check_lmm_facts, lmm_facts
 from maxplus.estimators._trained import Start
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.models.pruning import useless_units, with_units
+from maxplus.models.additive import useless_units, with_units
 from maxplus.training.stages import Trained
 from maxplus.training.state import StateError, TrainingState
 
@@ -131,7 +131,7 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
 
         Units that decide no class's score on any training sample go: the scores of all samples
         of the last training stay as they are, to the last bit. With ``only_provable``, only units
-        that can win nowhere go (``maxplus.models.pruning.useless_units``), which
+        that can win nowhere go (``maxplus.models.additive.useless_units``), which
         changes no prediction at all, but for ties and rounding.
 
         Parameters

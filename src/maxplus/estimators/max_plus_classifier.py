@@ -13,7 +13,7 @@ from maxplus.estimators._parameters import Parameters, one_of, real
 from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
-from maxplus.models.starts import gaussian, glorot_uniform, uniform
+from maxplus.models.initialization import gaussian, glorot_uniform, uniform
 from maxplus.training import Conductor
 
 

@@ -16,7 +16,7 @@ from maxplus.estimators._parameters import NOTHING, Parameters, one_of, real, sa
 from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientClassifier
 from maxplus.estimators._trained import Start
 from maxplus.models import LMM
-from maxplus.models.starts import (
+from maxplus.models.initialization import (
     choose_prototypes,
     median_distance,
     prototype_lmm,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.models import LMM
-from maxplus.models.starts import choose_prototypes, prototype_lmm
+from maxplus.models.initialization import choose_prototypes, prototype_lmm
 from maxplus.training import MaxLoss, StepRule, Task, constant, paper_alpha, polyak, two_phase
 from maxplus.training.engines import ENGINES, Engine
 

@@ -1,4 +1,4 @@
-"""What a model is given, checked once at the door: kernels trust every shape and index."""
+"""Input validation of public methods; kernels do not check shapes and indices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
-    """Refuse weights that do not fit each other, or are not of one float type.
+    """Raise ValueError unless weights fit each other and are of one float type.
 
     ``shapes`` names each weight's axes by their sizes, "2P, H"; equal names are equal sizes.
     """
@@ -41,7 +41,7 @@ def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
 
 
 def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """X as kernels read it, (N, P) and contiguous in the wanted type; N may be 0."""
+    """Return X as kernels read it, (N, P) and contiguous in the wanted type; N may be 0."""
     array = np.asarray(X)
     if array.ndim != 2 or array.shape[1] != n_features:
         hint = "; pass one sample as x[None]" if array.ndim == 1 else ""
@@ -53,7 +53,7 @@ def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """One sample as kernels read it, (P,)."""
+    """Return one sample as kernels read it, (P,)."""
     array = np.asarray(x)
     if array.shape != (n_features,):
         raise ValueError(
@@ -63,7 +63,7 @@ def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
-    """Classes 0..C−1, one for each sample, as kernels read them: int64 and contiguous."""
+    """Return the classes 0..C−1 of the samples as kernels read them: int64 and contiguous."""
     array = np.asarray(y)
     if array.shape != (n_samples,):
         raise ValueError(
@@ -82,7 +82,7 @@ def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
 
 
 def check_index(name: str, value: Any, size: int) -> int:
-    """A whole number 0..size−1."""
+    """Return a whole number 0..size−1; ValueError for anything else."""
     if not isinstance(value, Integral) or not 0 <= int(value) < size:
         raise ValueError(f"{name} must be an integer 0..{size - 1}; got {value!r:.80}")
     return int(value)
@@ -91,7 +91,7 @@ def check_index(name: str, value: Any, size: int) -> int:
 def check_number(
     name: str, value: Any, *, above: float = -math.inf, minimum: float = -math.inf
 ) -> float:
-    """A finite number, > ``above`` and >= ``minimum``."""
+    """Return a finite number, > ``above`` and >= ``minimum``."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (above < number < math.inf and number >= minimum):
         wanted = f" > {above:g}" * (above > -math.inf) + f" >= {minimum:g}" * (minimum > -math.inf)
@@ -100,7 +100,7 @@ def check_number(
 
 
 def feature_values(name: str, value: ArrayLike, n_features: int) -> NDArray:
-    """A number for all features, or one for each: float64, (P,), not NaN, contiguous."""
+    """Return a number for each feature: float64, (P,), not NaN, contiguous."""
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError):
@@ -114,7 +114,7 @@ def feature_values(name: str, value: ArrayLike, n_features: int) -> NDArray:
 
 
 def check_affine(centre: ArrayLike, spread: ArrayLike, n_features: int) -> tuple[NDArray, NDArray]:
-    """Centre and spread of each feature, (P,) both: finite, the spread > 0."""
+    """Return centre and spread of each feature, (P,) both: finite, the spread > 0."""
     c = feature_values("centre", centre, n_features)
     if not np.isfinite(c).all():
         raise ValueError(f"centre must be finite; got {centre!r:.80}")

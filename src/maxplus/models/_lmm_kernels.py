@@ -1,4 +1,4 @@
-"""Jitted forward pass, active path and subgradient of the LMM.
+"""Compiled forward pass, active path and subgradient of the LMM.
 
 Weights come as ``LMMWeights``: W1 and W2 transposed, because every reduction
 runs along the axis that is contiguous then. Row i of the linear layer belongs
@@ -31,7 +31,7 @@ class LMMWeights(NamedTuple):
 
 
 class LMMGradient(NamedTuple):
-    """Room for one sample's path and subgradient; every array has C entries.
+    """Buffers for the path and the subgradient of one sample; every array has C entries.
 
     Entries of W1 and W0 that several classes share are merged: only the first
     ``n[0]`` of (row1, unit1, value1) and ``n[1]`` of (row0, value0) count.
@@ -50,7 +50,7 @@ class LMMGradient(NamedTuple):
 
 
 def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
-    """A `LMMGradient` to be filled."""
+    """Return an `LMMGradient` to be filled."""
 
     def index() -> np.ndarray:
         return np.zeros(n_classes, np.int64)
@@ -85,17 +85,9 @@ def scores_rows(X, weights, Z):
     maxplus_rows(g, weights.W2T, Z)
 
 
-@njit(cache=True)
-def scores_serial(X, weights, Z):
-    """`scores_rows` in blocks, so that λ stays in cache."""
-    for lo in range(0, X.shape[0], ROWS_PER_TASK):
-        hi = min(lo + ROWS_PER_TASK, X.shape[0])
-        scores_rows(X[lo:hi], weights, Z[lo:hi])
-
-
 @njit(cache=True, parallel=True)
-def scores_parallel(X, weights, Z):
-    """`scores_serial` with the blocks spread over the threads."""
+def scores_blocks(X, weights, Z):
+    """`scores_rows` in blocks of rows, so that λ stays in cache; the blocks run in parallel."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
@@ -143,6 +135,16 @@ def active_path(x, weights, lam, g, z, h_star, i_star):
         z[d] = maxplus_cell(g, weights.W2T[d])
         h_star[d] = first_index(g, weights.W2T[d], z[d])
         i_star[d] = first_index(lam, weights.W1T[h_star[d]], g[h_star[d]])
+
+
+@njit(cache=True)
+def active_path_rows(X, weights, unit, row):
+    """The winning unit and its winning row for every row of X and class; O(N·P·H)."""
+    lam = np.empty(weights.W0.size, X.dtype)
+    g = np.empty(weights.W1T.shape[0], X.dtype)
+    z = np.empty(weights.W2T.shape[0], X.dtype)
+    for n in range(X.shape[0]):
+        active_path(X[n], weights, lam, g, z, unit[n], row[n])
 
 
 @njit(cache=True)

@@ -1,4 +1,4 @@
-"""Softmax cross-entropy: the one definition that models and engines share.
+"""Softmax cross-entropy, shared by models and engines.
 
 Scores may be float32; losses and errors are always computed in float64, so
 that two engines with equal scores have equal losses to the last bit.
@@ -61,30 +61,24 @@ def softmax_error(z, y, e):
     e[y] = -others
 
 
-@njit(cache=True)
-def _losses_serial(Z, y, out):
-    for n in range(Z.shape[0]):
-        out[n] = sample_loss(Z[n], y[n])
-
-
 @njit(cache=True, parallel=True)
-def _losses_parallel(Z, y, out):
+def _losses(Z, y, out):
     for n in prange(Z.shape[0]):
         out[n] = sample_loss(Z[n], y[n])
 
 
 def losses(Z: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
-    """`sample_loss` of each row; O(N·C), threaded where that pays."""
-    (_losses_parallel if Z.size >= PARALLEL_FROM else _losses_serial)(Z, y, out)
+    """Fill ``out`` with `sample_loss` of each row; O(N·C), parallel where that pays."""
+    (_losses if Z.size >= PARALLEL_FROM else _losses.serial)(Z, y, out)
 
 
 def softmax(Z: np.ndarray) -> np.ndarray:
-    """Rows of probabilities, in the scores' own type."""
+    """Return rows of probabilities, in the float type of the scores."""
     return np.ascontiguousarray(softmax_by_class(Z).T)
 
 
 def softmax_by_class(Z: np.ndarray) -> np.ndarray:
-    """The probabilities (C, N) of scores (N, C).
+    """Return the probabilities (C, N) of scores (N, C).
 
     NumPy takes several times as long along rows of a few numbers as it takes across them. It adds
     in another order where there is a single row, which would be another sum: classes are added one
@@ -101,5 +95,5 @@ def softmax_by_class(Z: np.ndarray) -> np.ndarray:
 
 
 def log_softmax(Z: np.ndarray) -> np.ndarray:
-    """Logarithm of `softmax`, finite wherever the scores are."""
+    """Return the logarithm of `softmax`, finite wherever the scores are."""
     return special.log_softmax(Z, axis=1)

@@ -1,4 +1,4 @@
-"""Sums of Linear-Min-Max terms, each over a few features."""
+"""Sums of Linear-Min-Max terms, each over a few features; units that a sum does not need."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus.models._checks import as_rows, check_affine, check_number
-from maxplus.models.base import Network
+from maxplus.algebra import minplus
+from maxplus.models._checks import check_affine, check_number
 from maxplus.models.feature_map import FeatureMap
-from maxplus.models.lmm import LMM, Term
+from maxplus.models.lmm import LMM, Term, TermSum
 
 
-class AdditiveLMM(Network):
+class AdditiveLMM(TermSum):
     """z(x) = b + Σ_t z_t(φ(x)[features_t]), where each z_t are the scores of an LMM.
 
     A term over one feature is a shape function, one over two features a surface, one over all
@@ -52,7 +52,7 @@ class AdditiveLMM(Network):
         intercept: ArrayLike | None = None,
     ) -> None:
         self._n_features = n_features
-        self.terms = tuple(
+        self._terms = tuple(
             Term(_feature_numbers(t, features, lmm, n_features), lmm)
             for t, (features, lmm) in enumerate(terms)
         )
@@ -68,14 +68,29 @@ class AdditiveLMM(Network):
                 f"feature_map must have {n_features} features, as the model has; "
                 f"got {feature_map.n_features}"
             )
-        self.feature_map = feature_map
+        self._feature_map = feature_map
         b = np.zeros(self.n_classes) if intercept is None else np.asarray(intercept)
         if b.shape != (self.n_classes,) or not np.isfinite(b).all():
             raise ValueError(
                 f"intercept must hold {self.n_classes} finite numbers, one for each class; "
                 f"got {intercept!r:.80}"
             )
-        self.intercept = b.astype(self.dtype)
+        self._intercept = b.astype(self.dtype)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of the sum."""
+        return self._terms
+
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """φ; None if features are taken as they are."""
+        return self._feature_map
+
+    @property
+    def intercept(self) -> NDArray:
+        """b, shape (C,)."""
+        return self._intercept
 
     @property
     def n_features(self) -> int:
@@ -96,46 +111,6 @@ class AdditiveLMM(Network):
     def n_hidden(self) -> int:
         """Hidden units of all terms together."""
         return sum(term.lmm.n_hidden for term in self.terms)
-
-    @property
-    def largest_input(self) -> float:
-        """How large an input may be for no score to overflow; all inputs are where there is a map.
-
-        An eighth of the range is left to slopes times inputs, the rest to the weights.
-        """
-        largest = float(np.finfo(self.dtype).max)
-        if self.feature_map is not None:
-            return largest
-        steepest = max(1.0, *(float(np.abs(term.lmm.W0).max()) for term in self.terms))
-        return largest / (8.0 * steepest * self.n_features * len(self.terms))
-
-    def mapped(self, X: ArrayLike) -> NDArray:
-        """Return φ(X) of shape (N, P), in the model's float type.
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (N, P)
-        """
-        rows = as_rows(X, self.n_features, self.dtype)
-        return rows if self.feature_map is None else self.feature_map(rows).astype(self.dtype)
-
-    def term_scores(self, X: ArrayLike) -> NDArray:
-        """Return the scores of each term, of shape (T, N, C); with the intercept they sum to z.
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (T, N, C)
-        """
-        U = self.mapped(X)
-        return np.stack([lmm.scores(U[:, features]) for features, lmm in self.terms])
 
     def scores(self, X: ArrayLike) -> NDArray:
         """Return z of shape (N, C); O(N·Σ_t m_t·H_t)."""
@@ -190,23 +165,18 @@ class AdditiveLMM(Network):
         >>> AdditiveLMM.mean([one, other]).scores(np.array([[0.0]]))
         array([[ 0., -1.]])
         """
-        sums = [
-            model if isinstance(model, AdditiveLMM)
-            else cls([Term(np.arange(model.n_features), model)], model.n_features)
-            for model in models
-        ]  # fmt: skip
-        if not sums:
+        if not models:
             raise ValueError("models must hold at least one model; got none")
-        n_features, feature_map = sums[0].n_features, sums[0].feature_map
-        for k, model in enumerate(sums):
+        n_features, feature_map = models[0].n_features, models[0].feature_map
+        for k, model in enumerate(models):
             if model.n_features != n_features or model.feature_map != feature_map:
                 raise ValueError(
                     f"models must have the same features and the same feature map; model {k} has "
                     "others than model 0"
                 )
-        share = 1.0 / len(sums)
-        terms = [Term(f, lmm.scaled(share)) for model in sums for f, lmm in model.terms]
-        b = np.mean([model.intercept for model in sums], axis=0, dtype=np.float64)
+        share = 1.0 / len(models)
+        terms = [Term(f, lmm.scaled(share)) for model in models for f, lmm in model.terms]
+        b = np.mean([model.intercept for model in models], axis=0, dtype=np.float64)
         return cls(terms, n_features, feature_map, b)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> AdditiveLMM:
@@ -306,3 +276,49 @@ def breakpoints(lmm: LMM) -> NDArray:
             found += [(q - p) / (a - b), (q[:-1] - p[1:]) / (a - b)]
     points = np.concatenate(found)
     return points[np.isfinite(points)]
+
+
+def useless_units(model: TermSum) -> NDArray:
+    """Return which units provably give no class its score, whatever the input; mask of shape (H,).
+
+    Units are numbered through, in the order of the terms, and compared within a term; at least one
+    unit of each term is not useless. O(Σ_t H_t²·(m_t + C)).
+    """
+    return np.concatenate([_dominated_units(lmm) for _, lmm in model.terms])
+
+
+def _dominated_units(lmm: LMM) -> NDArray:
+    """Return which units of one LMM never give a class its score; mask of shape (H,).
+
+    g_h'(x) − g_h(x) ≥ D[h, h'] = min_i (W1[i, h'] − W1[i, h]) at every x, because the same
+    λ_i is added to both. So where D[h, h'] + W2[h', d] ≥ W2[h, d], unit h never beats h' for
+    class d. A unit is useless if for each class another one beats it that is not itself
+    left out; of equal units the lowest stays. D is a min-plus product.
+    """
+    W1, W2 = lmm.W1.astype(np.float64), lmm.W2.astype(np.float64)
+    D = minplus(np.ascontiguousarray(-W1.T), W1)
+    np.fill_diagonal(D, -np.inf)
+    useless = np.zeros(lmm.n_hidden, bool)
+    for h in reversed(range(lmm.n_hidden)):
+        beaten = (D[h][:, None] + W2 >= W2[h]) & ~useless[:, None]
+        useless[h] = beaten.any(axis=0).all()
+    return useless
+
+
+def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
+    """Return the network with some of its units only, in increasing order.
+
+    ValueError if a term is left without units.
+    """
+    ends = np.cumsum([lmm.n_hidden for _, lmm in model.terms])
+    numbers = np.unique(units)
+    parts = np.split(numbers, np.searchsorted(numbers, ends[:-1]))
+    terms = []
+    for t, ((features, lmm), own) in enumerate(zip(model.terms, parts, strict=True)):
+        if own.size == 0:
+            raise ValueError(f"units must hold at least one unit of each term; term {t} has none")
+        kept = own - (ends[t] - lmm.n_hidden)
+        terms.append(Term(features, LMM(lmm.W0.copy(), lmm.W1[:, kept], lmm.W2[kept])))
+    if isinstance(model, LMM):
+        return terms[0].lmm
+    return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)

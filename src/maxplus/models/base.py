@@ -1,4 +1,4 @@
-"""What all models have in common: scores, losses, paths, subgradients and moves."""
+"""Base classes of networks, and sparse subgradients."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ M = TypeVar("M", bound="Model")
 
 
 @dataclass(frozen=True)
-class Entries:
+class SparseUpdate:
     """Some entries of one weight array: ``W[index]`` has the derivative ``value``.
 
-    No entry is named twice: classes that share one have been summed.
+    No entry is listed twice: those of classes that share one have been summed.
     """
 
     index: tuple[NDArray, ...]
     value: NDArray
 
 
-class Subgradient(dict[str, Entries]):
+class Subgradient(dict[str, SparseUpdate]):
     """Sparse subgradient: layer name → its entries, in the order of the norm's sum."""
 
     def squared_norm(self) -> float:
@@ -51,7 +51,7 @@ class Subgradient(dict[str, Entries]):
 
     @classmethod
     def mean(cls, parts: Sequence[Subgradient]) -> Subgradient:
-        """The mean of some subgradients of the same layers; O(all their entries).
+        """Return the mean of some subgradients of the same layers; O(all their entries).
 
         Entries come in the order in which they first appear; an entry that several parts
         have is summed in the order of the parts, and divided in the end.
@@ -64,11 +64,11 @@ class Subgradient(dict[str, Entries]):
                 for place, v in zip(map(tuple, places), part[name].value.tolist(), strict=True):
                     total[place] = total.get(place, 0.0) + v
             index = np.array(list(total), np.int64).reshape(-1, len(parts[0][name].index)).T
-            mean[name] = Entries(tuple(index), np.array(list(total.values())) / len(parts))
+            mean[name] = SparseUpdate(tuple(index), np.array(list(total.values())) / len(parts))
         return mean
 
     def only(self, layers: Sequence[str]) -> Subgradient:
-        """The entries of some layers, in the order given.
+        """Return the entries of some layers, in the order given.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Subgradient(dict[str, Entries]):
         return Subgradient((name, self[name]) for name in layers)
 
     def n_nonzero(self) -> int:
-        """Entries that are really different from zero.
+        """Return the number of entries that differ from zero.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class Subgradient(dict[str, Entries]):
 
 
 class Network(ABC):
-    """What gives samples scores, and by softmax probabilities; its weights have names."""
+    """A function from samples to scores, and by softmax to probabilities, with named weights."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class Network(ABC):
 
     @abstractmethod
     def scores(self, X: NDArray) -> NDArray:
-        """Pre-softmax scores z, shape (N, C).
+        """Return the pre-softmax scores z, shape (N, C).
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Network(ABC):
 
     @abstractmethod
     def weights_by_name(self) -> dict[str, NDArray]:
-        """The weight arrays, in a fixed order.
+        """Return the weight arrays, in a fixed order.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Network(ABC):
         """
 
     def probabilities(self, X: NDArray) -> NDArray:
-        """softmax(z), shape (N, C).
+        """Return softmax(z), shape (N, C).
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Network(ABC):
         return _softmax.softmax(self.scores(X))
 
     def losses(self, X: NDArray, y: NDArray) -> NDArray:
-        """Cross-entropy of each sample, float64, shape (N,).
+        """Return the cross-entropy of each sample, float64, shape (N,).
 
         Parameters
         ----------
@@ -167,13 +167,19 @@ class Model(Network):
 
     Subclasses hold their weight arrays as attributes named in ``layers``, last
     layer first: the order in which a subgradient is derived and its norm summed.
+    Their constructors take the same arrays by name.
     """
 
     layers: ClassVar[tuple[str, ...]]
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Float type of weights and scores."""
+        return getattr(self, self.layers[0]).dtype
+
     @abstractmethod
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """Sparse subgradient of the loss of the sample (x, y), for some layers or all.
+        """Return a sparse subgradient of the loss of the sample (x, y), for some layers or all.
 
         Parameters
         ----------
@@ -187,17 +193,17 @@ class Model(Network):
         Subgradient
         """
 
-    @abstractmethod
     def copy(self: M) -> M:
-        """The same model with weights of its own.
+        """Return the same model with weights of its own.
 
         Returns
         -------
         Model
         """
+        return type(self)(**self.weights_by_name(copy=True))
 
     def weights_by_name(self, *, copy: bool = False) -> dict[str, NDArray]:
-        """The weight arrays, in the order of ``layers``; copies of them, if asked for."""
+        """Return the weight arrays, or copies of them, in the order of ``layers``."""
         return {
             name: getattr(self, name).copy("K") if copy else getattr(self, name)
             for name in self.layers
@@ -205,7 +211,7 @@ class Model(Network):
 
     @classmethod
     def of_weights(cls: type[M], weights: Mapping[str, NDArray]) -> M:
-        """A model from `weights_by_name`; ValueError if they are not all there and finite."""
+        """Return a model from `weights_by_name`; ValueError if one is missing or not finite."""
         missing = [name for name in cls.layers if name not in weights]
         if missing:
             raise ValueError(f"the weights {missing[0]} are missing")
@@ -217,7 +223,7 @@ class Model(Network):
     def mean_subgradient(
         self, X: NDArray, y: NDArray, weight: NDArray | None = None
     ) -> Subgradient:
-        """Subgradient of the (weighted) mean loss: the mean of the samples' own.
+        """Return a subgradient of the (weighted) mean loss: the mean over all samples.
 
         Every entry is listed, zeros included; `Subgradient.n_nonzero` over
         `n_weights` is the paper's sparsity γ.
@@ -245,12 +251,12 @@ class Model(Network):
             for name, entries in self.subgradient(x, int(label)).items():
                 total[name][entries.index] += w * entries.value
         return Subgradient(
-            (name, Entries(tuple(np.indices(G.shape).reshape(G.ndim, -1)), G.ravel()))
+            (name, SparseUpdate(tuple(np.indices(G.shape).reshape(G.ndim, -1)), G.ravel()))
             for name, G in total.items()
         )
 
     def n_weights(self) -> int:
-        """Number of weights that can move.
+        """Return the number of weights that can move.
 
         Returns
         -------
@@ -276,9 +282,9 @@ class Model(Network):
         deque(map(setitem, layers, where, moved), maxlen=0)
 
     def _rows(self, X: ArrayLike) -> NDArray:
-        """X as this model's kernels read it; ValueError if its width is another."""
+        """Return X as the kernels of this model read it; ValueError if its width is another."""
         return as_rows(X, self.n_features, self.dtype)
 
     def _sample(self, x: ArrayLike, y: int) -> tuple[NDArray, int]:
-        """One sample and its class, checked in the same way."""
+        """Return one sample and its class, checked in the same way."""
         return as_row(x, self.n_features, self.dtype), check_index("y", y, self.n_classes)

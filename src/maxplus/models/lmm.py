@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus._compile.patience import is_sooner
 from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
-from maxplus.models import _lmm_kernels, _lmm_small
+from maxplus.models import _lmm_kernels
 from maxplus.models._checks import (
     as_row,
     as_rows,
@@ -19,11 +19,12 @@ from maxplus.models._checks import (
     check_number,
     check_weights,
 )
-from maxplus.models.base import Entries, Model, Subgradient
+from maxplus.models.base import Model, Network, SparseUpdate, Subgradient
+from maxplus.models.feature_map import FeatureMap
 
 
 class ActivePath(NamedTuple):
-    """What decided each score: ``unit[n, d]`` and, inside that unit, ``row[n, d]``.
+    """The winners of each score: ``unit[n, d]`` and, inside that unit, ``row[n, d]``.
 
     Row i belongs to feature i // 2; even rows have the + slope, odd rows the −.
     """
@@ -45,7 +46,71 @@ class Term(NamedTuple):
     lmm: LMM
 
 
-class LMM(Model):
+class TermSum(Network):
+    """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of the sum."""
+
+    @property
+    @abstractmethod
+    def feature_map(self) -> FeatureMap | None:
+        """φ; None if features are taken as they are."""
+
+    @property
+    @abstractmethod
+    def intercept(self) -> NDArray:
+        """b, shape (C,)."""
+
+    @property
+    @abstractmethod
+    def n_hidden(self) -> int:
+        """Number of hidden units H of all terms."""
+
+    @property
+    def largest_input(self) -> float:
+        """Bound below which no input makes a score overflow; with a map there is no such input.
+
+        An eighth of the float range is left to slopes times inputs, the rest to the weights.
+        """
+        largest = float(np.finfo(self.dtype).max)
+        if self.feature_map is not None:
+            return largest
+        steepest = max(1.0, *(float(np.abs(lmm.W0).max()) for _, lmm in self.terms))
+        return largest / (8.0 * steepest * self.n_features * len(self.terms))
+
+    def mapped(self, X: ArrayLike) -> NDArray:
+        """Return φ(X) of shape (N, P), in the model's float type.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, P)
+        """
+        rows = as_rows(X, self.n_features, self.dtype)
+        return rows if self.feature_map is None else self.feature_map(rows).astype(self.dtype)
+
+    def term_scores(self, X: ArrayLike) -> NDArray:
+        """Return the scores of each term, of shape (T, N, C); with the intercept they sum to z.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (T, N, C)
+        """
+        U = self.mapped(X)
+        return np.stack([lmm.scores(U[:, features]) for features, lmm in self.terms])
+
+
+class LMM(Model, TermSum):
     """λ_i = W0[i]·x[i // 2], g_h = min_i (λ_i + W1[i, h]), z_d = max_h (g_h + W2[h, d]).
 
     Parameters
@@ -76,7 +141,7 @@ class LMM(Model):
     def of_boxes(
         cls, centre: ArrayLike, half_width: ArrayLike, heights: ArrayLike, slope: float
     ) -> LMM:
-        """LMM whose unit h is the box centre_h ± half_width_h.
+        """Return an LMM whose unit h is the box centre_h ± half_width_h.
 
         W0 = ±k, W1 = k·(half_width ∓ centre), W2 = heights, hence
         g_h(x) = k·min_p (half_width_hp − |x_p − centre_hp|): positive inside the box. With
@@ -124,13 +189,8 @@ class LMM(Model):
         return self.W2.shape[1]
 
     @property
-    def dtype(self) -> np.dtype:
-        """Float type of weights and scores."""
-        return self.W0.dtype
-
-    @property
     def terms(self) -> tuple[Term, ...]:
-        """The network as a sum with one term over all features; see `AdditiveLMM`."""
+        """The network itself, as the only term of a sum over all features."""
         return (Term(np.arange(self.n_features), self),)
 
     @property
@@ -142,32 +202,6 @@ class LMM(Model):
     def intercept(self) -> NDArray:
         """Zeros of shape (C,)."""
         return np.zeros(self.n_classes, self.dtype)
-
-    def mapped(self, X: ArrayLike) -> NDArray:
-        """Return the rows themselves, shape (N, P), in the model's float type.
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (N, P)
-        """
-        return as_rows(X, self.n_features, self.dtype)
-
-    def term_scores(self, X: ArrayLike) -> NDArray:
-        """Return the scores of the only term, of shape (1, N, C).
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (1, N, C)
-        """
-        return self.scores(self.mapped(X))[None]
 
     @property
     def slopes(self) -> NDArray:
@@ -185,7 +219,7 @@ class LMM(Model):
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
 
     def hidden(self, X: NDArray) -> NDArray:
-        """g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H).
+        """Return g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H).
 
         Parameters
         ----------
@@ -196,25 +230,19 @@ class LMM(Model):
         array of shape (N, H)
         """
         X = self._rows(X)
-        if self._is_sooner(X, _lmm_kernels.hidden_rows):
-            return _lmm_small.hidden_rows(_lmm_small.linear_rows(X, self.weights), self.weights)
         G = np.empty((len(X), self.n_hidden), self.dtype)
         _lmm_kernels.hidden_rows(X, self.weights, G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
-        """z, shape (N, C); O(N·P·H), parallel over samples, no N × H array is formed."""
+        """Return z, shape (N, C); O(N·P·H), parallel over samples, without an N × H array."""
         X = self._rows(X)
-        if self._is_sooner(X, _lmm_kernels.scores_serial):
-            return _lmm_small.scores(X, self.weights)
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        large = len(X) * self.W1.size >= PARALLEL_FROM
-        kernel = _lmm_kernels.scores_parallel if large else _lmm_kernels.scores_serial
-        kernel(X, self.weights, Z)
+        self._threaded(_lmm_kernels.scores_blocks, len(X))(X, self.weights, Z)
         return Z
 
     def wins(self, X: NDArray) -> NDArray:
-        """How many (sample, class) scores each unit decides, shape (H,); O(N·P·H).
+        """Return how many (sample, class) scores each unit decides, shape (H,); O(N·P·H).
 
         Parameters
         ----------
@@ -225,18 +253,13 @@ class LMM(Model):
         array of shape (H,)
         """
         X = self._rows(X)
-        if self._is_sooner(X, _lmm_kernels.count_wins.serial):
-            unit, _ = _lmm_small.active_path(X, self.weights)
-            return np.bincount(unit.ravel(), minlength=self.n_hidden)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
-        large = len(X) * self.W1.size >= PARALLEL_FROM
-        kernel = _lmm_kernels.count_wins if large else _lmm_kernels.count_wins.serial
-        kernel(X, self.weights, wins)
+        self._threaded(_lmm_kernels.count_wins, len(X))(X, self.weights, wins)
         return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:
-        """Winning unit and row of every score, lowest among equals; O(N·P·H).
+        """Return the winning unit and row of every score, lowest among equals; O(N·P·H).
 
         Parameters
         ----------
@@ -248,12 +271,8 @@ class LMM(Model):
             ``unit`` and ``row``, both of shape (N, C).
         """
         X = self._rows(X)
-        if self._is_sooner(X, _lmm_kernels.active_path):
-            return ActivePath(*_lmm_small.active_path(X, self.weights))
         path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
-        for n, x in enumerate(X):
-            grad = self._forward(x)
-            path.unit[n], path.row[n] = grad.h_star, grad.i_star
+        _lmm_kernels.active_path_rows(X, self.weights, *path)
         return path
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
@@ -264,18 +283,21 @@ class LMM(Model):
         """
         wanted = self.layers if layers is None else tuple(layers)
         x, y = self._sample(x, y)
-        grad = self._forward(x)
+        grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
+        lam = np.empty(self.W0.size, self.dtype)
+        g = np.empty(self.n_hidden, self.dtype)
+        _lmm_kernels.active_path(x, self.weights, lam, g, grad.z, grad.h_star, grad.i_star)
         _lmm_kernels.subgradient_entries(x, y, "W0" in wanted, grad)
         n1, n0 = grad.n
         full = Subgradient(
-            W2=Entries((grad.h_star, np.arange(self.n_classes)), grad.e),
-            W1=Entries((grad.row1[:n1], grad.unit1[:n1]), grad.value1[:n1]),
-            W0=Entries((grad.row0[:n0],), grad.value0[:n0]),
+            W2=SparseUpdate((grad.h_star, np.arange(self.n_classes)), grad.e),
+            W1=SparseUpdate((grad.row1[:n1], grad.unit1[:n1]), grad.value1[:n1]),
+            W0=SparseUpdate((grad.row0[:n0],), grad.value0[:n0]),
         )
         return full.only(wanted)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> LMM:
-        """The same function of x, for a model that was made for (x − centre) / spread.
+        """Return the same function of x, for a model that was made for (x − centre) / spread.
 
         A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
         affine map in, up to rounding. ``spread`` is > 0; both are numbers or have shape (P,).
@@ -302,7 +324,7 @@ class LMM(Model):
         return LMM(W0, W1, self.W2.copy("F"))
 
     def scaled(self, factor: float) -> LMM:
-        """All weights times factor > 0: scores times factor, the same predictions and radii.
+        """Return the model with all weights times factor > 0: the same predictions and radii.
 
         Parameters
         ----------
@@ -316,7 +338,7 @@ class LMM(Model):
         return LMM(f * self.W0, f * self.W1, f * self.W2)
 
     def astype(self, dtype: DTypeLike) -> LMM:
-        """The model in another float type; the very same weights where it has that type.
+        """Return the model in another float type; it shares the weights if it has that type.
 
         Parameters
         ----------
@@ -329,7 +351,7 @@ class LMM(Model):
         W0, W1, W2 = (W.astype(dtype, copy=False) for W in (self.W0, self.W1, self.W2))
         return LMM(W0, W1, W2)
 
-    def seat_unit(self, h: int, point: ArrayLike, heights: ArrayLike) -> None:
+    def reinitialize_unit(self, h: int, point: ArrayLike, heights: ArrayLike) -> None:
         """Make unit h, in place, a pyramid at a point, with W2[h] = heights; slopes stay.
 
         g_h(x) = min_i W0[i]·(x − point)_p(i); it is 0 at the point without a rounding error.
@@ -341,33 +363,19 @@ class LMM(Model):
         heights : array of shape (C,)
         """
         h = check_index("h", h, self.n_hidden)
-        seat = as_row(point, self.n_features, self.dtype)
-        self.offsets[h] = _offsets(self.slopes, seat, 0)
+        apex = as_row(point, self.n_features, self.dtype)
+        self.offsets[h] = _offsets(self.slopes, apex, 0)
         self.W2[h] = heights
 
-    def copy(self) -> LMM:
-        """The same model with weights of its own."""
-        return LMM(self.W0.copy(), self.W1.copy("F"), self.W2.copy("F"))
-
-    def _is_sooner(self, X: NDArray, kernel: Any) -> bool:
-        """Whether NumPy takes these rows, because it is done before a kernel is compiled."""
-        additions = len(X) * self.W1.size
-        return additions < _lmm_small.SMALL and is_sooner(additions, kernel)
-
-    def _forward(self, x: NDArray) -> _lmm_kernels.LMMGradient:
-        """Scores and active path of one sample."""
-        grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
-        lam = np.empty(self.W0.size, self.dtype)
-        g = np.empty(self.n_hidden, self.dtype)
-        _lmm_kernels.active_path(x, self.weights, lam, g, grad.z, grad.h_star, grad.i_star)
-        return grad
+    def _threaded(self, kernel: Any, n_rows: int) -> Any:
+        """Return a parallel kernel, or its serial variant where threads do not pay."""
+        return kernel if n_rows * self.W1.size >= PARALLEL_FROM else kernel.serial
 
 
 def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDArray:
-    """Offsets (…, P, 2) of lines with these slopes that are 0 at the walls centre ∓ half_width.
+    """Return offsets (…, P, 2) of lines that are 0 at the walls centre ∓ half_width.
 
-    The product −slope·wall is the very one that a forward pass forms there, so that
-    the sum of both is exactly 0.
+    A forward pass forms the same product slope·wall there, so that the sum of both is exactly 0.
     """
     walls = np.stack([centre - half_width, centre + half_width], axis=-1)
     return -(slopes * walls)

@@ -13,7 +13,7 @@ from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, Subgradient
 from maxplus.lab.finding import Finding, Settings, Table, mean_and_spread
 from maxplus.lab.measure import timed
 from maxplus.lab.metrics import LOG2
-from maxplus.models.starts import class_distance
+from maxplus.models.initialization import class_distance
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from maxplus import datasets
 from maxplus.lab import paper
 from maxplus.lab.finding import Finding, Settings, Table
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
-from maxplus.models.starts import glorot_uniform
+from maxplus.models.initialization import glorot_uniform
 from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from maxplus.models import Entries, Model, Subgradient
+from maxplus.models import Model, SparseUpdate, Subgradient
 from maxplus.models._softmax import log_softmax
 
 
@@ -91,7 +91,7 @@ class MLP(Model):
         """One sample's gradient, every entry listed: nothing here is sparse."""
         gradient = MLP(self.widths, self.losses_and_gradient(x[None], np.array([y]))[1])
         return Subgradient(
-            (name, Entries(tuple(np.indices(G.shape).reshape(G.ndim, -1)), G.ravel()))
+            (name, SparseUpdate(tuple(np.indices(G.shape).reshape(G.ndim, -1)), G.ravel()))
             for name in layers or self.layers
             for G in [getattr(gradient, name)]
         )

@@ -217,4 +217,4 @@ def _reseat(model: LMM, task: Task, stuck: NDArray, loss: float) -> None:
         odds = math.log(math.exp(-loss) / -math.expm1(-loss))
         heights = np.full(model.n_classes, lowest)
         heights[y[n]] = np.logaddexp.reduce(others) + odds
-        model.seat_unit(int(h), X[n], heights)
+        model.reinitialize_unit(int(h), X[n], heights)

@@ -1,4 +1,4 @@
-"""Linear Max-Plus: a dense linear layer with ReLU, a max-plus layer, softmax."""
+"""Models with a single max-plus layer: on the features, or behind a dense linear layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,61 @@ from maxplus.algebra._kernels import maxplus_into
 from maxplus.algebra._winners import maxplus_winners
 from maxplus.models import _softmax
 from maxplus.models._checks import check_weights
-from maxplus.models.base import Entries, Model, Subgradient
+from maxplus.models.base import Model, SparseUpdate, Subgradient
+
+
+class ZeroHidden(Model):
+    """z_d(x) = max_p (x_p + W[d, p]) (the paper's equation 1).
+
+    Parameters
+    ----------
+    W : array of shape (C, P)
+    """
+
+    layers = ("W",)
+
+    def __init__(self, W: NDArray) -> None:
+        self.W = np.ascontiguousarray(W)
+        check_weights("ZeroHidden", {"W": "C, P"}, self.W)
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs P."""
+        return self.W.shape[1]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C."""
+        return self.W.shape[0]
+
+    def scores(self, X: NDArray) -> NDArray:
+        """Return z, shape (N, C); O(N·P·C)."""
+        X = self._rows(X)
+        Z = np.empty((len(X), self.n_classes), self.dtype)
+        maxplus_into(X, self.W, Z)
+        return Z
+
+    def active_path(self, X: NDArray) -> NDArray:
+        """Return p*[n, d], the feature that decides each score, lowest among equals.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, C)
+        """
+        return maxplus_winners(self._rows(X), self.W)[1]
+
+    def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
+        """∂/∂W[d, p*_d] = e_d: C entries (the paper's equation 3)."""
+        x, y = self._sample(x, y)
+        z, p_star = maxplus_winners(x[None], self.W)
+        e = np.empty(self.n_classes)
+        _softmax.softmax_error(z[0], y, e)
+        full = Subgradient(W=SparseUpdate((np.arange(self.n_classes), p_star[0]), e))
+        return full.only(self.layers if layers is None else layers)
 
 
 class LinearMaxPlus(Model):
@@ -50,13 +104,8 @@ class LinearMaxPlus(Model):
         """Number of classes C."""
         return self.W.shape[1]
 
-    @property
-    def dtype(self) -> np.dtype:
-        """Float type of weights and scores."""
-        return self.A.dtype
-
     def hidden(self, X: NDArray) -> NDArray:
-        """a, shape (N, H): what the linear layer and ReLU give.
+        """Return a, shape (N, H): the output of the linear layer and ReLU.
 
         Parameters
         ----------
@@ -69,14 +118,14 @@ class LinearMaxPlus(Model):
         return np.maximum(self._rows(X) @ self.A + self.b, 0)
 
     def scores(self, X: NDArray) -> NDArray:
-        """z, shape (N, C); O(N·H·(P + C))."""
+        """Return z, shape (N, C); O(N·H·(P + C))."""
         a = self.hidden(X)
         Z = np.empty((len(a), self.n_classes), self.dtype)
         maxplus_into(a, self.W.T, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
-        """h*[n, d], the unit that decides each score, lowest among equals.
+        """Return h*[n, d], the unit that decides each score, lowest among equals.
 
         Parameters
         ----------
@@ -89,7 +138,7 @@ class LinearMaxPlus(Model):
         return maxplus_winners(self.hidden(X), self.W.T)[1]
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """∂/∂W[h*_d, d] = e_d; a unit that is on passes the sum of its classes' e_d back.
+        """∂/∂W[h*_d, d] = e_d; a unit with a_h > 0 passes the sum of its classes' e_d back.
 
         Entries that are zero because x_p is zero are left out.
         """
@@ -103,15 +152,11 @@ class LinearMaxPlus(Model):
         on = np.unique(h_star[a[0, h_star] > 0])
         seen = np.flatnonzero(x)
         full = Subgradient(
-            W=Entries((h_star, np.arange(self.n_classes)), e),
-            A=Entries(
+            W=SparseUpdate((h_star, np.arange(self.n_classes)), e),
+            A=SparseUpdate(
                 (np.tile(seen, on.size), np.repeat(on, seen.size)),
                 np.outer(error[on], x[seen]).ravel(),
             ),
-            b=Entries((on,), error[on]),
+            b=SparseUpdate((on,), error[on]),
         )
         return full.only(self.layers if layers is None else layers)
-
-    def copy(self) -> LinearMaxPlus:
-        """The same model with weights of its own."""
-        return LinearMaxPlus(self.A.copy("F"), self.b.copy(), self.W.copy("F"))

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.models.starts import (
+from maxplus.models.initialization import (
     choose_prototypes,
     class_distance,
     gaussian,

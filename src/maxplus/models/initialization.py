@@ -1,4 +1,7 @@
-"""Where training starts: boxes around clusters, prototypes (the paper's) or random weights."""
+"""Initial weights of a training, and the distances and slopes of data that set their scale.
+
+Boxes around clusters, prototypes (the paper's section 3.4) or random weights.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ import math
 import warnings
 
 import numpy as np
+from numba import prange
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from maxplus._compile.intrinsics import fmax
+from maxplus._compile.jit import frozen, njit
 from maxplus.models.lmm import LMM
 
 # Samples of a class that clusters are found from; more would not move them.
 MAX_SAMPLES = 6_000
 ROUNDS = 8
-# Pairs of samples that a median distance is taken over, and how many are looked at together.
+# Pairs of samples that a median distance is taken over, and how many are computed at a time.
 N_PAIRS = 2_000
 PAIRS_AT_ONCE = 100
 
@@ -29,7 +35,7 @@ def box_lmm(
     drop: float,
     rng: np.random.Generator,
 ) -> LMM:
-    """LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
+    """Return an LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
 
     W2[h, d] = 0 for the unit's class and −drop for the others. Each class gets as many units
     as any other, or one less, but at most as many as it has samples to choose from.
@@ -49,34 +55,34 @@ def box_lmm(
 
 
 def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
-    """Memory that `box_lmm` takes at its peak, about; O(N)."""
+    """Return about how much memory `box_lmm` takes at its peak; O(N)."""
     available = _available(y, n_classes)
     H, item = min(n_hidden, int(available.sum())), X.dtype.itemsize
-    # Who belongs to which cluster, for the class with the most; k-means has as much for itself.
+    # Memberships of the clusters of the largest class; k-means takes as much again.
     largest = int(available.max(initial=0))
     clusters = largest * (2 * min(largest, -(-H // n_classes)) + 6 * X.shape[1])
-    # Centres and deviations, both again in one piece, and the weights that come of them.
+    # Centres and deviations, their concatenations, and the weights made from them.
     return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
 
 
 def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
-    """Memory that an LMM of pyramids at so many points takes while it is made, about."""
+    """Return about how much memory it takes to make an LMM of pyramids at so many points."""
     return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
 
 
 def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
-    """Memory that `random_lmm` takes at its peak, about: weights are drawn in float64."""
+    """Return about how much memory `random_lmm` takes at its peak: it draws in float64."""
     P, H, C = shape
     return (2 * P + C) * H * (8 + 2 * dtype.itemsize)
 
 
 def _available(y: NDArray, n_classes: int) -> NDArray:
-    """Samples of each class that clusters are looked for among."""
+    """Return how many samples of each class clusters are computed from."""
     return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)
 
 
 def _shares(available: NDArray, n_hidden: int) -> list[int]:
-    """Units for each class, dealt out one by one to those that have samples left."""
+    """Return the number of units of each class, in turns among those that have samples left."""
     shares = [0] * len(available)
     left = min(n_hidden, int(available.sum()))
     while left:
@@ -88,14 +94,14 @@ def _shares(available: NDArray, n_hidden: int) -> list[int]:
 
 
 def _some(rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """Rows to find clusters from: of many, a part."""
+    """Return the rows to compute clusters from: a random part of many."""
     if len(rows) <= MAX_SAMPLES:
         return rows
     return rows[rng.choice(len(rows), MAX_SAMPLES, replace=False)]
 
 
 def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
+    """Return centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
     start = own[rng.choice(len(own), n, replace=False)]
     with warnings.catch_warnings():
         # Where points coincide there are fewer clusters: the others stay as points.
@@ -117,7 +123,7 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
 
 
 def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> NDArray:
-    """Indices of ``min(n_hidden, len(y))`` different samples, in ascending order.
+    """Return indices of ``min(n_hidden, len(y))`` different samples, in ascending order.
 
     Each class gets at least one when there are enough; the rest is uniform.
     """
@@ -134,7 +140,7 @@ def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> ND
 def prototype_lmm(
     points: NDArray, labels: NDArray, n_classes: int, slope: float, confidence: float
 ) -> LMM:
-    """LMM whose unit h is a pyramid at points[h] (the paper's section 3.4).
+    """Return an LMM whose unit h is a pyramid at points[h] (the paper's section 3.4).
 
     W0 = ±k, W1 = ∓k·x_h, W2[h, d] = +c if d = y_h else −c, so that
     g_h(x) = −k·‖x − x_h‖∞: a nearest-prototype classifier in the L∞ norm.
@@ -148,7 +154,7 @@ def random_lmm(
     draw: str, shape: tuple[int, int, int], slope: float, confidence: float,
     dtype: np.dtype, rng: np.random.Generator,
 ) -> LMM:  # fmt: skip
-    """LMM of ``shape`` (P, H, C) with i.i.d. weights: "gaussian" N(0, k²) or "uniform" U(−k, k)."""
+    """Return an LMM of ``shape`` (P, H, C) with i.i.d. weights, N(0, k²) or U(−k, k)."""
     P, H, C = shape
     sample = {"gaussian": gaussian, "uniform": uniform}[draw]
     return LMM(
@@ -159,22 +165,22 @@ def random_lmm(
 
 
 def gaussian(shape: tuple[int, ...], k: float, rng: np.random.Generator) -> NDArray:
-    """I.i.d. N(0, k²)."""
+    """Draw i.i.d. N(0, k²)."""
     return rng.normal(0.0, k, shape)
 
 
 def uniform(shape: tuple[int, ...], k: float, rng: np.random.Generator) -> NDArray:
-    """I.i.d. U(−k, k)."""
+    """Draw i.i.d. U(−k, k)."""
     return rng.uniform(-k, k, shape)
 
 
 def glorot_uniform(fan_in: int, fan_out: int, rng: np.random.Generator) -> NDArray:
-    """A (fan_in × fan_out) matrix, i.i.d. U(−r, r) with r = √(6 / (fan_in + fan_out))."""
+    """Draw a (fan_in × fan_out) matrix, i.i.d. U(−r, r) with r = √(6 / (fan_in + fan_out))."""
     return uniform((fan_in, fan_out), math.sqrt(6 / (fan_in + fan_out)), rng)
 
 
 def median_distance(X: NDArray, rng: np.random.Generator) -> float:
-    """Median L∞ distance between random pairs of different samples.
+    """Return the median L∞ distance between random pairs of different samples.
 
     Where more than half of the pairs coincide, the median of the others; 1 when
     all samples are equal, so that it can always be divided by. O(pairs·P).
@@ -192,7 +198,7 @@ def median_distance(X: NDArray, rng: np.random.Generator) -> float:
 
 
 def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
-    """Median L∞ distance between random samples of different classes; O(pairs·P).
+    """Return the median L∞ distance between random samples of different classes; O(pairs·P).
 
     1 where they coincide, so that it can always be divided by.
     """
@@ -205,7 +211,7 @@ def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
 
 
 def _distances(X: NDArray, a: NDArray, b: NDArray) -> NDArray:
-    """‖X[a] − X[b]‖∞ of some pairs, in X's type; finite, as the sum of two still is."""
+    """Return ‖X[a] − X[b]‖∞ of some pairs, in X's type; finite, as the sum of two still is."""
     distance = np.empty(len(a), X.dtype)
     with np.errstate(over="ignore"):
         for lo in range(0, len(a), PAIRS_AT_ONCE):
@@ -215,7 +221,7 @@ def _distances(X: NDArray, a: NDArray, b: NDArray) -> NDArray:
 
 
 def _divisor(distance: float, dtype: np.dtype) -> float:
-    """The distance, or 1 for none; ValueError where a slope of some ones over it would overflow."""
+    """Return the distance, or 1 for 0; ValueError where 1e4 over it would overflow."""
     least = 1e4 * float(np.finfo(dtype).tiny)
     if 0.0 < distance < least:
         raise ValueError(
@@ -224,3 +230,40 @@ def _divisor(distance: float, dtype: np.dtype) -> float:
             "with StandardScaler"
         )
     return distance or 1.0
+
+
+def lipschitz_constant(X: NDArray, y: NDArray) -> float:
+    """Return max |y_i − y_j| / ‖x_i − x_j‖∞ over all pairs of different points; O(N²·P).
+
+    0 for fewer than two points; inf where equal points have different values.
+    """
+    points, values = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(y, np.float64)
+    if points.ndim != 2 or values.shape != (len(points),):
+        raise ValueError(
+            f"X must have shape (N, P) and y shape (N,); got shapes {points.shape} "
+            f"and {values.shape}"
+        )
+    steepest = np.zeros(len(points))
+    _steepest_slopes(frozen(points), frozen(values), steepest)
+    return float(steepest.max(initial=0.0))
+
+
+@njit(cache=True)
+def _distance(a, b):
+    m = 0.0
+    for p in range(a.size):
+        m = fmax(m, abs(a[p] - b[p]))
+    return m
+
+
+@njit(cache=True, parallel=True)
+def _steepest_slopes(X, y, out):
+    """Fill out[i] with the steepest slope between point i and an earlier one."""
+    for i in prange(X.shape[0]):
+        steepest = 0.0
+        for j in range(i):
+            rise = abs(y[i] - y[j])
+            if rise > 0.0:
+                run = _distance(X[i], X[j])
+                steepest = max(steepest, rise / run if run > 0.0 else np.inf)
+        out[i] = steepest
