@@ -1,20 +1,23 @@
-"""Fitted estimators for other frameworks: ONNX files and PyTorch modules.
+"""Export of fitted estimators to other frameworks: ONNX files and PyTorch modules.
 
-Importing this package imports neither onnx nor torch; a function that needs one says so when it is
-called.
+Importing this package imports neither onnx nor torch; a function that needs one imports it when
+it is called.
 """
 
 from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils.validation import check_is_fitted
 
 if TYPE_CHECKING:
     from torch import nn
 
     from maxplus.estimators import LMMRegressor
     from maxplus.estimators._lmm import BaseLMMClassifier
+    from maxplus.models import LMM, AdditiveLMM
 
 __all__ = ["export_onnx", "to_torch"]
 
@@ -71,3 +74,18 @@ def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
     True
     """
     return import_module("maxplus.export.torch").to_torch(clf)
+
+
+def fitted_network(clf: Any) -> LMM | AdditiveLMM:
+    """Return the network of a fitted LMM estimator; TypeError for anything else."""
+    from maxplus.estimators import LMMRegressor
+    from maxplus.estimators._lmm import BaseLMMClassifier
+
+    if not isinstance(clf, (BaseLMMClassifier, LMMRegressor)):
+        raise TypeError(
+            "clf must be a fitted LMMRegressor or LMMClassifier; "
+            f"got {type(clf).__name__}. Of a pipeline or a "
+            "search, give the estimator inside (pipeline[-1], search.best_estimator_)"
+        )
+    check_is_fitted(clf, "model_")
+    return clf.model_

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from maxplus import __version__
 from maxplus._files import write_whole
 from maxplus.estimators import LMMRegressor
-from maxplus.estimators._data import within_range
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export._model import fitted_model, segments, terms_by_shape
-from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.export import fitted_network
+from maxplus.models import LMM, FeatureMap, Term
+from maxplus.models.additive import terms_by_shape
+from maxplus.models.lmm import TermSum
 
 try:
     import onnx
@@ -74,7 +75,7 @@ def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[s
     ...     os.listdir(folder)
     ['iris.onnx']
     """
-    network = fitted_model(clf)
+    network = fitted_network(clf)
     size = sum(W.nbytes for W in network.weights_by_name().values())
     if size >= LARGEST:
         raise ValueError(
@@ -123,16 +124,16 @@ class Graph:
         self.constants: list[onnx.TensorProto] = []
 
     def constant(self, name: str, value: NDArray) -> str:
-        """Add an array; its name."""
+        """Add an array and return its name."""
         self.constants.append(numpy_helper.from_array(np.array(value, order="C"), name))
         return name
 
     def integers(self, name: str, *values: int) -> str:
-        """Add axes or a shape, which ONNX wants as a vector of int64; its name."""
+        """Add axes or a shape as a vector of int64, and return its name."""
         return self.constant(name, np.array(values, np.int64))
 
     def node(self, operator: str, inputs: Sequence[str], result: str, **attributes: Any) -> str:
-        """Add an operation with one result; the result's name."""
+        """Add an operation with one result and return the name of the result."""
         self.nodes.append(helper.make_node(operator, inputs, [result], result, **attributes))
         return result
 
@@ -155,26 +156,24 @@ class Graph:
         return self.node("Concat", parts, result, axis=1)
 
 
-def add_network(graph: Graph, network: LMM | AdditiveLMM) -> str:
-    """From ``X`` to scores; names are the paper's."""
-    if isinstance(network, AdditiveLMM) and network.feature_map is not None:
+def add_network(graph: Graph, network: TermSum) -> str:
+    """Add the nodes from ``X`` to scores; names are the paper's."""
+    if network.feature_map is not None:
         x = add_feature_map(graph, network.feature_map, "X", network.dtype)
-        return add_sum(graph, network, x)
-    # The estimator moves numbers that would overflow closer: this is how far.
-    if isinstance(network, AdditiveLMM):
-        limit = network.dtype.type(network.largest_input)
     else:
-        huge = np.full((1, 1), np.finfo(network.dtype).max, network.dtype)
-        limit = within_range(huge, network, ("W0",))[0, 0]
-    ends = [graph.constant("least", -limit), graph.constant("most", limit)]
-    x = graph.node("Clip", ["X", *ends], "x")
-    if isinstance(network, AdditiveLMM):
-        return add_sum(graph, network, x)
-    return add_scores(graph, network, x)
+        # Estimators clip inputs so large that scores would overflow.
+        limit = network.dtype.type(network.largest_input)
+        ends = [graph.constant("least", -limit), graph.constant("most", limit)]
+        x = graph.node("Clip", ["X", *ends], "x")
+    features, lmm = network.terms[0]
+    is_single = len(network.terms) == 1 and len(features) == network.n_features
+    if is_single and not network.intercept.any():
+        return add_scores(graph, lmm, x)
+    return add_sum(graph, network, x)
 
 
 def add_label(graph: Graph, classes: NDArray, z: str) -> int:
-    """From scores to ``label`` and ``probabilities``; the label's ONNX type."""
+    """Add the nodes from scores to ``label`` and ``probabilities``; return the label's type."""
     labels = label_values(classes)
     graph.node("Softmax", [z], "probabilities", axis=1)
     winner = graph.node("ArgMax", [z], "winner", axis=1, keepdims=0)
@@ -183,10 +182,10 @@ def add_label(graph: Graph, classes: NDArray, z: str) -> int:
 
 
 def add_value(graph: Graph, regressor: LMMRegressor, z: str) -> None:
-    """From scores to ``value``: the only one, or the difference of two within the bounds."""
+    """Add the nodes from scores to ``value``: one score, or the difference of two, clipped."""
     model = regressor.model_
     first = graph.constant("first", np.array(0, np.int64))
-    if not isinstance(model, AdditiveLMM):
+    if model.n_classes == 1:
         graph.node("Gather", [z, first], "value", axis=1)
         return
     second = graph.constant("second", np.array(1, np.int64))
@@ -198,14 +197,14 @@ def add_value(graph: Graph, regressor: LMMRegressor, z: str) -> None:
 
 
 def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dtype) -> str:
-    """From features to mapped features, in float64 as `FeatureMap` computes them.
+    """Add the nodes from features to mapped features, in float64 as `FeatureMap` computes them.
 
     Knots of each feature are padded to a power of two, and a binary search finds the last knot
     that is <= x, for all features at once.
     """
     n_steps = int(np.diff(feature_map.starts).max() - 1).bit_length()
     width = 1 << n_steps
-    tables = segments(feature_map, width)
+    tables = feature_map.segments(width)
     names = ("knots", "values", "rises", "ends")
     knots, values, rises, ends = (
         graph.constant(name, table.ravel()) for name, table in zip(names, tables, strict=True)
@@ -231,8 +230,8 @@ def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dty
     return graph.node("Cast", [u], "mapped", to=number)
 
 
-def add_sum(graph: Graph, model: AdditiveLMM, x: str) -> str:
-    """From mapped features to the sum of all terms and the intercept."""
+def add_sum(graph: Graph, model: TermSum, x: str) -> str:
+    """Add the nodes from mapped features to the sum of all terms and the intercept."""
     parts = [graph.constant("intercept", model.intercept)]
     for terms in terms_by_shape(model):
         lmm = terms[0].lmm
@@ -244,7 +243,7 @@ def add_sum(graph: Graph, model: AdditiveLMM, x: str) -> str:
 
 
 def add_terms(graph: Graph, terms: Sequence[Term], x: str, prefix: str) -> str:
-    """From mapped features to the sum of some terms with equal shapes."""
+    """Add the nodes from mapped features to the sum of some terms with equal shapes."""
     features = graph.constant(f"{prefix}features", np.concatenate([f for f, _ in terms]))
     x = graph.node("Gather", [x, features], f"{prefix}x", axis=1)
     lmms = [lmm for _, lmm in terms]
@@ -269,7 +268,7 @@ def add_terms(graph: Graph, terms: Sequence[Term], x: str, prefix: str) -> str:
 
 
 def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
-    """From clipped features to the scores of one network; all names begin with the prefix."""
+    """Add the nodes from features to the scores of one LMM; all names begin with the prefix."""
     axis = graph.integers(f"{prefix}slope_axis", 2)
     x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
     W0 = graph.constant(f"{prefix}W0", lmm.W0.reshape(-1, 2))
@@ -281,17 +280,15 @@ def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
     return graph.product("ReduceMax", g, lmm.W2, f"{prefix}W2", f"{prefix}z")
 
 
-def _description(network: LMM | AdditiveLMM) -> str:
+def _description(network: TermSum) -> str:
     """Return a sentence about the network, for the file's metadata."""
-    if isinstance(network, AdditiveLMM):
-        kind = f"Sum of {len(network.terms)} Linear-Min-Max terms"
-    else:
-        kind = "Linear-Min-Max network"
+    n_terms = len(network.terms)
+    kind = f"Sum of {n_terms} Linear-Min-Max terms" if n_terms > 1 else "Linear-Min-Max network"
     return f"{kind} with {network.n_hidden} hidden units"
 
 
 def _feature_names(estimator: Any) -> list[str] | None:
-    """Names of the features, if the estimator knows them."""
+    """Return the names of the features, if the estimator has them."""
     if hasattr(estimator, "preparation_"):
         return [str(name) for name in estimator.preparation_.feature_names]
     names = getattr(estimator, "feature_names_in_", None)
@@ -299,7 +296,7 @@ def _feature_names(estimator: Any) -> list[str] | None:
 
 
 def label_values(classes: NDArray) -> NDArray:
-    """Class labels as ONNX has them: strings in an object array, or int64."""
+    """Return class labels as ONNX has them: strings in an object array, or int64."""
     values = classes.tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, object)

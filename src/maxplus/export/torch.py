@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from maxplus.estimators import LMMRegressor
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export._model import fitted_model, segments, terms_by_shape
-from maxplus.models import AdditiveLMM, FeatureMap, Term
+from maxplus.export import fitted_network
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.models.additive import terms_by_shape
 
 try:
     import torch
@@ -21,8 +22,8 @@ except ImportError as error:
         "PyTorch modules need torch, which is not installed: pip install 'maxplus[torch]'"
     ) from error
 
-# Sums that are formed at a time: 16 MB in float32. Smaller blocks are no faster, and where
-# cores are busy, threads wait for each other at the end of every one.
+# Sums that are formed at a time: 16 MB in float32. Smaller blocks are no faster, and threads
+# synchronise at the end of each.
 MAX_SUMS = 1 << 22
 
 
@@ -65,7 +66,7 @@ class _Product(nn.Module):
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
-        """What ``repr`` shows between the brackets."""
+        """Return what ``repr`` shows between the brackets."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
@@ -146,7 +147,7 @@ class FeatureMapLayer(nn.Module):
 
     def __init__(self, feature_map: FeatureMap) -> None:
         super().__init__()
-        tables = segments(feature_map, int(np.diff(feature_map.starts).max()))
+        tables = feature_map.segments(int(np.diff(feature_map.starts).max()))
         for name, table in tables._asdict().items():
             self.register_buffer(name, torch.tensor(table))
         last = feature_map.x[feature_map.starts[1:] - 1]
@@ -259,15 +260,14 @@ def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
     >>> bool((network(torch.tensor(X)).detach().numpy() == clf.model_.scores(X)).all())
     True
     """
-    model = fitted_model(clf)
+    model = fitted_network(clf)
     network: nn.Module
-    if isinstance(model, AdditiveLMM):
-        network = AdditiveNetwork(model)
-    else:
+    if isinstance(model, LMM):
         network = LMMNetwork(model.W0, model.W1, model.W2)
+    else:
+        network = AdditiveNetwork(model)
     if isinstance(clf, LMMRegressor):
-        is_sum = isinstance(model, AdditiveLMM)
-        return RegressionNetwork(network, clf.bounds_ if is_sum else None)
+        return RegressionNetwork(network, clf.bounds_ if model.n_classes == 2 else None)
     return network
 
 
@@ -285,7 +285,7 @@ def _best_sums(best: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor
 
 
 def _matrix(weight: Any) -> Tensor:
-    """A copy as a matrix of floats, row by row in memory."""
+    """Return a copy as a matrix of floats in C order."""
     matrix = weight.detach().clone() if isinstance(weight, Tensor) else torch.tensor(weight)
     if matrix.ndim != 2 or matrix.numel() == 0 or not matrix.is_floating_point():
         raise ValueError(
@@ -297,7 +297,7 @@ def _matrix(weight: Any) -> Tensor:
 
 
 def _check_input(x: Any, n_features: int, weight: Tensor) -> None:
-    """Refuse what would be broadcast or converted without a word."""
+    """Raise TypeError or ValueError for an input of another type or shape."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor; got {type(x).__name__}: use torch.as_tensor(x)")
     if x.dtype != weight.dtype:

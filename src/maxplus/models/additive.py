@@ -255,6 +255,14 @@ def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> 
     return numbers.astype(np.int64)
 
 
+def terms_by_shape(model: TermSum) -> list[list[Term]]:
+    """Return the terms in groups with equal numbers of features and units."""
+    groups: dict[tuple[int, ...], list[Term]] = {}
+    for term in model.terms:
+        groups.setdefault(term.lmm.W1.shape, []).append(term)
+    return list(groups.values())
+
+
 def breakpoints(lmm: LMM) -> NDArray:
     """Return where the slope of some score of an LMM of one feature changes, in no order.
 

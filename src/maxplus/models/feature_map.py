@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +25,19 @@ N_KNOTS = 33
 SMALLEST = 1e-290
 # Mapped features have this standard deviation.
 DEVIATION = 0.5
+
+
+class Segments(NamedTuple):
+    """Segments of the map of each feature, arrays of shape (P, width) in float64.
+
+    From ``knots`` on, up to the next one, φ is min(values + rises·(x − knots), ends). Rows are
+    padded by knots at infinity.
+    """
+
+    knots: NDArray
+    values: NDArray
+    rises: NDArray
+    ends: NDArray
 
 
 class FeatureMap:
@@ -122,6 +136,27 @@ class FeatureMap:
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("starts", "x", "u")
         )
+
+    def segments(self, width: int) -> Segments:
+        """Return the segments of all features as tables with rows of one width.
+
+        Parameters
+        ----------
+        width : int, at least the number of knots of each feature
+
+        Returns
+        -------
+        Segments
+        """
+        is_segment = np.arange(width) < np.diff(self.starts)[:, None]
+        ends = np.append(self.u[1:], 0.0)
+        ends[self.starts[1:] - 1] = self.u[self.starts[1:] - 1]
+        tables = []
+        for values, fill in ((self.x, np.inf), (self.u, 0.0), (self.rises, 0.0), (ends, 0.0)):
+            table = np.full(is_segment.shape, fill)
+            table[is_segment] = values
+            tables.append(table)
+        return Segments(*tables)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> FeatureMap:
         """Return the map of x that this one is of (x − centre) / spread, up to rounding.
