@@ -5,7 +5,6 @@ import json
 import math
 
 import numpy as np
-from safetensors.numpy import save as to_bytes
 
 from maxplus.io import container
 
@@ -84,11 +83,4 @@ def mutations(document, arrays):
 
 def write(path, kind, document, arrays):
     """Write a file with a right digest whose texts may be no Unicode."""
-    text = json.dumps(document, sort_keys=True)
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    described = [container._described(name, array) for name, array in arrays.items()]
-    metadata = {
-        "format": kind, "version": str(container.VERSION), "document": text,
-        "digest": container._digest(kind, text, described),
-    }  # fmt: skip
-    path.write_bytes(to_bytes(arrays, metadata=metadata))
+    path.write_bytes(container.pack(kind, json.dumps(document, sort_keys=True), arrays))

@@ -9,7 +9,7 @@ from safetensors.numpy import save as to_bytes
 
 import maxplus
 from maxplus import LMMClassifier
-from maxplus.io import FileError, arrays, container, labels
+from maxplus.io import FileError, container, schema
 from maxplus.io.checkpoints import read_checkpoint
 from maxplus.io.models import KIND, describe, save
 from memory_used import most_memory
@@ -141,9 +141,9 @@ def test_wide_labels_take_no_memory_before_they_are_looked_at(refusal):
 
 
 def test_labels_that_could_not_be_read_are_not_written(monkeypatch):
-    monkeypatch.setattr(labels, "MAX_BYTES", 20)
+    monkeypatch.setattr(schema, "MAX_LABEL_BYTES", 20)
     with pytest.raises(ValueError, match="use shorter labels"):
-        labels.labels_to_json(np.array(["abc", "d"]))
+        schema.labels_to_json(np.array(["abc", "d"]))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_labels_that_could_not_be_read_are_not_written(monkeypatch):
 )
 def test_labels_that_nobody_wrote_are_refused(record, words):
     with pytest.raises(ValueError, match=words):
-        labels.labels_from_json(record)
+        schema.labels_from_json(record)
 
 
 def test_labels_come_back_with_their_type():
@@ -170,28 +170,27 @@ def test_labels_come_back_with_their_type():
         np.array(["b", "ä"]), np.array([True, False]), np.array([3, 5], np.int16),
         np.array([0.1, 2.0], np.float32), np.array(["b", "a longer one"], object),
     ):  # fmt: skip
-        record = json.loads(json.dumps(labels.labels_to_json(written)))
-        again = labels.labels_from_json(record)
+        record = json.loads(json.dumps(schema.labels_to_json(written)))
+        again = schema.labels_from_json(record)
         assert again.dtype == written.dtype
         assert again.tolist() == written.tolist()
     for kind in (np.array([1, "a"], object), np.array(["2020-01-01"], "datetime64[D]")):
         with pytest.raises(TypeError, match="cannot be saved; use strings, numbers or booleans"):
-            labels.labels_to_json(kind)
+            schema.labels_to_json(kind)
 
 
 def test_notes_that_grow_in_memory_are_refused(refusal, monkeypatch):
-    monkeypatch.setattr(arrays, "MAX_NESTS", 50_000)
+    monkeypatch.setattr(container, "MAX_NESTS", 50_000)
     notes = [{} for _ in range(60_000)]
     assert "lists and objects" in refusal(lambda d, a: d.update(notes=notes))
     with pytest.raises(ValueError, match="nested too deeply"):
-        arrays.parse("[" * 45_000)
+        container.parse("[" * 45_000)
 
 
 def test_long_headers_are_neither_read_nor_written(tmp_path, fitted, monkeypatch):
-    monkeypatch.setattr(arrays, "MAX_HEADER", 2000)
     save(fitted, tmp_path / "m", notes="x" * 2000)
-    assert "at most 2,000 are read" in message(tmp_path / "m")
     monkeypatch.setattr(container, "MAX_HEADER", 2000)
+    assert "at most 2,000 are read" in message(tmp_path / "m")
     with pytest.raises(ValueError, match="shorten the notes"):
         save(fitted, tmp_path / "n", notes="x" * 2000)
     assert not (tmp_path / "n").exists()
@@ -225,7 +224,7 @@ def test_a_file_that_memory_does_not_hold_is_refused(tmp_path, fitted, monkeypat
 def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path, fitted, monkeypatch, stage):
     path = tmp_path / "m"
     fitted.save(path)
-    read, size = arrays.read_header, path.stat().st_size
+    read, size = container.read_header, path.stat().st_size
 
     def cut(file, size):
         if stage == "header":

@@ -87,8 +87,8 @@ def test_importances_are_kept_in_files(told_by_two, tmp_path):
 def test_damaged_importances_are_refused(told_by_two, wrong):
     clf, _, _ = told_by_two
     document, arrays = describe(clf)
-    with pytest.raises(FileError, match="the array 'importances'"):
-        rebuild(document, arrays | {"importances": np.array(wrong)})
+    with pytest.raises(FileError, match="the array 'feature_importances'"):
+        rebuild(document, arrays | {"feature_importances": np.array(wrong)})
 
 
 def test_permutation_importance_is_scikit_learn_s(told_by_two):

@@ -250,8 +250,6 @@ class SubgradientClassifier(TrainedClassifier):
     def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
         super()._check_facts(state, data)
         if f"{EARLIER}loss" in state.before:
-            for name, dtype in zip(
-                History.columns, (np.float64, np.int64, np.float64), strict=True
-            ):
+            for name, dtype in History.columns.items():
                 n = len(state.before[f"{EARLIER}loss"])
                 state.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)

@@ -1,4 +1,4 @@
-"""Files: models, checkpoints of trainings, and how they are written and checked."""
+"""Model files and checkpoints of trainings."""
 
 from maxplus.io.checkpoints import Checkpoint, resume
 from maxplus.io.container import FileError

@@ -1,4 +1,4 @@
-"""Checkpoints: trainings that survive the end of their process."""
+"""Checkpoints, from which a training is resumed after the end of its process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import maxplus
 from maxplus.distributed import current
 from maxplus.estimators._trained import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
-from maxplus.io.labels import labels_to_json, parameters_to_json
-from maxplus.io.models import read_classes, unfitted
+from maxplus.io.models import unfitted
+from maxplus.io.schema import labels_to_json, parameters_to_json, read_classes
 from maxplus.training import Progress
 from maxplus.training.stages import Iterations
 from maxplus.training.state import StateError, TrainingState
@@ -55,7 +55,7 @@ class Checkpoint:
         self._origin: Origin | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write if it is time; a stage without a state is repeated from its beginning."""
+        """Write the state if it is due; a stage without a state is repeated from its beginning."""
         now = time.monotonic()
         if progress.origin is not self._origin:
             self._origin = progress.origin
@@ -65,7 +65,7 @@ class Checkpoint:
         try:
             self._write(progress.state())
         except OSError as error:
-            # Without a number it is no failure of the system but a place that no file can have.
+            # An error without a number is not the system's: the path cannot be that of a file.
             if error.errno is None:
                 raise
             again = "" if progress.is_last else f"; trying again in {self.every:g} seconds"
@@ -97,7 +97,7 @@ def resume(
     path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None,
     augment: Any = None,
 ) -> Any:  # fmt: skip
-    """Go on with a training that a `maxplus.io.Checkpoint` has written, on the same data.
+    """Resume a training from a file that a `maxplus.io.Checkpoint` has written.
 
     Parameters
     ----------
@@ -156,10 +156,10 @@ def resume(
 def read_checkpoint(
     path: str | os.PathLike[str],
 ) -> tuple[Any, TrainingState, NDArray, dict[str, Any]]:
-    """The estimator that is being trained, the training's state, the classes and the document."""
+    """Return the estimator in training, the state of the training, the classes, the document."""
     document, arrays = read_container(path, KIND)
     try:
-        estimator, classes = unfitted(document), read_classes(document)
+        estimator, classes = unfitted(document), read_classes(document.get("classes"))
     except FileError as error:
         raise FileError(f"{path} is damaged: {error}") from None
     state = TrainingState(str(document.get("stage")), arrays, document.get("generator"))

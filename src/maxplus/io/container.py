@@ -1,7 +1,8 @@
-"""One kind of file for all: arrays as safetensors, everything else as one JSON document.
+"""Container of all files: arrays as safetensors, everything else as one JSON document.
 
-Reading executes nothing. A digest over document and arrays tells a damaged file from a
-whole one, so that a flipped bit in a weight is noticed too.
+Reading executes nothing, and no size is believed that the file does not have. A digest over
+document and arrays detects damage, a flipped bit in a weight too. Files are read without a memory
+map, whose pages would vanish under the reader when the file is shortened.
 """
 
 from __future__ import annotations
@@ -9,37 +10,52 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from maxplus._files import write_whole
-from maxplus.io.arrays import MAX_HEADER, Entry, parse, read_header
 from maxplus.training.memory import available_bytes, human_bytes
 
 VERSION = 1
 # Larger files are not ours: MNIST with 10,000 units takes 60 MB.
 MAX_BYTES = 8_000_000_000
-# From this size on, a file shows that it is whole before memory is taken for it.
+# The header holds the document, which has no arrays: a million feature names take a third.
+MAX_HEADER = 32_000_000
+# Lists and objects that JSON opens; each takes thirty times the memory of its two characters.
+MAX_NESTS = 1_000_000
+# The longest integers are those of a random generator's state, of 39 digits; integers with many
+# more are beyond all floats.
+MAX_DIGITS = 100
+# From this size on, the digest is checked before memory is taken for the content.
 LARGE = 100_000_000
-# Letters of a message: what a damaged file says of itself is repeated in a line, no more.
+# Bytes that are read at a time where a file is only checked.
+PIECE = 1 << 20
+# Characters of an error message, which may quote a damaged file.
 MESSAGE = 500
 _METADATA = {"format", "version", "document", "digest"}
 
-# An array's name, type, shape and content, in pieces.
-Described = tuple[str, np.dtype, tuple[int, ...], Iterable[Any]]
-
 
 class FileError(ValueError):
-    """A file that cannot be used; the message says which, why and what to do, in one line."""
+    """A file that cannot be used; the message names the file, the reason and a remedy."""
 
     def __init__(self, message: str) -> None:
         line = " ".join(message.split())
         super().__init__(line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…")
+
+
+class Header(NamedTuple):
+    """The header of a safetensors file."""
+
+    content: bytes  # its length in 8 bytes, and its text
+    metadata: dict[str, str]
+    arrays: str  # names, types, shapes and places of the arrays, as JSON with sorted keys
 
 
 def write_container(
@@ -47,12 +63,7 @@ def write_container(
 ) -> None:
     """Write a file of one kind ("maxplus-model", …), whole or not at all."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=True, sort_keys=True)
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    metadata = {
-        "format": kind, "version": str(VERSION), "document": text,
-        "digest": _digest(kind, text, [_described(name, A) for name, A in arrays.items()]),
-    }  # fmt: skip
-    content = to_bytes(arrays, metadata=metadata)
+    content = pack(kind, text, arrays)
     if int.from_bytes(content[:8], "little") > MAX_HEADER:
         raise ValueError(
             f"notes, names and labels take more than the {MAX_HEADER:,} bytes that a file may "
@@ -61,10 +72,21 @@ def write_container(
     write_whole(path, content)
 
 
+def pack(kind: str, text: str, arrays: dict[str, NDArray]) -> bytes:
+    """Return the content of a file with a document and arrays."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = to_bytes(arrays)
+    start = 8 + int.from_bytes(plain[:8], "little")
+    described = json.dumps(json.loads(plain[8:start]), sort_keys=True)
+    digest = _digest(kind, text, described, [memoryview(plain)[start:]])
+    metadata = {"format": kind, "version": str(VERSION), "document": text, "digest": digest}
+    return to_bytes(arrays, metadata=metadata)
+
+
 def read_container(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """The document and the arrays of a file of this kind.
+    """Return the document and the arrays of a file of this kind.
 
     Raises
     ------
@@ -76,32 +98,83 @@ def read_container(
     place = Path(path)
     name = str(place)
     if place.exists() and not (place.is_file() or place.is_dir()):
-        # A pipe would be waited for, perhaps for ever.
+        # Opening a pipe would block until another process writes to it.
         raise FileError(f"{name} is a device, a pipe or a socket; copy its content into a file")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_BYTES:
             raise FileError(f"{name} has {size:,} bytes; at most {MAX_BYTES:,} are read")
         try:
-            metadata, entries = read_header(file, size)
-            _check_metadata(name, metadata, kind)
+            header = read_header(file, size)
+            _check_metadata(name, header.metadata, kind)
             if size > LARGE:
-                _check_large(name, file, metadata, entries, size)
-            arrays = {entry.name: entry.read(file) for entry in entries}
+                _check_digest(name, header, _pieces(file))
+                _check_memory(name, size)
+            file.seek(0)
+            content = file.read(size)
+            if not content.startswith(header.content):
+                raise ValueError("it changed while it was read")
+            _check_digest(name, header, [memoryview(content)[len(header.content) :]])
+            arrays = from_bytes(content)
         except FileError:
             raise
-        except (ValueError, OSError) as error:
+        except (ValueError, KeyError, OSError, SafetensorError) as error:
             raise FileError(
                 f"{name} is not a readable {kind} file, it is damaged or of another kind: {error}"
             ) from None
-    _check_digest(name, metadata, [_described(key, array) for key, array in arrays.items()])
     try:
-        document = parse(metadata["document"])
+        document = parse(header.metadata["document"])
     except ValueError as error:
         raise FileError(f"{name} is damaged: its document is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise FileError(f"{name} is damaged: its document is not a JSON object")
     return document, arrays
+
+
+def read_header(file: BinaryIO, size: int) -> Header:
+    """Return the header of a file of ``size`` bytes; ValueError if there is none."""
+    first = file.read(8)
+    length = int.from_bytes(first, "little")
+    if size < 8 or length > size - 8:
+        raise ValueError("its header is longer than the file")
+    if length > MAX_HEADER:
+        raise ValueError(f"its header has {length:,} bytes; at most {MAX_HEADER:,} are read")
+    text = file.read(length)
+    header = parse(text.decode("utf-8"))
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a JSON object")
+    metadata = header.pop("__metadata__", {})
+    if not (isinstance(metadata, dict) and all(type(v) is str for v in metadata.values())):
+        raise ValueError("its metadata are not words")
+    return Header(first + text, metadata, json.dumps(header, sort_keys=True))
+
+
+def parse(text: str) -> Any:
+    """Return a JSON document; ValueError if it is none or takes far more memory than its text."""
+    if text.count("{") + text.count("[") > MAX_NESTS:
+        raise ValueError(f"it opens more than {MAX_NESTS:,} lists and objects")
+    try:
+        value = json.loads(text, parse_int=_integer)
+        if "\\u" in text:
+            # Escapes can spell half of a surrogate pair, which cannot be written to a file again.
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("its lists and objects are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text in it is not Unicode: it has half of a surrogate pair") from None
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the rest of a file, some bytes at a time."""
+    while piece := file.read(PIECE):
+        yield piece
 
 
 def _check_metadata(name: str, metadata: dict[str, str], kind: str) -> None:
@@ -119,33 +192,27 @@ def _check_metadata(name: str, metadata: dict[str, str], kind: str) -> None:
         )
 
 
-def _check_large(
-    name: str, file: BinaryIO, metadata: dict[str, str], entries: list[Entry], size: int
-) -> None:
-    """FileError if a file is damaged or memory does not hold it, found in constant memory."""
-    _check_digest(name, metadata, [(e.name, e.dtype, e.shape, e.pieces(file)) for e in entries])
+def _check_memory(name: str, size: int) -> None:
+    """Raise FileError unless memory holds the content and the arrays made from it."""
     available = available_bytes()
-    if available is not None and size > available:
+    if available is not None and 2 * size > available:
         raise FileError(
-            f"{name} needs {human_bytes(size)} of memory, but only {human_bytes(available)} are "
-            "available; read it on a larger machine"
+            f"{name} needs {human_bytes(2 * size)} of memory, but only {human_bytes(available)} "
+            "are available; read it on a larger machine"
         )
 
 
-def _check_digest(name: str, metadata: dict[str, str], arrays: Iterable[Described]) -> None:
-    if metadata["digest"] != _digest(metadata["format"], metadata["document"], arrays):
+def _check_digest(name: str, header: Header, pieces: Iterable[bytes | memoryview]) -> None:
+    """Raise FileError unless the bytes behind the header are those that the digest is of."""
+    metadata = header.metadata
+    found = _digest(metadata["format"], metadata["document"], header.arrays, pieces)
+    if metadata["digest"] != found:
         raise FileError(f"{name} is damaged: its content does not match its digest; save it again")
 
 
-def _described(name: str, array: NDArray) -> Described:
-    return name, array.dtype, array.shape, [array.data] if array.size else []
-
-
-def _digest(kind: str, text: str, arrays: Iterable[Described]) -> str:
-    """SHA-256 of everything that matters, in a fixed order."""
-    digest = hashlib.sha256(f"{kind}\0{text}\0".encode("utf-8", "surrogatepass"))
-    for name, dtype, shape, pieces in sorted(arrays, key=lambda array: array[0]):
-        digest.update(f"{name}\0{dtype.str}\0{shape}\0".encode("utf-8", "surrogatepass"))
-        for piece in pieces:
-            digest.update(piece)
+def _digest(kind: str, text: str, arrays: str, pieces: Iterable[bytes | memoryview]) -> str:
+    """Return the SHA-256 of the kind, the document, and the arrays with their description."""
+    digest = hashlib.sha256(f"{kind}\0{text}\0{arrays}\0".encode("utf-8", "surrogatepass"))
+    for piece in pieces:
+        digest.update(piece)
     return digest.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum, IntEnum
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,12 +93,16 @@ class History(Mapping[str, NDArray]):
     The last iteration of a training that ended by itself has the step 0.
     """
 
-    columns = ("loss", "sample", "step")
+    columns: ClassVar[dict[str, type]] = {
+        "loss": np.float64,
+        "sample": np.int64,
+        "step": np.float64,
+    }
 
     def __init__(self) -> None:
         # Each change is one append or one assignment: an interrupt leaves no part of it.
         self._blocks: list[dict[str, NDArray]] = [
-            {n: np.empty(0, np.int64 if n == "sample" else np.float64) for n in self.columns}
+            {name: np.empty(0, dtype) for name, dtype in self.columns.items()}
         ]
 
     @classmethod

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.distributed import current
@@ -172,7 +171,7 @@ def _check_history(state: TrainingState, n_samples: int) -> History:
     """The history so far; StateError if its columns do not fit each other or the samples."""
     columns = {
         name: state.array(HISTORY + name, dtype, (None,), finite=False)
-        for name, dtype in zip(History.columns, (np.float64, np.int64, np.float64), strict=True)
+        for name, dtype in History.columns.items()
     }
     if len({len(column) for column in columns.values()}) > 1:
         raise StateError("the history's columns differ in length")
