@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# Seconds after its last byte from which a part counts as left behind, whoever wrote it.
+# Seconds after its last byte from which a partial file counts as left behind.
 _STALE = 3600.0
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Put ``content`` at ``path``; whatever happens, the old file or the new one is there."""
+    """Write ``content`` to ``path``; after a failure, the old file is there, whole."""
     with whole_file(path) as file:
         file.write(content)
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write into, which is at ``path`` once all went well, and is not otherwise.
+    """Open a file to write into, which replaces ``path`` when the block ends without an error.
 
-    It is written beside its place, forced to the disk and then renamed, which no
-    crash can cut in half. A process that is killed meanwhile leaves its part
-    behind, which the next write to the same place removes.
+    It is written in the same folder, forced to the disk and then renamed, which is
+    atomic. A process that is killed meanwhile leaves a partial file behind, which the
+    next write to the same path removes.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -61,7 +61,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _clear(target: Path) -> None:
-    """Remove parts of this file whose writers were killed, and no others."""
+    """Remove partial files of this path whose writers were killed, and no others."""
     own = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,9}})-[a-z0-9_]{{8}}\.part")
     with suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
@@ -74,20 +74,20 @@ def _clear(target: Path) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Whether this machine has such a process; its number may have gone to another one."""
+    """Return whether this machine has a process of this number, perhaps another one."""
     if os.name == "nt":
-        return False  # There, a file that somebody writes cannot be removed anyway.
+        return False  # Windows does not remove a file that a process writes.
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # Somebody else's process.
+        pass  # A process of another user.
     return True
 
 
 def _mode(target: Path) -> int:
-    """The old file's permissions, or those of a new one."""
+    """Return the permissions of the old file, or those of a new one."""
     try:
         return target.stat().st_mode & 0o777
     except OSError:
@@ -97,7 +97,7 @@ def _mode(target: Path) -> int:
 
 
 def _force(folder: Path) -> None:
-    """Have the rename itself on the disk, where the system can."""
+    """Force the rename itself to the disk, where the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

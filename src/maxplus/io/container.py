@@ -132,7 +132,7 @@ def read_container(
 
 
 def read_header(file: BinaryIO, size: int) -> Header:
-    """Return the header of a file of ``size`` bytes; ValueError if there is none."""
+    """Return the header of a file of ``size`` bytes; ValueError if it is not valid."""
     first = file.read(8)
     length = int.from_bytes(first, "little")
     if size < 8 or length > size - 8:
@@ -150,7 +150,7 @@ def read_header(file: BinaryIO, size: int) -> Header:
 
 
 def parse(text: str) -> Any:
-    """Return a JSON document; ValueError if it is none or takes far more memory than its text."""
+    """Parse a JSON document; ValueError if it is not valid or would take too much memory."""
     if text.count("{") + text.count("[") > MAX_NESTS:
         raise ValueError(f"it opens more than {MAX_NESTS:,} lists and objects")
     try:

@@ -32,7 +32,6 @@ from maxplus.io.schema import (
     check_training_summary,
     check_validation,
     is_dict,
-    is_sum,
     is_words,
     labels_to_json,
     parameters_from_json,
@@ -79,16 +78,16 @@ def save(
 
     Notes
     -----
-    How tables become features (``preparation_``, a `maxplus.tables.Preparation`) and how the model
-    did on rows that it had not seen (``validation_``, what `maxplus.evaluation.Validation.to_json`
-    gives) are kept with an estimator that has them, and `maxplus.load` gives them back.
+    The encoding of tables (``preparation_``, a `maxplus.tables.Preparation`) and the validation on
+    held-out rows (``validation_``, what `maxplus.evaluation.Validation.to_json` gives) are kept
+    with an estimator that has them, and `maxplus.load` gives them back.
 
     By default nothing per training row is written, only counts and means. ``remember_rows`` keeps
     labels, losses, ``suspects_``, ``residuals_``, the samples in ``history_``, the rows that a
     validation names, and hashes of the rows where ``training_rows_`` has them (from
     `maxplus.tables.row_fingerprints`; ``maxplus train --remember-rows`` sets it). Labels and losses
-    can then be read by anyone who has the file, in the order of the training rows, and guesses of
-    rows can be tested against the hashes. What a file tells in any case is in SECURITY.md.
+    can then be read from the file, in the order of the training rows, and guesses of rows can be
+    tested against the hashes. What a file tells in any case is in SECURITY.md.
 
     Examples
     --------
@@ -169,7 +168,7 @@ def describe(
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return a fitted estimator as a JSON document and named arrays.
 
-    Nothing about single training rows is among them, unless it is asked for.
+    They hold nothing about single training rows unless ``remember_rows``.
     """
     check_is_fitted(estimator, "model_")
     model: Network = estimator.model_
@@ -311,9 +310,10 @@ def _rebuild_classifier(
 
 def _rebuild_regressor(estimator: Any, document: dict[str, Any]) -> None:
     estimator.training_summary_ = check_training_summary(document.get("training"), TARGET_SUMMARY)
-    if estimator.model_.n_classes != (2 if is_sum(estimator) else 1):
+    is_sum = isinstance(estimator.model_, AdditiveLMM)
+    if estimator.model_.n_classes != (2 if is_sum else 1):
         raise FileError(f"a regression cannot have {estimator.model_.n_classes} outputs")
-    if is_sum(estimator) and hasattr(estimator, "interpolates_"):
+    if is_sum and hasattr(estimator, "interpolates_"):
         raise FileError("a sum of terms cannot interpolate")
 
 

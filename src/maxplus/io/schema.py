@@ -28,6 +28,7 @@ MAX_LABEL_BYTES = 64_000_000
 _LABEL_KINDS = "biufU"
 
 Check = Callable[[Any], bool]
+Fields = dict[Check, str]
 
 
 # -- values of a JSON document ---------------------------------------------------
@@ -91,11 +92,12 @@ def _list_of(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
-def _fields(checks: dict[str, Check]) -> Check:
-    """Return a check for a dict that has at least these fields."""
+def _record(fields: Fields) -> Check:
+    """Return a check of a dict that has at least these fields."""
+    checks = [(name, check) for check, names in fields.items() for name in names.split()]
     return lambda value: (
         isinstance(value, dict)
-        and all(name in value and check(value[name]) for name, check in checks.items())
+        and all(name in value and check(value[name]) for name, check in checks)
     )
 
 
@@ -124,7 +126,8 @@ def read_array(
     if array is None or array.dtype != dtype or array.ndim != n_axes:
         raise FileError(f"the array {name!r} is missing or of another type")
     if shape is not None and array.shape != shape:
-        raise FileError(f"the array {name!r} has shape {array.shape} instead of {shape}")
+        found = f"has shape {array.shape} instead of" if n_axes == 1 else "is not of shape"
+        raise FileError(f"the array {name!r} {found} {shape}")
     return array
 
 
@@ -142,54 +145,6 @@ def read_history(arrays: dict[str, NDArray]) -> History:
     return History.of(columns)
 
 
-# Each function below returns what is wrong with an array, or an empty text.
-
-
-def _nothing_wrong(array: NDArray, model: Network) -> str:
-    return ""
-
-
-def _counts_defect(array: NDArray, model: Network) -> str:
-    return "has a number below 0" if (array < 0).any() else ""
-
-
-def _scale_defect(array: NDArray, model: Network) -> str:
-    is_valid = np.isfinite(array).all() and (array > 0).all()
-    return "" if is_valid else "is not all positive and finite"
-
-
-def _importances_defect(array: NDArray, model: Network) -> str:
-    is_valid = (array >= 0).all() and array.sum() <= 1.0 + 1e-9
-    return "" if is_valid else "does not hold shares that sum to 1"
-
-
-def _term_means_defect(array: NDArray, model: Network) -> str:
-    shape = (len(getattr(model, "terms", ())), model.n_classes)
-    if array.shape != shape:
-        return f"is not of shape {shape}"
-    limit = LARGEST_WEIGHT * np.finfo(np.float64).max / shape[0]
-    return "" if (np.abs(array) <= limit).all() else "is not finite or too large"
-
-
-def _bounds_defect(array: NDArray, model: Network) -> str:
-    is_valid = np.isfinite(array).all() and array[0] <= array[1]
-    return "" if is_valid else "does not hold two finite numbers in order"
-
-
-def _residuals_defect(array: NDArray, model: Network) -> str:
-    is_valid = array.size and np.isfinite(array).all() and array[0] >= 0
-    if is_valid and (np.diff(array) >= 0).all():
-        return ""
-    return "does not hold finite numbers >= 0 in order"
-
-
-def _quantiles_defect(array: NDArray, model: Network) -> str:
-    is_valid = array.shape == COVERAGES.shape and (array >= 0).all()
-    if is_valid and (array[:-1] <= array[1:]).all():
-        return ""
-    return f"does not hold {COVERAGES.size} ascending numbers >= 0"
-
-
 # -- fitted attributes -----------------------------------------------------------
 
 
@@ -204,27 +159,47 @@ class Value:
 class Array:
     """A fitted attribute that is an array of the file, under its name without the last "_".
 
-    Axes are H hidden units, P features, a number, or any other letter for any length. None for the
-    type stands for the float type of the model.
+    Axes are H hidden units, P features, T terms, C classes, a number, or n for any length. None
+    for the type stands for the float type of the model. ``defect`` tells what is wrong with an
+    array that is not valid.
     """
 
     dtype: type | None
     axes: str
-    defect: Callable[[NDArray, Network], str] = _nothing_wrong
+    is_valid: Callable[[NDArray], Any] = lambda A: True
+    defect: str = ""
 
     def read(self, arrays: dict[str, NDArray], name: str, model: Network) -> NDArray:
         """Return the array; FileError if it cannot be a fitted attribute of this model."""
-        sizes = {"H": getattr(model, "n_hidden", 0), "P": model.n_features, "2": 2}
+        n_terms = len(getattr(model, "terms", ()))
+        sizes = {"P": model.n_features, "T": n_terms, "C": model.n_classes, "2": 2}
+        sizes["H"] = getattr(model, "n_hidden", 0)
         axes = self.axes.split()
-        shape = tuple(sizes[axis] for axis in axes) if {*axes} <= {*sizes} else None
+        shape = None if axes == ["n"] else tuple(sizes[axis] for axis in axes)
         array = read_array(arrays, name, self.dtype or model.dtype, len(axes), shape)
-        defect = self.defect(array, model)
-        if defect:
-            raise FileError(f"the array {name!r} {defect}")
+        if not self.is_valid(array):
+            raise FileError(f"the array {name!r} {self.defect}")
         return array
 
 
+def _are_means(A: NDArray) -> bool:
+    limit = LARGEST_WEIGHT * np.finfo(np.float64).max / len(A)
+    return bool((np.abs(A) <= limit).all())
+
+
+def _are_residuals(A: NDArray) -> bool:
+    return A.size > 0 and A[0] >= 0 and bool(np.isfinite(A).all() and (np.diff(A) >= 0).all())
+
+
+def _are_quantiles(A: NDArray) -> bool:
+    is_ascending = (A[:-1] <= A[1:]).all() and (A >= 0).all()
+    return A.shape == COVERAGES.shape and bool(is_ascending)
+
+
 _LOSSES = Array(np.float64, "n")
+_BELOW_0 = "has a number below 0"
+_COUNTS = Array(np.int64, "n", lambda A: (A >= 0).all(), _BELOW_0)
+_UNITS = Array(np.int64, "H", lambda A: (A >= 0).all(), _BELOW_0)
 ATTRIBUTES: dict[str, Value | Array] = {
     "n_iter_": Value(_is_count),
     "status_": Value(_is_status),
@@ -234,96 +209,80 @@ ATTRIBUTES: dict[str, Value | Array] = {
     "temperature_": Value(lambda v: _is_float(v) and 0.0 < v < math.inf),
     "lipschitz_": Value(lambda v: _is_float(v) and v >= 0.0),
     "interpolates_": Value(lambda v: isinstance(v, bool)),
-    "prototypes_": Array(np.int64, "H", _counts_defect),
-    "unit_wins_": Array(np.int64, "H", _counts_defect),
-    "suspects_": Array(np.int64, "n", _counts_defect),
-    "training_rows_": Array(np.int64, "n", _counts_defect),
+    "prototypes_": _UNITS,
+    "unit_wins_": _UNITS,
+    "suspects_": _COUNTS,
+    "training_rows_": _COUNTS,
     "warmup_losses_": _LOSSES,
     "validation_scores_": _LOSSES,
     "polish_losses_": _LOSSES,
     "curve_losses_": _LOSSES,
-    "residuals_": Array(np.float64, "n", _residuals_defect),
-    "residual_quantiles_": Array(np.float64, "n", _quantiles_defect),
-    "scale_": Array(np.float64, "P", _scale_defect),
-    "feature_importances_": Array(np.float64, "P", _importances_defect),
-    "term_means_": Array(np.float64, "T C", _term_means_defect),
-    "bounds_": Array(None, "2", _bounds_defect),
+    "residuals_": Array(
+        np.float64, "n", _are_residuals, "does not hold finite numbers >= 0 in order"
+    ),
+    "residual_quantiles_": Array(
+        np.float64, "n", _are_quantiles, "does not hold ascending numbers >= 0 of all coverages"
+    ),
+    "scale_": Array(
+        np.float64,
+        "P",
+        lambda A: ((A > 0) & np.isfinite(A)).all(),
+        "is not all positive and finite",
+    ),
+    "feature_importances_": Array(
+        np.float64,
+        "P",
+        lambda A: (A >= 0).all() and A.sum() <= 1.0 + 1e-9,
+        "does not hold shares that sum to 1",
+    ),
+    "term_means_": Array(np.float64, "T C", _are_means, "is not finite or too large"),
+    "bounds_": Array(
+        None,
+        "2",
+        lambda A: np.isfinite(A).all() and A[0] <= A[1],
+        "does not hold two finite numbers in order",
+    ),
+}
+
+# Fitted attributes that an estimator may have, behind the condition that it must have them.
+_CLASSIFIER = {"always": "n_iter_ status_ max_loss_ mean_loss_", "sometimes": "training_rows_"}
+_NETWORK = {
+    "always": "scale_ unit_wins_ feature_importances_",
+    "single": "slope_",
+    "sometimes": "prototypes_ suspects_",
+}
+_WARMED_UP = {
+    "always": "temperature_",
+    "sum": "term_means_",
+    "sometimes": "warmup_losses_ validation_scores_ polish_losses_",
+}
+_REGRESSOR = {
+    "trained": "n_iter_ status_ residual_quantiles_",
+    "interpolated": "lipschitz_",
+    "single": "slope_",
+    "sum": "bounds_",
+    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ curve_losses_ "
+    "residuals_ training_rows_",
 }
 
 
-def is_sum(estimator: Any) -> bool:
-    """Return whether the model of an estimator is a sum of terms."""
-    return isinstance(estimator.model_, AdditiveLMM)
+def _table(*parts: dict[str, str]) -> dict[str, str]:
+    """Return the condition of each attribute."""
+    return {
+        name: condition
+        for part in parts
+        for condition, names in part.items()
+        for name in names.split()
+    }
 
 
-def _always(estimator: Any) -> bool:
-    return True
-
-
-def _sometimes(estimator: Any) -> bool:
-    return False
-
-
-def _is_single(estimator: Any) -> bool:
-    return not is_sum(estimator)
-
-
-def _interpolates(estimator: Any) -> bool:
-    return hasattr(estimator, "interpolates_")
-
-
-def _is_trained(estimator: Any) -> bool:
-    return not _interpolates(estimator)
-
-
-# Which fitted attributes an estimator may have, each with the condition that it must have it.
-Table = dict[str, Callable[[Any], bool]]
-_CLASSIFIER: Table = {
-    "n_iter_": _always,
-    "status_": _always,
-    "max_loss_": _always,
-    "mean_loss_": _always,
-    "training_rows_": _sometimes,
-}
-_NETWORK: Table = {
-    **_CLASSIFIER,
-    "slope_": _is_single,
-    "scale_": _always,
-    "unit_wins_": _always,
-    "feature_importances_": _always,
-    "prototypes_": _sometimes,
-    "suspects_": _sometimes,
-}
-_LMM: Table = {
-    **_NETWORK,
-    "temperature_": _always,
-    "term_means_": is_sum,
-    "warmup_losses_": _sometimes,
-    "validation_scores_": _sometimes,
-    "polish_losses_": _sometimes,
-}
-_REGRESSOR: Table = {
-    "n_iter_": _is_trained,
-    "status_": _is_trained,
-    "residual_quantiles_": _is_trained,
-    "bounds_": is_sum,
-    "slope_": _is_single,
-    "lipschitz_": _interpolates,
-    "interpolates_": _sometimes,
-    "prototypes_": _sometimes,
-    "term_means_": _sometimes,
-    "feature_importances_": _sometimes,
-    "curve_losses_": _sometimes,
-    "residuals_": _sometimes,
-    "training_rows_": _sometimes,
-}
-FITTED: dict[str, Table] = {
-    "LMMClassifier": _LMM,
-    "LMMEnsembleClassifier": _LMM,
-    "LMMRegressor": _REGRESSOR,
-    "LinearMaxPlusClassifier": _CLASSIFIER,
-    "MaxPlusClassifier": _CLASSIFIER,
-    "SubgradientLMMClassifier": _NETWORK,
+FITTED = {
+    "LMMClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
+    "LMMEnsembleClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
+    "LMMRegressor": _table(_REGRESSOR),
+    "LinearMaxPlusClassifier": _table(_CLASSIFIER),
+    "MaxPlusClassifier": _table(_CLASSIFIER),
+    "SubgradientLMMClassifier": _table(_CLASSIFIER, _NETWORK),
 }
 
 
@@ -356,8 +315,10 @@ def read_attributes(estimator: Any, facts: Any, arrays: dict[str, NDArray]) -> N
         own, key = ATTRIBUTES[name], name.removesuffix("_")
         if isinstance(own, Array) and key in arrays:
             setattr(estimator, name, own.read(arrays, key, estimator.model_))
-    for name, is_needed in table.items():
-        if is_needed(estimator) and not hasattr(estimator, name):
+    model = "sum" if isinstance(estimator.model_, AdditiveLMM) else "single"
+    training = "interpolated" if hasattr(estimator, "interpolates_") else "trained"
+    for name, condition in table.items():
+        if condition in ("always", model, training) and not hasattr(estimator, name):
             raise FileError(f"its {name} is missing")
 
 
@@ -405,72 +366,56 @@ def check_search(record: Any) -> dict[str, Any]:
     return {**record, **tables}
 
 
+# Records of a validation: names of fields behind their check.
 _share, _size = _optional(_is_share), _optional(_is_size)
-_GENERAL: dict[str, Check] = {
-    "how": _is_word,
-    "rows_never_held_out": _is_count,
-    "seconds": _is_size,
-    "figures": is_dict,
-    "guess": is_dict,
+_VALIDATION: Fields = {
+    _is_word: "how",
+    _is_count: "rows_never_held_out",
+    _is_size: "seconds",
+    is_dict: "figures guess",
 }
-_CLASS: dict[str, Check] = {
-    "label": _is_word,
-    "n_rows": _is_count,
-    "n_predicted": _is_count,
-    "precision": _share,
-    "recall": _share,
-    "f1": _share,
-    "auc": _share,
+_CLASS: Fields = {
+    _is_word: "label",
+    _is_count: "n_rows n_predicted",
+    _share: "precision recall f1 auc",
 }
-_CLASSIFICATION: dict[str, Check] = {
-    "n_rows": _is_positive_count,
-    "accuracy": _is_share,
-    "accuracy_error": _is_size,
-    "balanced_accuracy": _share,
-    "macro_f1": _share,
-    "log_loss": _size,
-    "auc": _share,
-    "calibration_error": _share,
-    "max_loss": _size,
-    "worst": _optional(_is_positive_count),
-    "classes": _list_of(_fields(_CLASS)),
-    "confusion": _list_of(_list_of(_is_count)),
+_CLASSIFICATION: Fields = {
+    _is_positive_count: "n_rows",
+    _is_share: "accuracy",
+    _is_size: "accuracy_error",
+    _share: "balanced_accuracy macro_f1 auc calibration_error",
+    _size: "log_loss max_loss",
+    _optional(_is_positive_count): "worst",
+    _list_of(_record(_CLASS)): "classes",
+    _list_of(_list_of(_is_count)): "confusion",
 }
-_CLASSIFICATION_BASELINE: dict[str, Check] = {
-    "accuracy": _is_share,
-    "balanced_accuracy": _share,
-    "log_loss": _size,
-    "label": _is_word,
+_CLASSIFICATION_BASELINE: Fields = {
+    _is_word: "label",
+    _is_share: "accuracy",
+    _share: "balanced_accuracy",
+    _size: "log_loss",
 }
-_REGRESSION: dict[str, Check] = {
-    "n_rows": _is_positive_count,
-    "r2": _optional(_is_number),
-    "mae": _is_size,
-    "mae_error": _is_size,
-    "rmse": _is_size,
-    "covered": _share,
-    "width": _size,
+_REGRESSION: Fields = {
+    _is_positive_count: "n_rows",
+    _optional(_is_number): "r2",
+    _is_size: "mae mae_error rmse",
+    _share: "covered",
+    _size: "width",
 }
-_REGRESSION_BASELINE: dict[str, Check] = {"mae": _is_size, "rmse": _is_size}
-_ROW: dict[str, Check] = {
-    "row": _is_positive_count,
-    "label": _is_word,
-    "predicted": _is_word,
-    "probability": _is_share,
-    "own_probability": _is_share,
+_REGRESSION_BASELINE: Fields = {_is_size: "mae rmse"}
+_ROW: Fields = {
+    _is_positive_count: "row",
+    _is_word: "label predicted",
+    _is_share: "probability own_probability",
 }
-_RELIABILITY: dict[str, Check] = {
-    "count": _list_of(_is_count),
-    "confidence": _list_of(_share),
-    "accuracy": _list_of(_share),
-}
-_OPTIONAL: dict[str, Check] = {
+# Further parts of the validation of a classifier, which may be missing.
+_PARTS: dict[str, Check] = {
     "dispersion": lambda v: _is_number(v) and v >= 1.0,
     "accuracy_interval": lambda v: _list_of(_is_share)(v) and len(v) == 2,
-    "certified": _fields({"eps": _is_size, "accuracy": _is_share}),
-    "reliability": _fields(_RELIABILITY),
-    "least_sure": _list_of(_fields(_ROW)),
-    "most_surprising": _list_of(_fields(_ROW)),
+    "certified": _record({_is_size: "eps", _is_share: "accuracy"}),
+    "reliability": _record({_list_of(_is_count): "count", _list_of(_share): "confidence accuracy"}),
+    "least_sure": _list_of(_record(_ROW)),
+    "most_surprising": _list_of(_record(_ROW)),
 }
 
 
@@ -479,20 +424,19 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
 
     ``classes`` are the model's, as text; None for a regression.
     """
-    require(record, _fields(_GENERAL), "the validation")
-    figures, baseline = _CLASSIFICATION, _CLASSIFICATION_BASELINE
+    require(record, _record(_VALIDATION), "the validation")
+    figures, baseline = record["figures"], record["guess"]
     if classes is None:
-        figures, baseline = _REGRESSION, _REGRESSION_BASELINE
-    require(record["figures"], _fields(figures), "the validation's figures")
-    require(record["guess"], _fields(baseline), "the validation's guess")
-    if classes is None:
+        require(figures, _record(_REGRESSION), "the validation's figures")
+        require(baseline, _record(_REGRESSION_BASELINE), "the validation's guess")
         return record
-    own, C = record["figures"], len(classes)
-    labels = [one["label"] for one in own["classes"]]
-    require(own["classes"], lambda v: labels == classes, "the validation's classes")
-    widths = [len(row) for row in own["confusion"]]
-    require(own["confusion"], lambda v: widths == [C] * C, "the validation's confusion")
-    for name, is_valid in _OPTIONAL.items():
+    require(figures, _record(_CLASSIFICATION), "the validation's figures")
+    require(baseline, _record(_CLASSIFICATION_BASELINE), "the validation's guess")
+    labels = [one["label"] for one in figures["classes"]]
+    require(figures["classes"], lambda v: labels == classes, "the validation's classes")
+    widths = {len(figures["confusion"]), *map(len, figures["confusion"])}
+    require(figures["confusion"], lambda v: widths == {len(classes)}, "the validation's confusion")
+    for name, is_valid in _PARTS.items():
         if name in record:
             require(record[name], is_valid, f"the validation's {name}")
     return record

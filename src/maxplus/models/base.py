@@ -54,7 +54,7 @@ class Subgradient(dict[str, SparseUpdate]):
         """Return the mean of some subgradients of the same layers; O(all their entries).
 
         Entries come in the order in which they first appear; an entry that several parts
-        have is summed in the order of the parts, and divided in the end.
+        have is summed in the order of the parts, and then divided.
         """
         mean = cls()
         for name in parts[0]:

@@ -66,7 +66,7 @@ def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
 
 
 def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
-    """Return about how much memory it takes to make an LMM of pyramids at so many points."""
+    """Return about how much memory `prototype_lmm` takes at its peak."""
     return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
 
 
@@ -104,7 +104,7 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
     """Return centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
     start = own[rng.choice(len(own), n, replace=False)]
     with warnings.catch_warnings():
-        # Where points coincide there are fewer clusters: the others stay as points.
+        # Points that coincide make fewer clusters; the other units stay points.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
     member = np.zeros((len(own), n), own.dtype)
@@ -182,8 +182,8 @@ def glorot_uniform(fan_in: int, fan_out: int, rng: np.random.Generator) -> NDArr
 def median_distance(X: NDArray, rng: np.random.Generator) -> float:
     """Return the median L∞ distance between random pairs of different samples.
 
-    Where more than half of the pairs coincide, the median of the others; 1 when
-    all samples are equal, so that it can always be divided by. O(pairs·P).
+    If more than half of the pairs coincide, it is the median of the others, and 1 if
+    all samples are equal, so that it can be a divisor. O(pairs·P).
     """
     n = len(X)
     if n < 2:
@@ -200,7 +200,7 @@ def median_distance(X: NDArray, rng: np.random.Generator) -> float:
 def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
     """Return the median L∞ distance between random samples of different classes; O(pairs·P).
 
-    1 where they coincide, so that it can always be divided by.
+    It is 1 where they coincide, so that it can be a divisor.
     """
     a = rng.integers(len(X), size=N_PAIRS)
     b = rng.integers(len(X), size=N_PAIRS)

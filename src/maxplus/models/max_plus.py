@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,8 +15,53 @@ from maxplus.models._checks import check_weights
 from maxplus.models.base import Model, SparseUpdate, Subgradient
 
 
-class ZeroHidden(Model):
-    """z_d(x) = max_p (x_p + W[d, p]) (the paper's equation 1).
+class _MaxPlusModel(Model):
+    """z_d = max_k (a_k(x) + V[d, k]), with inputs a of the max-plus layer that subclasses give."""
+
+    @property
+    @abstractmethod
+    def _output_weights(self) -> NDArray:
+        """V, shape (C, K)."""
+
+    @abstractmethod
+    def _inputs(self, X: NDArray) -> NDArray:
+        """Return a, shape (N, K)."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C."""
+        return self._output_weights.shape[0]
+
+    def scores(self, X: NDArray) -> NDArray:
+        """Return z, shape (N, C)."""
+        a = self._inputs(X)
+        Z = np.empty((len(a), self.n_classes), self.dtype)
+        maxplus_into(a, self._output_weights, Z)
+        return Z
+
+    def active_path(self, X: NDArray) -> NDArray:
+        """Return the feature or hidden unit that decides each score, lowest among equals.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, C)
+        """
+        return maxplus_winners(self._inputs(X), self._output_weights)[1]
+
+    def _error(self, a: NDArray, y: int) -> tuple[NDArray, NDArray]:
+        """Return the winner k*_d of each class and e_d, for the inputs (1, K) of one sample."""
+        z, winners = maxplus_winners(a, self._output_weights)
+        e = np.empty(self.n_classes)
+        _softmax.softmax_error(z[0], y, e)
+        return winners[0], e
+
+
+class ZeroHidden(_MaxPlusModel):
+    """z_d(x) = max_p (x_p + W[d, p]) (the paper's equation 1); scores take O(N·P·C).
 
     Parameters
     ----------
@@ -34,42 +80,22 @@ class ZeroHidden(Model):
         return self.W.shape[1]
 
     @property
-    def n_classes(self) -> int:
-        """Number of classes C."""
-        return self.W.shape[0]
+    def _output_weights(self) -> NDArray:
+        return self.W
 
-    def scores(self, X: NDArray) -> NDArray:
-        """Return z, shape (N, C); O(N·P·C)."""
-        X = self._rows(X)
-        Z = np.empty((len(X), self.n_classes), self.dtype)
-        maxplus_into(X, self.W, Z)
-        return Z
-
-    def active_path(self, X: NDArray) -> NDArray:
-        """Return p*[n, d], the feature that decides each score, lowest among equals.
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (N, C)
-        """
-        return maxplus_winners(self._rows(X), self.W)[1]
+    def _inputs(self, X: NDArray) -> NDArray:
+        return self._rows(X)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """∂/∂W[d, p*_d] = e_d: C entries (the paper's equation 3)."""
+        """Return ∂/∂W[d, p*_d] = e_d: C entries (the paper's equation 3)."""
         x, y = self._sample(x, y)
-        z, p_star = maxplus_winners(x[None], self.W)
-        e = np.empty(self.n_classes)
-        _softmax.softmax_error(z[0], y, e)
-        full = Subgradient(W=SparseUpdate((np.arange(self.n_classes), p_star[0]), e))
+        p_star, e = self._error(x[None], y)
+        full = Subgradient(W=SparseUpdate((np.arange(self.n_classes), p_star), e))
         return full.only(self.layers if layers is None else layers)
 
 
-class LinearMaxPlus(Model):
-    """a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]).
+class LinearMaxPlus(_MaxPlusModel):
+    """a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]); scores take O(N·H·(P + C)).
 
     The model of the paper's sparsity figures (after Zhang et al., 2019). Its
     linear layer is dense, so a subgradient touches the P weights of each
@@ -100,9 +126,11 @@ class LinearMaxPlus(Model):
         return self.A.shape[1]
 
     @property
-    def n_classes(self) -> int:
-        """Number of classes C."""
-        return self.W.shape[1]
+    def _output_weights(self) -> NDArray:
+        return self.W.T
+
+    def _inputs(self, X: NDArray) -> NDArray:
+        return self.hidden(X)
 
     def hidden(self, X: NDArray) -> NDArray:
         """Return a, shape (N, H): the output of the linear layer and ReLU.
@@ -117,37 +145,14 @@ class LinearMaxPlus(Model):
         """
         return np.maximum(self._rows(X) @ self.A + self.b, 0)
 
-    def scores(self, X: NDArray) -> NDArray:
-        """Return z, shape (N, C); O(N·H·(P + C))."""
-        a = self.hidden(X)
-        Z = np.empty((len(a), self.n_classes), self.dtype)
-        maxplus_into(a, self.W.T, Z)
-        return Z
-
-    def active_path(self, X: NDArray) -> NDArray:
-        """Return h*[n, d], the unit that decides each score, lowest among equals.
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (N, C)
-        """
-        return maxplus_winners(self.hidden(X), self.W.T)[1]
-
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """∂/∂W[h*_d, d] = e_d; a unit with a_h > 0 passes the sum of its classes' e_d back.
+        """Return ∂/∂W[h*_d, d] = e_d; units with a_h > 0 pass the sum of their classes' e_d back.
 
         Entries that are zero because x_p is zero are left out.
         """
         x, y = self._sample(x, y)
         a = self.hidden(x[None])
-        z, winners = maxplus_winners(a, self.W.T)
-        h_star = winners[0]
-        e = np.empty(self.n_classes)
-        _softmax.softmax_error(z[0], y, e)
+        h_star, e = self._error(a, y)
         error = np.bincount(h_star, weights=e, minlength=self.n_hidden)
         on = np.unique(h_star[a[0, h_star] > 0])
         seen = np.flatnonzero(x)
