@@ -1,4 +1,4 @@
-"""Exports: what both ask for and refuse."""
+"""Requirements and refusals of both exports."""
 
 import doctest
 import importlib
@@ -13,13 +13,13 @@ from maxplus import LMMClassifier, MaxPlusClassifier
 from processes import run_fresh
 
 
-def test_importing_the_room_loads_neither_package():
+def test_importing_export_loads_neither_onnx_nor_torch():
     loaded = run_fresh("import json, sys, maxplus.export; print(json.dumps(sorted(sys.modules)))")
     assert "maxplus.export" in loaded
     assert not {"onnx", "torch", "maxplus.export.onnx", "maxplus.export.torch"} & set(loaded)
 
 
-def test_the_room_names_what_it_offers():
+def test_export_lists_its_public_names():
     assert {"export_onnx", "to_torch"} <= set(dir(maxplus.export))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         maxplus.export.nonsense  # noqa: B018
@@ -29,7 +29,7 @@ def test_the_room_names_what_it_offers():
     ("name", "package", "arguments"),
     [("export_onnx", "onnx", (None, "m.onnx")), ("to_torch", "torch", (None,))],
 )
-def test_without_the_package_the_error_says_what_to_install(monkeypatch, name, package, arguments):
+def test_missing_package_error_names_the_extra(monkeypatch, name, package, arguments):
     """When it is called: whoever only looks at the name needs nothing."""
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"maxplus.export.{package}", raising=False)
@@ -54,7 +54,7 @@ def export(request, tmp_path):
     return lambda clf: maxplus.export.export_onnx(clf, tmp_path / "model.onnx")
 
 
-def test_an_unfitted_classifier_is_refused(export, tmp_path):
+def test_export_refuses_unfitted_classifier(export, tmp_path):
     with pytest.raises(NotFittedError, match="not fitted"):
         export(LMMClassifier())
     assert not list(tmp_path.iterdir())
@@ -63,7 +63,7 @@ def test_an_unfitted_classifier_is_refused(export, tmp_path):
 @pytest.mark.parametrize(
     "other", [MaxPlusClassifier(), make_pipeline(LMMClassifier()), LMMClassifier, None]
 )
-def test_other_estimators_are_refused(export, other, tmp_path):
+def test_export_refuses_other_estimators(export, other, tmp_path):
     with pytest.raises(TypeError, match=f"LMMClassifier; got {type(other).__name__}"):
         export(other)
     assert not list(tmp_path.iterdir())

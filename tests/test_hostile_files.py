@@ -1,4 +1,4 @@
-"""Model files that claim more than they hold, or something else: one line, and little memory."""
+"""Hostile model files: refused with one line, and without much memory."""
 
 import json
 import os
@@ -54,17 +54,17 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("change", NUMBERS.values(), ids=NUMBERS)
-def test_numbers_of_hundreds_of_digits_are_refused(refusal, change):
+def test_load_refuses_integers_of_hundreds_of_digits(refusal, change):
     assert "400 digits" in refusal(lambda document, own: change(document))
 
 
-def test_a_parameter_beyond_all_floats_is_named():
+def test_fit_refuses_slope_beyond_all_floats():
     with pytest.raises(ValueError, match="slope must be a finite number > 0"):
         LMMClassifier(slope=HUGE).fit([[0.0], [1.0]], [0, 1])
 
 
 @pytest.mark.parametrize("value", ["x", [], 1.5, 0, [["a", "b"]]])
-def test_threads_of_a_wrong_kind_are_refused(refusal, value):
+def test_load_refuses_n_jobs_of_wrong_type(refusal, value):
     assert "n_jobs must be" in refusal(lambda d, a: d["parameters"].update(n_jobs=value))
 
 
@@ -100,7 +100,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("change", HEADERS.values(), ids=HEADERS)
-def test_headers_are_checked(tmp_path, fitted, change):
+def test_load_refuses_damaged_header(tmp_path, fitted, change):
     path = tmp_path / "m"
     fitted.save(path)
     header, data = header_of(path)
@@ -109,7 +109,7 @@ def test_headers_are_checked(tmp_path, fitted, change):
     message(path)
 
 
-def test_what_we_write_is_the_same_file_for_others(tmp_path, fitted):
+def test_safetensors_reads_the_same_arrays(tmp_path, fitted):
     from safetensors.numpy import load_file
 
     fitted.save(tmp_path / "m")
@@ -132,7 +132,7 @@ def test_what_we_write_is_the_same_file_for_others(tmp_path, fitted):
         assert np.array_equal(found[name], array)
 
 
-def test_wide_labels_take_no_memory_before_they_are_looked_at(refusal):
+def test_load_refuses_wide_labels_without_taking_memory(refusal):
     def change(document, own):
         document["classes"] = {"type": "<U25000", "values": [str(n) for n in range(20_000)]}
 
@@ -140,7 +140,7 @@ def test_wide_labels_take_no_memory_before_they_are_looked_at(refusal):
     assert "20,000 labels have the type '<U25000'" in refusal(change)
 
 
-def test_labels_that_could_not_be_read_are_not_written(monkeypatch):
+def test_save_refuses_labels_too_large_to_load(monkeypatch):
     monkeypatch.setattr(schema, "MAX_LABEL_BYTES", 20)
     with pytest.raises(ValueError, match="use shorter labels"):
         schema.labels_to_json(np.array(["abc", "d"]))
@@ -160,12 +160,12 @@ def test_labels_that_could_not_be_read_are_not_written(monkeypatch):
         ({"type": "<i8", "values": [[1], [2]]}, "do not fit their type"),
     ],
 )
-def test_labels_that_nobody_wrote_are_refused(record, words):
+def test_labels_from_json_refuses_wrong_types_and_values(record, words):
     with pytest.raises(ValueError, match=words):
         schema.labels_from_json(record)
 
 
-def test_labels_come_back_with_their_type():
+def test_labels_round_trip_with_their_type():
     for written in (
         np.array(["b", "ä"]), np.array([True, False]), np.array([3, 5], np.int16),
         np.array([0.1, 2.0], np.float32), np.array(["b", "a longer one"], object),
@@ -179,7 +179,7 @@ def test_labels_come_back_with_their_type():
             schema.labels_to_json(kind)
 
 
-def test_notes_that_grow_in_memory_are_refused(refusal, monkeypatch):
+def test_load_refuses_notes_with_too_many_or_too_deep_lists(refusal, monkeypatch):
     monkeypatch.setattr(container, "MAX_NESTS", 50_000)
     notes = [{} for _ in range(60_000)]
     assert "lists and objects" in refusal(lambda d, a: d.update(notes=notes))
@@ -206,13 +206,13 @@ def sparse_file(path, n_bytes):
     os.truncate(path, path.stat().st_size + n_bytes)
 
 
-def test_a_large_file_is_whole_before_it_takes_memory(tmp_path):
+def test_load_checks_digest_of_large_file_before_taking_memory(tmp_path):
     sparse_file(tmp_path / "m", 200_000_000)
     assert most_memory(lambda: message(tmp_path / "m")) < 10_000_000
     assert "does not match its digest" in message(tmp_path / "m")
 
 
-def test_a_file_that_memory_does_not_hold_is_refused(tmp_path, fitted, monkeypatch):
+def test_load_refuses_file_larger_than_memory(tmp_path, fitted, monkeypatch):
     fitted.save(tmp_path / "m")
     monkeypatch.setattr(container, "LARGE", 10)
     maxplus.load(tmp_path / "m")
@@ -221,7 +221,7 @@ def test_a_file_that_memory_does_not_hold_is_refused(tmp_path, fitted, monkeypat
 
 
 @pytest.mark.parametrize("stage", ["header", "arrays"])
-def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path, fitted, monkeypatch, stage):
+def test_load_refuses_file_truncated_while_reading(tmp_path, fitted, monkeypatch, stage):
     path = tmp_path / "m"
     fitted.save(path)
     read, size = container.read_header, path.stat().st_size
@@ -241,7 +241,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path, fitted, monkey
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 @pytest.mark.parametrize("read", [maxplus.load, read_checkpoint])
-def test_a_pipe_is_not_waited_for(tmp_path, read):
+def test_load_refuses_pipe_without_reading(tmp_path, read):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     # Whoever opened it would not hang here, but read what is in it.
@@ -255,7 +255,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, read):
         os.close(both_ends)
 
 
-def test_messages_are_one_line():
+def test_file_error_message_is_one_short_line():
     error = FileError("a\n" * 1000)
     assert str(error).startswith("a a a")
     assert len(str(error)) == container.MESSAGE

@@ -84,7 +84,7 @@ def test_two_classes_float32_names_and_weights(tmp_path, iris):
     assert str(again.explain(X[:3])) == str(model.explain(X[:3]))
 
 
-def test_a_regressor_round_trips(tmp_path, iris):
+def test_interpolating_regressor_round_trips(tmp_path, iris):
     model = LMMRegressor(30, method="interpolate", random_state=0).fit(iris.X[:, 1:], iris.X[:, 0])
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
@@ -93,7 +93,7 @@ def test_a_regressor_round_trips(tmp_path, iris):
     assert np.array_equal(again.prototypes_, model.prototypes_)
 
 
-def test_a_learned_regressor_round_trips(tmp_path, iris):
+def test_trained_regressor_round_trips(tmp_path, iris):
     X, y = iris.X[:, 1:], iris.X[:, 0]
     model = LMMRegressor(epochs=3, random_state=0).fit(X, y)
     model.save(tmp_path / "model", remember_rows=True)
@@ -107,7 +107,7 @@ def test_a_learned_regressor_round_trips(tmp_path, iris):
 
 
 @pytest.mark.parametrize("step", ["two-phase", "level"])
-def test_a_loaded_model_trains_on(tmp_path, iris, step):
+def test_loaded_model_continues_training(tmp_path, iris, step):
     model = SubgradientLMMClassifier(8, max_iter=50, step=step, random_state=0, keep="last")
     model.fit(iris.X, iris.y)
     model.save(tmp_path / "model")
@@ -125,13 +125,13 @@ def test_load_refuses_unknown_status(tmp_path, fitted):
         maxplus.load(path)
 
 
-def test_notes_are_kept(tmp_path, fitted):
+def test_notes_round_trip(tmp_path, fitted):
     save(fitted, tmp_path / "model", notes={"columns": ["a", None, 1.5]})
     assert load_with_notes(tmp_path / "model")[1] == {"columns": ["a", None, 1.5]}
 
 
 @pytest.mark.parametrize("way", ["joblib", "pickle", "skops"])
-def test_other_ways_to_keep_a_model_work(tmp_path, fitted, iris, way):
+def test_pickle_joblib_and_skops_round_trip(tmp_path, fitted, iris, way):
     if way == "joblib":
         joblib.dump(fitted, tmp_path / "m")
         again = joblib.load(tmp_path / "m")
@@ -158,7 +158,7 @@ def model_bytes(fitted, tmp_path_factory):
     return path.read_bytes()
 
 
-def test_damaged_files_fail_cleanly(tmp_path, model_bytes, fitted, iris):
+def test_load_refuses_randomly_mutated_files(tmp_path, model_bytes, fitted, iris):
     path = tmp_path / "model"
     expected = fitted.predict_proba(iris.X)
     refused = 0
@@ -175,7 +175,7 @@ def test_damaged_files_fail_cleanly(tmp_path, model_bytes, fitted, iris):
 
 
 @pytest.mark.parametrize("claimed", [2**20, 2**40, 2**63 - 1, 2**64 - 1])
-def test_a_header_that_claims_to_be_large_takes_no_memory(tmp_path, model_bytes, claimed):
+def test_load_refuses_header_longer_than_file(tmp_path, model_bytes, claimed):
     (tmp_path / "m").write_bytes(claimed.to_bytes(8, "little") + model_bytes[8:])
     with pytest.raises(FileError, match="not a readable maxplus-model file"):
         maxplus.load(tmp_path / "m")
@@ -212,7 +212,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_every_shape_type_and_value_is_checked(tmp_path, model_bytes, damage):
+def test_load_refuses_wrong_shape_type_or_value(tmp_path, model_bytes, damage):
     path = tmp_path / "model"
     path.write_bytes(model_bytes)
     tamper(path, DAMAGE[damage])
@@ -272,7 +272,7 @@ def prepared(iris, tmp_path):
     return model, tmp_path / "model"
 
 
-def test_a_preparation_is_kept_with_its_model(prepared, iris):
+def test_preparation_round_trips(prepared, iris):
     model, path = prepared
     again = maxplus.load(path)
     assert again.preparation_.to_json() == model.preparation_.to_json()
@@ -286,7 +286,7 @@ def test_a_preparation_is_kept_with_its_model(prepared, iris):
     assert maxplus.load(path).preparation_.to_json() == model.preparation_.to_json()
 
 
-def test_models_without_a_preparation_have_none(tmp_path, fitted):
+def test_load_sets_no_preparation_if_there_was_none(tmp_path, fitted):
     fitted.save(tmp_path / "m")
     assert not hasattr(maxplus.load(tmp_path / "m"), "preparation_")
 
@@ -318,7 +318,7 @@ PREPARATION_DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", PREPARATION_DAMAGE.values(), ids=PREPARATION_DAMAGE)
-def test_a_damaged_preparation_is_refused(prepared, damage):
+def test_load_refuses_damaged_preparation(prepared, damage):
     _, path = prepared
     tamper(path, lambda d, a: d.update(preparation=damage(d["preparation"], a)))
     with pytest.raises(FileError, match="is damaged") as caught:
@@ -326,14 +326,14 @@ def test_a_damaged_preparation_is_refused(prepared, damage):
     assert len(str(caught.value)) < 300
 
 
-def test_untampered_files_load(tmp_path, model_bytes):
+def test_rewritten_file_loads(tmp_path, model_bytes):
     path = tmp_path / "model"
     path.write_bytes(model_bytes)
     tamper(path, lambda d, a: None)
     maxplus.load(path)
 
 
-def test_foreign_and_later_files_are_named(tmp_path, fitted, monkeypatch):
+def test_load_refuses_foreign_large_and_later_files(tmp_path, fitted, monkeypatch):
     save_file({"x": np.zeros(3)}, tmp_path / "foreign")
     with pytest.raises(FileError, match="was not written by maxplus"):
         maxplus.load(tmp_path / "foreign")
@@ -355,7 +355,7 @@ def test_foreign_and_later_files_are_named(tmp_path, fitted, monkeypatch):
         maxplus.load(tmp_path / "nothing")
 
 
-def test_what_cannot_be_saved_is_refused(tmp_path, iris, fitted):
+def test_save_refuses_unfitted_and_foreign_estimators(tmp_path, iris, fitted):
     from sklearn.exceptions import NotFittedError
     from sklearn.linear_model import LogisticRegression
 
@@ -366,7 +366,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path, iris, fitted):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path, fitted, monkeypatch):
+def test_failed_save_keeps_old_file(tmp_path, fitted, monkeypatch):
     path = tmp_path / "model"
     fitted.save(path)
     before = path.read_bytes()
@@ -377,7 +377,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, fitted, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
-def test_links_and_permissions_stay(tmp_path):
+def test_write_keeps_links_and_permissions(tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"old")
     target.chmod(0o640)

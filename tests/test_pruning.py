@@ -1,4 +1,4 @@
-"""Units that a network can do without."""
+"""Removal of hidden units that a network does not need."""
 
 import numpy as np
 import pytest

@@ -17,7 +17,8 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 from maxplus.distributed import Team, current
 from maxplus.distributed.team import agreed
 from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
-from maxplus.models import AdditiveLMM, Network
+from maxplus.models import Network
+from maxplus.models.lmm import TermSum
 
 FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
@@ -320,8 +321,8 @@ def within_range(X: NDArray, model: Network, slopes: Sequence[str], asked: Any =
 
 def _largest_input(model: Network, slopes: Sequence[str]) -> float:
     """Return how large an input may be without a score that overflows."""
-    largest = float(np.finfo(model.dtype).max)
-    if isinstance(model, AdditiveLMM):
+    if isinstance(model, TermSum):
         return model.largest_input
+    largest = float(np.finfo(model.dtype).max)
     steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
     return largest / (8.0 * steepest * model.n_features)

@@ -1,4 +1,4 @@
-"""What models refuse at the door, and that no number, not even NaN, indexes beyond."""
+"""Input validation of models: refused arguments, and indices that are valid even for NaN."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def doors(model):
 @EVERY_MODEL
 @FLOATS
 @pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
-def test_samples_of_another_shape(case, dtype, shape):
+def test_methods_refuse_samples_of_wrong_shape(case, dtype, shape):
     model = normal_model(case, np.random.default_rng(0), (P, H, C), dtype)
     for door in doors(model):
         with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \(") as caught:
@@ -33,7 +33,7 @@ def test_samples_of_another_shape(case, dtype, shape):
 
 
 @EVERY_MODEL
-def test_samples_that_are_no_numbers(case):
+def test_methods_refuse_samples_that_are_not_numbers(case):
     model = normal_model(case, np.random.default_rng(0), (P, H, C))
     for door in doors(model):
         with pytest.raises(ValueError, match="X must hold real numbers; got dtype"):
@@ -42,7 +42,7 @@ def test_samples_that_are_no_numbers(case):
 
 @EVERY_MODEL
 @FLOATS
-def test_no_samples_at_all(case, dtype):
+def test_methods_accept_zero_samples(case, dtype):
     model = normal_model(case, np.random.default_rng(0), (P, H, C), dtype)
     nobody = np.empty((0, P), dtype)
     assert model.scores(nobody).shape == model.probabilities(nobody).shape == (0, C)
@@ -56,7 +56,7 @@ def test_no_samples_at_all(case, dtype):
 
 
 @EVERY_MODEL
-def test_lists_are_samples_too(case):
+def test_methods_accept_lists(case):
     model = normal_model(case, np.random.default_rng(0), (P, H, C))
     X, y = np.random.default_rng(1).normal(size=(5, P)), np.array([0, 1, 2, 1, 0])
     for door in doors(model):
@@ -78,7 +78,7 @@ def test_lists_are_samples_too(case):
         (["a", "b", "c"], r"integers 0\.\.2; got dtype <U1"),
     ],
 )
-def test_labels_that_are_none(case, y, message):
+def test_losses_refuse_invalid_labels(case, y, message):
     model = normal_model(case, np.random.default_rng(0), (P, H, C))
     X = np.zeros((3, P))
     for door in ("losses", "mean_subgradient"):
@@ -88,7 +88,7 @@ def test_labels_that_are_none(case, y, message):
 
 @EVERY_MODEL
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64])
-def test_labels_of_any_integer_type(case, kind):
+def test_losses_accept_labels_of_any_integer_type(case, kind):
     model = normal_model(case, np.random.default_rng(0), (P, H, C))
     X, y = np.random.default_rng(1).normal(size=(5, P)), np.array([0, 1, 2, 1, 0])
     assert_array_equal(model.losses(X, y.astype(kind)), model.losses(X, y))
@@ -96,7 +96,7 @@ def test_labels_of_any_integer_type(case, kind):
 
 
 @EVERY_MODEL
-def test_a_sample_that_is_none(case):
+def test_subgradient_refuses_invalid_sample(case):
     model = normal_model(case, np.random.default_rng(0), (P, H, C))
     for shape in ((3,), (5,), (1, 4), ()):
         with pytest.raises(ValueError, match=r"x must hold 4 numbers.* got shape"):
@@ -108,7 +108,7 @@ def test_a_sample_that_is_none(case):
 
 
 @EVERY_MODEL
-def test_weights_of_samples_must_be_as_many(case):
+def test_mean_subgradient_refuses_weights_of_wrong_length(case):
     model = normal_model(case, np.random.default_rng(0), (P, H, C))
     with pytest.raises(ValueError, match=r"weight must hold one number .* 2 rows"):
         model.mean_subgradient(np.zeros((2, P)), np.array([0, 1]), np.ones(3))
@@ -135,14 +135,14 @@ def test_weights_of_samples_must_be_as_many(case):
         (LinearMaxPlus, [(0, 5), (5,), (5, 3)]),
     ],
 )
-def test_weights_that_do_not_fit(model, shapes):
+def test_models_refuse_weights_of_wrong_shape(model, shapes):
     with pytest.raises(ValueError, match=f"{model.__name__} needs weights of shapes") as caught:
         model(*(np.ones(shape) for shape in shapes))
     assert all(str(shape) in str(caught.value) for shape in shapes)
 
 
 @EVERY_MODEL
-def test_weights_of_other_types(case):
+def test_models_refuse_weights_of_wrong_type(case):
     good = [np.ones(shape) for shape in case.shapes(P, H, C)]
     for k in range(len(good)):
         if len(good) > 1:
@@ -159,7 +159,7 @@ def test_weights_of_other_types(case):
 
 @EVERY_MODEL
 @FLOATS
-def test_nan_never_indexes(case, dtype):
+def test_nan_gives_valid_indices(case, dtype):
     """Whatever is NaN: winners stay indices, so that nothing is read or written elsewhere."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, P)).astype(dtype)

@@ -1,4 +1,4 @@
-"""An LMM as boxes, and the same function in other words: folded, scaled, in another type."""
+"""LMMs made of boxes, folded, scaled, and in another float type."""
 
 import math
 
@@ -41,7 +41,7 @@ def old_pyramids(points, heights, slope):
 @FLOATS
 @quick(40)
 @given(seed=SEEDS, slope=st.floats(1e-3, 1e3))
-def test_boxes_are_laid_out_as_ever(dtype, seed, slope):
+def test_of_boxes_sets_documented_weights(dtype, seed, slope):
     rng = np.random.default_rng(seed)
     centre = (rng.normal(size=(H, P)) * 10.0 ** rng.integers(-6, 6, size=P)).astype(dtype)
     spread = rng.exponential(size=(H, P)).astype(dtype) * (rng.random((H, P)) < 0.7)
@@ -57,13 +57,13 @@ def test_boxes_are_laid_out_as_ever(dtype, seed, slope):
 @FLOATS
 @quick(40)
 @given(seed=SEEDS, slope=st.floats(1e-3, 1e3))
-def test_a_pyramid_is_exactly_zero_at_its_point(dtype, seed, slope):
+def test_pyramid_is_exactly_zero_at_its_point(dtype, seed, slope):
     points = np.random.default_rng(seed).normal(size=(H, P)).astype(dtype)
     G = LMM.of_boxes(points, 0.0, np.zeros((H, 1)), slope).hidden(points)
     assert_array_equal(np.diag(G), np.zeros(H))
 
 
-def test_a_box_is_the_margin_to_its_walls():
+def test_hidden_unit_of_a_box_is_margin_to_its_walls():
     model = LMM.of_boxes([[1.0, -2.0]], [[0.5, 3.0]], [[7.0, 0.0]], 2.0)
     X = np.array([[1.0, -2.0], [1.25, 0.0], [2.0, -2.0], [1.0, 2.0]])
     assert_array_equal(model.hidden(X)[:, 0], [1.0, 0.5, -1.0, -2.0])
@@ -81,13 +81,13 @@ def test_a_box_is_the_margin_to_its_walls():
         (([[1.0, 2.0]], 0.0, [[1.0]], "steep"), r"slope .*got 'steep'"),
     ],
 )
-def test_boxes_that_are_none(arguments, message):
+def test_of_boxes_refuses_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         LMM.of_boxes(*arguments)
 
 
 @FLOATS
-def test_the_two_rows_of_a_feature_are_views(dtype):
+def test_slopes_and_offsets_are_views(dtype):
     model = normal_model(CASES["LMM"], np.random.default_rng(0), (P, H, C), dtype)
     assert model.slopes.shape == (P, 2)
     assert model.offsets.shape == (H, P, 2)
@@ -101,7 +101,7 @@ def test_the_two_rows_of_a_feature_are_views(dtype):
 
 
 @FLOATS
-def test_a_unit_moves_onto_a_point(dtype):
+def test_reinitialize_unit_makes_pyramid_at_point(dtype):
     rng = np.random.default_rng(0)
     model = normal_model(CASES["LMM"], rng, (P, H, C), dtype)
     model.slopes[:] = np.abs(model.slopes) * [1, -1]
@@ -123,7 +123,7 @@ def test_a_unit_moves_onto_a_point(dtype):
 
 
 @FLOATS
-def test_an_affine_map_is_folded_in(dtype):
+def test_folded_model_has_the_scores_of_scaled_inputs(dtype):
     rng = np.random.default_rng(0)
     model = normal_model(CASES["LMM"], rng, (P, H, C), dtype)
     X, centre, scale = rng.normal(size=(20, P)), rng.normal(size=P), rng.uniform(0.5, 2, size=P)
@@ -148,7 +148,7 @@ def test_an_affine_map_is_folded_in(dtype):
         ("a", np.ones(4), "centre must be a number"),
     ],
 )
-def test_maps_that_cannot_be_folded_in(centre, scale, message):
+def test_folded_refuses_invalid_maps(centre, scale, message):
     model = normal_model(CASES["LMM"], np.random.default_rng(0), (P, H, C))
     with pytest.raises(ValueError, match=message):
         model.folded(centre, scale)
@@ -169,7 +169,7 @@ def test_scaled_weights_scale_the_scores(dtype):
             model.scaled(factor)
 
 
-def test_another_float_type():
+def test_astype_converts_weights():
     model = normal_model(CASES["LMM"], np.random.default_rng(0), (P, H, C), np.float32)
     double = model.astype(np.float64)
     assert double.dtype == np.float64
@@ -178,5 +178,5 @@ def test_another_float_type():
         assert getattr(model.astype(np.float32), name) is getattr(model, name)
 
 
-def test_log_2_has_one_name():
+def test_log2_constant():
     assert math.log(2) == LOG2
