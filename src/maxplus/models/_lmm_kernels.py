@@ -12,6 +12,7 @@ from numba import prange
 
 from maxplus._compile.jit import njit
 from maxplus.algebra._kernels import (
+    PARALLEL_FROM,
     ROWS_PER_TASK,
     first_index,
     maxplus_cell,
@@ -123,6 +124,54 @@ def count_wins(X, weights, wins):
 
 
 @njit(cache=True)
+def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
+    """`active_paths` for a few rows on one thread; O(n·P·H)."""
+    n, H = X.shape[0], weights.W1T.shape[0]
+    lam = np.empty((n, weights.W0.size), X.dtype)
+    g = np.empty((n, H), X.dtype)
+    for r in range(n):
+        linear(X[r], weights.W0, lam[r])
+    minplus_rows(lam, weights.W1T, g)
+    for r in range(n):
+        for d in range(weights.W2T.shape[0]):
+            heights = weights.W2T[d]
+            top = maxplus_cell(g[r], heights)
+            h = first_index(g[r], heights, top)
+            Z[r, d], unit[r, d] = top, h
+            row[r, d] = first_index(lam[r], weights.W1T[h], g[r, h])
+            if H > 1 and runner_up.shape[0] > 0:
+                k = 1 if h == 0 else 0
+                second = g[r, k] + heights[k]
+                for j in range(k + 1, H):
+                    if j != h and g[r, j] + heights[j] > second:
+                        k, second = j, g[r, j] + heights[j]
+                runner_up[r, d], margin[r, d] = k, top - second
+
+
+@njit(cache=True, parallel=True)
+def _active_paths(X, weights, Z, unit, row, runner_up, margin):
+    """`active_paths` with blocks of rows spread over the threads."""
+    n = X.shape[0]
+    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        lo = task * ROWS_PER_TASK
+        hi = min(lo + ROWS_PER_TASK, n)
+        _paths_rows(
+            X[lo:hi], weights, Z[lo:hi], unit[lo:hi], row[lo:hi], runner_up[lo:hi], margin[lo:hi]
+        )
+
+
+def active_paths(X, weights, Z, unit, row, runner_up, margin):
+    """Fill the score, the winning unit and its winning row of each sample and class, (N, C).
+
+    ``runner_up`` is the second best unit and ``margin`` its distance from the score; both are not
+    filled if there is one unit, or if they have no rows. The lowest index wins among equals.
+    """
+    is_large = len(X) * weights.W1T.size >= PARALLEL_FROM
+    kernel = _active_paths if is_large else _active_paths.serial
+    kernel(X, weights, Z, unit, row, runner_up, margin)
+
+
+@njit(cache=True)
 def active_path(x, weights, lam, g, z, h_star, i_star):
     """Scores of one sample and, per class, the winning unit and its winning row; O(P·H).
 
@@ -135,16 +184,6 @@ def active_path(x, weights, lam, g, z, h_star, i_star):
         z[d] = maxplus_cell(g, weights.W2T[d])
         h_star[d] = first_index(g, weights.W2T[d], z[d])
         i_star[d] = first_index(lam, weights.W1T[h_star[d]], g[h_star[d]])
-
-
-@njit(cache=True)
-def active_path_rows(X, weights, unit, row):
-    """The winning unit and its winning row for every row of X and class; O(N·P·H)."""
-    lam = np.empty(weights.W0.size, X.dtype)
-    g = np.empty(weights.W1T.shape[0], X.dtype)
-    z = np.empty(weights.W2T.shape[0], X.dtype)
-    for n in range(X.shape[0]):
-        active_path(X[n], weights, lam, g, z, unit[n], row[n])
 
 
 @njit(cache=True)

@@ -271,9 +271,11 @@ class LMM(Model, TermSum):
             ``unit`` and ``row``, both of shape (N, C).
         """
         X = self._rows(X)
-        path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
-        _lmm_kernels.active_path_rows(X, self.weights, *path)
-        return path
+        shape = len(X), self.n_classes
+        Z, unit, row = np.empty(shape, self.dtype), np.empty(shape, int), np.empty(shape, int)
+        no_rows = np.empty((0, 0), int), np.empty((0, 0))
+        _lmm_kernels.active_paths(X, self.weights, Z, unit, row, *no_rows)
+        return ActivePath(unit, row)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
         """∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
