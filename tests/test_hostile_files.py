@@ -97,6 +97,7 @@ HEADERS = {
     "numbers for metadata": lambda h: h["__metadata__"].update(version=1),
     "half a letter": lambda h: h["__metadata__"].update(document="\ud800"),
 }
+ARRAY_HEADERS = [name for name in HEADERS if "metadata" not in name and name != "half a letter"]
 
 
 @pytest.mark.parametrize("change", HEADERS.values(), ids=HEADERS)
@@ -107,6 +108,19 @@ def test_load_refuses_damaged_header(tmp_path, fitted, change):
     change(header)
     put(path, header, data)
     message(path)
+
+
+@pytest.mark.parametrize("change", [HEADERS[name] for name in ARRAY_HEADERS], ids=ARRAY_HEADERS)
+def test_load_refuses_damaged_header_with_right_digest(tmp_path, fitted, change):
+    path = tmp_path / "m"
+    fitted.save(path)
+    header, data = header_of(path)
+    change(header)
+    metadata = header.pop("__metadata__")
+    arrays = json.dumps(header, sort_keys=True)
+    metadata["digest"] = container._digest(KIND, metadata["document"], arrays, [data])
+    put(path, header | {"__metadata__": metadata}, data)
+    assert "not a readable maxplus-model file" in message(path)
 
 
 def test_safetensors_reads_the_same_arrays(tmp_path, fitted):

@@ -344,6 +344,7 @@ def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
     own = {name.removeprefix(PREFIX): A for name, A in arrays.items() if name.startswith(PREFIX)}
     model: Network
     try:
+        # Only estimators with mean scores of terms can have a sum of terms.
         if "features" in own and "term_means_" in FITTED[type(estimator).__name__]:
             model = _sum_from_arrays(arrays)
         else:
