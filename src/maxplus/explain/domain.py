@@ -1,9 +1,10 @@
-"""What values features may take, and in which units their changes are counted."""
+"""Domains: the values that features may take, the units of their changes, and their text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain.digits import number_text
 from maxplus.models._checks import as_rows, feature_values
 
 # A column of at most so many values, in so many times as many rows, takes no others; and in how
@@ -19,6 +19,11 @@ from maxplus.models._checks import as_rows, feature_values
 FEW_VALUES, GLANCE = 10, 1000
 # Whole numbers between the limits of a column that are simply listed.
 FEW = 32
+# Part of a column's unit that printing may move the limit of a condition by.
+RESOLUTION = 0.01
+# Decimals beyond which a float's own digits are taken; whole numbers are written out up to here.
+MOST_DECIMALS = 15
+WRITTEN_OUT = 1e15
 # What a category is called whose features are all 0.
 NONE_OF_THEM = "none of the known words"
 
@@ -431,3 +436,118 @@ def _few_values(column: NDArray) -> NDArray | None:
     seen = np.unique(column)
     many_rows = seen.size <= FEW_VALUES and column.size >= FEW_VALUES * seen.size
     return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None
+
+
+class Condition(NamedTuple):
+    """low ≤ value ≤ high of a feature, and the same in words."""
+
+    feature: int
+    low: float
+    high: float
+    text: str
+
+    def holds(self, X: NDArray) -> NDArray:
+        """Return whether the condition holds, for each row of X."""
+        values = X[:, self.feature]
+        return (self.low <= values) & (values <= self.high)
+
+
+def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
+    """Return a condition for each feature with limits inside the domain, in their order."""
+    conditions = []
+    for p in range(domain.n_features):
+        floor = low[p] if low[p] > domain.low[p] else -np.inf
+        ceiling = high[p] if high[p] < domain.high[p] else np.inf
+        if floor > -np.inf or ceiling < np.inf:
+            floor, ceiling = _inwards(domain, p, floor, False), _inwards(domain, p, ceiling, True)
+            conditions.append(Condition(p, floor, ceiling, _text(domain, p, floor, ceiling)))
+    return tuple(c for c in conditions if not _is_implied(domain, c, conditions))
+
+
+def _is_implied(domain: Domain, condition: Condition, conditions: list[Condition]) -> bool:
+    """Return whether a category is not a word because it is another one."""
+    category = domain.category_of[condition.feature]
+    return (
+        condition.low == -np.inf
+        and category >= 0
+        and any(
+            other.low > -np.inf and domain.category_of[other.feature] == category
+            for other in conditions
+        )
+    )
+
+
+def _inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
+    """Return the limit, or a number of fewer digits a little further inside."""
+    if np.isinf(limit):
+        return limit
+    sign = -1.0 if is_ceiling else 1.0
+    possible = domain.values.get(p, (0.0, 1.0) if domain.category_of[p] >= 0 else ())
+    inside = [sign * v for v in possible if sign * v >= sign * limit]
+    if inside:
+        return sign * float(min(inside))
+    if domain.whole[p]:
+        limit = sign * float(np.ceil(sign * limit))
+    most = RESOLUTION * float(domain.unit[p])
+    return next(v for v in roundings(limit, not is_ceiling) if abs(v - limit) <= most)
+
+
+def _text(domain: Domain, p: int, low: float, high: float) -> str:
+    name = domain.names[p]
+    if domain.category_of[p] >= 0:
+        category = domain.categories[domain.category_of[p]]
+        word = str(category.words[category.features.index(p)])
+        return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
+    if p in domain.indicators.values():
+        return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
+    possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
+    if len(set(possible)) == 1:
+        return f"{name} = {domain.number(p, possible[0])}"
+    if high == np.inf:
+        return f"{name} ≥ {domain.number(p, low)}"
+    if low == -np.inf:
+        return f"{name} ≤ {domain.number(p, high)}"
+    return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
+
+
+def number_text(value: float) -> str:
+    """Return a number as text that reads back as itself; whole ones have no point."""
+    value = float(value)
+    if value == round(value, 0) and abs(value) < WRITTEN_OUT:
+        return str(int(value))
+    return repr(value)
+
+
+def roundings(value: float, upwards: bool) -> list[float]:
+    """Return the value rounded up, or down, to 10, 1, 0.1, … and last the value itself."""
+    exact = Decimal(repr(float(value)))
+    towards = ROUND_CEILING if upwards else ROUND_FLOOR
+    first = -max(exact.adjusted(), 0)
+    last = max(MOST_DECIMALS, MOST_DECIMALS - exact.adjusted())
+    rounded = [
+        float(exact.quantize(Decimal(1).scaleb(-decimals), rounding=towards))
+        for decimals in range(first, last)
+        if exact.adjusted() + decimals < MOST_DECIMALS
+    ]
+    return list(dict.fromkeys([*rounded, float(value)]))
+
+
+def rounded_away(value: float, origin: float, exponent: int) -> float:
+    """Return the value rounded away from the origin, to a multiple of 10^exponent."""
+    towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
+    exact = Decimal(repr(float(value)))
+    if exact.adjusted() - exponent > MOST_DECIMALS:
+        return float(value)
+    return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=towards))
+
+
+def fewest_digits(
+    value: float, origin: float, farther: float, holds: Callable[[NDArray], NDArray]
+) -> float:
+    """Return the number of fewest digits beyond a value, seen from the origin, that ``holds``.
+
+    At most ``farther`` beyond; the value itself where there is no other.
+    """
+    tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
+    good = tried[holds(tried)]
+    return float(good[0]) if good.size else float(value)

@@ -131,6 +131,47 @@ def count_wins(X, weights, wins):
 
 
 @njit(cache=True)
+def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
+    """`active_paths` for a few rows on one thread; O(n·P·H)."""
+    n, H = X.shape[0], weights.W1T.shape[0]
+    lam = np.empty((n, weights.W0.size), X.dtype)
+    g = np.empty((n, H), X.dtype)
+    for r in range(n):
+        linear(X[r], weights.W0, lam[r])
+    minplus_rows(lam, weights.W1T, g)
+    for r in range(n):
+        for d in range(weights.W2T.shape[0]):
+            heights = weights.W2T[d]
+            top = maxplus_cell(g[r], heights)
+            h = first_index(g[r], heights, top)
+            Z[r, d], unit[r, d] = top, h
+            row[r, d] = first_index(lam[r], weights.W1T[h], g[r, h])
+            if H > 1 and runner_up.shape[0] > 0:
+                k = 1 if h == 0 else 0
+                second = g[r, k] + heights[k]
+                for j in range(k + 1, H):
+                    if j != h and g[r, j] + heights[j] > second:
+                        k, second = j, g[r, j] + heights[j]
+                runner_up[r, d], margin[r, d] = k, top - second
+
+
+@njit(cache=True, parallel=True)
+def active_paths(X, weights, Z, unit, row, runner_up, margin):
+    """Fill the score, the winning unit and its winning row of each sample and class, (N, C).
+
+    ``runner_up`` is the second best unit and ``margin`` its distance from the score; both are not
+    filled if there is one unit, or if they have no rows. The lowest index wins among equals.
+    """
+    n = X.shape[0]
+    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        lo = task * ROWS_PER_TASK
+        hi = min(lo + ROWS_PER_TASK, n)
+        _paths_rows(
+            X[lo:hi], weights, Z[lo:hi], unit[lo:hi], row[lo:hi], runner_up[lo:hi], margin[lo:hi]
+        )
+
+
+@njit(cache=True)
 def active_path(x, weights, lam, g, z, h_star, i_star):
     """Scores of one sample and, per class, the winning unit and its winning row; O(P·H).
 

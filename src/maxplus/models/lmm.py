@@ -248,13 +248,12 @@ class LMM(Model):
             ``unit`` and ``row``, both of shape (N, C).
         """
         X = self._rows(X)
-        if self._is_sooner(X, _lmm_kernels.active_path):
-            return ActivePath(*_lmm_small.active_path(X, self.weights))
-        path = ActivePath(*(np.empty((len(X), self.n_classes), np.int64) for _ in range(2)))
-        for n, x in enumerate(X):
-            grad = self._forward(x)
-            path.unit[n], path.row[n] = grad.h_star, grad.i_star
-        return path
+        shape = len(X), self.n_classes
+        Z, unit, row = np.empty(shape, self.dtype), np.empty(shape, int), np.empty(shape, int)
+        large = len(X) * self.W1.size >= PARALLEL_FROM
+        kernel = _lmm_kernels.active_paths if large else _lmm_kernels.active_paths.serial
+        kernel(X, self.weights, Z, unit, row, np.empty((0, 0), int), np.empty((0, 0)))
+        return ActivePath(unit, row)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
         """∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
