@@ -159,7 +159,7 @@ def test_results_do_not_depend_on_who_computes_them(fitted, iris, monkeypatch):
         return (model.scores(X), model.wins(X), *box_bounds(model, X, 0.1), *flips, *paths)
 
     few = results()
-    for place in ("models.lmm", "certify.bounds", "explain.boundary", "explain.units"):
+    for place in ("models.lmm", "certify.bounds", "explain.boundary", "models._lmm_kernels"):
         monkeypatch.setattr(f"maxplus.{place}.PARALLEL_FROM", 0)
     for one, other in zip(few, results(), strict=True):
         assert np.array_equal(one, other, equal_nan=True)

@@ -267,7 +267,14 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
         for d in range(C):
             at_low, at_high = ends[n, own] - ends[n, d], ends[N + n, own] - ends[N + n, d]
             lowest[d] = min(at_low, at_high)
-        k = np.searchsorted(points, low[n], side="right")
+        # The first point above low[n]; Numba compiles np.searchsorted for a third of a second.
+        k, end = 0, points.size
+        while k < end:
+            middle = (k + end) // 2
+            if points[middle] <= low[n]:
+                k = middle + 1
+            else:
+                end = middle
         while k < points.size and points[k] < high[n]:
             for d in range(C):
                 lowest[d] = min(lowest[d], scores[k, own] - scores[k, d])

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.algebra._kernels import PARALLEL_FROM
 from maxplus.explain._shared import check_lmm
 from maxplus.models import LMM, AdditiveLMM, FeatureMap
 from maxplus.models._checks import as_rows, check_number
@@ -161,9 +160,7 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     shape = len(X), model.n_classes
     score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)
     path = Paths(score, unit, row, np.full(shape, -1), np.full(shape, np.nan))
-    is_large = len(X) * model.W1.size >= PARALLEL_FROM
-    kernel = active_paths if is_large else active_paths.serial
-    kernel(X, model.weights, *path)
+    active_paths(X, model.weights, *path)
     return path
 
 

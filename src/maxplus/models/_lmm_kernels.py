@@ -12,6 +12,7 @@ from numba import prange
 
 from maxplus._compile.jit import njit
 from maxplus.algebra._kernels import (
+    PARALLEL_FROM,
     ROWS_PER_TASK,
     first_index,
     maxplus_cell,
@@ -156,12 +157,8 @@ def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
 
 
 @njit(cache=True, parallel=True)
-def active_paths(X, weights, Z, unit, row, runner_up, margin):
-    """Fill the score, the winning unit and its winning row of each sample and class, (N, C).
-
-    ``runner_up`` is the second best unit and ``margin`` its distance from the score; both are not
-    filled if there is one unit, or if they have no rows. The lowest index wins among equals.
-    """
+def _active_paths(X, weights, Z, unit, row, runner_up, margin):
+    """`active_paths` with blocks of rows spread over the threads."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
@@ -169,6 +166,17 @@ def active_paths(X, weights, Z, unit, row, runner_up, margin):
         _paths_rows(
             X[lo:hi], weights, Z[lo:hi], unit[lo:hi], row[lo:hi], runner_up[lo:hi], margin[lo:hi]
         )
+
+
+def active_paths(X, weights, Z, unit, row, runner_up, margin):
+    """Fill the score, the winning unit and its winning row of each sample and class, (N, C).
+
+    ``runner_up`` is the second best unit and ``margin`` its distance from the score; both are not
+    filled if there is one unit, or if they have no rows. The lowest index wins among equals.
+    """
+    is_large = len(X) * weights.W1T.size >= PARALLEL_FROM
+    kernel = _active_paths if is_large else _active_paths.serial
+    kernel(X, weights, Z, unit, row, runner_up, margin)
 
 
 @njit(cache=True)

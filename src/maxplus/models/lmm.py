@@ -250,9 +250,8 @@ class LMM(Model):
         X = self._rows(X)
         shape = len(X), self.n_classes
         Z, unit, row = np.empty(shape, self.dtype), np.empty(shape, int), np.empty(shape, int)
-        large = len(X) * self.W1.size >= PARALLEL_FROM
-        kernel = _lmm_kernels.active_paths if large else _lmm_kernels.active_paths.serial
-        kernel(X, self.weights, Z, unit, row, np.empty((0, 0), int), np.empty((0, 0)))
+        no_rows = np.empty((0, 0), int), np.empty((0, 0))
+        _lmm_kernels.active_paths(X, self.weights, Z, unit, row, *no_rows)
         return ActivePath(unit, row)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
