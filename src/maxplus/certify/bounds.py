@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -71,14 +72,57 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
-    exact = model.astype(np.float64)
-    reach = (np.abs(exact.slopes) * box.scale[:, None]).ravel()
-    low, high = (np.empty((len(X), model.n_classes)) for _ in range(2))
-    is_large = len(X) * exact.W1.size >= PARALLEL_FROM
-    kernel = _bounds if is_large else _bounds.serial
-    kernel(X, frozen(box.eps), exact.weights, reach, caps(exact), low, high)
-    slack = score_rounding(model, X, box)[:, None]
-    return Bounds(low - slack, high + slack)
+    return BoxBounds(model, box.scale)(X, box.eps)
+
+
+class BoxBounds:
+    """`box_bounds` of one model and one scale, for boxes of checked rows and sizes.
+
+    Parameters
+    ----------
+    model : LMM
+    scale : array of shape (P,), >= 0
+
+    Attributes
+    ----------
+    slope : max_i |W0[i]|·scale_p; no score changes faster than that with eps
+    """
+
+    def __init__(self, model: LMM, scale: NDArray) -> None:
+        self.model = model
+        self._reach = (np.abs(model.slopes.astype(np.float64)) * scale[:, None]).ravel()
+        self._magnitude = Magnitude(model)
+        self.slope = float(self._reach.max())
+
+    @cached_property
+    def _exact(self) -> LMM:
+        return self.model.astype(np.float64)
+
+    @cached_property
+    def _caps(self) -> NDArray:
+        return caps(self._exact)
+
+    def __call__(self, X: NDArray, eps: NDArray) -> Bounds:
+        """Return the bounds of all scores for rows X (N, P) and sizes eps (N,)."""
+        low, high = (np.empty((len(X), self.model.n_classes)) for _ in range(2))
+        is_large = len(X) * self._exact.W1.size >= PARALLEL_FROM
+        kernel = _bounds if is_large else _bounds.serial
+        kernel(X, frozen(eps), self._exact.weights, self._reach, self._caps, low, high)
+        slack = self.rounding(X, eps)[:, None]
+        return Bounds(low - slack, high + slack)
+
+    def rounding(self, X: NDArray, eps: NDArray) -> NDArray:
+        """Return the most by which computed scores are off, for all inputs in each box; O(N·P).
+
+        A score is a rounded product and two rounded sums; each rounding is at most half
+        a unit in the last place of numbers that are no larger than what is added up here,
+        or half the least number there is.
+        """
+        largest = self._magnitude(np.abs(X).max(axis=1, keepdims=True, initial=0.0))
+        if self.slope > 0.0:
+            largest += eps * self.slope
+        info = np.finfo(self.model.dtype)
+        return 4.0 * float(info.eps) * largest + 16.0 * float(info.smallest_subnormal)
 
 
 @njit(cache=True)
@@ -150,11 +194,6 @@ def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | No
     return Box(np.ascontiguousarray(np.broadcast_to(widths, n_rows)), factors)
 
 
-def steepest(model: LMM, scale: NDArray) -> float:
-    """Return max_i |W0[i]|·scale_p: no score changes faster than that with eps."""
-    return float((np.abs(model.slopes.astype(np.float64)) * scale[:, None]).max())
-
-
 def caps(model: LMM) -> NDArray:
     """Return the highest value of each unit over all inputs, infinite without a limit; O(P·H)."""
     opposite = model.slopes.prod(axis=1) < 0
@@ -178,38 +217,33 @@ class Magnitude:
     """
 
     def __init__(self, model: LMM | AdditiveLMM) -> None:
-        self.intercept = float(np.abs(model.intercept).max())
-        # Of each term: its features, their steepest slopes, and its largest offset and height.
-        self.terms = [
-            (
-                features,
-                np.abs(lmm.slopes).max(axis=1).astype(np.float64),
-                float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max()),
-            )
-            for features, lmm in model.terms
+        self._intercept = float(np.abs(model.intercept).max())
+        self.features = np.concatenate([term.features for term in model.terms])
+        # The steepest slope of each feature of each term.
+        slopes = np.concatenate([term.lmm.slopes for term in model.terms])
+        self.steep = np.abs(slopes).max(axis=1).astype(np.float64)
+        sizes = [term.features.size for term in model.terms]
+        self._first = np.cumsum([0, *sizes[:-1]])
+        # The largest offset of each term, and its largest height.
+        self._constants = [
+            float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max()) for _, lmm in model.terms
         ]
 
+    def of_terms(self, sizes: NDArray) -> NDArray:
+        """Return max_i |W0[i]|·sizes_p of each term for sizes (N, P), shape (N, T)."""
+        return np.maximum.reduceat(self.steep * sizes[:, self.features], self._first, axis=1)
+
     def __call__(self, sizes: NDArray) -> NDArray:
-        """Return the bound for each row of sizes (N, P), shape (N,); O(N·Σ_t m_t)."""
-        largest = np.full(len(sizes), self.intercept)
-        for features, steep, constant in self.terms:
-            largest += (steep * sizes[:, features]).max(axis=1)
-            largest += constant
-        return largest
+        """Return the bound for each row of sizes, shape (N,); O(N·Σ_t m_t).
 
-
-def score_rounding(model: LMM, X: NDArray, box: Box) -> NDArray:
-    """Return the most by which computed scores are off, per row, for all inputs in its box; O(N·P).
-
-    A score is a rounded product and two rounded sums; each rounding is at most half
-    a unit in the last place of numbers that are no larger than what is added up here,
-    or half the least number there is.
-    """
-    # The largest value of a row stands for all of its features.
-    sizes = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
-    largest = Magnitude(model)(np.broadcast_to(sizes, X.shape))
-    reach = steepest(model, box.scale)
-    if reach > 0.0:
-        largest += box.eps * reach
-    info = np.finfo(model.dtype)
-    return 4.0 * float(info.eps) * largest + 16.0 * float(info.smallest_subnormal)
+        Sizes have shape (N, P), or (N, 1) if those of all features are equal.
+        """
+        parts = np.empty((len(sizes), 2 * len(self._constants) + 1))
+        parts[:, 0] = self._intercept
+        if sizes.shape[1] == 1:
+            parts[:, 1::2] = np.maximum.reduceat(self.steep, self._first) * sizes
+        else:
+            parts[:, 1::2] = self.of_terms(sizes)
+        parts[:, 2::2] = self._constants
+        # Added from left to right, as the scripts of reports do it.
+        return np.add.accumulate(parts, axis=1)[:, -1]

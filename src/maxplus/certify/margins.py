@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from maxplus._compile.jit import njit
 from maxplus.algebra import maxplus, minplus
-from maxplus.certify.bounds import Box, Magnitude, box_bounds, caps, score_rounding, steepest
+from maxplus.certify.bounds import BoxBounds, Magnitude, caps
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import breakpoints
 
@@ -77,8 +77,7 @@ class AdditiveMargins:
         self.exact = model.astype(np.float64)
         self._magnitude = Magnitude(self.exact)
         influence = np.zeros(model.n_features)
-        for features, steep, _ in self._magnitude.terms:
-            influence[features] += steep
+        np.add.at(influence, self._magnitude.features, self._magnitude.steep)
         # A feature without influence stays where it is: 0·inf is not a number.
         self.scale = np.where(influence > 0.0, scale, 0.0)
         self._shapes = shapes_of(self.exact)
@@ -93,11 +92,8 @@ class AdditiveMargins:
             rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
         with np.errstate(over="ignore"):
             moved = np.minimum(rise * self.scale, np.finfo(np.float64).max)
-            slopes = [
-                float((steep * moved[features]).max())
-                for features, steep, _ in self._magnitude.terms
-            ]
-        return min(sum(slopes), float(np.finfo(np.float64).max))
+            slopes = self._magnitude.of_terms(moved[None])[0]
+        return min(sum(slopes.tolist()), float(np.finfo(np.float64).max))
 
     def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
         """Return the lowest margins of some rows over boxes of their own sizes.
@@ -201,12 +197,17 @@ class NetworkMargins:
     """
 
     def __init__(self, model: LMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
-        self.model, self.X, self.y, self.scale = model, X, y, scale
-        self.slope = steepest(model, scale)
+        self.X, self.y = X, y
+        self._bounds = BoxBounds(model, scale)
+
+    @property
+    def slope(self) -> float:
+        """No score changes faster than that with eps."""
+        return self._bounds.slope
 
     def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
         """Return the lower bound of class y's score less the highest upper bound of all others."""
-        low, high = box_bounds(self.model, self.X[rows], eps, self.scale)
+        low, high = self._bounds(self.X[rows], eps)
         own = np.arange(len(rows)), self.y[rows]
         high[own] = -np.inf
         with np.errstate(invalid="ignore"):
@@ -218,7 +219,7 @@ class NetworkMargins:
         with np.errstate(invalid="ignore", over="ignore"):
             # The gap changes by at most 2·slope per eps.
             close = 4.0 * tolerance * eps * self.slope
-            close = close + 8.0 * score_rounding(self.model, self.X, Box(eps, self.scale))
+            close = close + 8.0 * self._bounds.rounding(self.X, eps)
         return np.where(np.abs(gap) > close, np.sign(gap), 0)
 
     def is_bounded(self) -> NDArray:

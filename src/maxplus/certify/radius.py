@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.certify.bounds import Box, check_box, score_rounding, steepest
+from maxplus.certify.bounds import Box, BoxBounds, check_box
 from maxplus.certify.margins import AdditiveMargins, NetworkMargins
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
@@ -105,10 +105,11 @@ def _lead_is_enough(model: LMM, X: NDArray, Z: NDArray, box: Box) -> NDArray:
     with room for rounding in `box_bounds`.
     """
     first, second = _two_highest(Z.astype(np.float64, copy=False))
-    widest = Box(box.eps.max(keepdims=True, initial=0.0), box.scale)
+    bounds = BoxBounds(model, box.scale)
     with np.errstate(invalid="ignore", over="ignore"):
-        rounding = score_rounding(model, _largest_values(X)[None], widest)
-        moved = 2.0 * box.eps * steepest(model, box.scale)
+        widest = box.eps.max(keepdims=True, initial=0.0)
+        rounding = bounds.rounding(_largest_values(X)[None], widest)
+        moved = 2.0 * box.eps * bounds.slope
         return first - second > (1.0 + 2.0 * TOLERANCE) * moved + 8.0 * rounding
 
 

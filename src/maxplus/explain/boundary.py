@@ -305,7 +305,6 @@ class DecisionBoundary:
     def __init__(self, model: LMM | AdditiveLMM) -> None:
         self.model = model
         self.terms = flat_terms(model)
-        self._steep = np.abs(self.terms.slopes).max(axis=1)
         self._magnitude = Magnitude(model)
 
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> Nearest:
@@ -375,7 +374,7 @@ class DecisionBoundary:
             part = slice(*self.terms.first_knot[p : p + 2])
             k = int(np.searchsorted(self.terms.knots[part], value))
             rise = float(self.terms.rises[part][max(0, k - 1) : k + 1].max(initial=0.0))
-        steepest = rise * float(self._steep[self.terms.features == p].sum())
+        steepest = rise * float(self._magnitude.steep[self.terms.features == p].sum())
         return steepest if steepest > 0.0 else np.inf
 
 
