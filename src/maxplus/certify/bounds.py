@@ -165,7 +165,7 @@ def _bounds(X, eps, weights, reach, cap, low, high):
 
 
 class Box(NamedTuple):
-    """How far each row may move, (N,), in units of each feature's scale, (P,)."""
+    """Sizes of boxes, (N,), in units of each feature's scale, (P,)."""
 
     eps: NDArray
     scale: NDArray

@@ -102,7 +102,7 @@ def _lead_is_enough(model: LMM, X: NDArray, Z: NDArray, box: Box) -> NDArray:
     O(N·(P + C)). Not all such rows are found: rounding is that of the largest values of all rows.
     With s for the most by which a computed score is off, the lower bound of the first is at least
     z₁ − s − eps·slope − 2s and the upper bound of any other at most z₂ + s + eps·slope + 2s, each
-    with room for rounding in `box_bounds`.
+    with the rounding that `box_bounds` adds.
     """
     first, second = _two_highest(Z.astype(np.float64, copy=False))
     bounds = BoxBounds(model, box.scale)

@@ -1,4 +1,4 @@
-"""What a fitted LMM classifier can tell: certificates, explanations, rules."""
+"""Certificates, explanations and rules of fitted classifiers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from maxplus.models import LMM, AdditiveLMM
 
 
 class ExplainedClassifier(TrainedClassifier):
-    """Thin methods around `maxplus.certify` and `maxplus.explain`; ``model_`` is an LMM."""
+    """Methods of classifiers that call `maxplus.certify` and `maxplus.explain`."""
 
     model_: LMM | AdditiveLMM
     term_means_: NDArray

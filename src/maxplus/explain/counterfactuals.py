@@ -82,7 +82,7 @@ def single_flips(
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
     domain : Domain, optional
-        What values features can take; anything by default, and distances in raw units.
+        Values that features may take; any by default, with distances in raw units.
 
     Returns
     -------
@@ -227,7 +227,7 @@ class _Row:
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_long] = 0.0
-        # Where no class is this close, none wins, rounded as it may be.
+        # No class wins that is farther behind than this, however scores are rounded.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )

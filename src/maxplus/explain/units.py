@@ -14,11 +14,10 @@ from maxplus.models._lmm_kernels import active_paths
 
 
 class Boxes(NamedTuple):
-    """Where each unit's value is at least a level: low ≤ x_p ≤ high for all features p.
+    """Boxes in which units have at least a level: low ≤ x_p ≤ high for all features p.
 
     ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
-    Where low > high no value of the feature is enough: the unit is below the level
-    everywhere.
+    If low > high, the unit is below the level everywhere.
     ``centre`` (H, P) is where the unit is highest along each feature, NaN where
     nothing limits it; ``favourite`` (H,) the class that the unit's output is
     largest for, ``height`` (H,) that output W2.

@@ -212,7 +212,7 @@ class _Boxes(NamedTuple):
 
     @property
     def shortfall(self) -> NDArray:
-        """How far all margins together are from 0, (n,)."""
+        """Sum of the distances of negative margins from 0, (n,)."""
         return -np.minimum(self.margins, 0.0).sum(axis=1)
 
 
