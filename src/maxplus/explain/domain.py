@@ -279,8 +279,8 @@ class Domain:
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
         """Return row x once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        The column of the feature changes as a whole. A category's other words go to 0: the value 1 is the word, 0 is none of them. The
-        indicator of a number that was missing goes to 0.
+        The column of the feature changes as a whole. A category's other words go to 0: the value 1
+        is the word, 0 is none of them. The indicator of a number that was missing goes to 0.
 
         Parameters
         ----------
