@@ -29,7 +29,7 @@ from certified import (
     size,
 )
 from maxplus.certify import Bounds, box_bounds, certified_at, certified_radius
-from maxplus.certify.bounds import check_box, steepest
+from maxplus.certify.bounds import BoxBounds, check_box
 from maxplus.certify.radius import ROWS_AS_ONE, _largest_values
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, quick
@@ -144,7 +144,8 @@ def test_a_large_lead_says_what_the_bounds_say(case, share):
     """Rows that are certified by their lead alone are those that bounds certify, and no others."""
     model, X, _, scale = case
     Z = np.sort(model.scores(X).astype(float), axis=1)
-    lead, slope = Z[:, -1] - Z[:, -2], steepest(model, check_box(model, len(X), 0.0, scale).scale)
+    factors = check_box(model, len(X), 0.0, scale).scale
+    lead, slope = Z[:, -1] - Z[:, -2], BoxBounds(model, factors).slope
     # Around where a lead is just enough.
     eps = share * lead / (2 * slope) if slope > 0 else np.full(len(X), share)
     low, high = box_bounds(model, X, eps, scale)

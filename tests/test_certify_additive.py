@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from certified import BOTH_TYPES, ROUNDING, SHORT, inside, predict
 from maxplus.certify import box_bounds, certified_at, certified_radius
-from maxplus.certify.additive import AdditiveMargins
+from maxplus.certify.margins import AdditiveMargins
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training.smooth.additive import Annealing, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from explained import fixed
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
-from maxplus.explain import Category, Domain, programme, single_flips, smallest_change
-from maxplus.explain.programme import Programme
+from maxplus.explain import Category, Domain, changes, single_flips, smallest_change
+from maxplus.explain.changes import MILP
 from maxplus.models import LMM
 from strategies import SEEDS
 
@@ -184,7 +184,7 @@ def test_what_is_too_large_is_refused(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
-    monkeypatch.setattr(programme, "MOST_SWITCHES", 1)
+    monkeypatch.setattr(changes, "MOST_SWITCHES", 1)
     far = X[single_flips(model, X, domain).distance.argmax()]
     with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
         smallest_change(model, far, domain, 2)
@@ -206,17 +206,17 @@ def test_without_limits_and_without_a_single_flip_there_is_no_search():
     assert smallest_change(model, x, Domain.free(2).within(-9.0, 4.0), 2).becomes == -1
 
 
-def test_programmes_are_solved():
-    programme = Programme()
-    a, b = programme.variable(0.0, 9.0, cost=1.0), programme.switch(cost=2.75)
-    programme.at_most({a: -1.0, b: -3.0}, -2.5)  # a + 3·b ≥ 2.5
-    found = programme.solve(10.0)
+def test_milp_solve_returns_the_optimum_or_none():
+    program = MILP()
+    a, b = program.variable(0.0, 9.0, cost=1.0), program.switch(cost=2.75)
+    program.at_most({a: -1.0, b: -3.0}, -2.5)  # a + 3·b ≥ 2.5
+    found = program.solve(10.0)
     np.testing.assert_allclose(found.values, [2.5, 0.0], atol=1e-9)
     assert found.at_least == pytest.approx(2.5)
-    programme.at_most({a: 1.0}, 2.0)
-    assert programme.solve(10.0).values.tolist() == [0.0, 1.0]
-    programme.one_of([b])
-    programme.at_most({b: 1.0}, 0.0)
-    impossible = programme.solve(10.0)
+    program.at_most({a: 1.0}, 2.0)
+    assert program.solve(10.0).values.tolist() == [0.0, 1.0]
+    program.one_of([b])
+    program.at_most({b: 1.0}, 0.0)
+    impossible = program.solve(10.0)
     assert impossible.values is None
     assert impossible.at_least == np.inf

@@ -10,7 +10,7 @@ import pytest
 import maxplus
 from commands import IRIS, ORCHARD, bad, document, good, read_csv
 from maxplus.cli import explain as explain_module
-from maxplus.explain import programme
+from maxplus.explain import changes
 from maxplus.tables import ColumnChoices, open_source
 
 pytestmark = pytest.mark.slow
@@ -201,13 +201,13 @@ def test_ranges_of_flips_are_the_users(orchard_model):
 
 def test_explain_discards_what_the_solver_prints(orchard_model, monkeypatch, capfd):
     """HiGHS prints some notes by C's printf, whatever its options."""
-    libc, milp = ctypes.CDLL(None), programme.milp
+    libc, milp = ctypes.CDLL(None), changes.milp
 
     def noisy(*args, **options):
         libc.puts(b"HighsMipSolverData::transformNewIntegerFeasibleSolution")
         return milp(*args, **options)
 
-    monkeypatch.setattr(programme, "milp", noisy)
+    monkeypatch.setattr(changes, "milp", noisy)
     print("before")
     said = document("explain", orchard_model, ORCHARD, "--row", 2, "--together", 2)
     print("after")

@@ -14,7 +14,7 @@ from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
 from maxplus.explain import Category, Domain, single_feature_flips, single_flips
 from maxplus.explain import domain as domain_module
-from maxplus.explain.crossings import TermCrossings
+from maxplus.explain.boundary import DecisionBoundary
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array
 
@@ -557,14 +557,14 @@ def test_a_missing_word_is_a_category_of_its_own():
 @pytest.fixture
 def few_walks(monkeypatch):
     """Fail a search that walks along features more than 300 times, instead of waiting for it."""
-    along, walks = TermCrossings.along, []
+    along, walks = DecisionBoundary.along, []
 
     def counted(*args, **options):
         walks.append(args)
         assert len(walks) <= 300
         return along(*args, **options)
 
-    monkeypatch.setattr(TermCrossings, "along", counted)
+    monkeypatch.setattr(DecisionBoundary, "along", counted)
 
 
 @pytest.mark.usefixtures("few_walks")

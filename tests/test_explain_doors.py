@@ -1,4 +1,4 @@
-"""What explanations refuse at the door: other widths, other words, what is no single network."""
+"""Arguments of explanations: which are refused, and which models are taken."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,17 @@ import pytest
 from maxplus.certify import certified_at
 from maxplus.explain import (
     Domain,
+    contributions,
     decisive_paths,
+    explain_predictions,
     feature_importances,
     single_feature_flips,
     single_flips,
     smallest_change,
     strongest_rules,
+    term_boxes,
+    term_means,
+    unit_boxes,
 )
 from maxplus.models import LMM, AdditiveLMM, Term
 
@@ -86,3 +91,40 @@ def test_scores_that_were_known_may_be_a_list():
     assert (
         certified_at(PLAIN, X, 0.1, scores=PLAIN.scores(X).tolist()).tolist() == expected.tolist()
     )
+
+
+def test_a_network_has_the_contributions_flips_and_boxes_of_a_sum_with_one_term():
+    one = AdditiveLMM([Term(range(4), PLAIN)], 4)
+    means = term_means(PLAIN, X)
+    np.testing.assert_array_equal(means, term_means(one, X))
+    found, expected = (contributions(model, X, means) for model in (PLAIN, one))
+    np.testing.assert_array_equal(found.contribution, expected.contribution)
+    assert str(found) == str(expected)
+    explained = [explain_predictions(model, X, means, WORDS, FREE) for model in (PLAIN, one)]
+    assert str(explained[0]) == str(explained[1])
+    for flips in zip(*(single_flips(model, X) for model in (PLAIN, one)), strict=True):
+        np.testing.assert_array_equal(*flips)
+    (boxes,) = term_boxes(PLAIN)
+    for arrays in zip(boxes, unit_boxes(PLAIN), strict=True):
+        np.testing.assert_array_equal(*arrays)
+
+
+def test_explain_predictions_needs_a_baseline_for_a_sum():
+    with pytest.raises(TypeError, match="without a baseline is of one LMM; got a AdditiveLMM"):
+        explain_predictions(SUM, X, None, WORDS, FREE)
+    why = explain_predictions(SUM, X, term_means(SUM, X), WORDS, FREE)
+    assert why.paths is None
+    with pytest.raises(AttributeError, match="no deciding units; see its contributions"):
+        _ = why.cancels
+    single = explain_predictions(PLAIN, X, None, WORDS, FREE)
+    assert single.contributions is None
+    with pytest.raises(AttributeError, match="no contributions; see its paths"):
+        _ = single.walls
+
+
+@pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
+def test_importances_weigh_rows(model):
+    kept = np.array([True, False, True, True, False])
+    scale = np.ones(4)
+    found = feature_importances(model, X, scale, weight=2.0 * kept)
+    np.testing.assert_allclose(found, feature_importances(model, X[kept], scale))

@@ -6,7 +6,6 @@ from hypothesis import given
 
 from explained import fixed, lmm, path_of, tied_models
 from maxplus.explain import decisive_paths
-from maxplus.explain import paths as paths_module
 
 pytestmark = pytest.mark.slow
 
@@ -41,13 +40,6 @@ def test_paths_of_a_trained_model_are_the_scores(fitted, reader, iris, digits):
         np.testing.assert_allclose(paths.margin, two[:, 1] - two[:, 0], rtol=0, atol=1e-12)
         np.testing.assert_allclose(outputs[n, paths.runner_up, d], two[:, 0], rtol=0, atol=1e-12)
         assert (paths.runner_up != paths.unit).all()
-
-
-def test_paths_do_not_depend_on_how_many_rows_go_at_once(fitted, iris, monkeypatch):
-    whole = decisive_paths(fitted.model_, iris.X)
-    monkeypatch.setattr(paths_module, "ROWS_AT_ONCE", 7)
-    for one, other in zip(whole, decisive_paths(fitted.model_, iris.X), strict=True):
-        assert np.array_equal(one, other)
 
 
 def test_one_unit_has_no_runner_up():

@@ -13,7 +13,7 @@ from numba.core import caching
 from maxplus._compile import cache
 from maxplus._compile.jit import is_compiled
 from maxplus.certify import box_bounds
-from maxplus.explain import single_feature_flips
+from maxplus.explain import decisive_paths, single_feature_flips
 
 SOURCE = """
 from numba import prange
@@ -155,10 +155,11 @@ def test_results_do_not_depend_on_who_computes_them(fitted, iris, monkeypatch):
 
     def results():
         flips = single_feature_flips(model, X)
-        return (model.scores(X), model.wins(X), *box_bounds(model, X, 0.1), *flips)
+        paths = decisive_paths(model, X)
+        return (model.scores(X), model.wins(X), *box_bounds(model, X, 0.1), *flips, *paths)
 
     few = results()
-    for place in ("models.lmm", "certify.bounds", "explain.crossings"):
+    for place in ("models.lmm", "certify.bounds", "explain.boundary", "models._lmm_kernels"):
         monkeypatch.setattr(f"maxplus.{place}.PARALLEL_FROM", 0)
     for one, other in zip(few, results(), strict=True):
         assert np.array_equal(one, other, equal_nan=True)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from explained import FLOWERS, MEASURES, fixed, table_names
 from maxplus import LMMClassifier
 from maxplus.explain import Category, Domain, strongest_rules
-from maxplus.explain.conditions import box_conditions
-from maxplus.explain.digits import number_text, roundings
+from maxplus.explain.domain import box_conditions, number_text, roundings
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import DTYPES, SEEDS
 

@@ -129,7 +129,7 @@ def test_fields_of_named_tuples_are_described_by_their_comments():
 
     lines = ["Alias for field number 3"]
     part("record_fields").describe(
-        None, "attribute", "maxplus.explain.paths.Paths.runner_up", None, None, lines
+        None, "attribute", "maxplus.explain.units.Paths.runner_up", None, None, lines
     )
     assert lines == ["The second best unit, −1 if there is none."]
     assert part("record_fields").comments(Paths)["score"] == ""

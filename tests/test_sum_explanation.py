@@ -13,14 +13,12 @@ from maxplus.explain import (
     Category,
     Domain,
     decisive_paths,
-    explain_additive,
-    feature_importances,
+    explain_predictions,
     single_flips,
     term_boxes,
     term_means,
     unit_boxes,
 )
-from maxplus.explain.contributions import additive_importances
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.models._softmax import softmax
 from strategies import SEEDS
@@ -35,7 +33,7 @@ def explained(seed, n_features=3, n_rows=4, n_terms=6, **options):
     X = rng.uniform(LOW, HIGH, (n_rows, n_features))
     means = term_means(model, rng.uniform(LOW, HIGH, (50, n_features)))
     domain = Domain.free(n_features, names=[f"c{p}" for p in range(n_features)]).within(LOW, HIGH)
-    return model, explain_additive(model, X, means, CLASSES, domain, **options)
+    return model, explain_predictions(model, X, means, CLASSES, domain, **options)
 
 
 @given(SEEDS)
@@ -96,7 +94,7 @@ def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
     knots = (np.array([-3.0, 0.0, 5.0]), np.array([-1.0, 0.5, 1.0]))
     model = AdditiveLMM([*shapes, Term([1], shapes[0].lmm)], 2, FeatureMap([knots, knots]))
     X = rng.uniform(-4.0, 6.0, (5, 2))
-    why = explain_additive(model, X, np.zeros((3, 3)), CLASSES, Domain.free(2))
+    why = explain_predictions(model, X, np.zeros((3, 3)), CLASSES, Domain.free(2))
     assert why.contributions.groups[0] == (0,)
     u = model.mapped(X)[:, 0]
     for n in range(5):
@@ -125,7 +123,7 @@ def test_walls_are_printed_in_raw_units():
     years = FeatureMap([([20.0, 90.0], [-0.25, 1.5])])
     model = AdditiveLMM([Term([0], steps)], 1, years)
     domain = replace(Domain.free(1, 15.0, ["age"]).within(0, 120), whole=np.ones(1, bool))
-    text = str(explain_additive(model, [[61.0], [25.0]], np.zeros((1, 2)), CLASSES[:2], domain))
+    text = str(explain_predictions(model, [[61.0], [25.0]], np.zeros((1, 2)), CLASSES[:2], domain))
     # The slopes change at φ = 0, 1/2 (a kink of neither) and 1: at 30 and 70 years.
     assert "+0.55 from age = 61 (between 30 and 70)" in text
     assert "from age = 25 (below 30)" in text
@@ -140,7 +138,7 @@ def test_categories_and_missing_indicators_have_no_walls():
     ).with_fixed([3])  # fmt: skip
     X = np.array([[1.0, 0.0, 0.6, 0.0], [0.0, 1.0, 0.3, 1.0]])
     means = np.array([[0.3, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
-    why = explain_additive(model, X, means, CLASSES[:2], domain)
+    why = explain_predictions(model, X, means, CLASSES[:2], domain)
     assert why.contributions.group_names == ["colour", "age"]
     assert np.isinf(why.walls[:, 0]).all()
     assert why.walls[0, 1].tolist() == [0.0, 1.0]
@@ -154,7 +152,7 @@ def test_explanation_refuses_a_wrong_baseline():
     rng = np.random.default_rng(0)
     model = random_sum(rng, 2, 3)
     with pytest.raises(ValueError, match="baseline must hold finite numbers"):
-        explain_additive(model, np.zeros((1, 2)), np.zeros((1, 3)), CLASSES, Domain.free(2))
+        explain_predictions(model, np.zeros((1, 2)), np.zeros((1, 3)), CLASSES, Domain.free(2))
 
 
 # -- boxes, paths, importances ----------------------------------------------------------------
@@ -181,14 +179,6 @@ def test_single_lmm_functions_name_the_remedy_for_sums():
         decisive_paths(model, np.zeros((1, 2)))
     with pytest.raises(TypeError, match="term_boxes takes sums of terms"):
         unit_boxes(model)
-
-
-def test_feature_importances_of_a_sum_are_those_of_its_contributions():
-    rng = np.random.default_rng(1)
-    model, X = random_sum(rng, 3, 2), rng.uniform(LOW, HIGH, (40, 3))
-    found = feature_importances(model, X)
-    np.testing.assert_array_equal(found, additive_importances(model, X))
-    assert found.sum() == pytest.approx(1.0)
 
 
 # -- figure -----------------------------------------------------------------------------------

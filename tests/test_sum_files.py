@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 import maxplus
 from file_mutations import mutations, write
-from maxplus.certify.additive import AdditiveMargins
+from maxplus.certify.margins import AdditiveMargins
 from maxplus.explain import contributions, shape_function
 from maxplus.io import FileError
 from maxplus.io.models import KIND, describe

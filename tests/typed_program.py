@@ -21,7 +21,7 @@ from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, Subgradi
 from maxplus.algebra import minplus
 from maxplus.certify import Bounds, box_bounds
 from maxplus.evaluation import Comparison, Validation
-from maxplus.explain import AdditiveExplanation, Explanation, Rules
+from maxplus.explain import Explanation, Rules
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import MaxLoss, Progress, StepRule, Task, polyak, train
 from maxplus.training.engines import DenseEngine
@@ -84,14 +84,13 @@ PUBLIC: list[Nothing] = [
     maxplus.evaluation.plan_for,  # type: ignore[list-item]
     maxplus.evaluation.usual_models,  # type: ignore[list-item]
     maxplus.evaluation.validate,  # type: ignore[list-item]
-    maxplus.explain.AdditiveExplanation,  # type: ignore[list-item]
     maxplus.explain.Boxes,  # type: ignore[list-item]
     maxplus.explain.Category,  # type: ignore[list-item]
     maxplus.explain.Change,  # type: ignore[list-item]
     maxplus.explain.Contributions,  # type: ignore[list-item]
+    maxplus.explain.Counterfactuals,  # type: ignore[list-item]
     maxplus.explain.Domain,  # type: ignore[list-item]
     maxplus.explain.Explanation,  # type: ignore[list-item]
-    maxplus.explain.Flips,  # type: ignore[list-item]
     maxplus.explain.Paths,  # type: ignore[list-item]
     maxplus.explain.PredictionContributions,  # type: ignore[list-item]
     maxplus.explain.Rule,  # type: ignore[list-item]
@@ -99,7 +98,7 @@ PUBLIC: list[Nothing] = [
     maxplus.explain.ShapeFunction,  # type: ignore[list-item]
     maxplus.explain.contributions,  # type: ignore[list-item]
     maxplus.explain.decisive_paths,  # type: ignore[list-item]
-    maxplus.explain.explain_additive,  # type: ignore[list-item]
+    maxplus.explain.explain_predictions,  # type: ignore[list-item]
     maxplus.explain.feature_importances,  # type: ignore[list-item]
     maxplus.explain.prediction_contributions,  # type: ignore[list-item]
     maxplus.explain.shape_function,  # type: ignore[list-item]
@@ -245,7 +244,7 @@ def classify(X: Array, y: Array) -> None:
     assert_type(clf.decision_function(X), Array)
     assert_type(clf.certified_radius(X), Array)
     assert_type(clf.certify(X, y, 0.1), float | Array)
-    assert_type(clf.explain(X), Explanation | AdditiveExplanation)
+    assert_type(clf.explain(X), Explanation)
     assert_type(clf.explain(X).text(0), str)
     assert_type(clf.rules(X, y), Rules)
     assert_type(clf.max_loss_, float)

@@ -1,7 +1,6 @@
 """Certificates: what a change of the input within a box can do to scores and predictions."""
 
 from maxplus.certify.bounds import Bounds, box_bounds
-from maxplus.certify.radius import certified_at, certified_radius
-from maxplus.certify.summary import CertifiedRows
+from maxplus.certify.radius import CertifiedRows, certified_at, certified_radius
 
 __all__ = ["Bounds", "CertifiedRows", "box_bounds", "certified_at", "certified_radius"]

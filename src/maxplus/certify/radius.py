@@ -1,14 +1,15 @@
-"""How far an input may move before its prediction could change."""
+"""Certified radii: how far an input may move before its prediction could change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.certify.additive import AdditiveMargins
-from maxplus.certify.bounds import Box, box_bounds, check_box, score_rounding, steepest
+from maxplus.certify.bounds import Box, BoxBounds, check_box
+from maxplus.certify.margins import AdditiveMargins, NetworkMargins
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
 
@@ -16,6 +17,8 @@ from maxplus.models._checks import as_rows
 TOLERANCE = 1e-6
 GROWTH = 4.0
 ROWS_AS_ONE = 32
+# Names of held columns that a sentence lists.
+N_NAMES = 3
 
 
 def certified_at(
@@ -43,7 +46,7 @@ def certified_at(
     scale : array of shape (P,), >= 0, optional
     scores : array of shape (N, C), optional
     where : array of bool of shape (N,), optional
-        Only these are asked about; the others are not certified.
+        Rows to be certified; the others are not.
 
     Returns
     -------
@@ -71,12 +74,13 @@ def certified_at(
     if asked.shape != (len(X),):
         raise ValueError(f"where must have shape ({len(X)},), one for each row; got {asked.shape}")
     certain = asked & (box.eps == 0.0)
-    if not isinstance(model, AdditiveLMM):
+    if isinstance(model, LMM):
         certain |= asked & _lead_is_enough(model, X, Z, box)
     open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:
-        own = Box(box.eps[open_rows], box.scale)
-        sign = _sign_of_gap(model, X[open_rows], Z[open_rows].argmax(axis=1), own)
+        margins = _margins(model, X[open_rows], Z[open_rows].argmax(axis=1), box.scale)
+        # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
+        sign = margins.sign(box.eps[open_rows], TOLERANCE)
         certain[open_rows] = sign > 0
         near = open_rows[sign == 0]
         if near.size:
@@ -84,43 +88,33 @@ def certified_at(
     return certain
 
 
-def _sign_of_gap(model: LMM | AdditiveLMM, X: NDArray, y: NDArray, box: Box) -> NDArray:
-    """Return 1 where a radius is at least eps, −1 where it is less, 0 where the gap is too small.
-
-    A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
-    """
-    if isinstance(model, AdditiveLMM):
-        margins, rows = AdditiveMargins(model, X, y, box.scale), np.arange(len(X))
-        at = margins.lowest(rows, box.eps)
-        with np.errstate(over="ignore"):
-            beyond = margins.lowest(rows, (1.0 + 2.0 * TOLERANCE) * box.eps)
-        return np.where(beyond.gap > beyond.rounding, 1, np.where(at.gap < -at.rounding, -1, 0))
-    gap = _gap(model, X, y, *box)
-    with np.errstate(invalid="ignore", over="ignore"):
-        # The gap changes by at most 2·slope per eps.
-        close = 4.0 * TOLERANCE * box.eps * steepest(model, box.scale)
-        close = close + 8.0 * score_rounding(model, X, box)
-    return np.where(np.abs(gap) > close, np.sign(gap), 0)
+def _margins(
+    model: LMM | AdditiveLMM, X: NDArray, y: NDArray, scale: NDArray
+) -> NetworkMargins | AdditiveMargins:
+    if isinstance(model, LMM):
+        return NetworkMargins(model, X, y, scale)
+    return AdditiveMargins(model, X, y, scale)
 
 
 def _lead_is_enough(model: LMM, X: NDArray, Z: NDArray, box: Box) -> NDArray:
-    """Whether the two highest scores are so far apart that their bounds are, too; O(N·(P + C)).
+    """Return whether the two highest scores are so far apart that their bounds are, too.
 
-    For some it is not told: what rounding can do is taken from the largest values of all rows.
+    O(N·(P + C)). Not all such rows are found: rounding is that of the largest values of all rows.
     With s for the most by which a computed score is off, the lower bound of the first is at least
     z₁ − s − eps·slope − 2s and the upper bound of any other at most z₂ + s + eps·slope + 2s, each
-    with room for rounding in `box_bounds`.
+    with the rounding that `box_bounds` adds.
     """
     first, second = _two_highest(Z.astype(np.float64, copy=False))
-    widest = Box(box.eps.max(keepdims=True, initial=0.0), box.scale)
+    bounds = BoxBounds(model, box.scale)
     with np.errstate(invalid="ignore", over="ignore"):
-        rounding = score_rounding(model, _largest_values(X)[None], widest)
-        moved = 2.0 * box.eps * steepest(model, box.scale)
+        widest = box.eps.max(keepdims=True, initial=0.0)
+        rounding = bounds.rounding(_largest_values(X)[None], widest)
+        moved = 2.0 * box.eps * bounds.slope
         return first - second > (1.0 + 2.0 * TOLERANCE) * moved + 8.0 * rounding
 
 
 def _largest_values(X: NDArray) -> NDArray:
-    """max_n |x_np| of each feature, (P,); O(N·P).
+    """Return max_n |x_np| of each feature, (P,); O(N·P).
 
     Several rows count as one: a maximum over rows as short as a table's takes many times as long.
     """
@@ -133,7 +127,7 @@ def _largest_values(X: NDArray) -> NDArray:
 
 
 def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
-    """The highest score of each row and the next, (N,) each; O(N·C), a column after the other."""
+    """Return the highest score of each row and the next, (N,) each; O(N·C), column by column."""
     first, second = Z[:, 0], np.full(len(Z), -np.inf)
     for z in Z.T[1:]:
         first, second = np.maximum(first, z), np.maximum(second, np.minimum(first, z))
@@ -181,18 +175,13 @@ def certified_radius(
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
-    if isinstance(model, AdditiveLMM):
-        margins = AdditiveMargins(model, X, y, factors)
-        radius = np.full(len(X), np.inf)
-        finite = np.flatnonzero(~(margins.lowest(np.arange(len(X)), radius).gap > 0.0))
-        radius[finite] = _search(
-            lambda rows, eps: margins.lowest(finite[rows], eps).gap, finite.size, margins.slope
-        )
-        return radius
-    return _search(
-        lambda rows, eps: _gap(model, X[rows], y[rows], eps, factors), len(X),
-        steepest(model, factors),
-    )  # fmt: skip
+    margins = _margins(model, X, y, factors)
+    radius = np.full(len(X), np.inf)
+    bounded = np.flatnonzero(margins.is_bounded())
+    radius[bounded] = _search(
+        lambda rows, eps: margins.gap(bounded[rows], eps), bounded.size, margins.slope
+    )
+    return radius
 
 
 def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: float) -> NDArray:
@@ -226,7 +215,7 @@ def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: f
 def _guess(
     step: int, low: NDArray, high: NDArray, gap_low: NDArray, gap_high: NDArray, slope: float
 ) -> NDArray:
-    """Where to look next: outwards until the gap is gone, then between.
+    """Return the next eps of each row: outwards until the gap is gone, then between.
 
     The gap is piecewise linear and often a line, so the secant's root is tried from both
     sides at once: a little below it and a little above it close the bracket quickly.
@@ -243,11 +232,75 @@ def _guess(
     return np.where(np.isinf(high), outwards, between)
 
 
-def _gap(model: LMM, X: NDArray, y: NDArray, eps: NDArray, scale: NDArray) -> NDArray:
-    """Lower bound of class y's score less the highest upper bound of all others."""
-    bounds = box_bounds(model, X, eps, scale)
-    rows = np.arange(len(X))
-    others = bounds.high.copy()
-    others[rows, y] = -np.inf
-    with np.errstate(invalid="ignore"):
-        return bounds.low[rows, y] - others.max(axis=1)
+class CertifiedRows(NamedTuple):
+    """Number of rows and of right rows; median and least radius of the right ones.
+
+    Both are NaN where no row is right. Wrong rows do not count: a wrong prediction that stays the
+    same certifies nothing.
+    """
+
+    rows: int
+    right: int
+    median: float
+    least: float
+
+    @classmethod
+    def of(cls, radius: ArrayLike, right: ArrayLike) -> CertifiedRows:
+        """Return the summary of the radius of each row, and whether its prediction is right."""
+        radii, is_right = np.asarray(radius, np.float64), np.asarray(right, bool)
+        if radii.ndim != 1 or radii.shape != is_right.shape:
+            raise ValueError(
+                f"radius and right must be one number and one truth value for each row; got shapes "
+                f"{radii.shape} and {is_right.shape}"
+            )
+        own = radii[is_right]
+        if not own.size:
+            return cls(len(radii), 0, np.nan, np.nan)
+        # Half of the rows reach at least the lower median: no mean of two, which no row has.
+        return cls(len(radii), own.size, float(np.sort(own)[(own.size - 1) // 2]), float(own.min()))
+
+    def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
+        """Return a sentence about the rows that are certified, and up to which radius.
+
+        Parameters
+        ----------
+        unit : what radii are counted in
+        held : names of columns that were held fixed
+
+        Returns
+        -------
+        str
+        """
+        if not self.right:
+            return f"None of the {self.rows} rows is right, so nothing is certified."
+        fixed = f" ({_listed(held)} held fixed)" if held else ""
+        wrong = self.rows - self.right
+        others = f"the {wrong} rows that are wrong, nor about " if wrong else ""
+        return (
+            f"{self.right} of {self.rows} rows are right. {self._reach(unit, fixed)}. Nothing is "
+            f"said about {others}rows that are not here."
+        )
+
+    def _reach(self, unit: str, fixed: str) -> str:
+        """Return how far half of the right rows may move, and all of them."""
+        if np.isposinf(self.least):
+            return (
+                f"All of those {self.right} provably stay right however far every number moves"
+                f"{fixed}"
+            )
+        half = f"At least half of those {self.right} provably stay right"
+        if np.isposinf(self.median):
+            return (
+                f"{half} however far every number moves{fixed}; all of them while every number "
+                f"moves by up to {self.least:.3g} {unit}"
+            )
+        return (
+            f"{half} while every number moves by up to {self.median:.3g} {unit}{fixed}; all of "
+            f"them up to {self.least:.3g}"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:N_NAMES])
+    more = len(names) - N_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

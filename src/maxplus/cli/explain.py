@@ -22,10 +22,10 @@ from maxplus.cli._trained import Trained, open_model, open_samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.explain import AdditiveExplanation, Explanation, PredictionContributions
+    from maxplus.explain import Explanation, PredictionContributions
     from maxplus.tables import Samples
 
-    Explained = Explanation | AdditiveExplanation | PredictionContributions
+    Explained = Explanation | PredictionContributions
 
 SHOWN = 3
 # Rows of a table that are explained together.
@@ -248,7 +248,7 @@ def _draw(why: Explained, trained: Trained, path: Path) -> None:
     from maxplus.explain import Explanation
     from maxplus.plots import plot_explanation
 
-    if isinstance(why, Explanation) and trained.image_shape is None:
+    if isinstance(why, Explanation) and why.paths is not None and trained.image_shape is None:
         raise ValueError(
             "--picture is for models of images (digits, mnist, fashion_mnist) and for sums of "
             "terms; this model is a single network whose features have no places in a picture"

@@ -1,4 +1,4 @@
-"""What a fitted LMM classifier can tell: certificates, explanations, rules."""
+"""Certificates, explanations and rules of fitted classifiers."""
 
 from __future__ import annotations
 
@@ -16,28 +16,22 @@ from maxplus.estimators._parameters import check_value, whole
 from maxplus.estimators._threads import threads
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.explain import (
-    AdditiveExplanation,
     Change,
     Domain,
     Explanation,
     Rules,
-    decisive_paths,
-    explain_additive,
-    single_flips,
+    explain_predictions,
     smallest_change,
     strongest_rules,
     term_boxes,
-    unit_boxes,
 )
-from maxplus.explain._checks import check_domain
-from maxplus.explain.explanation import as_table, records
-from maxplus.explain.flip_words import missing_columns
+from maxplus.explain._shared import as_table, check_domain, records
+from maxplus.explain.counterfactuals import missing_columns
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.models._softmax import softmax
 
 
 class ExplainedClassifier(TrainedClassifier):
-    """Thin methods around `maxplus.certify` and `maxplus.explain`; ``model_`` is an LMM."""
+    """Methods of classifiers that call `maxplus.certify` and `maxplus.explain`."""
 
     model_: LMM | AdditiveLMM
     term_means_: NDArray
@@ -128,7 +122,7 @@ class ExplainedClassifier(TrainedClassifier):
         feature_names: Sequence[str] | None = None,
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
-    ) -> Explanation | AdditiveExplanation:
+    ) -> Explanation:
         """Return what decided each prediction, and what would change it.
 
         Of a sum of terms: why the predicted class rather than the second, the margin as an exact
@@ -160,7 +154,7 @@ class ExplainedClassifier(TrainedClassifier):
 
         Returns
         -------
-        AdditiveExplanation, or the Explanation of a single network
+        Explanation
             ``print`` it, or take its ``to_table()``: a pandas DataFrame if pandas is
             installed, else a record array.
 
@@ -182,24 +176,16 @@ class ExplainedClassifier(TrainedClassifier):
         domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)
         absent = missing_columns(missing, len(X), domain)
         with threads(self.n_jobs):
-            return self._explanation(X, names, domain, absent, row_numbers)
-
-    def _explanation(
-        self, X: NDArray, class_names: Sequence[str], domain: Domain, missing: NDArray | None,
-        row_numbers: Sequence[int] | None,
-    ) -> Explanation | AdditiveExplanation:  # fmt: skip
-        """`explain`, of arguments that have been checked."""
-        if isinstance(self.model_, AdditiveLMM):
-            return explain_additive(
-                self.model_, X, self.term_means_, class_names, domain, missing=missing,
+            return explain_predictions(
+                self.model_,
+                X,
+                getattr(self, "term_means_", None),
+                names,
+                domain,
+                prototypes=getattr(self, "prototypes_", None),
+                missing=absent,
                 row_numbers=row_numbers,
-            )  # fmt: skip
-        paths = decisive_paths(self.model_, X)
-        return Explanation(
-            X, paths, single_flips(self.model_, X, domain), softmax(paths.score), self.model_.W0,
-            class_names, domain.names, getattr(self, "prototypes_", None),
-            unit_boxes(self.model_).centre, domain, missing, row_numbers,
-        )  # fmt: skip
+            )
 
     def smallest_change(
         self,
@@ -215,7 +201,7 @@ class ExplainedClassifier(TrainedClassifier):
     ) -> Change:
         """The smallest change of up to ``n_columns`` columns of one row that flips its prediction.
 
-        Exact, by a mixed-integer linear programme: `maxplus.explain.smallest_change` says how, and
+        Exact, by a mixed-integer linear program: `maxplus.explain.smallest_change` says how, and
         when it refuses. `explain` does single columns, in a moment.
 
         Parameters
@@ -283,13 +269,9 @@ class ExplainedClassifier(TrainedClassifier):
 
     def _unit_columns(self, level: float) -> dict[str, NDArray]:
         model, words = self.model_, np.array(self._feature_words())
-        if isinstance(model, AdditiveLMM):
-            subsets, terms = [term.features for term in model.terms], term_boxes(model, level)
-        else:
-            subsets, terms = [np.arange(model.n_features)], [unit_boxes(model, level)]
         prototypes = getattr(self, "prototypes_", np.full(model.n_hidden, -1))
         parts, first = [], 0
-        for t, (features, boxes) in enumerate(zip(subsets, terms, strict=True)):
+        for t, boxes in enumerate(term_boxes(model, level)):
             unit, place = (axis.ravel() for axis in np.indices(boxes.low.shape))
             parts.append({
                 "term": np.full(unit.size, t),
@@ -297,7 +279,7 @@ class ExplainedClassifier(TrainedClassifier):
                 "class": self.classes_[boxes.favourite][unit],
                 "height": boxes.height[unit],
                 "prototype": prototypes[first + unit],
-                "feature": words[features][place],
+                "feature": words[model.terms[t].features][place],
                 "low": boxes.low.ravel(),
                 "high": boxes.high.ravel(),
             })  # fmt: skip

@@ -18,7 +18,7 @@ from maxplus.estimators._data import check_magnitude
 from maxplus.estimators._folds import FOLDS, Rows
 from maxplus.estimators._intervals import residual_quantiles
 from maxplus.estimators._scaling import ROUNDING, Scaling
-from maxplus.explain.contributions import additive_importances, term_means
+from maxplus.explain import feature_importances, term_means
 from maxplus.models import AdditiveLMM, FeatureMap
 from maxplus.training import Conductor, Status
 from maxplus.training.result import TrainingOverflowError
@@ -121,7 +121,7 @@ def fit_regression(
         "model_": model,
         "bounds_": bounds,
         "term_means_": term_means(model, X, weight),
-        "feature_importances_": additive_importances(model, X, weight),
+        "feature_importances_": feature_importances(model, X, weight=weight),
         "residuals_": residuals,
         "residual_quantiles_": residual_quantiles(residuals),
         "curve_losses_": np.array(losses),

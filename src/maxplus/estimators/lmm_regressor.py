@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.certify.additive import AdditiveMargins
+from maxplus.certify.margins import AdditiveMargins
 from maxplus.estimators._data import FLOATS, check_sample_weight, checked_rows, within_range
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
@@ -40,8 +40,7 @@ from maxplus.estimators._scoring import answers
 from maxplus.estimators._threads import threads
 from maxplus.estimators._training_summary import targets_summary
 from maxplus.estimators._warning import warn_user
-from maxplus.explain.domain import Domain
-from maxplus.explain.regression import PredictionContributions, prediction_contributions
+from maxplus.explain import Domain, PredictionContributions, prediction_contributions
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import feature_values
 from maxplus.training import Conductor, Status

@@ -1,29 +1,37 @@
-"""The smallest change of a few columns together that flips a prediction."""
+"""Smallest change of a few columns together that flips a prediction, by a mixed-integer program."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
 
-from maxplus.explain._checks import as_additive, check_class_names, check_model
-from maxplus.explain.additive_change import AdditiveChangeSearch, Found
-from maxplus.explain.crossings import ROUNDINGS, TermCrossings
-from maxplus.explain.digits import rounded_away
-from maxplus.explain.domain import Domain
-from maxplus.explain.flips import single_flips
+from maxplus.explain._shared import check_class_names, check_model
+from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary
+from maxplus.explain.counterfactuals import single_flips
+from maxplus.explain.domain import Domain, rounded_away
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_row
+from maxplus.models.additive import breakpoints
 
 # Printed numbers have a tenth of a unit, or as many digits more as they need.
 DIGITS = range(1, 13)
+# By which part of what scores can move another class has to win: more than a solver rounds.
+MARGIN = 1e-6
+# Binary variables beyond which a search is refused.
+MOST_SWITCHES = 5_000
+# Codes of SciPy's solver.
+OPTIMAL, INFEASIBLE = 0, 2
 
 
 class Change(NamedTuple):
-    """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Flips`.
+    """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`.
 
     Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
     none of so few columns is nearer than ``at_least``, which is the same, up to rounding,
@@ -54,7 +62,7 @@ def smallest_change(
     class_names: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Change:
-    """The nearest change of at most ``n_columns`` columns with which another class wins.
+    """Return the nearest change of at most ``n_columns`` columns with which another class wins.
 
     Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is at most the score of d in term t, and q_t
     at least that of y: one unit h has all rows above v_t, and each unit h' has a row below q_t,
@@ -64,7 +72,7 @@ def smallest_change(
     where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a switch for each (h', i), and so are
     h, the segments of φ, the columns that move and the words that they take. Terms over one
     feature need no units: their sum is piecewise linear, too. Minimising the sum of distances is
-    then a mixed-integer linear programme for each class d, of which only those switches are
+    then a mixed-integer linear program for each class d, of which only those switches are
     formed that can matter nearer than the nearest change that is known. HiGHS solves it, with a
     bound that proves that nothing is nearer. So it is exact, but for wins by less than a
     millionth of what the scores can move. The time is exponential in the worst case: a
@@ -110,17 +118,16 @@ def smallest_change(
     if n_columns == 1 or best.distance == 0.0:
         return best
     reach = best.distance if best.feature.size else n_columns * _farthest(row, domain)
-    lines = TermCrossings(as_additive(model))
-    slack = ROUNDINGS * lines.rounding(np.abs(row) + reach * domain.unit)
-    exact = as_additive(model).astype(np.float64)
+    slack = ROUNDINGS * DecisionBoundary(model).rounding(np.abs(row) + reach * domain.unit)
+    exact = model.astype(np.float64)
     end, at_least = monotonic() + seconds, np.inf
     for d in np.argsort(-exact.scores(row[None])[0], kind="stable").tolist():
         if d == y:
             continue
-        search = AdditiveChangeSearch(exact, row, y, d, domain)
+        search = ChangeSearch(exact, row, y, d, domain)
         if not search.build(n_columns, min(reach, best.distance), slack):
             continue
-        optimum = search.programme.solve(max(1.0, end - monotonic()))
+        optimum = search.milp.solve(max(1.0, end - monotonic()))
         at_least = min(at_least, optimum.at_least)
         if optimum.values is not None:
             several = _change(model, row, y, domain, search.read(optimum.values), names)
@@ -129,7 +136,7 @@ def smallest_change(
 
 
 def _farthest(x: NDArray, domain: Domain) -> float:
-    """The largest distance of a column; ValueError if there is none."""
+    """Return the largest distance of a column; ValueError if there is none."""
     moves = domain.is_free | domain.is_long
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
@@ -145,7 +152,7 @@ def _farthest(x: NDArray, domain: Domain) -> float:
 
 
 def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDArray:
-    """Row x after all changes."""
+    """Return row x after all changes."""
     for p, v in zip(feature.tolist(), value.tolist(), strict=True):
         x = domain.changed(x, p, v)[0]
     return x
@@ -164,7 +171,7 @@ def _change(
     found: Found,
     class_names: Sequence[Any],
 ) -> Change:
-    """What was found with its class, and its numbers with the fewest digits that still flip."""
+    """Return a change that was found, with its class and numbers of few digits that still flip."""
     feature, value, distance = found
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
@@ -188,3 +195,390 @@ def _change(
     ]
     text = f"flips to {class_names[becomes]} if " + " and ".join(moves)
     return Change(feature, value, becomes, distance, distance, row, text)
+
+
+class Found(NamedTuple):
+    """Features, the values that they take, and the sum of their distances."""
+
+    feature: NDArray
+    value: NDArray
+    distance: float
+
+
+class _Side(NamedTuple):
+    """A number that rises or falls: to ``begin`` with the switch, then segment by segment."""
+
+    feature: int
+    sign: float
+    switch: int
+    begin: float
+    lengths: NDArray
+    shares: list[int]
+
+
+class _Option(NamedTuple):
+    """A listed change with a switch of its own."""
+
+    feature: int
+    value: float
+    switch: int
+
+
+class ChangeSearch:
+    """Mixed-integer program for one row x of class y that another class d has to win.
+
+    A number rises or falls from segment to segment, of its map and of the terms over it alone,
+    and in a segment φ and the sum of these terms, z_d − z_y, are linear. Listed changes add
+    constants. A term over several features has two variables, v ≤ z_d for one unit whose
+    walls are all above, and q ≥ z_y, below which each unit has some wall.
+    """
+
+    def __init__(
+        self, model: LMM | AdditiveLMM, x: NDArray, y: int, d: int, domain: Domain
+    ) -> None:
+        self.model, self.x, self.y, self.d, self.domain = model, x, y, d, domain
+        self.milp = MILP()
+        self.sides: list[_Side] = []
+        self.options: list[_Option] = []
+        self.columns: list[int] = []
+        # Switches of missing numbers that may keep the value that was filled in.
+        self.filled: dict[int, int] = {}
+        self.u = model.mapped(x[None])[0]
+        # Moves of each mapped feature by variable, and its largest fall and rise.
+        self.effects: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self.span = np.zeros((2, x.size))
+        # Change of the margin z_d − z_y by variable, of terms over one feature.
+        self.margin: dict[int, float] = defaultdict(float)
+        self.shapes: dict[int, list[LMM]] = defaultdict(list)
+        for features, lmm in model.terms:
+            if features.size == 1:
+                pair = LMM(lmm.W0, lmm.W1, lmm.W2[:, [y, d]])
+                self.shapes[int(features[0])].append(pair)
+        joint = [term.features for term in model.terms if term.features.size > 1]
+        self.joint = set(np.concatenate([np.empty(0, int), *joint]).tolist())
+
+    def build(self, n_columns: int, reach: float, slack: float) -> bool:
+        """Add all variables and rows; return False if nothing within reach lets class d win."""
+        self._add_numbers(reach)
+        self._add_options(reach)
+        self.milp.at_most(dict.fromkeys(self.columns, 1.0), float(n_columns))
+        costs = {j: cost for j, cost in enumerate(self.milp.cost) if cost}
+        self.milp.at_most(costs, reach)
+        return bool(self.columns) and self._add_scores(slack)
+
+    def _mapped(self, p: int, values: NDArray) -> NDArray:
+        rows = np.repeat(self.x[None], values.size, axis=0)
+        rows[:, p] = values
+        return self.model.mapped(rows)[:, p]
+
+    def _shape(self, p: int, u: NDArray) -> NDArray:
+        """Return z_d − z_y of the terms over feature p alone."""
+        found = np.zeros(u.size)
+        for lmm in self.shapes.get(p, ()):
+            found += np.diff(lmm.scores(u[:, None]), axis=1)[:, 0]
+        return found
+
+    def _move(self, p: int, variable: int, begin: NDArray, end: NDArray) -> None:
+        """Let a variable between 0 and 1 move φ_p from one value to another."""
+        change = float(self._shape(p, end)[0] - self._shape(p, begin)[0])
+        if change:
+            self.margin[variable] += change
+        if p in self.joint and end[0] != begin[0]:
+            self.effects[p][variable] += float(end[0] - begin[0])
+
+    def _grid(self, p: int, low: float, high: float) -> NDArray:
+        """Return values strictly between two at which the slope of φ_p or of a term may change."""
+        bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in self.shapes[p])])
+        feature_map = self.model.feature_map
+        if feature_map is not None:
+            bends = np.append(feature_map.inverse(p, bends), feature_map.knots(p)[0])
+        return np.unique(bends[(bends > low) & (bends < high)])
+
+    def _add_numbers(self, reach: float) -> None:
+        program, domain = self.milp, self.domain
+        for p in np.flatnonzero(domain.is_free | domain.is_long).tolist():
+            at, unit = float(self.x[p]), float(domain.unit[p])
+            low = max(float(domain.low[p]), at - reach * unit)
+            high = min(float(domain.high[p]), at + reach * unit)
+            if domain.whole[p]:
+                low, high = float(np.ceil(low)), float(np.floor(high))
+            indicator = domain.indicators.get(p, -1)
+            is_missing = indicator >= 0 and self.x[indicator] != 0.0
+            if low > high or not (self.shapes[p] or p in self.joint or is_missing):
+                continue
+            sides = [
+                self._add_side(p, sign, max(at, low) if sign > 0 else min(at, high), end)
+                for sign, end in ((1.0, high), (-1.0, low))
+                if sign * (end - at) > 0.0
+            ]
+            switches = dict.fromkeys(sides, 1.0)
+            if is_missing:
+                filled = program.switch()
+                program.at_most(switches | {filled: -1.0}, 0.0)
+                if not low <= at <= high or (domain.whole[p] and at != np.floor(at)):
+                    program.at_most(dict.fromkeys(sides, -1.0) | {filled: 1.0}, 0.0)
+                self.filled[p] = filled
+                self.columns.append(filled)
+                off = self._mapped(indicator, np.zeros(1))
+                self._move(indicator, filled, self.u[[indicator]], off)
+                self._reach(indicator, off)
+            elif sides:
+                program.at_most(switches, 1.0)
+                self.columns += sides
+            if domain.whole[p] and sides:
+                self._add_whole(p)
+
+    def _add_side(self, p: int, sign: float, begin: float, end: float) -> int:
+        """Let a number rise (sign 1) or fall: to where it may begin, and up to an end."""
+        program, unit = self.milp, float(self.domain.unit[p])
+        switch = program.switch(cost=abs(begin - float(self.x[p])) / unit)
+        inside = self._grid(p, min(begin, end), max(begin, end))
+        points = np.concatenate([[begin], inside if sign > 0 else inside[::-1], [end]])
+        u = self._mapped(p, points)
+        self._move(p, switch, self.u[[p]], u[:1])
+        lengths = np.abs(np.diff(points))
+        shares: list[int] = []
+        # Segment k begins once segment k − 1 is at its end: λ_k ≤ switch ≤ λ_{k−1}.
+        before = switch
+        for k, length in enumerate(lengths.tolist()):
+            shares.append(program.variable(0.0, 1.0, cost=length / unit))
+            program.at_most({shares[-1]: 1.0, before: -1.0}, 0.0)
+            self._move(p, shares[-1], u[k : k + 1], u[k + 1 : k + 2])
+            if k + 1 < lengths.size:
+                before = program.switch()
+                program.at_most({before: 1.0, shares[-1]: -1.0}, 0.0)
+        self.sides.append(_Side(p, sign, switch, begin, lengths, shares))
+        self._reach(p, u)
+        return switch
+
+    def _add_whole(self, p: int) -> None:
+        """Let x'_p be a whole number if it moves: x'_p − x_p = n − (x_p − ⌊x_p⌋)·switch."""
+        at = float(self.x[p])
+        fraction = at - np.floor(at)
+        line: dict[int, float] = defaultdict(float)
+        for side in self.sides:
+            if side.feature == p:
+                line[side.switch] += side.begin - at + fraction
+                for length, share in zip(side.lengths.tolist(), side.shares, strict=True):
+                    line[share] += side.sign * length
+        most = sum(map(abs, line.values()))
+        number = self.milp.variable(-np.ceil(most), np.ceil(most), is_whole=True)
+        scale = max(1.0, most)
+        for sign in (1.0, -1.0):
+            exact = {j: sign * c / scale for j, c in line.items()}
+            self.milp.at_most(exact | {number: -sign / scale}, 0.0)
+
+    def _add_options(self, reach: float) -> None:
+        feature, value = self.domain.candidates
+        rows = self.domain.changed(self.x, feature, value)
+        distance = self.domain.distances(self.x, rows)
+        U = self.model.mapped(rows)
+        of_column: dict[str, list[int]] = {}
+        for k in np.flatnonzero((distance <= reach) & (rows != self.x).any(axis=1)).tolist():
+            switch = self.milp.switch(cost=float(distance[k]))
+            self.options.append(_Option(int(feature[k]), float(value[k]), switch))
+            of_column.setdefault(self.domain.column_names[feature[k]], []).append(switch)
+            for p in np.flatnonzero(U[k] != self.u).tolist():
+                self._move(p, switch, self.u[[p]], U[k, [p]])
+                self._reach(p, U[k, [p]])
+        for switches in of_column.values():
+            self.milp.at_most(dict.fromkeys(switches, 1.0), 1.0)
+            self.columns += switches
+
+    def _reach(self, p: int, u: NDArray) -> None:
+        moves = u - self.u[p]
+        self.span[:, p] = min(moves.min(), self.span[0, p]), max(moves.max(), self.span[1, p])
+
+    def _add_scores(self, slack: float) -> bool:
+        """Let class d win: a row with the sum of all terms, and rows for those that are joint."""
+        now = float(self.model.intercept[self.d] - self.model.intercept[self.y])
+        now += sum(float(self._shape(p, self.u[[p]])[0]) for p in self.shapes)
+        # Changes of one column exclude each other, but the sum of all bounds what is possible.
+        size = sum(map(abs, self.margin.values()))
+        line = {j: -change for j, change in self.margin.items()}
+        most = now + sum(max(change, 0.0) for change in self.margin.values())
+        for features, lmm in self.model.terms:
+            if features.size > 1:
+                term = _Walls(self, features, lmm)
+                high, low = term.range(self.d)[1], term.range(self.y)[0]
+                now += term.add_at_most(self.d, line) - term.add_at_least(self.y, line)
+                most += high - low
+                size += term.size
+        margin = max(slack, MARGIN * size)
+        if most < margin or size == 0.0:
+            return False
+        self.milp.at_most({j: c / size for j, c in line.items()}, (now - margin) / size)
+        self.milp.check_size()
+        return True
+
+    def read(self, values: NDArray) -> Found:
+        """Return the change that these values of the variables stand for."""
+        taken = {o.feature: o.value for o in self.options if values[o.switch] > 0.5}
+        taken |= {p: float(self.x[p]) for p, s in self.filled.items() if values[s] > 0.5}
+        for side in self.sides:
+            if values[side.switch] > 0.5:
+                p = side.feature
+                value = side.begin + side.sign * float(side.lengths @ values[side.shares])
+                value = float(np.round(value)) if self.domain.whole[p] else value
+                value = float(np.clip(value, self.domain.low[p], self.domain.high[p]))
+                if value != self.x[p] or p in self.filled:
+                    taken[p] = value
+        feature = np.array(sorted(taken), int)
+        rows = [self.domain.changed(self.x, p, taken[p]) for p in feature.tolist()]
+        distance = sum(float(self.domain.distances(self.x, row)[0]) for row in rows)
+        return Found(feature, np.array([taken[p] for p in feature.tolist()], float), distance)
+
+
+class _Walls:
+    """The units of a term over several features: r_i(h) now, at least and at most."""
+
+    def __init__(self, search: ChangeSearch, features: NDArray, lmm: LMM) -> None:
+        self.search, self.features, self.lmm = search, features, lmm
+        column = np.repeat(features, 2)
+        self.now = (lmm.W0 * search.u[column])[:, None] + lmm.W1
+        moves = np.sort(lmm.W0 * search.span[:, column], axis=0)
+        self.low, self.high = (self.now + move[:, None] for move in moves)
+        self.lowest, self.highest = self.low.min(axis=0), self.high.min(axis=0)
+        self.size = float((moves[1] - moves[0]).max())
+
+    def range(self, d: int) -> tuple[float, float]:
+        """Return the least and the largest score of class d."""
+        heights = self.lmm.W2[:, d]
+        return float((self.lowest + heights).max()), float((self.highest + heights).max())
+
+    def _line(self, i: int, sign: float) -> dict[int, float]:
+        rate = sign * float(self.lmm.W0[i])
+        effects = self.search.effects.get(int(self.features[i // 2]), {})
+        return {j: rate * move for j, move in effects.items()} if rate else {}
+
+    def _deciding(self, h: int) -> list[int]:
+        """Return the rows that can be the lowest of unit h; of those that stay, only the lowest."""
+        rows = np.flatnonzero(self.low[:, h] <= self.highest[h])
+        moving = rows[self.low[rows, h] < self.high[rows, h]].tolist()
+        staying = rows[self.low[rows, h] == self.high[rows, h]]
+        return moving + staying[:1].tolist()
+
+    def add_at_most(self, d: int, line: dict[int, float]) -> float:
+        """Subtract v ≤ z_d from a line, where one unit has all its rows above; return the rest."""
+        least, most = self.range(d)
+        if most <= least:
+            return most
+        program, heights = self.search.milp, self.lmm.W2[:, d]
+        v = program.variable(0.0, most - least)
+        line[v] = -1.0
+        units = np.flatnonzero(self.highest + heights >= least).tolist()
+        winners = [program.switch() for _ in units]
+        for h, winner in zip(units, winners, strict=True):
+            for i in self._deciding(h):
+                room = most - float(self.low[i, h] + heights[h])
+                if room > 0.0:
+                    limit = float(self.now[i, h] + heights[h]) - least + room
+                    row = self._line(i, -1.0) | {v: 1.0, winner: room}
+                    program.at_most({j: c / self.size for j, c in row.items()}, limit / self.size)
+        program.one_of(winners)
+        return least
+
+    def add_at_least(self, y: int, line: dict[int, float]) -> float:
+        """Add q ≥ z_y to a line, where each unit has some row below; return the rest."""
+        least, most = self.range(y)
+        if most <= least:
+            return most
+        program, heights = self.search.milp, self.lmm.W2[:, y]
+        q = program.variable(0.0, most - least)
+        line[q] = 1.0
+        for h in np.flatnonzero(self.highest + heights > least).tolist():
+            below = []
+            for i in self._deciding(h):
+                below.append(program.switch())
+                room = max(float(self.high[i, h] + heights[h]) - least, 0.0)
+                limit = least - float(self.now[i, h] + heights[h]) + room
+                row = self._line(i, 1.0) | {q: -1.0, below[-1]: room}
+                program.at_most({j: c / self.size for j, c in row.items()}, limit / self.size)
+            program.one_of(below)
+        return least
+
+
+class Optimum(NamedTuple):
+    """Best values found, None if there are none, and a lower bound of their cost."""
+
+    values: NDArray | None
+    at_least: float
+
+
+class MILP:
+    """Mixed-integer linear program, built variable by variable and row by row.
+
+    Minimise Σ cost·variable, where Σ coefficient·variable ≤ limit for each row.
+    """
+
+    def __init__(self) -> None:
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.cost: list[float] = []
+        self.is_whole: list[bool] = []
+        self.rows: list[tuple[Mapping[int, float], float]] = []
+
+    def variable(
+        self, low: float, high: float, *, is_whole: bool = False, cost: float = 0.0
+    ) -> int:
+        """Add a variable and return its number."""
+        self.low.append(low)
+        self.high.append(high)
+        self.cost.append(cost)
+        self.is_whole.append(is_whole)
+        return len(self.low) - 1
+
+    def switch(self, cost: float = 0.0) -> int:
+        """Add a variable that is 0 or 1 and return its number."""
+        return self.variable(0.0, 1.0, is_whole=True, cost=cost)
+
+    @property
+    def n_switches(self) -> int:
+        """Number of whole variables."""
+        return sum(self.is_whole)
+
+    def check_size(self) -> None:
+        """Raise ValueError if there are too many switches to be solved."""
+        if self.n_switches > MOST_SWITCHES:
+            raise ValueError(
+                f"the smallest change of several columns is a choice among {self.n_switches} "
+                f"switches here, more than {MOST_SWITCHES}: fix columns, or take the change of one "
+                "column (explain, single_flips)"
+            )
+
+    def at_most(self, line: Mapping[int, float], limit: float) -> None:
+        """Add a row Σ line[j]·variable j ≤ limit."""
+        self.rows.append((line, limit))
+
+    def one_of(self, switches: Iterable[int]) -> None:
+        """Add a row: at least one of some switches is on."""
+        self.at_most(dict.fromkeys(switches, -1.0), -1.0)
+
+    def solve(self, seconds: float) -> Optimum:
+        """Solve by HiGHS, twice: all of it, then with the whole variables rounded and held.
+
+        The solver's switches may be off by a millionth, and change what they multiply by more than
+        that; the linear program that remains when they are held has no such error.
+        """
+        first = self._run(np.array(self.low), np.array(self.high), seconds)
+        if first.x is None:
+            bound = np.inf if first.status == INFEASIBLE else first.mip_dual_bound
+            return Optimum(None, 0.0 if bound is None else float(bound))
+        held = np.where(self.is_whole, np.round(first.x), np.nan)
+        low, high = (np.where(np.isnan(held), end, held) for end in (self.low, self.high))
+        second = self._run(low, high, seconds)
+        at_least = float(first.mip_dual_bound)
+        return Optimum(first.x if second.x is None else second.x, at_least)
+
+    def _run(self, low: NDArray, high: NDArray, seconds: float):  # type: ignore[no-untyped-def]
+        lines = [line for line, _ in self.rows]
+        row = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
+        column = np.array([j for line in lines for j in line], int)
+        value = np.array([c for line in lines for c in line.values()], float)
+        matrix = coo_array((value, (row, column)), (len(lines), len(self.low))).tocsr()
+        limits = LinearConstraint(matrix, -np.inf, np.array([limit for _, limit in self.rows]))
+        return milp(
+            np.array(self.cost), integrality=np.array(self.is_whole, int),
+            bounds=Bounds(low, high), constraints=limits,
+            options={"time_limit": seconds, "mip_rel_gap": 0.0},
+        )  # fmt: skip

@@ -1,18 +1,24 @@
-"""Explanations of sums of terms: what each feature adds to a margin, and its shape function."""
+"""Contributions of features to margins and predictions, and shape functions, as exact sums."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._checks import check_class_names, check_domain
+from maxplus.explain._shared import (
+    Tabular,
+    check_class_names,
+    check_domain,
+    check_model,
+    records,
+)
 from maxplus.explain.domain import Domain
-from maxplus.models import AdditiveLMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
 
@@ -20,8 +26,6 @@ from maxplus.models.additive import breakpoints
 N_NAMED = 5
 # Smaller numbers are printed as 0.00.
 LEAST = 0.005
-# Rows that importances are the mean of, evenly taken from more.
-ENOUGH = 2_000
 MISSING = "missing"
 
 
@@ -202,6 +206,55 @@ class Contributions:
         return "all features" if is_all else f"{len(group)} features together"
 
 
+@dataclass(frozen=True)
+class PredictionContributions(Contributions, Tabular):
+    """Predictions z_1 − z_0 of a regression, as exact sums over groups of features.
+
+    ``margin`` = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where the baseline is
+    the mean over the reference rows. The prediction is the margin within the bounds.
+
+    Attributes
+    ----------
+    prediction : array of shape (N,), the margin within the bounds
+    """
+
+    prediction: NDArray
+    _least: ClassVar[float] = 0.0
+
+    def to_records(self) -> np.recarray:
+        """Return a record per row and group of columns, the largest contributions of a row first.
+
+        ``baseline`` plus the ``contribution`` of all records of a row is its ``margin``, and
+        ``prediction`` is that within the bounds.
+
+        Returns
+        -------
+        numpy.recarray
+        """
+        lines = self.lines()
+        row = lines["row"]
+        return records(
+            {
+                "row": row,
+                "prediction": self.prediction[row],
+                "margin": self.margin[row],
+                "baseline": self.baseline[row],
+                "columns": lines["columns"],
+                "value": lines["value"],
+                "contribution": lines["contribution"],
+            }
+        )
+
+    def _head(self, n: int) -> str:
+        clipped = ""
+        if self.prediction[n] != self.margin[n]:
+            clipped = f", the nearest bound of {self.margin[n]:.4g}"
+        return f"{self.prediction[n]:.4g}{clipped} = {self.baseline[n]:.4g} (mean)"
+
+    def _amount(self, value: float) -> str:
+        return f"{'−' if value < 0 else '+'} {abs(value):.4g}"
+
+
 class ShapeFunction(NamedTuple):
     """Piecewise-linear part of the scores that depends on a single feature, in raw units.
 
@@ -225,21 +278,23 @@ def columns_of(domain: Domain) -> NDArray:
     return columns
 
 
-def groups_of(model: AdditiveLMM, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
+def groups_of(
+    model: LMM | AdditiveLMM, columns: NDArray
+) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
     """Return the sets of columns that terms are over, small ones first, and each term's set."""
     keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
 
 
-def term_means(model: AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
+def term_means(model: LMM | AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
     """Return the mean scores of each term over reference rows, shape (T, C).
 
     They are the baseline of `contributions` and `shape_function`. O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
-    model : AdditiveLMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P), N >= 1, for example the training rows
     weight : array of shape (N,), optional
         Weights of the rows, >= 0; all equal by default.
@@ -259,14 +314,14 @@ def term_means(model: AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None
     array([[1. , 1. ],
            [0.5, 1.5]])
     """
-    _check_model(model)
+    check_model(model)
     U = model.mapped(X)
-    share = _shares(weight, len(U))
+    share = row_shares(weight, len(U))
     return np.stack([share @ lmm.scores(U[:, features]) for features, lmm in model.terms])
 
 
 def contributions(
-    model: AdditiveLMM,
+    model: LMM | AdditiveLMM,
     X: ArrayLike,
     baseline: ArrayLike,
     against: int | None = None,
@@ -283,7 +338,7 @@ def contributions(
 
     Parameters
     ----------
-    model : AdditiveLMM with at least two classes
+    model : LMM or AdditiveLMM with at least two classes
     X : array of shape (N, P), in raw units
     baseline : array of shape (T, C)
         Mean scores of each term over reference rows: `term_means`.
@@ -313,7 +368,7 @@ def contributions(
     >>> print(contributions(model, [[1, 0.25]], means, feature_names=["age", "mg"]))
     class 1 rather than 0, margin +0.50 = −1.00 (baseline) + 1.00 from age = 1 + 0.50 from mg = 0.25
     """
-    _check_model(model)
+    check_model(model)
     P, C = model.n_features, model.n_classes
     if C < 2:
         raise ValueError(f"model must have at least two classes to compare; got {C}")
@@ -340,7 +395,54 @@ def contributions(
     )  # fmt: skip
 
 
-def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
+def prediction_contributions(
+    model: LMM | AdditiveLMM, X: ArrayLike, baseline: ArrayLike, bounds: ArrayLike, domain: Domain
+) -> PredictionContributions:
+    """Explain predictions of a regression, z_1 − z_0 within bounds, as exact sums.
+
+    O(N·Σ_t m_t·H_t).
+
+    Parameters
+    ----------
+    model : AdditiveLMM with two outputs
+    X : array of shape (N, P), in raw units
+    baseline : array of shape (T, 2)
+        Mean scores of each term over reference rows: `term_means`.
+    bounds : two numbers
+        The least and the greatest prediction.
+    domain : Domain
+        The columns that features belong to, with names.
+
+    Returns
+    -------
+    PredictionContributions
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.explain import Domain, prediction_contributions, term_means
+    >>> from maxplus.models import LMM, AdditiveLMM, Term
+    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
+    >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
+    >>> domain = Domain.free(2, names=["age", "mg"])
+    >>> print(prediction_contributions(model, [[1, 0.25]], means, (-2.0, 2.0), domain))
+    0.5 = -1 (mean) + 1 from age = 1 + 0.5 from mg = 0.25
+    """
+    found = contributions(model, X, baseline, domain=domain)
+    # Classes are compared the other way round where z_0 is the higher score.
+    sign = np.where(found.predicted == 1, 1.0, -1.0)
+    own = {field.name: getattr(found, field.name) for field in fields(found)}
+    own["predicted"], own["rival"] = np.ones_like(found.predicted), np.zeros_like(found.rival)
+    own |= {"margin": sign * found.margin, "baseline": sign * found.baseline}
+    own["contribution"] = sign[:, None] * found.contribution
+    low, high = np.asarray(bounds, np.float64)
+    return PredictionContributions(**own, prediction=np.clip(own["margin"], low, high))
+
+
+def shape_function(
+    model: LMM | AdditiveLMM, p: int, baseline: ArrayLike | None = None
+) -> ShapeFunction:
     """Return the sum of all terms over feature p alone, as a function of its raw value.
 
     The function is exact: ``x`` holds all points at which its slope can change, the knots of the
@@ -350,7 +452,7 @@ def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None
 
     Parameters
     ----------
-    model : AdditiveLMM
+    model : LMM or AdditiveLMM
     p : int
         The feature.
     baseline : array of shape (T, C), optional
@@ -376,7 +478,7 @@ def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None
     array([[1.5, 0.5],
            [0.5, 1.5]])
     """
-    _check_model(model)
+    check_model(model)
     p = check_index("p", p, model.n_features)
     means = np.zeros((len(model.terms), model.n_classes))
     if baseline is not None:
@@ -401,53 +503,6 @@ def shape_function(model: AdditiveLMM, p: int, baseline: ArrayLike | None = None
     return ShapeFunction(x, scores)
 
 
-def additive_importances(
-    model: AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None
-) -> NDArray:
-    """Return the mean |contribution| of each feature to the margin, as shares that sum to 1.
-
-    The margin is that between the predicted class and the class of the second-highest score, and
-    contributions are centred over X. The contribution of a group of several features is divided
-    by the walls that decide: each term of the group has two, one for either class, each of a
-    single feature, and a feature's part is its share of these walls. All zeros if nothing
-    contributes. O(N·Σ_t m_t·H_t), of 2,000 rows at most.
-
-    Parameters
-    ----------
-    model : AdditiveLMM with at least two classes
-    X : array of shape (N, P), N >= 1
-    weight : array of shape (N,), optional
-        Weights of the rows, >= 0; all equal by default.
-
-    Returns
-    -------
-    array of shape (P,)
-    """
-    _check_model(model)
-    rows = as_rows(X, model.n_features, np.float64)
-    share = _shares(weight, len(rows))
-    step = max(1, -(-len(rows) // ENOUGH))
-    if step > 1 and share[::step].sum() > 0.0:
-        rows, share = rows[::step], share[::step] / share[::step].sum()
-    found = contributions(model, rows, term_means(model, rows, share))
-    size = share[:, None] * np.abs(found.contribution)
-    _, group_of = groups_of(model, np.arange(model.n_features))
-    U = model.mapped(rows)
-    sizes = np.zeros(model.n_features)
-    for t, (features, lmm) in enumerate(model.terms):
-        g = group_of[t]
-        part = size[:, g] / (2 * np.count_nonzero(group_of == g))
-        if features.size == 1:
-            sizes[features[0]] += 2 * part.sum()
-            continue
-        walls = lmm.active_path(U[:, features]).row // 2
-        for classes in (found.predicted, found.rival):
-            deciding = features[np.take_along_axis(walls, classes[:, None], axis=1)[:, 0]]
-            sizes += np.bincount(deciding, weights=part, minlength=model.n_features)
-    total = float(sizes.sum())
-    return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
-
-
 def _compared(Z: NDArray, against: int | None) -> tuple[NDArray, NDArray]:
     """Return the class of the highest score of each row, and the rival."""
     order = np.argsort(-Z, axis=1, kind="stable")
@@ -466,7 +521,7 @@ def signed(value: float, space: str = " ") -> str:
 
 
 def _domain(
-    model: AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
+    model: LMM | AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
 ) -> Domain:
     """Return the domain, or one of free numbers with these names."""
     P = model.n_features
@@ -481,7 +536,7 @@ def _domain(
     return Domain.free(P, names=names)
 
 
-def _shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
+def row_shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
     """Return weights of rows that sum to 1; ValueError if X has no rows."""
     if not n_rows:
         raise ValueError("X must have at least one row; got none")
@@ -496,15 +551,7 @@ def _shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
     return array / array.sum()
 
 
-def _check_model(model: Any) -> None:
-    if not isinstance(model, AdditiveLMM):
-        raise TypeError(
-            f"model must be an AdditiveLMM; got a {type(model).__name__}; "
-            "an LMM is one: AdditiveLMM([Term(range(P), lmm)], P)"
-        )
-
-
-def _check_baseline(baseline: ArrayLike, model: AdditiveLMM) -> NDArray:
+def _check_baseline(baseline: ArrayLike, model: LMM | AdditiveLMM) -> NDArray:
     shape = len(model.terms), model.n_classes
     means = np.asarray(baseline, np.float64)
     if means.shape != shape or not np.isfinite(means).all():

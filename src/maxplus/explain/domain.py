@@ -1,9 +1,10 @@
-"""What values features may take, and in which units their changes are counted."""
+"""Domains: the values that features may take, the units of their changes, and their text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -11,22 +12,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain.digits import number_text
 from maxplus.models._checks import as_rows, feature_values
 
-# A column of at most so many values, in so many times as many rows, takes no others; and in how
-# many rows more can be seen at a glance.
+# A column of at most FEW_VALUES values, in FEW_VALUES times as many rows, takes no others;
+# the first GLANCE rows show quickly whether there are more.
 FEW_VALUES, GLANCE = 10, 1000
-# Whole numbers between the limits of a column that are simply listed.
+# Number of whole numbers between the limits of a column up to which they are listed.
 FEW = 32
-# What a category is called whose features are all 0.
+# Part of a column's unit that printing may move the limit of a condition by.
+RESOLUTION = 0.01
+# Decimals beyond which a float's own digits are taken; whole numbers are written out up to here.
+MOST_DECIMALS = 15
+WRITTEN_OUT = 1e15
+# Text of a category whose features are all 0.
 NONE_OF_THEM = "none of the known words"
 
 
 class Category(NamedTuple):
     """A column of words as 0/1 features, at most one of which is 1.
 
-    ``none`` tells whether none of the words is a value, too: all features 0.
+    With ``none``, all features may be 0: no known word.
     """
 
     name: str
@@ -54,7 +59,7 @@ class Domain:
     Attributes
     ----------
     unit : array of shape (P,), > 0
-        What distances are counted in: for example deviations of the training rows.
+        Units of distances, for example deviations of the training rows.
     low, high : arrays of shape (P,)
         The least and largest value that a number may take, or ±inf.
     whole : array of shape (P,) of bool
@@ -62,7 +67,7 @@ class Domain:
     values : mapping from a feature to the only values that it takes, in ascending order
     categories : tuple of Category
     fixed : array of shape (P,) of bool
-        What nothing can change; a category is fixed if one of its features is.
+        Features that may not change; a category is fixed if one of its features is.
     names : P words, one for each feature
     indicators : mapping from a feature to the one that is 1 where it was missing
         A value that is filled in turns its indicator off. Indicators themselves should be fixed.
@@ -81,7 +86,7 @@ class Domain:
     ranks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Raise ValueError for fields that do not fit together."""
         P = self.n_features
         if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
             raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
@@ -110,7 +115,7 @@ class Domain:
     def free(
         cls, n_features: int, unit: ArrayLike = 1.0, names: Sequence[str] | None = None
     ) -> Domain:
-        """Every number is possible for every feature."""
+        """Return the domain in which every feature may take any number."""
         P = n_features
         no = np.zeros(P, bool)
         words = [f"feature {p}" for p in range(P)] if names is None else names
@@ -121,7 +126,7 @@ class Domain:
 
     @classmethod
     def of(cls, described: Any) -> Domain:
-        """From anything that has the fields of a domain, with its categories field by field."""
+        """Return a domain with the fields of another object, and of each of its categories."""
         if isinstance(described, cls):
             return described
         known = {
@@ -143,7 +148,7 @@ class Domain:
         fixed: Iterable[str | int] = (),
         indicators: Mapping[int, int] | None = None,
     ) -> Domain:
-        """What is seen in training rows; O(N·P).
+        """Return the domain of the values in training rows; O(N·P).
 
         Units are standard deviations (1 for a constant), limits the least and largest value. A
         number with two values takes no others, nor does one with ten at most in ten times as
@@ -172,7 +177,7 @@ class Domain:
         return len(self.unit)
 
     def with_fixed(self, columns: Iterable[str | int]) -> Domain:
-        """The same, but for columns that nothing changes.
+        """Return the domain with columns that may not change.
 
         Parameters
         ----------
@@ -199,7 +204,7 @@ class Domain:
         return replace(self, fixed=fixed)
 
     def within(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Domain:
-        """The same with other limits: a number for all features, or one for each.
+        """Return the domain with other limits: a number for all features, or one for each.
 
         Parameters
         ----------
@@ -272,10 +277,10 @@ class Domain:
         return Candidates(np.array(feature, int), np.array(value, float))
 
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
-        """Row x once for each change, (K, P): ``feature[k]``'s column so that it has ``value[k]``.
+        """Return row x once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        A category's other words go to 0: the value 1 is the word, 0 is none of them. The
-        indicator of a number that was missing goes to 0.
+        The column of the feature changes as a whole. A category's other words go to 0: the value 1
+        is the word, 0 is none of them. The indicator of a number that was missing goes to 0.
 
         Parameters
         ----------
@@ -297,7 +302,7 @@ class Domain:
         return out
 
     def distances(self, x: NDArray, rows: NDArray) -> NDArray:
-        """How far each of some rows is from x: the largest move of a feature, in units.
+        """Return the distance of each row from x: the largest move of a feature, in units.
 
         Parameters
         ----------
@@ -313,7 +318,7 @@ class Domain:
         return moves.max(axis=1, initial=0.0)
 
     def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
-        """What feature p's column is in row x, for people: a number, or a word in quotes.
+        """Return the value of feature p's column in row x as text: a number, or a word in quotes.
 
         Numbers have six digits, or all that they have.
 
@@ -335,7 +340,7 @@ class Domain:
         return repr(str(on[0])) if len(on) == 1 else NONE_OF_THEM
 
     def number(self, p: int, value: float) -> str:
-        """A value of number p for people: it reads back as itself, or is the word of its rank.
+        """Return a value of number p as text that reads back as itself, or the word of its rank.
 
         Parameters
         ----------
@@ -351,7 +356,7 @@ class Domain:
         return repr(str(words[int(value)])) if is_rank else number_text(value)
 
     def phrase(self, p: int, value: float) -> str:
-        """Feature p with a value: "age = 54", "colour being 'red'", "age being missing".
+        """Return feature p with a value: "age = 54", "colour being 'red'", "age being missing".
 
         Parameters
         ----------
@@ -372,7 +377,7 @@ class Domain:
         return f"{self.names[p]} = {shown}"
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
-        """How far features may move for a certified radius of 1, (P,).
+        """Return how far each feature may move for a certified radius of 1, (P,).
 
         A number moves by its unit. What is fixed, categories and two-valued numbers, of which
         fractions mean nothing, are held (0); with ``categories`` those move as well.
@@ -392,7 +397,7 @@ class Domain:
         return np.where(held, 0.0, self.unit)
 
     def held(self, scale: NDArray) -> list[str]:
-        """The columns that a scale of certificates holds fixed.
+        """Return the columns that a scale of certificates holds fixed.
 
         Parameters
         ----------
@@ -406,7 +411,7 @@ class Domain:
 
 
 def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
-    """Those that a scale of certificates holds fixed: with a 0 for every feature.
+    """Return the columns whose features all have a scale of 0 in certificates.
 
     ``columns[p]`` is the column of feature p.
     """
@@ -415,7 +420,7 @@ def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
 
 
 def check_range(low: NDArray, high: NDArray) -> None:
-    """Refuse limits that nothing lies between."""
+    """Raise ValueError if a lower limit exceeds the upper one."""
     wrong = np.flatnonzero(~(low <= high))
     if wrong.size:
         p = int(wrong[0])
@@ -425,9 +430,124 @@ def check_range(low: NDArray, high: NDArray) -> None:
 
 
 def _few_values(column: NDArray) -> NDArray | None:
-    """The values of a column that takes a few again and again; None for any other."""
+    """Return the values of a column that repeats a few of them; None for any other column."""
     if np.unique(column[:GLANCE]).size > FEW_VALUES:
         return None
     seen = np.unique(column)
     many_rows = seen.size <= FEW_VALUES and column.size >= FEW_VALUES * seen.size
     return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None
+
+
+class Condition(NamedTuple):
+    """low ≤ value ≤ high of a feature, and the same in words."""
+
+    feature: int
+    low: float
+    high: float
+    text: str
+
+    def holds(self, X: NDArray) -> NDArray:
+        """Return whether the condition holds, for each row of X."""
+        values = X[:, self.feature]
+        return (self.low <= values) & (values <= self.high)
+
+
+def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
+    """Return a condition for each feature with limits inside the domain, in their order."""
+    conditions = []
+    for p in range(domain.n_features):
+        floor = low[p] if low[p] > domain.low[p] else -np.inf
+        ceiling = high[p] if high[p] < domain.high[p] else np.inf
+        if floor > -np.inf or ceiling < np.inf:
+            floor, ceiling = _inwards(domain, p, floor, False), _inwards(domain, p, ceiling, True)
+            conditions.append(Condition(p, floor, ceiling, _text(domain, p, floor, ceiling)))
+    return tuple(c for c in conditions if not _is_implied(domain, c, conditions))
+
+
+def _is_implied(domain: Domain, condition: Condition, conditions: list[Condition]) -> bool:
+    """Return whether a category is not a word because it is another one."""
+    category = domain.category_of[condition.feature]
+    return (
+        condition.low == -np.inf
+        and category >= 0
+        and any(
+            other.low > -np.inf and domain.category_of[other.feature] == category
+            for other in conditions
+        )
+    )
+
+
+def _inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
+    """Return the limit, or a number of fewer digits a little further inside."""
+    if np.isinf(limit):
+        return limit
+    sign = -1.0 if is_ceiling else 1.0
+    possible = domain.values.get(p, (0.0, 1.0) if domain.category_of[p] >= 0 else ())
+    inside = [sign * v for v in possible if sign * v >= sign * limit]
+    if inside:
+        return sign * float(min(inside))
+    if domain.whole[p]:
+        limit = sign * float(np.ceil(sign * limit))
+    most = RESOLUTION * float(domain.unit[p])
+    return next(v for v in roundings(limit, not is_ceiling) if abs(v - limit) <= most)
+
+
+def _text(domain: Domain, p: int, low: float, high: float) -> str:
+    name = domain.names[p]
+    if domain.category_of[p] >= 0:
+        category = domain.categories[domain.category_of[p]]
+        word = str(category.words[category.features.index(p)])
+        return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
+    if p in domain.indicators.values():
+        return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
+    possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
+    if len(set(possible)) == 1:
+        return f"{name} = {domain.number(p, possible[0])}"
+    if high == np.inf:
+        return f"{name} ≥ {domain.number(p, low)}"
+    if low == -np.inf:
+        return f"{name} ≤ {domain.number(p, high)}"
+    return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
+
+
+def number_text(value: float) -> str:
+    """Return a number as text that reads back as itself; whole ones have no point."""
+    value = float(value)
+    if value == round(value, 0) and abs(value) < WRITTEN_OUT:
+        return str(int(value))
+    return repr(value)
+
+
+def roundings(value: float, upwards: bool) -> list[float]:
+    """Return the value rounded up, or down, to 10, 1, 0.1, … and last the value itself."""
+    exact = Decimal(repr(float(value)))
+    towards = ROUND_CEILING if upwards else ROUND_FLOOR
+    first = -max(exact.adjusted(), 0)
+    last = max(MOST_DECIMALS, MOST_DECIMALS - exact.adjusted())
+    rounded = [
+        float(exact.quantize(Decimal(1).scaleb(-decimals), rounding=towards))
+        for decimals in range(first, last)
+        if exact.adjusted() + decimals < MOST_DECIMALS
+    ]
+    return list(dict.fromkeys([*rounded, float(value)]))
+
+
+def rounded_away(value: float, origin: float, exponent: int) -> float:
+    """Return the value rounded away from the origin, to a multiple of 10^exponent."""
+    towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
+    exact = Decimal(repr(float(value)))
+    if exact.adjusted() - exponent > MOST_DECIMALS:
+        return float(value)
+    return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=towards))
+
+
+def fewest_digits(
+    value: float, origin: float, farther: float, holds: Callable[[NDArray], NDArray]
+) -> float:
+    """Return the number of fewest digits beyond a value, seen from the origin, that ``holds``.
+
+    At most ``farther`` beyond; the value itself where there is no other.
+    """
+    tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
+    good = tried[holds(tried)]
+    return float(good[0]) if good.size else float(value)

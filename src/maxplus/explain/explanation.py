@@ -1,56 +1,69 @@
-"""Explanations as a table and as text."""
+"""Explanations of predictions: what decided each class, and what would change it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_lmm, records
+from maxplus.explain.contributions import (
+    Contributions,
+    columns_of,
+    contributions,
+    groups_of,
+    signed,
+)
+from maxplus.explain.counterfactuals import Counterfactuals, CounterfactualText, single_flips
 from maxplus.explain.domain import Domain
-from maxplus.explain.flip_words import FlipWords
-from maxplus.explain.flips import Flips
-from maxplus.explain.paths import Paths
+from maxplus.explain.units import Paths, decisive_paths, unit_boxes
+from maxplus.models import LMM, AdditiveLMM
+from maxplus.models._checks import as_rows, check_index
+from maxplus.models._softmax import softmax
+from maxplus.models.additive import breakpoints
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """What decided each class score of some rows, and what would change each prediction.
+class Explanation(Tabular):
+    """Reasons for the class of each row, and the smallest change that flips it.
+
+    The reasons of a sum of terms are ``contributions`` to the margin of the predicted class over
+    the next one. Those of a single network are ``paths``: each class score is that of one unit
+    and, in it, of one wall. The other of both is None.
 
     Attributes
     ----------
+    model : LMM or AdditiveLMM
     X : array of shape (N, P), the rows
-    paths : Paths, each score's unit, feature and runner-up
-    flips : Flips, the smallest change of one feature that makes another class win
-    probability : array of shape (N, C)
-    slopes : array of shape (2P,), the model's W0
-    class_names, feature_names : words for both
+    score : array of shape (N, C)
+    flips : Counterfactuals, the smallest change of one column that makes another class win
+    class_names : names of the C classes
+    domain : Domain, the columns and the values that they may take
+    contributions : Contributions, the margin over the next class as an exact sum over columns
+    paths : Paths, each score's unit, wall and runner-up
     prototypes : index of the training sample that each unit started from, or None
-    centres : array of shape (H, P), where each unit is highest along each feature
-    domain : Domain that the flips were sought in; anything goes by default
     missing : array of shape (N, columns of the domain) of bool, or None
         Values that the rows lacked, and that were filled in.
-    row_numbers : N whole numbers, what the text calls the rows; 1 to N by default
+    row_numbers : N whole numbers of the rows in the text; 1 to N by default
 
     Notes
     -----
-    Text is for people, who count rows from 1, those of a file and those of the training;
-    arrays and tables have Python's indices, from 0.
+    Text counts rows from 1, those of a file and those of the training; arrays and tables have
+    Python's indices, from 0.
     """
 
+    model: LMM | AdditiveLMM
     X: NDArray
-    paths: Paths
-    flips: Flips
-    probability: NDArray
-    slopes: NDArray
+    score: NDArray
+    flips: Counterfactuals
     class_names: Sequence[str]
-    feature_names: Sequence[str]
-    prototypes: NDArray | None
-    centres: NDArray
-    domain: Domain | None = None
+    domain: Domain
+    contributions: Contributions | None = None
+    paths: Paths | None = None
+    prototypes: NDArray | None = None
     missing: NDArray | None = None
     row_numbers: Sequence[int] | None = None
 
@@ -59,77 +72,154 @@ class Explanation:
         return len(self.X)
 
     @property
+    def feature_names(self) -> Sequence[str]:
+        """Names of the features."""
+        return self.domain.names
+
+    @cached_property
+    def probability(self) -> NDArray:
+        """Probability of each class, (N, C)."""
+        return softmax(self.score)
+
+    @cached_property
+    def order(self) -> NDArray:
+        """Classes of each row by falling score, (N, C)."""
+        return np.argsort(-self.score, axis=1, kind="stable")
+
+    @property
     def predicted(self) -> NDArray:
         """Each row's winning class, as a position among all."""
-        return self.paths.score.argmax(axis=1)
+        return self.order[:, 0]
+
+    def _own_contributions(self) -> Contributions:
+        if self.contributions is None:
+            raise AttributeError("a single network has no contributions; see its paths")
+        return self.contributions
+
+    def _own_paths(self) -> Paths:
+        if self.paths is None:
+            raise AttributeError("a sum of terms has no deciding units; see its contributions")
+        return self.paths
+
+    @cached_property
+    def walls(self) -> NDArray:
+        """Interval of each single number in which contributions have the same slopes, (N, G, 2).
+
+        Of a sum, in raw units, for both classes; ±inf where there is no end, and for other groups.
+        """
+        return _walls(self.model, self._own_contributions())
 
     @property
     def prototype(self) -> NDArray:
-        """The deciding units' prototypes, (N, C); −1 where there are none."""
-        units = self.paths.unit
+        """Prototypes of the deciding units of a single network, (N, C); −1 if there are none."""
+        units = self._own_paths().unit
         return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
 
     @cached_property
-    def cancels(self) -> NDArray:
-        """Whether a score's deciding feature cancels in the lead over its rival, (N, C)."""
-        return cancelling(self.paths, self.slopes, self._order)
+    def centres(self) -> NDArray:
+        """Values at which each unit of a single network is highest, (H, P)."""
+        self._own_paths()
+        return unit_boxes(self.model.terms[0].lmm).centre
 
     @cached_property
-    def _order(self) -> NDArray:
-        """The classes of each row by falling score, (N, C)."""
-        return np.argsort(-self.paths.score, axis=1, kind="stable")
+    def slope(self) -> NDArray:
+        """Slope of the wall that decides each score of a single network, (N, C)."""
+        return self.model.terms[0].lmm.W0[self._own_paths().row]
+
+    @cached_property
+    def cancels(self) -> NDArray:
+        """Whether a score's deciding feature cancels in the lead over its rival, (N, C).
+
+        The rival is the class of the highest score, and for that class the second. Both scores
+        are set by one feature with one slope, so that their difference does not depend on it.
+        """
+        feature = self._own_paths().feature
+        if self.order.shape[1] < 2:
+            return np.zeros(self.order.shape, bool)
+        is_same = feature == np.take_along_axis(feature, self._rivals, axis=1)
+        return is_same & (self.slope == np.take_along_axis(self.slope, self._rivals, axis=1))
+
+    @cached_property
+    def _rivals(self) -> NDArray:
+        """Rival of each class, (N, C): the predicted class and, of that, the second."""
+        rivals = np.repeat(self.order[:, :1], self.order.shape[1], axis=1)
+        np.put_along_axis(rivals, self.order[:, :1], self.order[:, :2][:, -1:], axis=1)
+        return rivals
+
+    @cached_property
+    def flip_text(self) -> CounterfactualText:
+        """The flips as text and as columns of a table."""
+        return CounterfactualText(self.X, self.flips, self.domain, self.class_names, self.missing)
 
     def to_records(self) -> np.recarray:
-        """One record per row and class, rows first.
+        """Return a record per row and group of columns of a sum, or per row and class.
 
-        ``feature`` is the one that sets the score, and ``value`` is its value; where it
-        ``cancels``, it moves the score of the rival class alike (the predicted class or, for
-        that, the second), so that the lead does not depend on it. ``flip_feature`` is the
-        column whose change flips the prediction, from ``flip_from`` to ``flip_to`` as they
-        are printed, by ``flip_distance`` units; ``flip_value`` is the exact number, and 1 or 0
-        for a category: a word, or none of them.
+        Of a sum of terms, the largest contributions of a row come first: ``baseline`` plus the
+        ``contribution`` of all records of a row is its ``margin``, the difference of the scores of
+        ``class`` and ``rival``. ``low`` and ``high`` are the `walls`.
+
+        Of a single network, ``feature`` is the one that sets the score of ``class``, and ``value``
+        is its value; where it ``cancels``, it moves the score of the rival class alike (the
+        predicted class or, for that, the second), so that the lead does not depend on it.
+        ``margin`` is the lead of the unit over ``runner_up``.
+
+        ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
+        ``flip_to`` as they are printed, by ``flip_distance`` units; ``flip_value`` is the exact
+        number, and 1 or 0 for a category: a word, or none of them.
 
         Returns
         -------
         numpy.recarray
         """
-        N, C = self.paths.unit.shape
-        row, d = (axis.ravel() for axis in np.indices((N, C)))
-        p = self.paths.feature.ravel()
+        columns = self._path_columns() if self.contributions is None else self._sum_columns()
+        flips = self.flip_text.columns().items()
+        return records(columns | {f"flip_{name}": flip[columns["row"]] for name, flip in flips})
+
+    def _sum_columns(self) -> dict[str, NDArray]:
+        why = self._own_contributions()
+        lines = why.lines()
+        row, g = lines["row"], lines["group"]
         classes = np.array([str(name) for name in self.class_names])
-        columns = {
+        return {
             "row": row,
-            "class": classes[d],
+            "class": classes[why.predicted][row],
+            "rival": classes[why.rival][row],
+            "probability": self.probability[row, why.predicted[row]],
+            "margin": why.margin[row],
+            "baseline": why.baseline[row],
+            "columns": lines["columns"],
+            "value": lines["value"],
+            "contribution": lines["contribution"],
+            "low": self.walls[row, g, 0],
+            "high": self.walls[row, g, 1],
+        }
+
+    def _path_columns(self) -> dict[str, NDArray]:
+        path = self._own_paths()
+        row, d = (axis.ravel() for axis in np.indices(path.unit.shape))
+        p = path.feature.ravel()
+        return {
+            "row": row,
+            "class": np.array([str(name) for name in self.class_names])[d],
             "predicted": self.predicted[row] == d,
-            "score": self.paths.score.ravel(),
+            "score": path.score.ravel(),
             "probability": self.probability.ravel(),
-            "unit": self.paths.unit.ravel(),
+            "unit": path.unit.ravel(),
             "prototype": self.prototype.ravel(),
             "feature": np.array([str(name) for name in self.feature_names])[p],
             "value": self.X[row, p],
-            "slope": self.slopes[self.paths.row.ravel()],
+            "slope": self.slope.ravel(),
             "cancels": self.cancels.ravel(),
-            "runner_up": self.paths.runner_up.ravel(),
-            "margin": self.paths.margin.ravel(),
-            **{f"flip_{name}": column[row] for name, column in self.words.columns().items()},
+            "runner_up": path.runner_up.ravel(),
+            "margin": path.margin.ravel(),
         }
-        return records(columns)
-
-    def to_table(self) -> Any:
-        """`to_records` as a pandas DataFrame if pandas is installed.
-
-        Returns
-        -------
-        pandas.DataFrame or numpy.recarray
-        """
-        return as_table(self.to_records())
 
     def __str__(self) -> str:
-        """Return all rows in words."""
+        """Return the texts of all rows."""
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Row n in words, the predicted class first; people count rows from 1.
+        """Return row n as text: its class, the reasons for it, and its flip.
 
         Parameters
         ----------
@@ -140,80 +230,165 @@ class Explanation:
         -------
         str
         """
-        order = self._order[n]
-        winner = order[0]
+        n = check_index("n", n, len(self))
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]
-        lines = [
-            f"Row {number}: {self.class_names[winner]} "
-            f"(probability {self.probability[n, winner]:.3f})"
-        ]
-        lines += ["  " + self._sentence(n, int(d)) for d in order]
-        if self.cancels[n, winner]:
-            lines.append(
-                f"  {self.class_names[winner]} rather than {self.class_names[order[1]]}: no single "
-                "column decides, the units' offsets do"
-            )
-        return "\n".join(lines + ["  " + sentence for sentence in self.words.sentences(n)])
+        winner = self.predicted[n]
+        head = f"Row {number}: {self.class_names[winner]}"
+        lines = [f"{head} (probability {self.probability[n, winner]:.3f})"]
+        reasons = self._path_lines(n) if self.contributions is None else self._sum_lines(n)
+        return "\n".join(lines + [f"  {line}" for line in reasons + self.flip_text.sentences(n)])
 
-    def _sentence(self, n: int, d: int) -> str:
-        path = self.paths
+    def _sum_lines(self, n: int) -> list[str]:
+        """Return the margin over the next class, and the largest contributions to it."""
+        why = self._own_contributions()
+        winner, rival = (str(self.class_names[d]) for d in (why.predicted[n], why.rival[n]))
+        lines = [
+            f"{winner} rather than {rival}: margin {signed(why.margin[n], '')}, the sum of",
+            f"  {signed(why.baseline[n], '')} on average",
+        ]
+        for g in why.named(n):
+            phrase = why.phrase(n, g) + self._wall_text(n, g)
+            lines.append(f"  {signed(why.contribution[n, g], '')} from {phrase}")
+        value, what = why.remainder(n)
+        return lines + ([f"  {signed(value, '')} from {what}"] if what else [])
+
+    def _wall_text(self, n: int, g: int) -> str:
+        """Return the walls around the value of group g in words: " (between 54.5 and 68)"."""
+        p = self._own_contributions().groups[g][0]
+        decimals = 1 - int(np.floor(np.log10(self.domain.unit[p])))
+        low, high = (
+            self.domain.number(p, round(float(wall), decimals)) if np.isfinite(wall) else ""
+            for wall in self.walls[n, g]
+        )
+        if low and high:
+            return f" (between {low} and {high})"
+        return f" (above {low})" if low else f" (below {high})" if high else ""
+
+    def _path_lines(self, n: int) -> list[str]:
+        """Return a sentence for each class, the predicted one first."""
+        order = self.order[n].tolist()
+        lines = [self._path_line(n, d) for d in order]
+        if self.cancels[n, order[0]]:
+            first, second = (self.class_names[d] for d in order[:2])
+            lines.append(
+                f"{first} rather than {second}: no single column decides, the units' offsets do"
+            )
+        return lines
+
+    def _path_line(self, n: int, d: int) -> str:
+        path = self._own_paths()
         unit, p = int(path.unit[n, d]), int(path.feature[n, d])
         like = ""
         if self.prototypes is not None:
             like = f", like training row {self.prototypes[unit] + 1}"
-        phrase = self._domain.phrase(p, float(self.X[n, p]))
-        slope = f"(slope {self.slopes[path.row[n, d]]:.3g})"
-        first, second = self._order[n, 0], self._order[n, 1:2]
-        rival = second[0] if d == first and second.size else first
+        wall = f"{self.domain.phrase(p, float(self.X[n, p]))} (slope {self.slope[n, d]:.3g})"
         text = f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; " + (
-            f"{phrase} {slope} cancels against class {self.class_names[rival]}"
+            f"{wall} cancels against class {self.class_names[self._rivals[n, d]]}"
             if self.cancels[n, d]
-            else f"decided by {phrase} {slope}"
+            else f"decided by {wall}"
         )
         if path.runner_up[n, d] >= 0:
             text += f"; ahead of unit {path.runner_up[n, d]} by {path.margin[n, d]:.3g}"
         return text
 
-    @cached_property
-    def words(self) -> FlipWords:
-        """The flips in words."""
-        return FlipWords(self.X, self.flips, self._domain, self.class_names, self.missing)
 
-    @cached_property
-    def _domain(self) -> Domain:
-        if self.domain is not None:
-            return self.domain
-        return Domain.free(self.X.shape[1], names=self.feature_names)
+def explain_predictions(
+    model: LMM | AdditiveLMM,
+    X: ArrayLike,
+    baseline: ArrayLike | None,
+    class_names: Sequence[str],
+    domain: Domain,
+    *,
+    prototypes: NDArray | None = None,
+    missing: NDArray | None = None,
+    row_numbers: Sequence[int] | None = None,
+) -> Explanation:
+    """Explain predictions: by contributions of columns, or by the deciding units of one network.
 
+    Parameters
+    ----------
+    model : LMM or AdditiveLMM
+    X : array of shape (N, P), in raw units
+    baseline : array of shape (T, C), or None
+        Mean scores of each term over the training rows (`term_means`), which contributions are
+        relative to. None explains a single network, an LMM, by its deciding units.
+    class_names : C words
+    domain : Domain
+        The columns, their names, and the values that they may take.
+    prototypes : array of shape (H,), optional
+        Index of the training sample that each unit of a single network started from.
+    missing : array of shape (N, columns of the domain) of bool, optional
+        Values that the rows lacked, and that were filled in.
+    row_numbers : N whole numbers, optional
+        Numbers of the rows in the text; 1 to N by default.
 
-def cancelling(paths: Paths, slopes: NDArray, order: NDArray) -> NDArray:
-    """Return where a score rises and falls with its rival's, (N, C) of bool.
+    Returns
+    -------
+    Explanation
 
-    The rival is the class of the highest score, and for that class the second. Both scores
-    are set by one feature with one slope, so that their difference does not depend on it.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.explain import Domain, explain_predictions, term_means
+    >>> from maxplus.models import LMM, AdditiveLMM, Term
+    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
+    >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
+    >>> domain = Domain.free(2, names=["age", "mg"]).within(0, 1)
+    >>> print(explain_predictions(model, [[1.0, 0.25]], means, ["ill", "well"], domain))
+    Row 1: well (probability 0.622)
+      well rather than ill: margin +0.50, the sum of
+        −1.00 on average
+        +1.00 from age = 1 (above 1)
+        +0.50 from mg = 0.25 (between 0 and 1)
+      flips to ill if age goes from 1 to 0.7: no other single feature needs less
     """
-    if order.shape[1] < 2:
-        return np.zeros(order.shape, bool)
-    rival = np.repeat(order[:, :1], order.shape[1], axis=1)
-    np.put_along_axis(rival, order[:, :1], order[:, 1:2], axis=1)
-    feature, slope = paths.feature, slopes[paths.row]
-    is_same = feature == np.take_along_axis(feature, rival, axis=1)
-    return is_same & (slope == np.take_along_axis(slope, rival, axis=1))
+    check_class_names(class_names, model)
+    check_domain(domain, model.n_features)
+    rows = as_rows(X, model.n_features, np.float64)
+    paths = why = None
+    if baseline is None:
+        what, remedy = "an explanation without a baseline is of", "term_means is that of a sum"
+        paths = decisive_paths(check_lmm(model, what, remedy), rows)
+    else:
+        why = contributions(model, rows, baseline, class_names=class_names, domain=domain)
+    score = model.scores(rows) if paths is None else paths.score
+    flips = single_flips(model, rows, domain)
+    return Explanation(
+        model, rows, score, flips, class_names, domain, why, paths, prototypes, missing, row_numbers
+    )
 
 
-def records(columns: dict[str, NDArray]) -> np.recarray:
-    """Columns of one length as a record array."""
-    types = [(name, column.dtype) for name, column in columns.items()]
-    out = np.recarray(len(next(iter(columns.values()))), dtype=types)
-    for name, column in columns.items():
-        out[name] = column
-    return out
+def _walls(model: LMM | AdditiveLMM, why: Contributions) -> NDArray:
+    """Return the interval around each value of a single number in which slopes are the same.
+
+    O(N·log H) for each number, and O(C·H·log H) for its terms.
+    """
+    domain, U = why.domain, model.mapped(why.X).astype(np.float64)
+    walls = np.tile([-np.inf, np.inf], (*why.contribution.shape, 1))
+    _, group_of = groups_of(model, columns_of(domain))
+    is_rank = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ranks)
+    for g, group in enumerate(why.groups):
+        p = group[0]
+        terms = [model.terms[t] for t in np.flatnonzero(group_of == g)]
+        lmms = [lmm.astype(np.float64) for features, lmm in terms if features.tolist() == [p]]
+        is_joint = any(features.size > 1 for features, _ in terms)
+        if is_joint or not lmms or p in is_rank or domain.category_of[p] >= 0:
+            continue
+        for classes in (why.predicted, why.rival):
+            for d in np.unique(classes):
+                own = np.flatnonzero((classes == d) & ~why.is_missing[:, p])
+                ends = _around(lmms, d, U[own, p])
+                if model.feature_map is not None:
+                    ends = model.feature_map.inverse(p, ends)
+                walls[own, g, 0] = np.maximum(walls[own, g, 0], ends[:, 0])
+                walls[own, g, 1] = np.minimum(walls[own, g, 1], ends[:, 1])
+    return walls
 
 
-def as_table(records: np.recarray) -> Any:
-    """A pandas DataFrame if pandas is installed, else the records."""
-    try:
-        import pandas
-    except ImportError:
-        return records
-    return pandas.DataFrame.from_records(records)
+def _around(lmms: Sequence[LMM], d: int, u: NDArray) -> NDArray:
+    """Return the breakpoints of class d next to each mapped value, (N, 2), or ±inf."""
+    points = [breakpoints(LMM(lmm.W0, lmm.W1, lmm.W2[:, [d]])) for lmm in lmms]
+    ends = np.concatenate([[-np.inf], np.sort(np.concatenate(points)), [np.inf]])
+    k = np.clip(np.searchsorted(ends, u, side="right"), 1, ends.size - 1)
+    return np.stack([ends[k - 1], ends[k]], axis=1)

@@ -1,11 +1,12 @@
-"""What matters overall: how much the lead of predictions hangs on each feature."""
+"""Feature importances: how much the lead of the predicted class depends on each feature."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain.contributions import additive_importances
+from maxplus.explain._shared import check_model
+from maxplus.explain.contributions import contributions, groups_of, row_shares, term_means
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, feature_values
 
@@ -14,20 +15,26 @@ ENOUGH = 2_000
 
 
 def feature_importances(
-    model: LMM | AdditiveLMM, X: ArrayLike, scale: ArrayLike | None = None
+    model: LMM | AdditiveLMM,
+    X: ArrayLike,
+    scale: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> NDArray:
-    """How often each feature decides, and by how much: shares that sum to 1, shape (P,).
+    """Return how often each feature decides, and by how much: shares that sum to 1, shape (P,).
 
     A score of an LMM is one row of one unit, z_d = W0[i]·x[i // 2] + …, so the lead of the
     predicted class over the second changes with the features of two rows i₁ and i₂ alone, by the
     slopes W0[i₁] and −W0[i₂].
 
     A feature's importance is the mean size of that over the rows, times how much the feature
-    varies: how often it has a say in a decision, times how much a typical change of it does
-    there. Where both scores hang on it alike, it decides nothing. All zeros if nothing does.
+    varies: how often it takes part in a decision, times how much a typical change of it does
+    there. Where both scores depend on it alike, it decides nothing. All zeros if nothing does.
     O(N·P·H), of 2,000 rows at most.
 
-    Of a sum of terms, it is the mean size of the feature's contribution to that lead.
+    Of a sum of terms, it is the mean size of the feature's contribution to that lead, centred over
+    X. The contribution of a group of several features is divided by the walls that decide: each
+    term of the group has two, one for either class, each of a single feature, and a feature's
+    part is its share of these walls. O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
@@ -36,6 +43,8 @@ def feature_importances(
     scale : array of shape (P,), optional
         How much each feature varies; the deviations of X by default. Contributions of a sum need
         no scale.
+    weight : array of shape (N,), optional
+        Weights of the rows, >= 0; all equal by default.
 
     Returns
     -------
@@ -52,12 +61,23 @@ def feature_importances(
     >>> round(float(feature_importances(model, X).sum()), 6)
     1.0
     """
-    if isinstance(model, AdditiveLMM):
-        return additive_importances(model, X)
+    check_model(model)
     rows = as_rows(X, model.n_features, model.dtype)
-    rows = rows[:: max(1, -(-len(rows) // ENOUGH))]
-    if not len(rows):
-        raise ValueError("X must have at least one row; got none")
+    share = row_shares(weight, len(rows))
+    step = max(1, -(-len(rows) // ENOUGH))
+    if step > 1 and share[::step].sum() > 0.0:
+        rows = rows[::step]
+        share = row_shares(None if weight is None else share[::step], len(rows))
+    if isinstance(model, LMM):
+        sizes = _slope_sizes(model, rows, share, scale)
+    else:
+        sizes = _contribution_sizes(model, rows, share)
+    total = float(sizes.sum())
+    return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
+
+
+def _slope_sizes(model: LMM, rows: NDArray, share: NDArray, scale: ArrayLike | None) -> NDArray:
+    """Return the mean |∂(z₁ − z₂) / ∂x| of a network, times how much each feature varies."""
     if scale is None:
         varies = np.std(rows, axis=0, dtype=np.float64)
     else:
@@ -65,21 +85,29 @@ def feature_importances(
         if not (np.isfinite(varies).all() and (varies >= 0.0).all()):
             raise ValueError(f"scale must be finite and >= 0; got {scale!r:.80}")
     order = np.argsort(-model.scores(rows), axis=1, kind="stable")[:, :2]
-    sizes = varies * np.abs(_gradient(model, rows, order)).mean(axis=0)
-    total = float(sizes.sum())
-    return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
+    walls = np.take_along_axis(model.active_path(rows).row, order, axis=1)
+    slopes = np.zeros((len(rows), model.n_features))
+    # The predicted class, and the second if there is one.
+    for row, sign in zip(walls.T, (1.0, -1.0), strict=False):
+        slopes[np.arange(len(rows)), row // 2] += sign * model.W0.astype(np.float64)[row]
+    return varies * (share @ np.abs(slopes))
 
 
-def _gradient(model: LMM, rows: NDArray, order: NDArray) -> NDArray:
-    """Of the lead of each row's first class over its second, if there is one; shape (N, P)."""
-    decided = np.take_along_axis(model.active_path(rows).row, order, axis=1)
-    first = _slopes(model, decided[:, 0])
-    return first - _slopes(model, decided[:, 1]) if order.shape[1] > 1 else first
-
-
-def _slopes(model: LMM, decided: NDArray) -> NDArray:
-    """Return ∂z / ∂x where the rows ``decided`` of W0 decide; shape (N, P), no array of (P, P)."""
-    slope = model.W0.astype(np.float64)[decided]
-    found = np.zeros((len(decided), model.n_features))
-    found[np.arange(len(decided)), decided // 2] = slope
-    return found
+def _contribution_sizes(model: AdditiveLMM, rows: NDArray, share: NDArray) -> NDArray:
+    """Return the mean |contribution| of each feature of a sum to the margin."""
+    found = contributions(model, rows, term_means(model, rows, share))
+    size = share[:, None] * np.abs(found.contribution)
+    _, group_of = groups_of(model, np.arange(model.n_features))
+    U = model.mapped(rows)
+    sizes = np.zeros(model.n_features)
+    for t, (features, lmm) in enumerate(model.terms):
+        g = group_of[t]
+        part = size[:, g] / (2 * np.count_nonzero(group_of == g))
+        if features.size == 1:
+            sizes[features[0]] += 2 * part.sum()
+            continue
+        walls = lmm.active_path(U[:, features]).row // 2
+        for classes in (found.predicted, found.rival):
+            deciding = features[np.take_along_axis(walls, classes[:, None], axis=1)[:, 0]]
+            sizes += np.bincount(deciding, weights=part, minlength=model.n_features)
+    return sizes

@@ -1,26 +1,25 @@
-"""Boxes of a model as rules, counted on rows of a table."""
+"""Rules: boxes of a model in which one class wins, counted on rows of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._checks import check_class_names, check_domain, check_model
-from maxplus.explain.additive_rules import winning_boxes
-from maxplus.explain.conditions import Condition, box_conditions
-from maxplus.explain.domain import Domain
-from maxplus.explain.explanation import as_table, records
+from maxplus.explain._shared import (
+    Tabular,
+    check_class_names,
+    check_domain,
+    check_model,
+    records,
+)
+from maxplus.explain.domain import Condition, Domain
+from maxplus.explain.winning_boxes import winning_boxes, winning_unit_boxes
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_labels, as_rows
-
-# Halvings of the interval that a box's level lies in.
-BISECTIONS = 60
-# Units in the last place of the weights by which a rule's class has to win.
-ROUNDINGS = 8.0
 
 
 class Rule(NamedTuple):
@@ -49,7 +48,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rules:
+class Rules(Tabular):
     """Rules, those that decide most rows first; ``print``, or take ``to_table()``.
 
     Attributes
@@ -85,7 +84,7 @@ class Rules:
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
-        """One record per rule.
+        """Return one record per rule.
 
         Returns
         -------
@@ -100,22 +99,6 @@ class Rules:
             "decides": np.array([rule.decides for rule in self.rules], int),
         }
         return records(columns)
-
-    def to_table(self) -> Any:
-        """`to_records` as a pandas DataFrame if pandas is installed.
-
-        Returns
-        -------
-        pandas.DataFrame or numpy.recarray
-        """
-        return as_table(self.to_records())
-
-
-class _Box(NamedTuple):
-    """Limits of the features, (P,) each, infinite where there is none."""
-
-    low: NDArray
-    high: NDArray
 
 
 def strongest_rules(
@@ -146,7 +129,7 @@ def strongest_rules(
 
     A sum of terms has no units that decide alone. Its rules are boxes in which the least margin
     of the class over any other, summed over all terms, is above 0: each holds as few conditions as
-    that needs, and no label or row changes it either (``explain/additive_rules.py``).
+    that needs, and no label or row changes it either (`maxplus.explain.winning_boxes`).
 
     Parameters
     ----------
@@ -179,119 +162,32 @@ def strongest_rules(
     check_domain(domain, model.n_features)
     check_class_names(class_names, model)
     share = np.bincount(labels, minlength=model.n_classes) / max(len(rows), 1)
-    if isinstance(model, AdditiveLMM):
-        return _rules_of_sums(model, rows, labels, domain, class_names, n, share)
-    winners = model.scores(rows).argmax(axis=1)
-    deciding = model.active_path(rows).unit[np.arange(len(rows)), winners]
-    decides = np.bincount(deciding, minlength=model.n_hidden)
-    exact = model.astype(np.float64)
-    whole = _Box(domain.low.astype(np.float64), domain.high.astype(np.float64))
-    margin = ROUNDINGS * float(np.finfo(model.dtype).eps)
-    margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
     rules: list[Rule] = []
     n_hidden = 0
-    for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
-        if len(rules) == n:
-            break
-        box = _winning_box(exact, unit, whole, margin)
-        conditions = () if box is None else box_conditions(domain, box.low, box.high)
-        if box is not None and not conditions:
-            continue  # The class wins everywhere.
-        inside = np.full(len(rows), box is not None)
-        for condition in conditions:
+    for unit, label, conditions, decides in _boxes(model, rows, domain):
+        inside = np.full(len(rows), conditions is not None)
+        for condition in conditions or ():
             inside &= condition.holds(rows)
-        d = int(exact.W2[unit].argmax())
-        n_inside, right = int(inside.sum()), int((inside & (labels == d)).sum())
-        if right > share[d] * n_inside:
-            name = str(class_names[d])
-            rules.append(Rule(unit, name, conditions, n_inside, right, int(decides[unit])))
+        n_inside, right = int(inside.sum()), int((inside & (labels == label)).sum())
+        if conditions is not None and right > share[label] * n_inside:
+            counted = n_inside if decides is None else decides
+            name = str(class_names[label])
+            rules.append(Rule(unit, name, conditions, n_inside, right, counted))
         else:
             n_hidden += 1
-    return Rules(tuple(rules), len(rows), n_hidden)
-
-
-def _rules_of_sums(
-    model: AdditiveLMM, rows: NDArray, labels: NDArray, domain: Domain,
-    class_names: Sequence[str], n: int, share: NDArray,
-) -> Rules:  # fmt: skip
-    """Return the boxes in which a class of a sum wins; those that hold most rows first."""
-    rules, n_hidden = [], 0
-    for k, box in enumerate(winning_boxes(model, domain)):
-        inside = np.ones(len(rows), bool)
-        for condition in box.conditions:
-            inside &= condition.holds(rows)
-        n_inside, right = int(inside.sum()), int((inside & (labels == box.label)).sum())
-        if right > share[box.label] * n_inside:
-            name = str(class_names[box.label])
-            rules.append(Rule(k, name, box.conditions, n_inside, right, n_inside))
-        else:
-            n_hidden += 1
-    rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
+        if decides is not None and len(rules) == n:
+            break  # Boxes of units come in their final order.
+    if not isinstance(model, LMM):
+        rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
     return Rules(tuple(rules[:n]), len(rows), n_hidden)
 
 
-def _winning_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
-    """Return the largest box of a unit in which its class wins by a margin, None if there is none.
-
-    The higher the level t, the smaller the box and the scores that other classes reach in it.
-    So there is a least level, found by bisection; O(P·H) for each step. ``whole`` is the box of
-    all values that the domain allows.
-    """
-    d = int(model.W2[unit].argmax())
-    others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
-    own = model.W2[unit, d] - margin
-    ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
-    needed = np.flatnonzero(~ahead)
-
-    def wins(t: float) -> bool:
-        box = _box_at(model, unit, t, needed, whole)
-        if (box.low > box.high).any():
-            return True
-        return bool((_highest(model, box) + others).max() < t + own)
-
-    # Any level to begin with, then steps that double in both directions.
-    low = high = float(model.W1[needed, unit].min(initial=0.0))
-    step = max(1.0, abs(low))
-    while not wins(high):
-        high, step = high + step, 2.0 * step
-        if not np.isfinite(high):
-            return None
-    step = max(1.0, abs(high))
-    while wins(low):
-        low, step = low - step, 2.0 * step
-        if not np.isfinite(low):
-            return whole
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if wins(middle) else (middle, high)
-    box = _box_at(model, unit, high, needed, whole)
-    return None if (box.low > box.high).any() else box
-
-
-def _box_at(model: LMM, unit: int, level: float, needed: NDArray, whole: _Box) -> _Box:
-    """Return where the needed rows of a unit are at least a level, among possible values."""
-    low, high = whole.low.copy(), whole.high.copy()
-    feature, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        limit = above / slope
-    # A row without a slope that is below the level leaves nothing inside.
-    is_floor = (slope > 0.0) | ((slope == 0.0) & (above > 0.0))
-    np.maximum.at(low, feature[is_floor], limit[is_floor])
-    np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
-    return _Box(low, high)
-
-
-def _highest(model: LMM, box: _Box) -> NDArray:
-    """Return the highest value of each unit in a box, (H,); exact: features are independent."""
-    a, b = model.slopes.T
-    A, B = np.moveaxis(model.offsets, -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        crossing = (B - A) / (a - b)
-        ends = (box.low, box.high, np.clip(crossing, box.low, box.high))
-        values = [np.fmin(_line(a, A, v), _line(b, B, v)) for v in ends]
-    return np.fmax.reduce(values).min(axis=1)
-
-
-def _line(slope: NDArray, offset: NDArray, v: NDArray) -> NDArray:
-    """Return slope·v + offset, where v may be infinite."""
-    return np.where(slope == 0.0, 0.0, slope * v) + offset
+def _boxes(
+    model: LMM | AdditiveLMM, rows: NDArray, domain: Domain
+) -> Iterator[tuple[int, int, tuple[Condition, ...] | None, int | None]]:
+    """Yield number, class and conditions of each box, and how many rows its unit decides."""
+    if isinstance(model, LMM):
+        yield from winning_unit_boxes(model, rows, domain)
+        return
+    for k, box in enumerate(winning_boxes(model, domain)):
+        yield k, box.label, box.conditions, None

@@ -1,4 +1,4 @@
-"""Hidden units as the boxes they are."""
+"""Hidden units: the boxes that they are, and the units and walls that decide each score."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.explain._checks import check_lmm
+from maxplus.explain._shared import check_lmm
 from maxplus.models import LMM, AdditiveLMM, FeatureMap
-from maxplus.models._checks import check_number
+from maxplus.models._checks import as_rows, check_number
+from maxplus.models._lmm_kernels import active_paths
 
 
 class Boxes(NamedTuple):
-    """Where each unit's value is at least a level: low ≤ x_p ≤ high for all features p.
+    """Boxes in which units have at least a level: low ≤ x_p ≤ high for all features p.
 
     ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
-    Where low > high no value of the feature is enough: the unit is below the level
-    everywhere.
+    If low > high, the unit is below the level everywhere.
     ``centre`` (H, P) is where the unit is highest along each feature, NaN where
     nothing limits it; ``favourite`` (H,) the class that the unit's output is
     largest for, ``height`` (H,) that output W2.
@@ -49,7 +49,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     Examples
     --------
     >>> from maxplus.explain import unit_boxes
-    >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap
+    >>> from maxplus.models import LMM
     >>> boxes = unit_boxes(LMM.of_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
@@ -69,7 +69,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     return Boxes(from_below.max(axis=2), from_above.min(axis=2), _centre(exact), favourite, height)
 
 
-def term_boxes(model: AdditiveLMM, level: float = 0.0) -> list[Boxes]:
+def term_boxes(model: LMM | AdditiveLMM, level: float = 0.0) -> list[Boxes]:
     """Return the boxes of the units of each term, in raw units; O(Σ_t m_t·H_t).
 
     Columns of the arrays of term t are its features, in their order. Walls are those of
@@ -77,7 +77,7 @@ def term_boxes(model: AdditiveLMM, level: float = 0.0) -> list[Boxes]:
 
     Parameters
     ----------
-    model : AdditiveLMM
+    model : AdditiveLMM, or an LMM, which has one term
     level : float, default=0.0
         The value that a unit of the term must reach inside of its box.
 
@@ -110,8 +110,61 @@ def term_boxes(model: AdditiveLMM, level: float = 0.0) -> list[Boxes]:
     return found
 
 
+class Paths(NamedTuple):
+    """Arrays of shape (N, C): each class score's active path and its runner-up.
+
+    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d]; nothing else enters the score.
+    """
+
+    score: NDArray
+    unit: NDArray
+    row: NDArray
+    runner_up: NDArray  # the second best unit, −1 if there is none
+    margin: NDArray  # by how much the unit is ahead of it, NaN if there is none
+
+    @property
+    def feature(self) -> NDArray:
+        """The deciding feature."""
+        return self.row // 2
+
+
+def decisive_paths(model: LMM, X: NDArray) -> Paths:
+    """Return the active path and the runner-up unit of each score; O(N·H·(P + C)).
+
+    Parameters
+    ----------
+    model : LMM
+    X : array of shape (N, P)
+
+    Returns
+    -------
+    Paths
+
+    Examples
+    --------
+    >>> from maxplus.explain import decisive_paths
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
+    >>> model = clf.model_
+    >>> path = decisive_paths(model, X[:1])
+    >>> h, i = path.unit[0, 0], path.row[0, 0]
+    >>> z = model.W0[i] * X[0, i // 2] + model.W1[i, h] + model.W2[h, 0]
+    >>> bool(abs(z - path.score[0, 0]) < 1e-9)
+    True
+    """
+    check_lmm(model, "paths are those of", "contributions explains sums of terms")
+    X = as_rows(X, model.n_features, model.dtype)
+    shape = len(X), model.n_classes
+    score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)
+    path = Paths(score, unit, row, np.full(shape, -1), np.full(shape, np.nan))
+    active_paths(X, model.weights, *path)
+    return path
+
+
 def _centre(model: LMM) -> NDArray:
-    """Where the two lines of each feature cross, if one rises and the other falls."""
+    """Return where the two lines of each feature cross, if one rises and the other falls."""
     a, b = model.slopes.T
     A, B = np.moveaxis(model.offsets, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.explain import AdditiveExplanation, Contributions, PredictionContributions
+from maxplus.explain import Contributions, PredictionContributions
 from maxplus.models._checks import check_index
 from maxplus.plots._canvas import (
     BLUE,
@@ -64,12 +64,11 @@ def plot_explanation(
     >>> len(figure.axes)  # the image, and a unit for each class
     3
     """
-    if isinstance(explanation, AdditiveExplanation | PredictionContributions):
-        n = check_index("n", n, len(explanation))
+    n = check_index("n", n, len(explanation))
     if isinstance(explanation, PredictionContributions):
         return _bars(explanation, n, f"prediction {explanation.prediction[n]:.4g}", "prediction")
-    if isinstance(explanation, AdditiveExplanation):
-        why = explanation.contributions
+    why = explanation.contributions
+    if why is not None:
         first, second = (explanation.class_names[d] for d in (why.predicted[n], why.rival[n]))
         return _bars(why, n, f"{first} rather than {second}", "margin")
     P = explanation.X.shape[1]

@@ -12,7 +12,7 @@ from maxplus.distributed import SharedRows, current
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.explain import single_flips, unit_boxes
-from maxplus.explain.flip_words import FlipWords, missing_columns
+from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import about, certificates, figures, unseen
 from maxplus.report._text import plural
@@ -280,7 +280,7 @@ def _flips(
     """The smallest change of one column that flips each row, None where none does."""
     domain = clf._domain(None, words).within(page.low, page.high)
     lacked = None if asked.missing is None else asked.missing[shown]
-    found = FlipWords(
+    found = CounterfactualText(
         X, single_flips(clf.model_, X, domain), domain, [str(label) for label in clf.classes_],
         missing_columns(lacked, len(X), domain),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.explain.digits import number_text
+from maxplus.explain.domain import number_text
 from maxplus.tables import Number, Preparation, RawTable, Words
 from maxplus.tables.kinds import Column
 from maxplus.tables.strangers import Strangers

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from maxplus.certify.additive import AdditiveMargins, shapes_of
 from maxplus.certify.bounds import caps
+from maxplus.certify.margins import AdditiveMargins, shapes_of
 from maxplus.models import LMM, AdditiveLMM, Term
 
 # A page with more weights than this would take megabytes, and long to answer.

@@ -1,4 +1,4 @@
-"""Boxes in raw units in which a class of a sum of terms provably wins."""
+"""Boxes in raw units in which a class provably wins, and their conditions as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from maxplus.certify.additive import (
+from maxplus.certify.bounds import caps
+from maxplus.certify.margins import (
     AdditiveMargins,
     Shape,
     add_lowest_margins,
@@ -18,13 +19,15 @@ from maxplus.certify.additive import (
     sum_of_scores,
     term_bounds,
 )
-from maxplus.certify.bounds import caps
-from maxplus.explain.conditions import Condition, box_conditions
-from maxplus.explain.domain import Category, Domain
+from maxplus.explain.domain import Category, Condition, Domain, box_conditions
 from maxplus.explain.units import unit_boxes
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.feature_map import DEVIATION
 
+# Halvings of the interval that a unit's level lies in.
+BISECTIONS = 60
+# Units in the last place of the weights by which the class of a unit's box has to win.
+ROUNDINGS = 8.0
 # Conditions of a rule at most, and what one more costs, as a logarithm of the share of rows lost.
 MOST_CONDITIONS, CONDITION_COST = 10, 0.1
 # Boxes of each class that leave out a column of the first, and those around centres of units.
@@ -40,6 +43,116 @@ REACH = 4.0
 
 # Margins over boxes: mapped ends, raw ends (n, P), classes (n,) -> lowest z_y − z_d (n, C).
 Lowest = Callable[[NDArray, NDArray, NDArray, NDArray, NDArray], NDArray]
+
+
+class UnitBox(NamedTuple):
+    """A unit of a network, the class that wins in its box, and the conditions of the box.
+
+    The conditions are None if the class wins in no box of the unit. The unit decides the
+    predicted class of ``decides`` rows.
+    """
+
+    unit: int
+    label: int
+    conditions: tuple[Condition, ...] | None
+    decides: int
+
+
+def winning_unit_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[UnitBox]:
+    """Yield the largest box of each unit in which its class wins, those that decide most first.
+
+    A unit that decides no row of X has none, nor has one whose class wins everywhere. O(N·P·H),
+    and O(P·H) for each step of a bisection.
+
+    Parameters
+    ----------
+    model : LMM
+    X : array of shape (N, P)
+    domain : Domain
+
+    Yields
+    ------
+    UnitBox
+    """
+    winners = model.scores(X).argmax(axis=1)
+    deciding = model.active_path(X).unit[np.arange(len(X)), winners]
+    decides = np.bincount(deciding, minlength=model.n_hidden)
+    exact = model.astype(np.float64)
+    whole = _Box(domain.low.astype(np.float64), domain.high.astype(np.float64))
+    margin = ROUNDINGS * float(np.finfo(model.dtype).eps)
+    margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
+    for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
+        box = _unit_box(exact, unit, whole, margin)
+        conditions = None if box is None else box_conditions(domain, box.low, box.high)
+        if conditions != ():
+            label = int(exact.W2[unit].argmax())
+            yield UnitBox(unit, label, conditions, int(decides[unit]))
+
+
+class _Box(NamedTuple):
+    """Limits of the features, (P,) each, infinite where there is none."""
+
+    low: NDArray
+    high: NDArray
+
+
+def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
+    """Return the largest box of a unit in which its class wins by a margin, None if there is none.
+
+    The higher the level t, the smaller the box and the scores that other classes reach in it.
+    So there is a least level, found by bisection; O(P·H) for each step. ``whole`` is the box of
+    all values that the domain allows.
+    """
+    d = int(model.W2[unit].argmax())
+    others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
+    own = model.W2[unit, d] - margin
+    ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
+    needed, cap = np.flatnonzero(~ahead), caps(model)
+
+    def wins(t: float) -> bool:
+        box = _box_at(model, unit, t, needed, whole)
+        if (box.low > box.high).any():
+            return True
+        return bool((_highest(model, cap, box) + others).max() < t + own)
+
+    # Any level to begin with, then steps that double in both directions.
+    low = high = float(model.W1[needed, unit].min(initial=0.0))
+    step = max(1.0, abs(low))
+    while not wins(high):
+        high, step = high + step, 2.0 * step
+        if not np.isfinite(high):
+            return None
+    step = max(1.0, abs(high))
+    while wins(low):
+        low, step = low - step, 2.0 * step
+        if not np.isfinite(low):
+            return whole
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if wins(middle) else (middle, high)
+    box = _box_at(model, unit, high, needed, whole)
+    return None if (box.low > box.high).any() else box
+
+
+def _box_at(model: LMM, unit: int, level: float, needed: NDArray, whole: _Box) -> _Box:
+    """Return where the needed rows of a unit are at least a level, among possible values."""
+    low, high = whole.low.copy(), whole.high.copy()
+    feature, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        limit = above / slope
+    # A row without a slope that is below the level leaves nothing inside.
+    is_floor = (slope > 0.0) | ((slope == 0.0) & (above > 0.0))
+    np.maximum.at(low, feature[is_floor], limit[is_floor])
+    np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
+    return _Box(low, high)
+
+
+def _highest(model: LMM, cap: NDArray, box: _Box) -> NDArray:
+    """Return the highest value of each unit in a box, (H,), exactly as in `box_bounds`."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        # A limit may be infinite, and a slope 0.
+        ends = [np.where(model.slopes == 0.0, 0.0, model.slopes * end[:, None]) for end in box]
+    return np.minimum((model.offsets + np.maximum(*ends)).min(axis=(1, 2)), cap)
 
 
 class WinningBox(NamedTuple):
@@ -99,7 +212,7 @@ class _Boxes(NamedTuple):
 
     @property
     def shortfall(self) -> NDArray:
-        """How far all margins together are from 0, (n,)."""
+        """Sum of the distances of negative margins from 0, (n,)."""
         return -np.minimum(self.margins, 0.0).sum(axis=1)
 
 
@@ -108,7 +221,7 @@ def winning_boxes(model: AdditiveLMM, domain: Domain) -> list[WinningBox]:
 
     A box starts as all that the domain allows. It is cut, column by column, where a cut raises
     the least margins of the class most for the share of rows that it loses, until the least
-    margin over the box, which `maxplus.certify.additive` bounds from below, is above 0. Then
+    margin over the box, which `maxplus.certify.margins` bounds from below, is above 0. Then
     limits that are not needed are dropped, and the others share what is left of the margin. The
     distribution of a feature is taken from its map. Limits are rounded inwards, and the bound is
     computed once more for the box as printed. So nothing but the model and the domain is used.

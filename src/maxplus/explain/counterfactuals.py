@@ -1,17 +1,16 @@
-"""The smallest change of a single column that flips a prediction."""
+"""Counterfactuals: the smallest change of a single column that flips a prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._checks import as_additive, check_domain, check_model
-from maxplus.explain._term_kernels import Room
-from maxplus.explain.crossings import ROUNDINGS, TermCrossings
-from maxplus.explain.digits import fewest_digits
-from maxplus.explain.domain import Domain
+from maxplus.explain._shared import check_domain, check_model
+from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary, FeatureBounds
+from maxplus.explain.domain import Domain, fewest_digits
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
 
@@ -26,8 +25,8 @@ MOST_TRIED = 64
 FARTHER = 0.1
 
 
-class Flips(NamedTuple):
-    """For each row: the smallest change of one column that flips its class.
+class Counterfactuals(NamedTuple):
+    """The smallest change of one column that flips the class, for each row.
 
     ``feature`` (−1: none can) takes ``value``, as `Domain.changed` does it: a word's feature
     takes 1, with the category's other words at 0, and 0 stands for none of the words. Then
@@ -44,7 +43,7 @@ class Flips(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """One row's; the least of several is the nearest, with the lowest feature among equals."""
+    """The flip of one row; the least of several is the nearest, then of the lowest feature."""
 
     distance: float
     feature: int
@@ -55,8 +54,10 @@ class Flip(NamedTuple):
 NONE = Flip(np.inf, -1, np.nan, -1)
 
 
-def single_flips(model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None = None) -> Flips:
-    """The change of one column that is smallest, in units, for another class to win.
+def single_flips(
+    model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None = None
+) -> Counterfactuals:
+    """Return the smallest change of one column, in units, with which another class wins.
 
     Exact: no smaller change that the domain allows flips the class, but for rounding.
 
@@ -81,11 +82,11 @@ def single_flips(model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None =
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
     domain : Domain, optional
-        What values features can take; anything by default, and distances in raw units.
+        Values that features may take; any by default, with distances in raw units.
 
     Returns
     -------
-    Flips
+    Counterfactuals
 
     Examples
     --------
@@ -106,14 +107,14 @@ def single_flips(model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None =
     domain = Domain.free(model.n_features) if domain is None else domain
     check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
-    lines = TermCrossings(as_additive(model))
+    boundary = DecisionBoundary(model)
     moves = np.repeat(domain.is_free[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
-    found = lines.nearest(X, y, _room(domain, domain.is_free), moves)
+    found = boundary.nearest(X, y, _bounds(domain, moves))
     flips, shown = [], []
     for n, x in enumerate(X):
-        row = _Row(model, lines, domain, x, int(y[n]))
+        row = _Row(model, boundary, domain, x, int(y[n]))
         flip = NONE
         if found.feature[n] >= 0:
             flip = row.free(int(found.feature[n]), float(found.change[n]), moves[n])
@@ -122,7 +123,7 @@ def single_flips(model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None =
         flip = min(flip, row.listed(flip.distance))
         flips.append(min(flip, row.whole(flip.distance)))
         shown.append(row.shown(flips[-1]))
-    return Flips(
+    return Counterfactuals(
         np.array([flip.feature for flip in flips], int),
         np.array([flip.value for flip in flips], float),
         np.array([flip.becomes for flip in flips], int),
@@ -133,8 +134,8 @@ def single_flips(model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None =
 
 def single_feature_flips(
     model: LMM | AdditiveLMM, X: ArrayLike, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
-) -> Flips:
-    """`single_flips` in raw units, where all features are free numbers between two limits.
+) -> Counterfactuals:
+    """Return `single_flips` in raw units, with all features free numbers between two limits.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def single_feature_flips(
 
     Returns
     -------
-    Flips
+    Counterfactuals
 
     Examples
     --------
@@ -164,16 +165,21 @@ def single_feature_flips(
 
 
 class _Row:
-    """One row x of class y, and the changes that flip it."""
+    """Search for the changes that flip one row x of class y."""
 
     def __init__(
-        self, model: LMM | AdditiveLMM, lines: TermCrossings, domain: Domain, x: NDArray, y: int
+        self,
+        model: LMM | AdditiveLMM,
+        boundary: DecisionBoundary,
+        domain: Domain,
+        x: NDArray,
+        y: int,
     ) -> None:
-        self.model, self.lines, self.domain = model, lines, domain
+        self.model, self.boundary, self.domain = model, boundary, domain
         self.x, self.y = x, y
 
     def _winners(self, p: int, values: ArrayLike) -> NDArray:
-        """The classes that the model predicts where feature p takes these values."""
+        """Return the classes that the model predicts where feature p takes these values."""
         tried = np.atleast_1d(np.asarray(values, np.float64))
         rows = self.domain.changed(self.x, np.full(tried.size, p), tried)
         return self.model.scores(rows).argmax(axis=1)
@@ -182,12 +188,12 @@ class _Row:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """The crossing at a change of feature p, or the nearest that shows if rounding hides it."""
+        """Return the crossing at a change of feature p, or the nearest that rounding leaves."""
         shown = self._show(p, change)
         return self._nearest_that_shows(self.x, moves) if shown is NONE else shown
 
     def filled_in(self, p: int) -> Flip:
-        """The nearest flip of a free number that was missing: its indicator goes off as well."""
+        """Return the nearest flip of a free number that was missing: its indicator goes off too."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
@@ -195,7 +201,7 @@ class _Row:
         return self._nearest_that_shows(base, np.arange(base.size) == p)
 
     def listed(self, reach: float) -> Flip:
-        """The nearest flip among the domain's candidates, within reach."""
+        """Return the nearest flip among the domain's candidates, within reach."""
         feature, value = self.domain.candidates
         if not feature.size:
             return NONE
@@ -215,18 +221,20 @@ class _Row:
         return NONE
 
     def whole(self, reach: float) -> Flip:
-        """The nearest flip to one of many whole numbers, within reach."""
+        """Return the nearest flip to one of many whole numbers, within reach."""
         domain, x, best = self.domain, self.x, NONE
         if not domain.is_long.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_long] = 0.0
-        # Where no class is this close, none wins, rounded as it may be.
-        slack = ROUNDINGS * self.lines.rounding(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
+        # No class wins that is farther behind than this, however scores are rounded.
+        slack = ROUNDINGS * self.boundary.rounding(
+            np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
+        )
         lacking = [p for p, i in domain.indicators.items() if domain.is_long[p] and x[i] != 0.0]
         moves = domain.is_long.copy()
         moves[lacking] = False
-        first = self.lines.along(x, self.y, _room(domain, moves), -slack)
+        first = self.boundary.along(x, self.y, _bounds(domain, moves), -slack)
         for k in np.argsort(first / domain.unit[:, None], axis=None, kind="stable").tolist():
             p, side = divmod(k, 2)
             nearest = min(reach, best.distance)
@@ -243,9 +251,10 @@ class _Row:
     def _whole_along(
         self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
     ) -> Flip:
-        """The first whole number that flips as feature p rises (side 0) or falls from a change on.
+        """Return the first whole number that flips as feature p rises (side 0) or falls.
 
-        From the row ``base``, where p is known; a number that was missing may stay what it is.
+        The search goes from a change on, in the row ``base``, where p is known; a number that was
+        missing may keep its value.
         """
         if change == np.inf:
             return NONE
@@ -263,14 +272,14 @@ class _Row:
             ahead = (k, high) if side == 0 else (low, k)
             tried += 1
             lead = -slack if tried < MOST_TRIED else slack
-            change = float(self.lines.along(base, self.y, self._only(p, *ahead), lead)[p, side])
+            change = float(self.boundary.along(base, self.y, self._only(p, *ahead), lead)[p, side])
             if change == np.inf:
                 break
             k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
         return NONE
 
     def shown(self, flip: Flip) -> float:
-        """The flip's value with few digits, rounded away from where the feature is."""
+        """Return the flip's value with few digits, rounded away from the present value."""
         p, value = flip.feature, flip.value
         if p < 0 or not self.domain.is_free[p]:
             return value
@@ -287,27 +296,27 @@ class _Row:
             ),
         )
 
-    def _only(self, p: int, low: float, high: float) -> Room:
-        """Room for feature p alone, between two limits."""
+    def _only(self, p: int, low: float, high: float) -> FeatureBounds:
+        """Return bounds for feature p alone, between two limits."""
         lows, highs = self.domain.low.copy(), self.domain.high.copy()
         lows[p], highs[p] = low, high
-        return Room(lows, highs, self.domain.unit, np.arange(lows.size) == p)
+        return FeatureBounds(lows, highs, self.domain.unit, np.arange(lows.size) == p)
 
     def _nearest_that_shows(self, base: NDArray, moves: NDArray) -> Flip:
-        """The nearest crossing that the model's own float type shows.
+        """Return the nearest crossing that the model's own float type shows.
 
         Along a feature the first crossing may be hidden and a later one not. So those with a
         lead are looked for as well, as far as the nearest with the largest lead.
         """
-        unit, last = self.domain.unit, self.lines.rounding(base)
-        room = _room(self.domain, moves)
-        certain = self.lines.along(base, self.y, room, LEADS[-1] * last, only_nearest=True)
+        unit, last = self.domain.unit, self.boundary.rounding(base)
+        bounds = _bounds(self.domain, moves)
+        certain = self.boundary.along(base, self.y, bounds, LEADS[-1] * last, only_nearest=True)
         reach = (certain / unit[:, None]).min(initial=np.inf) * unit
         if np.isfinite(reach).all():
-            near = np.maximum(room.low, base - reach), np.minimum(room.high, base + reach)
+            near = np.maximum(bounds.low, base - reach), np.minimum(bounds.high, base + reach)
             possible = (near[0] <= near[1]) & moves
-            room = Room(*near, unit, possible)
-        tries = [self.lines.along(base, self.y, room, lead * last) for lead in (0.0, *LEADS)]
+            bounds = FeatureBounds(*near, unit, possible)
+        tries = [self.boundary.along(base, self.y, bounds, lead * last) for lead in (0.0, *LEADS)]
         changes = np.stack([certain, *tries]) * np.array([1.0, -1.0])
         distance = np.abs(changes) / unit[:, None]
         for k in np.argsort(distance, axis=None, kind="stable"):
@@ -320,10 +329,12 @@ class _Row:
         return NONE
 
     def _show(self, p: int, change: float) -> Flip:
-        """The flip at or just past a crossing of feature p, as the model predicts; NONE if none."""
-        last, at = self.lines.rounding(self.x), float(self.x[p])
+        """Return the flip at or just past a crossing of feature p that the model shows, or NONE."""
+        last, at = self.boundary.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
-        least = max(last / self.lines.steepest(p, at + change), eps * abs(at + change)) / ROUNDINGS
+        least = (
+            max(last / self.boundary.steepest(p, at + change), eps * abs(at + change)) / ROUNDINGS
+        )
         past = np.concatenate([[0.0], least * 2.0 ** np.arange(10)])
         tried = np.clip(
             at + change + np.copysign(past, change), self.domain.low[p], self.domain.high[p]
@@ -335,5 +346,99 @@ class _Row:
         return self._flip(p, float(tried[flipped[0]]), int(winners[flipped[0]]))
 
 
-def _room(domain: Domain, moves: NDArray) -> Room:
-    return Room(domain.low, domain.high, domain.unit, moves)
+def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
+    return FeatureBounds(domain.low, domain.high, domain.unit, moves)
+
+
+class CounterfactualText(NamedTuple):
+    """Text and table columns of the counterfactuals of rows X (N, P).
+
+    ``missing`` (N, columns of the domain) marks values that the rows lacked, or is None.
+    """
+
+    X: NDArray
+    flips: Counterfactuals
+    domain: Domain
+    class_names: Sequence[str]
+    missing: NDArray | None = None
+
+    def column(self, n: int) -> str:
+        """Return the column whose change flips row n; empty if nothing does."""
+        p = int(self.flips.feature[n])
+        return self.domain.column_names[p] if p >= 0 else ""
+
+    def before(self, n: int) -> str:
+        """Return the value of the column in row n; empty if nothing flips."""
+        p = int(self.flips.feature[n])
+        if p < 0:
+            return ""
+        was_missing = self._was_missing(n, self.column(n))
+        return "missing" if was_missing else self.domain.text(self.X[n], p)
+
+    def after(self, n: int) -> str:
+        """Return the value that the column must take, exactly; empty if nothing flips."""
+        p = int(self.flips.feature[n])
+        if p < 0:
+            return ""
+        row = self.domain.changed(self.X[n], p, self.flips.shown[n])[0]
+        return self.domain.text(row, p, exact=True)
+
+    def becomes(self, n: int) -> str:
+        """Return the class that row n becomes; empty if nothing flips."""
+        d = int(self.flips.becomes[n])
+        return str(self.class_names[d]) if d >= 0 else ""
+
+    def sentences(self, n: int) -> list[str]:
+        """Return sentences about the flip of row n, and about its missing values."""
+        found = "no change of a single feature flips it"
+        if self.flips.feature[n] >= 0:
+            found = (
+                f"flips to {self.becomes(n)} if {self.column(n)} goes from {self.before(n)} to "
+                f"{self.after(n)}: no other single feature needs less"
+            )
+        return [found] + [
+            f"{name} was missing, {self._taken_as(n, name)}"
+            for name in self.domain.columns
+            if self._was_missing(n, name)
+        ]
+
+    def columns(self) -> dict[str, NDArray]:
+        """Return feature, from, to, value, distance and class of each row's flip, as arrays."""
+        rows = range(len(self.X))
+        return {
+            "feature": np.array([self.column(n) for n in rows], str),
+            "from": np.array([self.before(n) for n in rows], str),
+            "to": np.array([self.after(n) for n in rows], str),
+            "value": self.flips.value,
+            "distance": self.flips.distance,
+            "class": np.array([self.becomes(n) for n in rows], str),
+        }
+
+    def _taken_as(self, n: int, column: str) -> str:
+        """Return a clause about the value that replaces the missing one of a column."""
+        p = self.domain.column_names.index(column)
+        if self.domain.category_of[p] >= 0 and p in self.domain.indicators:
+            return "which is a category of its own"
+        return f"and counted as {self.domain.text(self.X[n], p)}"
+
+    def _was_missing(self, n: int, column: str) -> bool:
+        if self.missing is None:
+            return False
+        return bool(self.missing[n, self.domain.columns.index(column)])
+
+
+def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
+    """Return which columns each row lacked, (N, columns), from a mask of columns or features."""
+    if missing is None:
+        return None
+    mask = np.asarray(missing)
+    n_columns = len(domain.columns)
+    if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
+        raise ValueError(
+            f"missing must hold truth values for {n_rows} rows and {n_columns} columns; got dtype "
+            f"{mask.dtype} and shape {mask.shape}"
+        )
+    if mask.shape[1] == n_columns:
+        return mask
+    names = np.array(domain.column_names)
+    return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)

@@ -1,30 +1,46 @@
-"""Crossings of scores along a feature, for sums of LMM terms over mapped features.
+"""Decision boundary along one feature, for sums of LMM terms over mapped features.
 
 Along one feature, a unit of a term is a minimum of three lines in φ(x): its two walls of that
 feature, and a constant, the lowest of its other walls. A score of a term is a maximum of units,
 terms without the feature are constants, and φ is a line between two knots. So the scores are
-piecewise linear in x, and a walk from piece to piece finds the first crossing.
+piecewise linear in x, and a walk from piece to piece finds the first crossing of two scores.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import prange
+from numpy.typing import NDArray
 
-from maxplus._compile.jit import njit
+from maxplus._compile.jit import frozen, njit
+from maxplus.certify.bounds import Magnitude
+from maxplus.models import LMM, AdditiveLMM
 
 EPS = float(np.finfo(np.float64).eps)
-# Number of (row, wall) pairs from which threads are used: a tenth of a second of work.
-PARALLEL_FROM = 1_000_000
+# Number of (row, weight) pairs from which threads are used: a tenth of a second of work.
+PARALLEL_FROM = 2_000_000
+# Changes of features that are computed together: 32 MB.
+CHANGES_AT_ONCE = 4_000_000
+# Rounding of a forward pass, in units of the scores' last place, that a flip must exceed.
+ROUNDINGS = 16
 
 
-class Room(NamedTuple):
-    """Limits of the features, the units of their distances, and which of them move."""
+class FeatureBounds(NamedTuple):
+    """Limits of the features, the units of their distances, and which of them may move."""
 
     low: np.ndarray  # (P,)
     high: np.ndarray  # (P,)
     unit: np.ndarray  # (P,)
-    moves: np.ndarray  # (P,) of bool
+    moves: np.ndarray  # (P,) of bool, or (N, P) for N rows
+
+
+class Nearest(NamedTuple):
+    """The feature of each row (−1: none) with the nearest crossing, in units, and its change."""
+
+    feature: NDArray
+    change: NDArray
 
 
 class FlatTerms(NamedTuple):
@@ -84,7 +100,8 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
     for t in range(scores.shape[0]):
         begin, end = terms.first_place[t], terms.first_place[t + 1]
         wall = terms.first_wall[t]
-        scores[t] = -np.inf
+        for d in range(scores.shape[1]):
+            scores[t, d] = -np.inf
         for h in range(terms.first_unit[t], terms.first_unit[t + 1]):
             m1, m2, f = np.inf, np.inf, -1
             for k in range(begin, end):
@@ -175,28 +192,25 @@ def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, en
 
 @njit(cache=True)
 def _first_pass(Z, S, y, lead):
-    """Return how far it is until another class is ahead of y by the lead, which, and the gap."""
-    first, winner, gap = np.inf, -1, np.inf
+    """Return how far it is until another class is ahead of y by the lead, and the least gap."""
+    first, gap = np.inf, np.inf
     for d in range(Z.size):
         if d == y:
             continue
         ahead, faster = Z[y] + lead - Z[d], S[d] - S[y]
         gap = min(gap, ahead)
-        passed = np.inf
         if faster > 0.0:
-            passed = max(0.0, ahead / faster)
+            first = min(first, max(0.0, ahead / faster))
         elif ahead < 0.0:
-            passed = 0.0
-        if passed < first:
-            first, winner = passed, d
-    return first, winner, gap
+            first = 0.0
+    return first, gap
 
 
 @njit(cache=True)
 def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y, lead):
-    """The least change in [begin, limit] of x_p beyond which another class wins by the lead.
+    """Return the least change in [begin, limit] of x_p beyond which another class wins by the lead.
 
-    (inf, −1) if none does. ``constant`` (C,) is the sum of the terms without feature p. A step
+    Infinite if none does. ``constant`` (C,) is the sum of the terms without feature p. A step
     goes to where the slope of some score changes, or as far as no score can change by the gap;
     at the end of a segment of φ the next one begins. O(H·C) per step and term with the feature.
     """
@@ -214,32 +228,25 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
         length = sign * (segment_end - at)
         delta = 0.0
         while delta < length and change + delta <= limit:
-            Z[:], S[:] = constant, 0.0
+            for d in range(Z.size):
+                Z[d], S[d] = constant[d], 0.0
             u, speed = start + sign * rise * delta, sign * rise
             end = _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, ends)
-            first, winner, gap = _first_pass(Z, S, y, lead)
+            first, gap = _first_pass(Z, S, y, lead)
             if first <= end and delta + first <= length and first < np.inf:
-                return change + delta + first, winner
+                return change + delta + first
             if rise == 0.0:
                 break
             # A shorter step than the last one changes nothing that a float64 holds.
             delta += max(end, gap / (rise * steepest), EPS * (abs(u) / rise + abs(at) + delta))
         at = segment_end
         change = sign * (at - x)
-    return np.inf, -1
+    return np.inf
 
 
 @njit(cache=True)
-def stretch(x, p, side, room):
-    """Return the least (> 0 where x is outside) and largest rise (side 0) or fall of feature p."""
-    if side == 0:
-        return max(0.0, room.low[p] - x[p]), room.high[p] - x[p]
-    return max(0.0, x[p] - room.high[p]), x[p] - room.low[p]
-
-
-@njit(cache=True)
-def all_term_flips(x, y, terms, room, only_nearest, lead, change, becomes):
-    """Fill change and becomes (P, 2): how far each feature must rise, or fall, to flip x's class.
+def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
+    """Fill change (P, 2): how far each feature of x must rise, or fall, for its class to change.
 
     Infinite where it cannot; another class has to win by the lead. With ``only_nearest``, what
     is farther than the nearest found so far, in units, is not looked for. A feature costs
@@ -253,50 +260,149 @@ def all_term_flips(x, y, terms, room, only_nearest, lead, change, becomes):
     _two_lowest(u, terms, lowest, second, feature, scores)
     constant = np.empty(C)
     nearest = np.inf
-    change[:], becomes[:] = np.inf, -1
     for p in range(x.size):
-        if not room.moves[p] or terms.first_use[p] == terms.first_use[p + 1]:
+        change[p, 0] = change[p, 1] = np.inf
+        if not bounds.moves[p] or terms.first_use[p] == terms.first_use[p + 1]:
             continue
-        constant[:] = terms.intercept
+        # Loops, because Numba takes a second to compile the assignment of an array to a slice.
+        for d in range(C):
+            constant[d] = terms.intercept[d]
         use = terms.first_use[p]
         for t in range(T):
             if use < terms.first_use[p + 1] and terms.used_term[use] == t:
                 use += 1
             else:
-                constant += scores[t]
+                for d in range(C):
+                    constant[d] += scores[t, d]
         for side in range(2):
-            begin, end = stretch(x, p, side, room)
-            limit = min(end, nearest * room.unit[p]) if only_nearest else end
-            delta, d = _walk(
+            # The least change, > 0 where x is outside of its limits, and the largest.
+            begin, end = max(0.0, bounds.low[p] - x[p]), bounds.high[p] - x[p]
+            if side == 1:
+                begin, end = max(0.0, x[p] - bounds.high[p]), x[p] - bounds.low[p]
+            limit = min(end, nearest * bounds.unit[p]) if only_nearest else end
+            delta = _walk(
                 terms, p, x[p], side, begin, limit, lowest, second, feature, constant, y, lead
             )
             if delta <= end:
-                change[p, side], becomes[p, side] = delta, d
-                nearest = min(nearest, delta / room.unit[p])
-
-
-@njit(cache=True)
-def nearest_change(deltas, classes, unit):
-    """The feature, signed change and class of the least of all changes (P, 2), in units."""
-    feature, change, becomes, least = -1, np.inf, -1, np.inf
-    for p in range(deltas.shape[0]):
-        for side in range(2):
-            if deltas[p, side] / unit[p] < least:
-                least = deltas[p, side] / unit[p]
-                feature, becomes = p, classes[p, side]
-                change = deltas[p, side] if side == 0 else -deltas[p, side]
-    return feature, change, becomes
+                change[p, side] = delta
+                nearest = min(nearest, delta / bounds.unit[p])
 
 
 @njit(cache=True, parallel=True)
-def nearest_term_flips(X, y, terms, low, high, unit, moves, feature, change, becomes):
-    """Fill, per row, the feature, signed change and class of the nearest flip, or −1.
-
-    Of row n the features moves[n] move.
-    """
+def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
+    """Fill change (N, P, 2), row by row; of row n the features moves[n] move."""
     for n in prange(X.shape[0]):
+        bounds = FeatureBounds(low, high, unit, moves[n])
+        _row_changes(X[n], y[n], terms, bounds, only_nearest, lead, change[n])
+
+
+class DecisionBoundary:
+    """Changes of one feature with which another class's score passes that of class y.
+
+    Scores of a sum of terms are piecewise linear along a feature. Exact in float64.
+    """
+
+    def __init__(self, model: LMM | AdditiveLMM) -> None:
+        self.model = model
+        self.terms = flat_terms(model)
+        self._magnitude = Magnitude(model)
+
+    def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> Nearest:
+        """Return the nearest crossing of each row n, among the features ``bounds.moves[n]``."""
+        found = Nearest(np.full(len(X), -1), np.full(len(X), np.inf))
         P = X.shape[1]
-        deltas, classes = np.empty((P, 2)), np.empty((P, 2), np.int64)
-        room = Room(low, high, unit, moves[n])
-        all_term_flips(X[n], y[n], terms, room, True, 0.0, deltas, classes)
-        feature[n], change[n], becomes[n] = nearest_change(deltas, classes, unit)
+        step = max(1, CHANGES_AT_ONCE // (2 * P))
+        for lo in range(0, len(X), step):
+            rows = slice(lo, lo + step)
+            part = bounds._replace(moves=bounds.moves[rows])
+            change = self._changes(X[rows], y[rows], part, 0.0, True)
+            distance = (change / bounds.unit[:, None]).reshape(len(change), -1)
+            k = distance.argmin(axis=1)
+            row = np.flatnonzero(distance[np.arange(len(k)), k] < np.inf)
+            p, side = k[row] // 2, k[row] % 2
+            found.feature[lo + row] = p
+            found.change[lo + row] = np.where(side == 0, 1.0, -1.0) * change[row, p, side]
+        return found
+
+    def along(
+        self,
+        x: NDArray,
+        y: int,
+        bounds: FeatureBounds,
+        lead: float = 0.0,
+        *,
+        only_nearest: bool = False,
+    ) -> NDArray:
+        """Return how far each feature must rise, and fall, for another class to win by the lead.
+
+        Shape (P, 2), infinite where it cannot within the bounds; with ``only_nearest`` also where
+        it is farther than the nearest.
+        """
+        bounds = bounds._replace(moves=bounds.moves[None])
+        return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]
+
+    def _changes(
+        self, X: NDArray, y: NDArray, bounds: FeatureBounds, lead: float, only_nearest: bool
+    ) -> NDArray:
+        change = np.empty((*X.shape, 2))
+        is_large = len(X) * self.terms.offsets.size >= PARALLEL_FROM
+        kernel = _changes if is_large and len(X) > 1 else _changes.serial
+        # Read-only arrays, so that kernels compile once.
+        arrays = map(frozen, bounds)
+        kernel(frozen(X), frozen(y), self.terms, *arrays, only_nearest, lead, change)
+        return change
+
+    def rounding(self, x: NDArray) -> float:
+        """Return machine precision times the size of the numbers that a score is computed from."""
+        model, size = self.model, np.abs(x)
+        if model.feature_map is not None:
+            size = np.array([self._largest_value(p, size[p]) for p in range(x.size)])
+        largest = float(self._magnitude(size[None])[0])
+        # A score is a sum of T numbers, each of which may be rounded.
+        return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ROUNDINGS)
+
+    def _largest_value(self, p: int, size: float) -> float:
+        """Return the largest |φ_p|, and what rounding x to the model's float type adds to it."""
+        part = slice(*self.terms.first_knot[p : p + 2])
+        inside = min(size, float(np.abs(self.terms.knots[part]).max()))
+        return float(np.abs(self.terms.values[part]).max() + self.terms.rises[part].max() * inside)
+
+    def steepest(self, p: int, value: float) -> float:
+        """Return the most that a score changes with feature p near a value; inf where none does."""
+        rise = 1.0
+        if self.model.feature_map is not None:
+            part = slice(*self.terms.first_knot[p : p + 2])
+            k = int(np.searchsorted(self.terms.knots[part], value))
+            rise = float(self.terms.rises[part][max(0, k - 1) : k + 1].max(initial=0.0))
+        steepest = rise * float(self._magnitude.steep[self.terms.features == p].sum())
+        return steepest if steepest > 0.0 else np.inf
+
+
+def flat_terms(model: LMM | AdditiveLMM) -> FlatTerms:
+    """Return the weights of all terms as the kernels take them."""
+    lmms = [term.lmm.astype(np.float64) for term in model.terms]
+    n_features = [term.features.size for term in model.terms]
+    features = np.concatenate([term.features for term in model.terms])
+    order = np.argsort(features, kind="stable")
+    feature_map, none = model.feature_map, np.empty(0)
+    return FlatTerms(
+        first_place=_starts(n_features),
+        first_unit=_starts([lmm.n_hidden for lmm in lmms]),
+        first_wall=_starts([lmm.n_hidden * lmm.n_features for lmm in lmms]),
+        features=features,
+        slopes=np.concatenate([lmm.slopes for lmm in lmms]),
+        offsets=np.concatenate([lmm.offsets.reshape(-1, 2) for lmm in lmms]),
+        W2T=np.ascontiguousarray(np.concatenate([lmm.W2 for lmm in lmms]).T),
+        intercept=model.intercept.astype(np.float64),
+        first_use=_starts(np.bincount(features, minlength=model.n_features)),
+        used_term=np.repeat(np.arange(len(lmms)), n_features)[order],
+        used_place=order,
+        first_knot=_starts([0] * model.n_features) if feature_map is None else feature_map.starts,
+        knots=none if feature_map is None else feature_map.x,
+        values=none if feature_map is None else feature_map.u,
+        rises=none if feature_map is None else feature_map.rises,
+    )
+
+
+def _starts(sizes: list[int] | NDArray) -> NDArray:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

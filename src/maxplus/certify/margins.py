@@ -1,4 +1,4 @@
-"""Lower bounds of the margins of a sum of LMM terms over boxes of inputs."""
+"""Lower bounds of the margins between classes over boxes of inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from maxplus._compile.jit import njit
 from maxplus.algebra import maxplus, minplus
-from maxplus.certify.bounds import caps
+from maxplus.certify.bounds import BoxBounds, Magnitude, caps
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import breakpoints
 
@@ -75,13 +75,11 @@ class AdditiveMargins:
     def __init__(self, model: AdditiveLMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
         self.model, self.X, self.y = model, X, y
         self.exact = model.astype(np.float64)
-        steepest = [np.abs(lmm.slopes).max(axis=1) for _, lmm in self.exact.terms]
+        self._magnitude = Magnitude(self.exact)
         influence = np.zeros(model.n_features)
-        for (features, _), steep in zip(self.exact.terms, steepest, strict=True):
-            influence[features] += steep
+        np.add.at(influence, self._magnitude.features, self._magnitude.steep)
         # A feature without influence stays where it is: 0·inf is not a number.
         self.scale = np.where(influence > 0.0, scale, 0.0)
-        self._steepest = steepest
         self._shapes = shapes_of(self.exact)
         self._others = [term for term in self.exact.terms if term.features.size > 1]
         self._caps = [caps(lmm) for _, lmm in self._others]
@@ -94,11 +92,8 @@ class AdditiveMargins:
             rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
         with np.errstate(over="ignore"):
             moved = np.minimum(rise * self.scale, np.finfo(np.float64).max)
-            slopes = [
-                float((steep * moved[features]).max())
-                for (features, _), steep in zip(self.exact.terms, self._steepest, strict=True)
-            ]
-        return min(sum(slopes), float(np.finfo(np.float64).max))
+            slopes = self._magnitude.of_terms(moved[None])[0]
+        return min(sum(slopes.tolist()), float(np.finfo(np.float64).max))
 
     def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
         """Return the lowest margins of some rows over boxes of their own sizes.
@@ -126,6 +121,22 @@ class AdditiveMargins:
             margins[np.arange(len(y)), y] = np.inf
             margins[unknown] = -np.inf
             return LowestMargins(margins.min(axis=1), self.rounding(low, high))
+
+    def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
+        """Return the lowest margins of some rows, less rounding; −inf if unknown."""
+        return self.lowest(rows, eps).gap
+
+    def sign(self, eps: NDArray, tolerance: float) -> NDArray:
+        """Return the sign of each row's gap for eps·(1 + tolerance), 0 where it is too small."""
+        rows = np.arange(len(self.X))
+        at = self.lowest(rows, eps)
+        with np.errstate(over="ignore"):
+            beyond = self.lowest(rows, (1.0 + 2.0 * tolerance) * eps)
+        return np.where(beyond.gap > beyond.rounding, 1, np.where(at.gap < -at.rounding, -1, 0))
+
+    def is_bounded(self) -> NDArray:
+        """Return whether the gap of each row is lost for some eps."""
+        return ~(self.gap(np.arange(len(self.X)), np.full(len(self.X), np.inf)) > 0.0)
 
     def _mapped_box(self, X: NDArray, eps: NDArray) -> tuple[NDArray, NDArray]:
         """Return the least and the greatest mapped features in each box, exact or computed.
@@ -166,13 +177,54 @@ class AdditiveMargins:
             sizes = np.maximum(np.abs(low), np.abs(high))
         else:
             sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
-        largest = np.full(len(low), np.abs(self.exact.intercept).max())
-        for (features, lmm), steep in zip(self.exact.terms, self._steepest, strict=True):
-            largest += (steep * sizes[:, features]).max(axis=1)
-            largest += np.abs(lmm.W1).max() + np.abs(lmm.W2).max()
+        largest = np.broadcast_to(self._magnitude(sizes), len(low))
         T, info = len(self.exact.terms), np.finfo(self.model.dtype)
         shares = (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * np.finfo(np.float64).eps
         return shares * largest + 32.0 * (T + 1.0) * float(info.smallest_subnormal)
+
+
+class NetworkMargins:
+    """Lower bounds of z_y − z_d of a single LMM, with the interface of `AdditiveMargins`.
+
+    The box is symmetric and features are not mapped, so that `maxplus.certify.box_bounds` bounds
+    all scores in one compiled pass.
+
+    Parameters
+    ----------
+    model : LMM
+    X, y, scale
+        As in `AdditiveMargins`.
+    """
+
+    def __init__(self, model: LMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
+        self.X, self.y = X, y
+        self._bounds = BoxBounds(model, scale)
+
+    @property
+    def slope(self) -> float:
+        """No score changes faster than that with eps."""
+        return self._bounds.slope
+
+    def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
+        """Return the lower bound of class y's score less the highest upper bound of all others."""
+        low, high = self._bounds(self.X[rows], eps)
+        own = np.arange(len(rows)), self.y[rows]
+        high[own] = -np.inf
+        with np.errstate(invalid="ignore"):
+            return low[own] - high.max(axis=1)
+
+    def sign(self, eps: NDArray, tolerance: float) -> NDArray:
+        """Return the sign of each row's gap, 0 where it is too small."""
+        gap = self.gap(np.arange(len(self.X)), eps)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # The gap changes by at most 2·slope per eps.
+            close = 4.0 * tolerance * eps * self.slope
+            close = close + 8.0 * self._bounds.rounding(self.X, eps)
+        return np.where(np.abs(gap) > close, np.sign(gap), 0)
+
+    def is_bounded(self) -> NDArray:
+        """Return True for each row: a box of any size needs no separate test here."""
+        return np.ones(len(self.X), bool)
 
 
 def shapes_of(exact: AdditiveLMM) -> list[Shape]:
@@ -216,7 +268,14 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
         for d in range(C):
             at_low, at_high = ends[n, own] - ends[n, d], ends[N + n, own] - ends[N + n, d]
             lowest[d] = min(at_low, at_high)
-        k = np.searchsorted(points, low[n], side="right")
+        # The first point above low[n]; Numba compiles np.searchsorted for a third of a second.
+        k, end = 0, points.size
+        while k < end:
+            middle = (k + end) // 2
+            if points[middle] <= low[n]:
+                k = middle + 1
+            else:
+                end = middle
         while k < points.size and points[k] < high[n]:
             for d in range(C):
                 lowest[d] = min(lowest[d], scores[k, own] - scores[k, d])

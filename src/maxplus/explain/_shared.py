@@ -1,0 +1,74 @@
+"""Argument checks and tables that all explanations share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.models import LMM, AdditiveLMM, Network
+
+if TYPE_CHECKING:
+    from maxplus.explain.domain import Domain
+
+
+class Tabular:
+    """Results with records."""
+
+    def to_records(self) -> np.recarray:
+        """Return the results as a record array."""
+        raise NotImplementedError
+
+    def to_table(self) -> Any:
+        """Return `to_records` as a pandas DataFrame if pandas is installed.
+
+        Returns
+        -------
+        pandas.DataFrame or numpy.recarray
+        """
+        return as_table(self.to_records())
+
+
+def records(columns: dict[str, NDArray]) -> np.recarray:
+    """Return columns of one length as a record array."""
+    types = [(name, column.dtype) for name, column in columns.items()]
+    out = np.recarray(len(next(iter(columns.values()))), dtype=types)
+    for name, column in columns.items():
+        out[name] = column
+    return out
+
+
+def as_table(records: np.recarray) -> Any:
+    """Return a pandas DataFrame if pandas is installed, else the records."""
+    try:
+        import pandas
+    except ImportError:
+        return records
+    return pandas.DataFrame.from_records(records)
+
+
+def check_lmm(model: Any, what: str, remedy: str) -> LMM:
+    """Return the model; TypeError for a sum of terms, or anything else but one network."""
+    if not isinstance(model, LMM):
+        raise TypeError(f"{what} one LMM; got a {type(model).__name__}; {remedy}")
+    return model
+
+
+def check_model(model: Any) -> None:
+    """Raise TypeError for anything but an LMM or a sum of LMM terms."""
+    if not isinstance(model, LMM | AdditiveLMM):
+        raise TypeError(f"model must be an LMM or an AdditiveLMM; got a {type(model).__name__}")
+
+
+def check_domain(domain: Domain, n_features: int) -> None:
+    """Raise ValueError for a domain of other features than the model's."""
+    if domain.n_features != n_features:
+        raise ValueError(f"domain must be of {n_features} features; got one of {domain.n_features}")
+
+
+def check_class_names(names: Sequence[Any], model: Network) -> None:
+    """Raise ValueError unless there is a name for each class."""
+    if len(names) != model.n_classes:
+        raise ValueError(f"class_names must name {model.n_classes} classes; got {len(names)} names")
