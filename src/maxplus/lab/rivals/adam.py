@@ -8,10 +8,7 @@ from maxplus.lab.rivals.mlp import MLP
 from maxplus.training import MeanLoss, Task
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block
-from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
-
-# More weights than this are moved by all threads.
-PARALLEL_FROM = 50_000
+from maxplus.training.smooth._adam_kernels import adam_step, move_serial
 
 
 class AdamEngine(Engine):
@@ -39,8 +36,6 @@ class AdamEngine(Engine):
         self._rng = np.random.default_rng() if task.rng is None else task.rng
         self._m = np.zeros_like(model.theta)
         self._v = np.zeros_like(model.theta)
-        large = model.theta.size >= PARALLEL_FROM
-        self._move = move_parallel if large else move_serial
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
@@ -56,7 +51,7 @@ class AdamEngine(Engine):
             self.iteration += 1
             block.record(at.loss, at.sample, rate)
             step = adam_step(self.iteration, rate, self.model.dtype)
-            self._move(self.model.theta, self._m, self._v, g, step)
+            move_serial(self.model.theta, self._m, self._v, g, step)
 
     @property
     def best(self) -> MLP:

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
 from numpy.typing import DTypeLike
 
 from maxplus._compile.jit import njit
@@ -11,7 +10,6 @@ from maxplus._compile.jit import njit
 BETA1, EPSILON = 0.9, 1e-8
 # Far below what EPSILON lets through, far above float32's least normal number.
 NOTHING = 1e-30
-WEIGHTS_PER_TASK = 16_384
 
 
 class AdamStep(NamedTuple):
@@ -45,11 +43,3 @@ def move_serial(theta, m, v, g, step):
         v[i] = square if square > step.nothing else step.zero
         size = np.sqrt(v[i] / step.unbias_v) + step.epsilon
         theta[i] -= step.rate * (m[i] / step.unbias_m) / size
-
-
-@njit(cache=True, parallel=True)
-def move_parallel(theta, m, v, g, step):
-    """`move_serial` with parts of the weights spread over the threads."""
-    for task in prange((theta.size + WEIGHTS_PER_TASK - 1) // WEIGHTS_PER_TASK):
-        part = slice(task * WEIGHTS_PER_TASK, (task + 1) * WEIGHTS_PER_TASK)
-        move_serial(theta[part], m[part], v[part], g[part], step)
