@@ -16,7 +16,6 @@ from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._folds import Rows
 from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
 from maxplus.models import LOG2, AdditiveLMM
-from maxplus.training import memory
 from maxplus.training.result import Status, TrainingOverflowError
 from model_cases import CASES, normal_model
 from strategies import SEEDS, quick
@@ -355,20 +354,6 @@ def test_huge_inputs_do_not_overflow(iris, options):
     X = np.full((1, 4), 1e300)
     assert np.isfinite(clf.decision_function(X)).all()
     assert np.isfinite(clf.decision_function(-X)).all()
-
-
-@BOTH
-def test_memory_is_counted_for_all_networks_trained_at_a_time(iris, monkeypatch, options):
-    needed = []
-    monkeypatch.setattr(memory, "require", lambda n, what, remedy: needed.append((n, what)))
-    for n_jobs in (1, 2):
-        LMMEnsembleClassifier(2, n_jobs=n_jobs, **options).fit(*iris)
-    one, two = (n for n, what in needed if what == "the training of an ensemble")
-    assert two > one
-    monkeypatch.undo()
-    monkeypatch.setattr(memory, "available_bytes", lambda: two - 1)
-    with pytest.raises(memory.NotEnoughMemoryError, match="or a smaller n_jobs"):
-        LMMEnsembleClassifier(2, n_jobs=2, **options).fit(*iris)
 
 
 REPEATED = "clusters begin at random samples; repeated ones change them"

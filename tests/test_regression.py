@@ -375,9 +375,11 @@ INTERRUPT = """
 import json, signal, warnings
 import numpy as np
 from maxplus import LMMRegressor
+from maxplus.training import KeepBestOnInterrupt
 
 def interrupt_in(stage):
-    return lambda p: signal.raise_signal(signal.SIGINT) if p.stage == stage else None
+    press = lambda p: signal.raise_signal(signal.SIGINT) if p.stage == stage else None
+    return [press, KeepBestOnInterrupt()]
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 rng = np.random.default_rng(0)

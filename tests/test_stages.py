@@ -20,6 +20,7 @@ from maxplus.models.starts import box_lmm
 from maxplus.training import (
     Conductor,
     Iterations,
+    KeepBestOnInterrupt,
     Polish,
     Status,
     Task,
@@ -170,7 +171,9 @@ def test_ctrl_c_keeps_what_there_is(iris, stage):
         if progress.stage == stage and progress.iteration == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    clf = LMMClassifier(10, warmup_epochs=50, polish=1e-6, callbacks=press, random_state=0)
+    clf = LMMClassifier(
+        10, warmup_epochs=50, polish=1e-6, callbacks=[press, KeepBestOnInterrupt()], random_state=0
+    )
     with pytest.warns(UserWarning, match="training was interrupted"):
         clf.fit(*iris)
     assert clf.status_ == Status.INTERRUPTED.value
@@ -221,8 +224,9 @@ def test_ctrl_c_within_an_epoch_loses_no_batch(tmp_path, iris):
     options = {"n_hidden": 12, "warmup_epochs": 9, "batch_size": 20, "random_state": 3}
     whole = LMMClassifier(**options).fit(*iris)
     path = tmp_path / "checkpoint"
+    callbacks = [Checkpoint(path), KeepBestOnInterrupt()]
     with pytest.warns(UserWarning, match="training was interrupted"):
-        LMMClassifier(augment=press, callbacks=Checkpoint(path), **options).fit(*iris)
+        LMMClassifier(augment=press, callbacks=callbacks, **options).fit(*iris)
     assert len(calls) == 4 * 7 + 3
     again = maxplus.resume(path, *iris, augment=lambda rows, rng: rows)
     assert np.array_equal(again.W1_, whole.W1_)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.estimators import NoEffectWarning
-from maxplus.training import MaxLoss, Progress, Task, level, train
+from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, Task, level, train
 from maxplus.training.engines import ENGINES, sooner
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
@@ -571,7 +571,8 @@ def test_an_interrupted_training_keeps_what_it_has(cloud, engine, interrupt, kee
         if progress.iteration > 20:
             interrupt()
 
-    clf = lmm(engine=engine, max_iter=10**9, keep=keep, callbacks=callback, step="polyak")
+    callbacks = [callback, KeepBestOnInterrupt()]
+    clf = lmm(engine=engine, max_iter=10**9, keep=keep, callbacks=callbacks, step="polyak")
     with pytest.warns(UserWarning, match=rf"interrupted after \d+ of 1000000000 .*the {keep} par"):
         clf.fit(*cloud)
     assert "interrupted" in clf.status_
@@ -590,7 +591,8 @@ def assert_same_but_for_the_status(clf, other, data):
 def test_ctrl_c_during_training(cloud, engine):
     """From outside, at a moment that the training does not choose."""
     timer = threading.Timer(0.5, press_ctrl_c)
-    clf = lmm(engine=engine, max_iter=10**9, callbacks=lambda p: p.seconds > 60)
+    callbacks = [lambda p: p.seconds > 60, KeepBestOnInterrupt()]
+    clf = lmm(engine=engine, max_iter=10**9, callbacks=callbacks)
     timer.start()
     with pytest.warns(UserWarning, match="interrupted"):
         clf.fit(*cloud)

@@ -131,5 +131,5 @@ def test_what_cannot_be_held_out_says_nothing(iris):
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
     assert not worth(model, one_of_each, 0.0)
     interrupted = Conductor()
-    interrupted.interrupted = True
+    interrupted.interrupt()
     assert not worth(model, iris, 0.0, interrupted)

@@ -191,6 +191,7 @@ PUBLIC: list[Nothing] = [
     maxplus.training.Conductor,  # type: ignore[list-item]
     maxplus.training.History,  # type: ignore[list-item]
     maxplus.training.Iterations,  # type: ignore[list-item]
+    maxplus.training.KeepBestOnInterrupt,  # type: ignore[list-item]
     maxplus.training.MaxLoss,  # type: ignore[list-item]
     maxplus.training.MeanLoss,  # type: ignore[list-item]
     maxplus.training.Objective,  # type: ignore[list-item]

@@ -17,12 +17,12 @@ from maxplus.distributed import ALONE, using
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
 from maxplus.models import AdditiveLMM, FeatureMap, Model
-from maxplus.training import Conductor, Status, Task, memory
+from maxplus.training import Conductor, Status, Task
+from maxplus.training.conductor import run_parallel
 from maxplus.training.smooth.additive import Annealing, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState
-from maxplus.training.workers import as_they_end
 
 # From gentle shape functions, for few and noisy rows, to many boxes.
 STRUCTURES = (
@@ -133,16 +133,11 @@ class JointTraining:
         """Refuse every state."""
         raise StateError("the training of a sum of terms has no state to go on from")
 
-    def bytes_needed(self, model: Model | AdditiveLMM, task: Task) -> int:
-        """Return the memory of the rows of all ranks, mapped, once more in parts."""
-        return 3 * 8 * task.n_samples * task.X.shape[1]
-
     def run(
         self, model: AdditiveLMM, task: Task, conductor: Conductor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
         """Train; ``model`` is what remains where the training is ended while choosing."""
-        memory.require(self.bytes_needed(model, task), "the joint training", memory.FEWER_ROWS)
         return on_first_rank(task, lambda rows, seed: self._train(model, rows, seed, conductor))
 
     def choose(
@@ -291,16 +286,16 @@ class _Search:
         kept = self.rows.part(self.fold_of != fold)
         held = np.flatnonzero(self.fold_of == fold)
         prepared = prepare(kept, self.n_classes, np.random.default_rng([self.seed, fold]))
-        quiet = Conductor()
-        jobs = [
-            partial(
-                self.training.trained, self.training.structures[c], prepared, self.n_classes,
-                self.effort.others if fold else self.effort.first, [self.seed, fold, 1],
-                lambda *_: quiet.interrupted,
-            )
-            for c in self.survivors
-        ]  # fmt: skip
-        ended = as_they_end(jobs, self.training.n_jobs, self.conductor, quiet)
+        length = self.effort.others if fold else self.effort.first
+
+        def train(structure: Structure, part: Conductor) -> AdditiveLMM:
+            return self.training.trained(
+                structure, prepared, self.n_classes, length, [self.seed, fold, 1],
+                lambda *_: part.interrupted,
+            )  # fmt: skip
+
+        jobs = [partial(train, self.training.structures[c]) for c in self.survivors]
+        ended = run_parallel(jobs, self.training.n_jobs, self.conductor)
         with closing(ended):
             for k, model in ended:
                 status = self._note(self.survivors[k], fold, held, model)

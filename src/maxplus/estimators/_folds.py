@@ -16,7 +16,7 @@ from maxplus.distributed import current
 from maxplus.estimators._calibration import temperature
 from maxplus.models import LMM
 from maxplus.training import Conductor, Status
-from maxplus.training.workers import as_they_end
+from maxplus.training.conductor import run_parallel
 
 FOLDS = 3
 # From here on there are many rows, and short trainings are shorter, as a share of the real one.
@@ -89,14 +89,13 @@ def held_out_temperature(
     rows, fold_of, length = folds_of(rows, np.random.default_rng(seed))
     numbers = [fold for fold in range(FOLDS) if (fold_of == fold).any()]
     Z = np.full((len(rows.y), n_classes), np.nan)
-    quiet = Conductor()
 
-    def trained(fold: int) -> LMM:
+    def trained(fold: int, quiet: Conductor) -> LMM:
         rng = np.random.default_rng([seed, fold])
         return train(rows.part(fold_of != fold), length, rng, quiet)
 
     jobs = [partial(trained, fold) for fold in numbers]
-    with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+    with threadpool_limits(1), closing(run_parallel(jobs, n_jobs, conductor)) as ended:
         for done, (k, model) in enumerate(ended, 1):
             held = fold_of == numbers[k]
             Z[held] = model.scores(rows.X[held])

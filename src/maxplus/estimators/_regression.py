@@ -21,10 +21,10 @@ from maxplus.estimators._scaling import ROUNDING, Scaling
 from maxplus.explain.contributions import additive_importances, term_means
 from maxplus.models import AdditiveLMM, FeatureMap
 from maxplus.training import Conductor, Status
+from maxplus.training.conductor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.additive import Annealing, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
-from maxplus.training.workers import as_they_end
 
 STAGE = "terms"
 # Squares of larger targets would overflow.
@@ -171,19 +171,16 @@ def choose(
     total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
     conductor.begin("choice", is_last=False)
     for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
-        kept, held, quiet = rows.part(a), rows.part(b), Conductor()
+        kept, held = rows.part(a), rows.part(b)
         prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]))
         bounds = bounds_of(kept.y)
 
-        def is_over(*_: Any, quiet: Conductor = quiet) -> bool:
-            return quiet.interrupted
-
         jobs = [
-            partial(train, structures[c], prepared, loss, epochs, [seed, fold, 1], is_over)
+            partial(_train_part, structures[c], prepared, loss, epochs, [seed, fold, 1])
             for c in alive
         ]
         status = None
-        with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+        with threadpool_limits(1), closing(run_parallel(jobs, n_jobs, conductor)) as ended:
             for k, model in ended:
                 c = alive[k]
                 residuals[c, b] = held.y - difference(model.scores(held.X), bounds)
@@ -201,6 +198,14 @@ def choose(
         if status is not None:
             break
     return _simplest_of_the_best(losses, residuals, rows, loss)
+
+
+def _train_part(
+    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    conductor: Conductor,
+) -> AdditiveLMM:  # fmt: skip
+    """Train until the end, or until the conductor is interrupted."""
+    return train(structure, prepared, loss, epochs, seed, lambda *_: conductor.interrupted)
 
 
 def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Rows, loss: str) -> Choice:

@@ -31,13 +31,17 @@ from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
-from maxplus.training import Conductor, Status, Task, run_stages
+from maxplus.training import Conductor, KeepBestOnInterrupt, Status, Task, run_stages
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
 from maxplus.training.state import StateError, TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
-COUNTED = {WarmUp.name: "epochs of the warm-up", Polish.name: "rounds of the polish"}
+COUNTED = {
+    WarmUp.name: "epochs of the warm-up",
+    Polish.name: "rounds of the polish",
+    "ensemble": "epochs of the ensemble",
+}
 
 
 class OtherDataError(StateError):
@@ -107,9 +111,8 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on samples X with labels y.
 
-        A fit that is refused or fails leaves the estimator as it was. Ctrl-C ends it early with
-        what it has, and a warning; within a search or a cross-validation of scikit-learn, which
-        would judge a model that is half trained, it raises KeyboardInterrupt.
+        A fit that is refused, fails or is interrupted leaves the estimator as it was. To keep the
+        best model so far on Ctrl-C, pass a `maxplus.training.KeepBestOnInterrupt` as a callback.
 
         Parameters
         ----------
@@ -165,7 +168,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
             if not team.is_first:
-                callbacks = []
+                callbacks = [c for c in callbacks if isinstance(c, KeepBestOnInterrupt)]
             elif self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
             conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))

@@ -17,9 +17,9 @@ from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._folds import FOLDS, Rows, folds_of
 from maxplus.models import LMM
 from maxplus.training import Conductor, Task
+from maxplus.training.conductor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Polish
-from maxplus.training.workers import as_they_end
 
 # A network like this one, trained on some rows for a share of the usual length.
 Train = Callable[[LMM, Rows, float, np.random.Generator, Conductor], LMM]
@@ -62,9 +62,8 @@ def worth_polishing(
     seed = int(task.rng.integers(2**31))
     rows, fold_of, length = folds_of(Rows(task.X, task.y, task.weight), np.random.default_rng(seed))
     numbers = [k for k in range(FOLDS) if (fold_of == k).any()]
-    quiet = Conductor()
 
-    def polished(fold: int) -> _Held | None:
+    def polished(fold: int, quiet: Conductor) -> _Held | None:
         rng, own = np.random.default_rng([seed, fold]), rows.part(fold_of != fold)
         held = np.flatnonzero(fold_of == fold)
         try:
@@ -81,7 +80,7 @@ def worth_polishing(
     known: list[_Held] = []
     jobs = [partial(polished, fold) for fold in numbers]
     n_jobs = numba.get_num_threads()
-    with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+    with threadpool_limits(1), closing(run_parallel(jobs, n_jobs, conductor)) as ended:
         for _, held in ended:
             if held is None:
                 return False

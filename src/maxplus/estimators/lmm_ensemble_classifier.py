@@ -23,11 +23,11 @@ from maxplus.estimators._scaling import Scaling
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.models import LMM, AdditiveLMM, Model
-from maxplus.training import Conductor, Status, Task, memory, run_stages
+from maxplus.training import Conductor, Status, Task, run_stages
+from maxplus.training.conductor import run_parallel
 from maxplus.training.objectives import count_samples
 from maxplus.training.stages import Stage, Trained
 from maxplus.training.state import StateError, TrainingState
-from maxplus.training.workers import as_they_end
 
 
 class LMMEnsembleClassifier(LMMClassifier):
@@ -146,8 +146,6 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
     ) -> dict[str, Any]:
-        if trained.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
         if self._is_sum:
             return self._facts_of_sum(data, facts, trained)
         model = trained.model
@@ -211,46 +209,34 @@ class EnsembleTraining:
         """Refuse every state."""
         raise StateError("an ensemble has no state to go on from")
 
-    def bytes_needed(self, model: LMM | AdditiveLMM, task: Task) -> int:
-        """Return the memory of the rows of all ranks, and of the networks trained at a time."""
-        rows = each = self.joint.bytes_needed(model, task)
-        if isinstance(model, LMM):
-            stages = self.ensemble._single_stages(task.n_samples, self.facts)
-            each = max(stage.bytes_needed(model, task) for stage in stages)
-        return rows + min(self.ensemble.n_estimators, numba.get_num_threads()) * each
-
     def run(
         self, model: LMM | AdditiveLMM, task: Task, conductor: Conductor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
         """Train; ``model`` is what remains where none was done."""
-        remedy = f"{memory.FEWER_UNITS}, or a smaller n_jobs"
-        memory.require(self.bytes_needed(model, task), "the training of an ensemble", remedy)
         return on_first_rank(task, lambda rows, seed: self._train(model, rows, seed, conductor))
 
     def _train(
         self, model: LMM | AdditiveLMM, rows: Rows, seed: int, conductor: Conductor
     ) -> Joint:
-        K, quiet, choice = self.ensemble.n_estimators, Conductor(), None
-        jobs: Sequence[Callable[[], tuple[LMM | AdditiveLMM, NDArray]]]
+        K, choice = self.ensemble.n_estimators, None
+        jobs: Sequence[Callable[[Conductor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
             choice, status = self.joint.choose(model, rows, seed, conductor)
             if choice is None:
                 return Joint(model, status, None, np.empty(0))
             prepared = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
             jobs = [
-                partial(self._sum, choice, prepared, model.n_classes, [seed, FOLDS, k], quiet)
+                partial(self._sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
                 for k in range(K)
             ]
         else:
             scaled = replace(rows, X=Scaling.of_facts(self.facts)(rows.X))
-            jobs = [
-                partial(self._single, scaled, model.n_classes, [seed, k], quiet) for k in range(K)
-            ]
+            jobs = [partial(self._single, scaled, model.n_classes, [seed, k]) for k in range(K)]
         conductor.begin(self.name, is_last=True)
         done: dict[int, tuple[LMM | AdditiveLMM, NDArray]] = {}
         status, best = Status.MAX_ITER, np.inf
-        with closing(as_they_end(jobs, numba.get_num_threads(), conductor, quiet)) as ended:
+        with closing(run_parallel(jobs, numba.get_num_threads(), conductor)) as ended:
             for k, trained in ended:
                 done[k] = trained
                 loss = float(trained[1][-1])

@@ -1,6 +1,6 @@
 """Training: objectives, step rules, engines, stages and the conductor of them all."""
 
-from maxplus.training.conductor import Conductor, Progress
+from maxplus.training.conductor import Conductor, KeepBestOnInterrupt, Progress
 from maxplus.training.objectives import MaxLoss, MeanLoss, Objective, TopKLoss
 from maxplus.training.result import History, Status
 from maxplus.training.stages import Iterations, Polish, WarmUp, run_stages, train
@@ -11,6 +11,7 @@ __all__ = [
     "Conductor",
     "History",
     "Iterations",
+    "KeepBestOnInterrupt",
     "MaxLoss",
     "MeanLoss",
     "Objective",

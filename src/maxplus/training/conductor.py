@@ -1,38 +1,45 @@
-"""One conductor for all stages of a training: callbacks, Ctrl-C and the clock."""
+"""Progress reports, callbacks and interruption of trainings, one after another or in parallel."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from maxplus.distributed import current
+import numba
+from numba.core import event
+from threadpoolctl import threadpool_limits
+
+from maxplus.distributed import ALONE, current, using
 from maxplus.models.base import Network
 from maxplus.training.result import Status
 from maxplus.training.state import TrainingState
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told from time to time.
+    """The state of a training, as callbacks receive it.
 
     Attributes
     ----------
     stage : "choice" of a structure (an iteration is a training on a part), "warm-up" (an epoch),
         "iterations" of an engine, "polish" (a round), or "ensemble" (one of its networks)
-    iteration, max_iter : how far the stage is
+    iteration, max_iter : iterations of the stage so far, and the most that it makes
     loss, best_loss : the present one, and the lowest so far
     seconds : since the stage began
     model : as it is now; a function of what stages train on, which are scaled features
-    is_last : whether this is the last moment of the training that has a state
-    state : copies all that training needs to go on from here another time; None where the stage
+    is_last : whether this is the last report of the training that has a state
+    state : copies all that is needed to resume the training from here; None where the stage
         would be repeated from its beginning
-    origin : what is being trained on what, or None; the same object all through a training
+    origin : the estimator and its data, or None; the same object all through a training
     """
 
     stage: str
@@ -47,57 +54,47 @@ class Progress:
     origin: Any = None
 
 
-# Modules that train one model after the other, or side by side, to compare or to combine them.
-TRAINERS = (
-    "sklearn.model_selection.", "sklearn.feature_selection.", "sklearn.ensemble.",
-    "sklearn.semi_supervised.", "joblib.parallel", "joblib._parallel_backends",
-)  # fmt: skip
-
 Callback = Callable[[Progress], bool | None]
 
 
-class Conductor:
-    """Tells callbacks how a training goes, and stages when to stop.
+class KeepBestOnInterrupt:
+    """Callback that lets Ctrl-C end a training with the best model so far.
 
-    A stage calls `report` between two pieces of its work. It goes on unless it has come to
-    an end by itself, somebody pressed Ctrl-C, or a callback returned True; in that
-    order, if several are true at once. The first Ctrl-C is a request, which is heard
-    at the next report; a second one raises KeyboardInterrupt at once. So does the first in a
-    training that a search, a cross-validation or an ensemble began: whoever interrupts
-    means the whole of it, and a model that is half trained must not be judged.
+    Without it, Ctrl-C raises KeyboardInterrupt, and a fitted estimator stays as it was before. With
+    it, the first Ctrl-C is a request: the training ends at its next report as if it were complete,
+    with the status "interrupted" and, in an estimator, a warning. A second Ctrl-C raises
+    KeyboardInterrupt at once. `maxplus train` uses it. It is meant for a single training: in a
+    search or a cross-validation, a partly trained model would be scored as if it were complete.
 
-    Use it as a context manager around all stages::
+    Signals can be handled in the main thread only, and a handler that is already installed for
+    SIGINT has precedence; in both cases the callback has no effect. Over several ranks, give it to
+    all of them.
 
-        with Conductor([bar]) as conductor:
-            run_stages(stages, model, task, conductor)
-
-    Parameters
-    ----------
-    callbacks : what to tell
-    origin : handed on in ``Progress.origin``
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.training import KeepBestOnInterrupt
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(8, slope=2.0, callbacks=[KeepBestOnInterrupt()], random_state=0)
+    >>> clf.fit(X, y).status_ != "interrupted"  # Nobody has pressed Ctrl-C.
+    True
     """
 
-    def __init__(self, callbacks: Iterable[Callback] = (), origin: Any = None) -> None:
-        self._callbacks = list(callbacks)
-        self._origin = origin
-        self._handler_before: Any = None
-        self._settle: Callable[[TrainingState], TrainingState] | None = None
-        self.interrupted = False
-        self._pressed = False
-        self.keeps_interrupted = not _is_one_of_many()
-        self._stopped = False
-        self.begin("", is_last=True)
+    def __init__(self) -> None:
+        self.is_requested = False
+        self._previous: Any = None
 
-    def __enter__(self) -> Conductor:
-        """From here on, Ctrl-C is a request, unless the training is one of many.
+    def __call__(self, progress: Progress) -> bool:
+        """Return whether Ctrl-C was pressed."""
+        return self.is_requested
 
-        Python lets only the main thread handle signals, and a handler that somebody
-        else put there is their business: then nothing changes.
-        """
-        ours = threading.current_thread() is threading.main_thread()
-        default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if ours and default and self.keeps_interrupted:
-            self._handler_before = signal.signal(signal.SIGINT, self._on_ctrl_c)
+    def __enter__(self) -> KeepBestOnInterrupt:
+        """Install the signal handler; the monitor of a training does so."""
+        self.is_requested = False
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._previous = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(
@@ -106,17 +103,65 @@ class Conductor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ctrl-C is again what it was."""
-        if self._handler_before is not None:
-            signal.signal(signal.SIGINT, self._handler_before)
-            self._handler_before = None
+        """Restore the handler that was there before."""
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+            self._previous = None
 
-    def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
-        if self._pressed:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.is_requested:
             raise KeyboardInterrupt
-        self._pressed = True
-        # Ranks hear of it together, at the next report: they must take the same steps.
-        self.interrupted |= current().is_alone
+        self.is_requested = True
+
+
+class Conductor:
+    """Calls the callbacks of a training, and decides when its stages end.
+
+    A stage calls `report` between two pieces of its work. It continues unless it is complete,
+    Ctrl-C was pressed and one of the callbacks is a `KeepBestOnInterrupt`, or a callback returned
+    True; in that order, if several hold at once.
+
+    Use it as a context manager around all stages::
+
+        with Conductor([bar]) as conductor:
+            run_stages(stages, model, task, conductor)
+
+    Parameters
+    ----------
+    callbacks : called at each report
+    origin : the value of ``Progress.origin``
+    parent : the monitor of a training that this one is a part of: an interruption of the parent
+        interrupts this training as well
+    """
+
+    def __init__(
+        self,
+        callbacks: Iterable[Callback] = (),
+        origin: Any = None,
+        parent: Conductor | None = None,
+    ) -> None:
+        self._callbacks = list(callbacks)
+        self._keepers = [c for c in self._callbacks if isinstance(c, KeepBestOnInterrupt)]
+        self._origin, self._parent = origin, parent
+        self._settle: Callable[[TrainingState], TrainingState] | None = None
+        self._handlers = ExitStack()
+        self._interrupted = self._stopped = False
+        self.begin("", is_last=True)
+
+    def __enter__(self) -> Conductor:
+        """Let `KeepBestOnInterrupt` callbacks handle Ctrl-C from here on."""
+        for keeper in self._keepers:
+            self._handlers.enter_context(keeper)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Restore the handling of Ctrl-C."""
+        self._handlers.close()
 
     def begin(
         self,
@@ -125,32 +170,58 @@ class Conductor:
         is_last: bool,
         settle: Callable[[TrainingState], TrainingState] | None = None,
     ) -> None:
-        """A stage begins, and its clock; ``is_last`` if none with a state comes after it.
+        """Begin a stage and its clock; ``is_last`` if no stage with a state follows it.
 
-        ``settle`` completes each of the stage's states with what was settled before it.
+        ``settle`` adds the results of earlier stages to each state of this one.
         """
         self._stage, self._is_last, self._settle = stage, is_last, settle
         self._began = time.perf_counter()
 
     @property
+    def keeps_interrupted(self) -> bool:
+        """Whether a `KeepBestOnInterrupt` callback asks for the best model so far."""
+        return bool(self._keepers)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the training is to end at once with what it has; the same on all ranks.
+
+        Ranks learn of Ctrl-C together, in `asked`, because they must take the same steps.
+        """
+        is_pressed = self._is_pressed and current().is_alone
+        return (
+            self._interrupted
+            or is_pressed
+            or (self._parent is not None and self._parent.interrupted)
+        )
+
+    @property
+    def _is_pressed(self) -> bool:
+        return any(keeper.is_requested for keeper in self._keepers)
+
+    def interrupt(self) -> None:
+        """End the training at its next report."""
+        self._interrupted = True
+
+    @property
     def asked(self) -> Status | None:
-        """Whether somebody asked for the end of the training, on any rank, and who."""
+        """The reason to end the training before it is complete, on any rank; None if none."""
         team = current()
         if not team.is_alone:
-            told = team.every((self.interrupted or self._pressed, self._stopped))
-            self.interrupted, self._stopped = (any(answers) for answers in zip(*told, strict=True))
+            reasons = team.every((self.interrupted or self._is_pressed, self._stopped))
+            self._interrupted, self._stopped = (any(ranks) for ranks in zip(*reasons, strict=True))
         if self.interrupted:
             return Status.INTERRUPTED
         return Status.CALLBACK if self._stopped else None
 
     @property
     def has_callbacks(self) -> bool:
-        """Whether somebody hears of reports."""
+        """Whether there is any callback."""
         return bool(self._callbacks)
 
     @property
     def seconds(self) -> float:
-        """Since the stage began."""
+        """The time since the stage began."""
         return time.perf_counter() - self._began
 
     def report(
@@ -163,9 +234,9 @@ class Conductor:
         state: Callable[[], TrainingState] | None,
         end: Status | None = None,
     ) -> Status | None:
-        """Tell everybody where the stage is; why it ends here, or None if it goes on.
+        """Call the callbacks; return why the stage ends here, or None if it continues.
 
-        ``end`` says that, and why, it would end by itself.
+        ``end`` is the reason for which the stage would end by itself.
         """
         progress = Progress(
             self._stage, iteration, max_iter, loss, best_loss, self.seconds, model,
@@ -187,11 +258,77 @@ class Conductor:
         return lambda: settle(state())
 
 
-def _is_one_of_many() -> bool:
-    """Whether a search, a cross-validation or the like is among those who called."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(TRAINERS):
-            return True
-        frame = frame.f_back
-    return False
+def run_parallel(
+    jobs: Sequence[Callable[[Conductor], R]], n_threads: int, conductor: Conductor
+) -> Generator[tuple[int, R], None, None]:
+    """Run trainings in threads of one core each; yield each one's number and result when it ends.
+
+    Call it inside ``threadpool_limits(1)``: some BLAS libraries have one setting for all threads.
+    Results do not depend on the number of threads. Ranks that all have the same jobs divide them,
+    and yield all results, in the order of the jobs.
+
+    Each job is called with a monitor that has no callbacks. It is interrupted, and with it every
+    job that still runs, when ``conductor`` is, or when the generator is closed.
+    """
+    team = current()
+    if not team.is_alone:
+        with team.together(), using(ALONE):
+            numbers = range(team.rank, len(jobs), team.size)
+            own = run_parallel([jobs[k] for k in numbers], n_threads, conductor)
+            mine = {numbers[k]: result for k, result in own}
+        results = {k: result for part in team.every(mine) for k, result in part.items()}
+        yield from sorted(results.items(), key=lambda item: item[0])
+        return
+    pool, part = (
+        ThreadPoolExecutor(n_threads, initializer=_use_one_core),
+        Conductor(parent=conductor),
+    )
+    futures: dict[Future[R], int] = {}
+    try:
+        futures = {pool.submit(job, part): k for k, job in enumerate(jobs)}
+        for future in as_completed(futures):
+            if conductor.interrupted:
+                break
+            yield futures[future], future.result()
+    finally:
+        part.interrupt()
+        pool.shutdown(cancel_futures=True)
+
+
+def _use_one_core() -> None:
+    numba.set_num_threads(1)
+    threadpool_limits(1)
+
+
+COMPILING = "compiling kernels, once: later runs find them on the disk"
+
+_announced = threading.Event()
+
+
+class _FirstCompilation(event.Listener):
+    """Listener that writes `COMPILING` when the first kernel of the process is compiled."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def on_start(self, event: event.Event) -> None:
+        if not _announced.is_set():
+            _announced.set()
+            self._write(COMPILING)
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+@contextmanager
+def announce_compilation(write: Callable[[str], None]) -> Iterator[None]:
+    """Write one line if kernels are compiled inside, once per process.
+
+    A kernel that is loaded from the disk cache is not compiled.
+    """
+    listener = _FirstCompilation(write)
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)

@@ -12,8 +12,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from maxplus.models import LOG2
-from maxplus.training.compiling import telling_of_compilation
-from maxplus.training.conductor import Progress
+from maxplus.training.conductor import Progress, announce_compilation
 from maxplus.training.stages import Iterations, Polish
 
 
@@ -54,7 +53,7 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         """Start drawing."""
         self._bar.start()
-        self._compiling.enter_context(telling_of_compilation(self._bar.console.print))
+        self._compiling.enter_context(announce_compilation(self._bar.console.print))
         return self
 
     def __exit__(

@@ -51,9 +51,6 @@ class Stage(Protocol):
     ) -> Outcome:
         """Train; from ``state`` on, if there is one, which `check` has looked at."""
 
-    def bytes_needed(self, model: Any, task: Task) -> int:
-        """Memory that `run` takes at its peak, about; it refuses to begin where there is less."""
-
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The state's model, of a kind; StateError if training cannot go on from the state."""
 

@@ -70,10 +70,6 @@ class Iterations:
             done.status, done.history, done.seconds,
         )  # fmt: skip
 
-    def bytes_needed(self, model: Any, task: Task) -> int:
-        """What the engine takes, which refuses to begin where there is less."""
-        return self.engine.bytes_needed(model, task)
-
     def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
         """The present model; StateError if this engine cannot go on from the state."""
         model = self.engine.check(state, task, kind)
@@ -92,7 +88,7 @@ def train(
     """Run up to ``max_iter`` iterations, those before ``state`` included, and say how it ended.
 
     A callback is called after each block and ends the training by returning
-    True. Ctrl-C ends it too; the engine keeps what it has.
+    True. After KeyboardInterrupt, the engine keeps what it has.
 
     Parameters
     ----------
@@ -156,7 +152,8 @@ def advance(
         # Other ranks may be waiting for this one.
         if not (conductor.keeps_interrupted and current().is_alone):
             raise
-        conductor.interrupted, status = True, Status.INTERRUPTED
+        conductor.interrupt()
+        status = Status.INTERRUPTED
     return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)
 
 
