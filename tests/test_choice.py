@@ -23,7 +23,7 @@ from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import KeepBestOnInterrupt, Status
-from maxplus.training.smooth import additive
+from maxplus.training.smooth import soft_terms
 
 pytestmark = pytest.mark.slow
 
@@ -217,13 +217,13 @@ def test_ctrl_c_ends_the_search(noisy):
 def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):
     """Other trainings of a fold stop after an epoch, and are not waited for."""
     epochs = []
-    train_epoch = additive.train_epoch
+    train_epoch = soft_terms.train_epoch
 
     def count(*arguments):
         epochs.append(1)
         return train_epoch(*arguments)
 
-    monkeypatch.setattr(additive, "train_epoch", count)
+    monkeypatch.setattr(soft_terms, "train_epoch", count)
 
     def press(progress):
         os.kill(os.getpid(), signal.SIGINT)

@@ -38,7 +38,7 @@ def units(blobs):
 
 
 def test_warm_up_takes_about_the_memory_it_declares(blobs, units):
-    stage = WarmUp(Annealing(15.0, epochs=3, batch=100))
+    stage = WarmUp(Annealing(15.0, n_epochs=3, batch_size=100))
     task = Task(*blobs, rng=np.random.default_rng(0))
     needed = stage.bytes_needed(units, task)
     with Conductor() as conductor:

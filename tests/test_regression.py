@@ -21,14 +21,14 @@ from maxplus.estimators._regression import STRUCTURES
 from maxplus.estimators._scaling import Scaling
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth._additive_kernels import (
+from maxplus.training.smooth.soft_terms import (
     FlatWeights,
     empty_buffers,
+    pack,
     regression_gradient,
     soft_gradient,
     soft_scores,
 )
-from maxplus.training.smooth.additive import pack
 from processes import run_fresh
 
 pytestmark = pytest.mark.slow

@@ -99,7 +99,7 @@ def test_the_course_of_all_stages_is_kept(iris, dtype):
 def mixture(level=1e-6):
     """Warm-up, iterations and polish, as nobody's default has them."""
     return [
-        WarmUp(Annealing(15.0, epochs=5, batch=18)),
+        WarmUp(Annealing(15.0, n_epochs=5, batch_size=18)),
         Iterations(DenseEngine, 30),
         Polish(level),
     ]

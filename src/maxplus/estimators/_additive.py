@@ -19,7 +19,8 @@ from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Conductor, Status, Task
 from maxplus.training.conductor import run_parallel
-from maxplus.training.smooth.additive import Annealing, train_terms
+from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState
@@ -60,7 +61,6 @@ class Effort(NamedTuple):
 # From MANY_ROWS on, each training takes longer, and tells more.
 MANY_ROWS = 4_000
 FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
-USUAL = Annealing()
 
 # A user's own measure of a model on held-out rows: the more the better.
 Judge = Callable[[AdditiveLMM, Rows], float]
@@ -124,7 +124,7 @@ class JointTraining:
     structures: Sequence[Structure] = STRUCTURES
     n_jobs: int = 1
     judge: Judge | None = None
-    annealing: Annealing = USUAL
+    annealing: Annealing = TERM_ANNEALING
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -215,7 +215,7 @@ def prepare(rows: Rows, n_classes: int, rng: np.random.Generator) -> Prepared:
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     start = initial_terms(Structure(), U, rows.y, n_classes, [], rng)
-    annealing = Annealing(start.scale, length=PAIRS_LENGTH)
+    annealing = TERM_ANNEALING._replace(scale=start.scale, length=PAIRS_LENGTH)
     shapes = train_terms(start.model, U, rows.y, annealing, rng, rows.weight)
     pairs = select_pairs(U, rows.y, shapes.scores(U), min(U.shape[1], MOST_PAIRS))
     return Prepared(feature_map, U, rows.y, rows.weight, pairs)

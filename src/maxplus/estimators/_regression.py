@@ -23,7 +23,8 @@ from maxplus.models import AdditiveLMM, FeatureMap
 from maxplus.training import Conductor, Status
 from maxplus.training.conductor import run_parallel
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth.additive import Annealing, OnEpoch, train_terms
+from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
 
 STAGE = "terms"
@@ -288,7 +289,7 @@ def _train_mapped(
 
 def _annealing(epochs: int | str, n_rows: int) -> Annealing:
     """Return the usual annealing, or one of so many epochs."""
-    annealing = Annealing()
+    annealing = TERM_ANNEALING
     if epochs == "auto":
         return annealing
     return annealing._replace(length=int(epochs) / annealing.epochs(n_rows))

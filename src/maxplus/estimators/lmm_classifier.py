@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,17 +44,13 @@ from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Conductor, Status, Task
 from maxplus.training.objectives import count_samples
-from maxplus.training.smooth.additive import Annealing as JointAnnealing
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
 from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
 from maxplus.training.stages.base import require_finite
 from maxplus.training.stages.warm_up import augmented
 from maxplus.training.state import StateError, TrainingState
 
-# The warm-up's samples per batch, epochs, and what small data sets need at least.
-BATCH, LEAST_BATCH = 200, 8
-EPOCHS, LEAST_BATCHES = 10, 500
-RATE = 0.01
 TEMPERATURE = "temperature"
 # What a structure may have, by the word for it.
 ALLOWED: dict[str, Callable[[Structure], bool]] = {
@@ -417,10 +412,7 @@ class LMMClassifier(BaseLMMClassifier):
         return JointTraining(
             tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
             None if self.scoring is None else partial(self._judge, classes),
-            JointAnnealing(
-                n_epochs=None if isinstance(self.warmup_epochs, str) else self.warmup_epochs,
-                batch_size=None if isinstance(self.batch_size, str) else self.batch_size,
-            ),
+            TERM_ANNEALING._replace(**self._epochs_and_batch),
         )  # fmt: skip
 
     def _single_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
@@ -434,6 +426,7 @@ class LMMClassifier(BaseLMMClassifier):
                 margin=2.0 * self.robust_eps * slope,
                 augment=None if self.augment is None else partial(self._augmented, scaling),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
+                patience=self.n_iter_no_change if self.early_stopping else None,
             )
         ]
         if self.polish == "auto":
@@ -447,7 +440,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
         """Return a polish that looks at no more samples than the warm-up before it."""
-        epochs = self._annealing(size, n_samples, length).epochs
+        epochs = self._annealing(size, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, visits=epochs * n_samples)
 
@@ -470,17 +463,19 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
         """Return the warm-up of so many samples, or a part of it: then nothing is held out."""
-        batch, epochs = self.batch_size, self.warmup_epochs
-        stops_early = self.early_stopping and length == 1.0
-        if stops_early:
+        if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
-        if isinstance(batch, str):
-            batch = min(BATCH, max(LEAST_BATCH, n_samples // 8))
-        if isinstance(epochs, str):
-            epochs = max(EPOCHS, math.ceil(LEAST_BATCHES / max(1, n_samples // batch)))
-        epochs = max(1, round(length * epochs))
-        patience = self.n_iter_no_change if stops_early else None
-        return Annealing(size, epochs, batch, rate=RATE, patience=patience)
+        usual = Annealing(length=length, **self._epochs_and_batch)
+        return Annealing(
+            size, n_epochs=usual.epochs(n_samples),
+            batch_size=usual.batch_size or usual.batch(n_samples),
+        )  # fmt: skip
+
+    @property
+    def _epochs_and_batch(self) -> dict[str, Any]:
+        """The user's own numbers for an `Annealing`, None where they are automatic."""
+        given = {"n_epochs": self.warmup_epochs, "batch_size": self.batch_size}
+        return {name: None if isinstance(n, str) else n for name, n in given.items()}
 
     # -- what it leaves behind -----------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from maxplus.lab.rivals.mlp import MLP
 from maxplus.training import MeanLoss, Task
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block
-from maxplus.training.smooth._adam_kernels import adam_step, move_serial
+from maxplus.training.smooth import Adam
 
 
 class AdamEngine(Engine):
@@ -34,8 +34,7 @@ class AdamEngine(Engine):
         super().__init__(model, task)
         self._batch = batch
         self._rng = np.random.default_rng() if task.rng is None else task.rng
-        self._m = np.zeros_like(model.theta)
-        self._v = np.zeros_like(model.theta)
+        self._adam = Adam.begin(model.theta, beta2=0.999)
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
@@ -50,8 +49,7 @@ class AdamEngine(Engine):
             self._kept = self._kept._replace(loss=min(self.best_loss, at.loss))
             self.iteration += 1
             block.record(at.loss, at.sample, rate)
-            step = adam_step(self.iteration, rate, self.model.dtype)
-            move_serial(self.model.theta, self._m, self._v, g, step)
+            self._adam.move(g, rate)
 
     @property
     def best(self) -> MLP:

@@ -1,9 +1,10 @@
 """Stages of a training, which have one interface and can follow one another in any order."""
 
+from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.stages.base import Outcome, Stage, Trained, run_stages
 from maxplus.training.stages.iterations import Iterated, Iterations, train
 from maxplus.training.stages.polish import CarefulPolish, Polish, Polished
-from maxplus.training.stages.warm_up import Annealing, WarmedUp, WarmUp
+from maxplus.training.stages.warm_up import WarmedUp, WarmUp
 
 __all__ = [
     "Annealing",
