@@ -11,17 +11,17 @@ from rich.console import Console
 from commands import bad, good, run
 from maxplus.cli import compile as command
 from maxplus.cli._common import plain_errors
-from maxplus.training import conductor
-from maxplus.training.conductor import COMPILING, announce_compilation
+from maxplus.training import monitor
+from maxplus.training.monitor import COMPILING, announce_compilation
 from maxplus.training.progress import ProgressBar
 
 
 @pytest.fixture
 def _fresh_process():
     """As in a process that has not compiled anything."""
-    conductor._announced.clear()
+    monitor._announced.clear()
     yield
-    conductor._announced.set()
+    monitor._announced.set()
 
 
 def compile_kernel():

@@ -16,7 +16,7 @@ from maxplus.cli.app import app
 from maxplus.lab.experiments.iris import PAPER, compare_on_iris
 from maxplus.lab.metrics import Evaluation
 from maxplus.lab.rivals import MLP, AdamEngine
-from maxplus.training import MeanLoss, Task, constant, train
+from maxplus.training import MeanLoss, TrainingProblem, constant, train
 
 
 def run(*arguments):
@@ -142,7 +142,7 @@ def test_the_certificate_in_words(comparison, certified, words):
 def mlp_task():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
-    return MLP.random((4, 8, 5, 3), rng), Task(X, y, MeanLoss(), constant(0.01))
+    return MLP.random((4, 8, 5, 3), rng), TrainingProblem(X, y, MeanLoss(), constant(0.01))
 
 
 def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_task):

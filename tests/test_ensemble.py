@@ -16,6 +16,7 @@ from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._folds import Rows
 from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
 from maxplus.models import LOG2, AdditiveLMM
+from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import Status, TrainingOverflowError
 from model_cases import CASES, normal_model
 from strategies import SEEDS, quick
@@ -275,6 +276,20 @@ def test_an_interruption_leaves_the_estimator_as_it_was(iris, stage, options):
     assert interrupted
     assert all(value is snapshot(clf)[name] for name, value in before.items())
     assert clf.n_features_in_ == clf.model_.n_features == 2
+
+
+@BOTH
+def test_keep_best_on_interrupt_keeps_the_networks_that_are_done(iris, options):
+    def ctrl_c(progress):
+        if progress.stage == "ensemble":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    callbacks = [ctrl_c, KeepBestOnInterrupt()]
+    clf = LMMEnsembleClassifier(3, n_jobs=1, callbacks=callbacks, **options)
+    with pytest.warns(UserWarning, match="interrupted after .* epochs of the ensemble"):
+        clf.fit(*iris)
+    assert clf.status_ == Status.INTERRUPTED.value
+    assert clf.score(*iris) > 0.8
 
 
 def test_an_error_in_a_network_ends_all_and_changes_nothing(iris, monkeypatch):

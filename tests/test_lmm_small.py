@@ -10,8 +10,8 @@ from maxplus._compile import patience
 from maxplus.certify import bounds, box_bounds
 from maxplus.explain import single_feature_flips
 from maxplus.models import LMM, lmm
-from maxplus.training import Task
-from maxplus.training.conductor import Conductor
+from maxplus.training import TrainingProblem
+from maxplus.training.monitor import TrainingMonitor
 from maxplus.training.stages import Polish
 
 
@@ -87,8 +87,8 @@ def test_a_polish_takes_the_same_steps(case, seed):
     y = np.random.default_rng(seed).integers(0, model.n_classes, len(X))
 
     def polished():
-        task = Task(X, y, rng=np.random.default_rng(seed))
-        return Polish(0.1, max_rounds=4).run(model, task, Conductor())
+        task = TrainingProblem(X, y, rng=np.random.default_rng(seed))
+        return Polish(0.1, max_rounds=4).run(model, task, TrainingMonitor())
 
     ours, theirs = both(polished)
     assert ours.steps == theirs.steps

@@ -18,7 +18,7 @@ from maxplus.models.starts import (
     random_lmm,
     random_lmm_bytes,
 )
-from maxplus.training import Conductor, Task, memory
+from maxplus.training import TrainingMonitor, TrainingProblem, memory
 from maxplus.training.engines import SparseEngine
 from maxplus.training.stages import Annealing, WarmUp
 from memory_used import most_memory
@@ -39,12 +39,12 @@ def units(blobs):
 
 def test_warm_up_takes_about_the_memory_it_declares(blobs, units):
     stage = WarmUp(Annealing(15.0, n_epochs=3, batch_size=100))
-    task = Task(*blobs, rng=np.random.default_rng(0))
+    task = TrainingProblem(*blobs, rng=np.random.default_rng(0))
     needed = stage.bytes_needed(units, task)
-    with Conductor() as conductor:
-        conductor.begin(stage.name, is_last=True)
-        stage.run(units, task, conductor)  # compiled
-        taken = most_memory(lambda: stage.run(units, task, conductor))
+    with TrainingMonitor() as monitor:
+        monitor.begin(stage.name, is_last=True)
+        stage.run(units, task, monitor)  # compiled
+        taken = most_memory(lambda: stage.run(units, task, monitor))
     assert 0.7 * needed < taken < 1.2 * needed
 
 
@@ -54,7 +54,7 @@ def test_documented_memory_formula_matches_the_sparse_engine():
     model = LMM(np.zeros(2 * P, "f"), np.zeros((2 * P, H), "f"), np.zeros((H, C), "f"))
     # All rows are one number in memory.
     X = np.broadcast_to(np.zeros(1, "f"), (n, P))
-    needed = X.nbytes + SparseEngine.bytes_needed(model, Task(X, np.arange(n) % C))
+    needed = X.nbytes + SparseEngine.bytes_needed(model, TrainingProblem(X, np.arange(n) % C))
     assert needed == pytest.approx(n * (8 * P + 12 * H + 20 * C), rel=0.1)
 
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.estimators import NoEffectWarning
-from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, Task, level, train
+from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, TrainingProblem, level, train
 from maxplus.training.engines import ENGINES, sooner
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
@@ -268,7 +268,7 @@ def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
     clf = lmm(**parameters, max_iter=45).fit(*cloud)
     assert clf.max_loss_ > clf.history_["loss"].min()
     clf.partial_fit(*cloud)
-    task = Task(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
+    task = TrainingProblem(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
     whole = train(ENGINES[engine](initial(cloud).model_, task), 90).history
     for name in HISTORY:
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)

@@ -22,9 +22,9 @@ from maxplus.training import (
     MeanLoss,
     Progress,
     Status,
-    Task,
-    conductor,
+    TrainingProblem,
     constant,
+    monitor,
     train,
 )
 from maxplus.training.engines import ENGINES
@@ -58,7 +58,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(conductor, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(monitor, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
 class Listener:
@@ -301,7 +301,7 @@ def test_trained_engine_is_consistent_after_an_interrupt(cloud, engine):
     objective = MeanLoss() if engine == "sgd" else MaxLoss()
 
     def begin():
-        task = Task(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
+        task = TrainingProblem(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
         return ENGINES[engine](start_at(X, y, 3), task)
 
     def weights(model):

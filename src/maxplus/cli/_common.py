@@ -60,7 +60,7 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     are being compiled; or nothing at all if ``quiet``. Of ranks that all fail alike one ``speaks``;
     where one fails by itself, all are ended (`maxplus.distributed.distributed`).
     """
-    from maxplus.training.conductor import announce_compilation
+    from maxplus.training.monitor import announce_compilation
 
     told: set[str] = set()
 

@@ -52,7 +52,7 @@ def demo(
 
 def _run(seed: int, iterations: int, out: Path, voice: Voice) -> None:
     from maxplus.lab.experiments.iris import compare_on_iris, compile_kernels
-    from maxplus.training.conductor import announce_compilation
+    from maxplus.training.monitor import announce_compilation
     from maxplus.training.progress import ProgressBar
 
     console = voice.console

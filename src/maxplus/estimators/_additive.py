@@ -17,13 +17,13 @@ from maxplus.distributed import ALONE, using
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
 from maxplus.models import AdditiveLMM, FeatureMap, Model
-from maxplus.training import Conductor, Status, Task
-from maxplus.training.conductor import run_parallel
+from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.training.monitor import run_parallel
+from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
-from maxplus.training.state import StateError, TrainingState
 
 # From gentle shape functions, for few and noisy rows, to many boxes.
 STRUCTURES = (
@@ -129,31 +129,31 @@ class JointTraining:
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""
         raise StateError("the training of a sum of terms has no state to go on from")
 
     def run(
-        self, model: AdditiveLMM, task: Task, conductor: Conductor,
+        self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
         """Train; ``model`` is what remains where the training is ended while choosing."""
-        return on_first_rank(task, lambda rows, seed: self._train(model, rows, seed, conductor))
+        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
-        self, model: AdditiveLMM, rows: Rows, seed: int, conductor: Conductor
+        self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None and why the training ends."""
-        conductor.begin("choice", is_last=False)
-        search = _Search(self, rows, model.n_classes, seed, conductor, model)
+        monitor.begin("choice", is_last=False)
+        search = _Search(self, rows, model.n_classes, seed, monitor, model)
         status = search.run()
         return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
 
-    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, conductor: Conductor) -> Joint:
-        choice, status = self.choose(model, rows, seed, conductor)
+    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor) -> Joint:
+        choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
             return Joint(model, status, None, np.empty(0))
-        conductor.begin(self.name, is_last=True)
+        monitor.begin(self.name, is_last=True)
         everything = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
         losses: list[float] = []
 
@@ -162,8 +162,8 @@ class JointTraining:
             losses.append(loss)
             n_epochs = self.annealing.epochs(len(rows.y))
             end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            shown = now() if conductor.has_callbacks else model
-            asked = conductor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
+            shown = now() if monitor.has_callbacks else model
+            asked = monitor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
             status = asked or status
             return asked is not None
 
@@ -186,18 +186,18 @@ class JointTraining:
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
 
-def on_first_rank(task: Task, train: Callable[[Rows, int], Joint]) -> Joint:
+def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint]) -> Joint:
     """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
-    assert task.rng is not None
-    seed, team = int(task.rng.integers(2**31)), task.team
-    y = team.collect(task.y)
-    weight = None if task.weight is None else team.collect(task.weight)
+    assert problem.rng is not None
+    seed, team = int(problem.rng.integers(2**31)), problem.team
+    y = team.collect(problem.y)
+    weight = None if problem.weight is None else team.collect(problem.weight)
 
     def alone(X: NDArray) -> Joint:
         with using(ALONE), threadpool_limits(1):
             return train(Rows(X[:], y, weight), seed)
 
-    return team.on_first(alone, task.X)
+    return team.on_first(alone, problem.X)
 
 
 class Prepared(NamedTuple):
@@ -254,10 +254,10 @@ class _Search:
 
     def __init__(
         self, training: JointTraining, rows: Rows, n_classes: int, seed: int,
-        conductor: Conductor, start: AdditiveLMM,
+        monitor: TrainingMonitor, start: AdditiveLMM,
     ) -> None:  # fmt: skip
         self.training, self.seed, self.n_classes = training, seed, n_classes
-        self.conductor, self.start = conductor, start
+        self.monitor, self.start = monitor, start
         rng = np.random.default_rng(seed)
         self.rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
         self.fold_of = deal_folds(self.rows.y, FOLDS, rng)
@@ -288,20 +288,20 @@ class _Search:
         prepared = prepare(kept, self.n_classes, np.random.default_rng([self.seed, fold]))
         length = self.effort.others if fold else self.effort.first
 
-        def train(structure: Structure, part: Conductor) -> AdditiveLMM:
+        def train(structure: Structure, part: TrainingMonitor) -> AdditiveLMM:
             return self.training.trained(
                 structure, prepared, self.n_classes, length, [self.seed, fold, 1],
                 lambda *_: part.interrupted,
             )  # fmt: skip
 
         jobs = [partial(train, self.training.structures[c]) for c in self.survivors]
-        ended = run_parallel(jobs, self.training.n_jobs, self.conductor)
+        ended = run_parallel(jobs, self.training.n_jobs, self.monitor)
         with closing(ended):
             for k, model in ended:
                 status = self._note(self.survivors[k], fold, held, model)
                 if status is not None and status.ends_training:
                     return status
-        return self.conductor.asked
+        return self.monitor.stop_reason
 
     def _note(self, c: int, fold: int, held: NDArray, model: AdditiveLMM) -> Status | None:
         rows = self.rows.part(held)
@@ -313,7 +313,7 @@ class _Search:
             score = self.training.judge(model.scaled(factor), rows)
             self.scores[c, fold] = score if math.isfinite(score) else -np.inf
         self.done += 1
-        return self.conductor.report(
+        return self.monitor.report(
             self.done, self.total, loss, float(self.losses.min()), self.start, None,
             Status.MAX_ITER if self.done == self.total else None,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from maxplus.lab.measure import timed
 from maxplus.lab.metrics import Evaluation, evaluate
 from maxplus.lab.rivals import MLP, AdamEngine
 from maxplus.models import Model
-from maxplus.training import MeanLoss, Task, constant, train
+from maxplus.training import MeanLoss, TrainingProblem, constant, train
 
 SIDES = ("train", "test")
 FIGURES = ("max_loss", "mean_loss", "accuracy")
@@ -76,7 +76,9 @@ def train_mlp(
     n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     rng = np.random.default_rng(seed)
     model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
-    task = Task(split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng)
+    task = TrainingProblem(
+        split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng
+    )
     with watch("MLP (mean)") as callback:
         result = train(AdamEngine(model, task, settings.batch), iterations, [callback])
     return _judge("MLP (mean)", model, split, result.seconds, result.history["loss"])

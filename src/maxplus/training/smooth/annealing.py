@@ -61,7 +61,7 @@ class Annealing(NamedTuple):
         return min(n_rows, BATCH, max(LEAST_BATCH, n_rows // 8))
 
     def epochs(self, n_rows: int) -> int:
-        """Return the number of passes over so many samples."""
+        """Return the number of passes over ``n_rows`` samples."""
         n_batches = n_rows // self.batch(n_rows)
         usual = self.n_epochs
         if usual is None:
@@ -71,7 +71,7 @@ class Annealing(NamedTuple):
     def schedule(
         self, n_steps: int, *, scale: float = 1.0, coldest: float = 0.0
     ) -> AnnealingSchedule:
-        """Return the schedule of so many steps, no temperature of which is below ``coldest``.
+        """Return the schedule of ``n_steps`` steps, without temperatures below ``coldest``.
 
         Weights are in units of ``scale``.
         """
@@ -109,9 +109,9 @@ def annealed(schedule, step):
 class Batches:
     """Batches of a data-parallel training, from the rows of all ranks.
 
-    Alone, a batch is so many rows of a permutation of all. Of several ranks, each permutes its
-    own rows and cuts them into as many parts as there are batches: what a batch holds depends on
-    how many ranks there are, and on nothing else.
+    In a single process, a batch is a part of a permutation of all rows. Each of several ranks
+    permutes its own rows and cuts them into as many parts as there are batches: what a batch holds
+    depends on the number of ranks, and on nothing else.
     """
 
     team: Team

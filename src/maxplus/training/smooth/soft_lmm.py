@@ -44,7 +44,7 @@ SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
 RARE = 0.005
 # A value this many times beyond where exponents are cut off is as good as any farther one.
 FAR = 4.0
-# Differences are taken in float64: of so many rows at a time, to save memory.
+# Rows whose differences are taken in float64 at a time, to save memory.
 ROWS_AT_ONCE = 4_096
 
 
@@ -147,7 +147,7 @@ class SoftWeights:
         # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
         # them. Allocated once: new memory in every step would cost more than the step's work.
         self._seen, self._sums = self._row(), self._row()
-        # How many of the own part are of W1.
+        # The number of weights of the own part that belong to W1.
         self._n_first = min(max(0, W1.size - team.rank * self._own.size), self._own.size)
 
     @property

@@ -39,14 +39,14 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 CROSS_ENTROPY, SQUARED, ABSOLUTE = 0, 1, 2
 LOSSES = {"log_loss": CROSS_ENTROPY, "squared": SQUARED, "absolute": ABSOLUTE}
 
-# What suits sums of terms.
+# The settings for sums of terms.
 TERM_ANNEALING = Annealing(hot=0.15, cold=0.05, rate=0.02)
 
 OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
 
 
 class Layout(NamedTuple):
-    """Where the terms of a sum are in its flat arrays.
+    """Positions of the terms of a sum in its flat arrays.
 
     Term t has the features ``features[feature_start[t]:feature_start[t + 1]]`` and the units
     ``unit_start[t]`` to ``unit_start[t + 1]``; the walls of unit k, two for each feature, begin at

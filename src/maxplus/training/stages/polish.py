@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from maxplus._compile.jit import frozen
 from maxplus.models import LMM, LOG2, Model
 from maxplus.models._lmm_kernels import empty_gradient
-from maxplus.training.conductor import Conductor
-from maxplus.training.result import Status
+from maxplus.training.monitor import TrainingMonitor
+from maxplus.training.problem import TrainingProblem
+from maxplus.training.result import StateError, Status, TrainingState
 from maxplus.training.stages._polish_kernels import sweep
 from maxplus.training.stages.base import Outcome
-from maxplus.training.state import StateError, TrainingState
-from maxplus.training.task import Task
 
 # Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
-# where that is too much to ask of neighbours of different classes, ever closer to the level.
+# where neighbours of different classes cannot both reach that, ever closer to the level.
 AIM = 0.72
 DAMPING = 0.5
 MAX_SWEEPS = 100
@@ -32,8 +31,8 @@ REINITIALIZE_AFTER, GIVE_UP_AFTER = 3, 6
 # 21 tables did they support a polish of more than that, and the validation takes time.
 MOST_ABOVE = 0.05
 
-# Whether held-out rows support a polish of this network, which was trained on this task.
-Validate = Callable[[LMM, Task, Conductor], bool]
+# Returns whether held-out rows support a polish of this network, which was trained on this problem.
+Validate = Callable[[LMM, TrainingProblem, TrainingMonitor], bool]
 
 
 @dataclass(frozen=True)
@@ -96,28 +95,32 @@ class Polish:
     name: ClassVar[str] = "polish"
     has_state: ClassVar[bool] = False
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state: a polish takes seconds, and is repeated from its beginning."""
         raise StateError("a polish has no state to go on from")
 
     def run(
-        self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
+        self,
+        model: LMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
+        state: TrainingState | None = None,
     ) -> Polished:
-        """Polish a copy of the model; ``task.rng`` shuffles the active set."""
+        """Polish a copy of the model; ``problem.rng`` shuffles the active set."""
         level, model = self.level, model.copy()
-        assert task.rng is not None
+        assert problem.rng is not None
         aim = AIM
         # Ranks evaluate their own samples, gather all losses, and then take the same steps.
-        n_samples = task.n_samples
+        n_samples = problem.n_samples
         active = np.zeros(n_samples, bool)
         failures = np.zeros(n_samples, np.int64)
-        skipped = _worst(task.losses(model), level, self.skip)
+        skipped = _worst(problem.losses(model), level, self.skip)
         failures[skipped] = GIVE_UP_AFTER
         course: list[float] = []
         steps, best = 0, None
         left = math.inf if self.visits is None else float(self.visits)
         for n_round in range(self.max_rounds + 1):
-            losses = task.losses(model)
+            losses = problem.losses(model)
             above = ~(losses < level)
             course.append(float(losses.max()))
             if best is None or (above.sum(), losses.sum()) < (best[1].sum(), best[2].sum()):
@@ -126,17 +129,22 @@ class Polish:
             active |= losses > aim * level
             active &= failures < GIVE_UP_AFTER
             stuck = np.flatnonzero(above & (failures == REINITIALIZE_AFTER))
-            _reinitialize_units(model, task, stuck, aim * level)
+            _reinitialize_units(model, problem, stuck, aim * level)
             left -= n_samples
             over = not (above & active).any() or n_round == self.max_rounds or left <= 0
-            status = conductor.report(
+            status = monitor.report(
                 n_round, self.max_rounds, course[-1], float(best[2].max()), model, None,
                 _verdict(above, skipped) if over else None,
             )  # fmt: skip
             if status is not None:
                 break
             swept = _sweeps(
-                model, *task.rows(np.flatnonzero(active)), aim * level, task.rng, conductor, left
+                model,
+                *problem.rows(np.flatnonzero(active)),
+                aim * level,
+                problem.rng,
+                monitor,
+                left,
             )
             steps += swept.steps
             left -= swept.visits
@@ -149,7 +157,7 @@ class Polish:
 
 
 @dataclass(frozen=True)
-class CarefulPolish:
+class ValidatedPolish:
     """Polish if that costs nothing on held-out rows; otherwise leave the model as it is.
 
     Fitting the last few samples is right where samples can be fitted. The validation is skipped
@@ -168,27 +176,31 @@ class CarefulPolish:
     name: ClassVar[str] = Polish.name
     has_state: ClassVar[bool] = False
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""
-        return self.polish.check(state, task, kind)
+        return self.polish.check(state, problem, kind)
 
     def run(
-        self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
+        self,
+        model: LMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
+        state: TrainingState | None = None,
     ) -> Polished:
         """Return the polished model, or the one that was given."""
-        losses = task.losses(model)
+        losses = problem.losses(model)
         above = np.flatnonzero(~(losses < self.polish.level))
         worst = float(losses.max())
         before = Polished(model, Status.UNFIT, losses, np.array([worst]), 0, above)
         if above.size <= self.polish.skip:
             end = Status.SKIPPED if above.size else Status.POLISHED
-            conductor.report(0, 1, worst, worst, model, None, end)
+            monitor.report(0, 1, worst, worst, model, None, end)
             return replace(before, status=end)
         too_many = above.size - self.polish.skip > MOST_ABOVE * len(losses)
-        if too_many or not self.validate(model, task, conductor):
-            conductor.report(0, 1, worst, worst, model, None, Status.UNFIT)
-            return replace(before, status=conductor.asked or Status.UNFIT)
-        after = self.polish.run(model, task, conductor)
+        if too_many or not self.validate(model, problem, monitor):
+            monitor.report(0, 1, worst, worst, model, None, Status.UNFIT)
+            return replace(before, status=monitor.stop_reason or Status.UNFIT)
+        after = self.polish.run(model, problem, monitor)
         status = Status.UNFIT if after.status is Status.GIVEN_UP else after.status
         return replace(after, status=status)
 
@@ -217,9 +229,9 @@ class _Swept(NamedTuple):
 
 def _sweeps(
     model: LMM, X: NDArray, y: NDArray, active: NDArray, target: float, rng: np.random.Generator,
-    conductor: Conductor, most: float,
+    monitor: TrainingMonitor, most: float,
 ) -> _Swept:  # fmt: skip
-    """Sweep over the active samples until none is above the target, or after so many visits.
+    """Sweep over the active samples until none is above the target, or after ``most`` visits.
 
     After a sweep over all of them only those that caused a step are visited, until those are
     below the target; then all are evaluated again.
@@ -234,15 +246,15 @@ def _sweeps(
         sweep(frozen(X), frozen(y), order, model.weights, lam, g, grad, target, DAMPING, moved)
         steps += int(moved.sum())
         visits += order.size
-        if conductor.interrupted or (order.size == active.size and not moved.any()):
-            return _Swept(steps, visits, not conductor.interrupted)
+        if monitor.interrupted or (order.size == active.size and not moved.any()):
+            return _Swept(steps, visits, not monitor.interrupted)
         if visits >= most:
             break
         order = order[moved] if moved.any() else active.copy()
     return _Swept(steps, visits, False)
 
 
-def _reinitialize_units(model: LMM, task: Task, stuck: NDArray, loss: float) -> None:
+def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, loss: float) -> None:
     """Move idle units to stuck samples: steps on shared paths cannot separate neighbours.
 
     A unit that decides no score on any sample becomes a pyramid at the sample's point, high
@@ -250,9 +262,9 @@ def _reinitialize_units(model: LMM, task: Task, stuck: NDArray, loss: float) -> 
     """
     if not stuck.size:
         return
-    own = np.ascontiguousarray(task.X, model.dtype)
-    idle = np.flatnonzero(task.team.sum(model.wins(own)) == 0)
-    X, y, places = task.rows(stuck)
+    own = np.ascontiguousarray(problem.X, model.dtype)
+    idle = np.flatnonzero(problem.team.sum(model.wins(own)) == 0)
+    X, y, places = problem.rows(stuck)
     X = np.ascontiguousarray(X, model.dtype)
     lowest = model.W2.min()
     for n, h in zip(places, idle, strict=False):

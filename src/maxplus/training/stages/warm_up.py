@@ -15,13 +15,19 @@ from maxplus.distributed import Team
 from maxplus.distributed.team import agreed
 from maxplus.models import LMM, Model
 from maxplus.training import memory
-from maxplus.training.conductor import Conductor
-from maxplus.training.result import Status, TrainingOverflowError
+from maxplus.training.monitor import TrainingMonitor
+from maxplus.training.problem import TrainingProblem
+from maxplus.training.result import (
+    StateError,
+    Status,
+    TrainingOverflowError,
+    TrainingState,
+    generator_state,
+    prefixed,
+)
 from maxplus.training.smooth.annealing import Annealing, Batches
 from maxplus.training.smooth.soft_lmm import Layers, Rescaling, SoftLMM, SoftWeights
 from maxplus.training.stages.base import Outcome
-from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
-from maxplus.training.task import Task
 
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
@@ -74,15 +80,19 @@ class WarmUp:
     has_state: ClassVar[bool] = True
 
     def run(
-        self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
+        self,
+        model: LMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
+        state: TrainingState | None = None,
     ) -> WarmedUp:
-        """Train a copy of the model; ``task.rng`` draws the held-out samples, and shuffles."""
-        memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
-        annealing, rng, team = self.annealing, task.rng, task.team
+        """Train a copy of the model; ``problem.rng`` draws the held-out samples, and shuffles."""
+        memory.require(self.bytes_needed(model, problem), f"the {self.name}", memory.FEWER_UNITS)
+        annealing, rng, team = self.annealing, problem.rng, problem.team
         assert rng is not None
-        held_out = self._held_out(task, rng) if state is None else state.arrays["held_out"]
-        X, y, weight = task.X, task.y, task.weight
-        judges = task.own(held_out)
+        held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
+        X, y, weight = problem.X, problem.y, problem.weight
+        judges = problem.own(held_out)
         if held_out.size:
             kept = np.setdiff1d(np.arange(len(y)), judges)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
@@ -114,14 +124,14 @@ class WarmUp:
                 if weight is not None and part.size:
                     # A batch of light samples counts as little as they do.
                     worth *= float(weight[part].mean())
-                # What overflows here ends as weights that are not finite, which is an error below.
+                # An overflow here leaves weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     epoch_loss += soft.gradient(
                         batch_rows, y[part], run.weights, tau, self.margin / annealing.scale,
                         None if weight is None else weight[part], worth,
                     )  # fmt: skip
                 run.weights.move(rate)
-                if conductor.interrupted:
+                if monitor.interrupted:
                     break
             run.end_epoch(epoch_loss / (k + 1))
             if not (math.isfinite(run.losses[-1]) and np.isfinite(run.layers.W1).all()):
@@ -132,36 +142,36 @@ class WarmUp:
                 )
                 raise agreed(overflow)
             if held_out.size:
-                run.judge(model, task.X[judges], task.y[judges], team)
-            if not conductor.interrupted:
+                run.judge(model, problem.X[judges], problem.y[judges], team)
+            if not monitor.interrupted:
                 # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
                 settled = run.state(model, held_out, rng)
-            status = conductor.report(
+            status = monitor.report(
                 epoch + 1, n_epochs, run.losses[-1], min(run.losses), run.hard(model),
                 lambda now=settled: now,  # type: ignore[misc]
-                None if conductor.interrupted else run.verdict(n_epochs, self.patience),
+                None if monitor.interrupted else run.verdict(n_epochs, self.patience),
             )  # fmt: skip
         return WarmedUp(
             run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
         )
 
-    def bytes_needed(self, model: LMM, task: Task) -> int:
+    def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
         """Return about the memory that a run takes at its peak."""
-        (N, P), H, C = task.X.shape, model.n_hidden, model.n_classes
+        (N, P), H, C = problem.X.shape, model.n_hidden, model.n_classes
         n = self.annealing.batch(N)
         weights = 4 * (2 * P + C) * H
         # The rows; the weights, Adam's two averages, the last state's copies of the three, and
         # the gradient with its factors.
         kept = 4 * N * P + 8 * weights
         if self.hold_out:
-            kept += task.X.nbytes + 2 * weights
+            kept += problem.X.nbytes + 2 * weights
         # Then either what a batch takes, for each of its samples and units, or at an epoch's end
         # a new state and the hard model, which is made in float64.
         return kept + max(4 * n * (6 * H + 4 * P), 8 * weights)
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Return the initial model; StateError if the warm-up cannot resume from the state."""
-        model = task.model_of(state, "model.", LMM)
+        model = problem.model_of(state, "model.", LMM)
         if state.generator is None:
             raise StateError("the state of the random generator is missing")
         for k, shape in ((1, model.W1.shape), (2, model.W2.shape)):
@@ -174,21 +184,21 @@ class WarmUp:
             raise StateError("its steps cannot be fewer than none")
         losses = state.array("losses", np.float64, (None,))
         held_out = state.array("held_out", np.int64, (None,))
-        some = held_out.size < task.n_samples and (np.diff(held_out) > 0).all()
-        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < task.n_samples):
+        some = held_out.size < problem.n_samples and (np.diff(held_out) > 0).all()
+        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < problem.n_samples):
             raise StateError("what it holds out are not some of the samples")
         scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
         if ("best1" in state.arrays) != bool(scores.size):
             raise StateError("its best weights and its scores do not fit")
         return model
 
-    def _held_out(self, task: Task, rng: np.random.Generator) -> NDArray:
+    def _held_out(self, problem: TrainingProblem, rng: np.random.Generator) -> NDArray:
         """Return the samples of all ranks to validate with, in ascending order."""
         if not self.hold_out:
             return np.empty(0, np.int64)
         seed = int(rng.integers(2**31))
-        labels = task.team.collect(task.y)
-        return task.team.on_first(lambda _: self._split(labels, seed), task.X)
+        labels = problem.team.collect(problem.y)
+        return problem.team.on_first(lambda _: self._split(labels, seed), problem.X)
 
     def _split(self, y: NDArray, seed: int) -> NDArray:
         # A class with a single sample cannot be on both sides: it stays where training is.

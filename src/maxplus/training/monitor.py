@@ -18,8 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import ALONE, current, using
 from maxplus.models.base import Network
-from maxplus.training.result import Status
-from maxplus.training.state import TrainingState
+from maxplus.training.result import Status, TrainingState
 
 R = TypeVar("R")
 
@@ -114,7 +113,7 @@ class KeepBestOnInterrupt:
         self.is_requested = True
 
 
-class Conductor:
+class TrainingMonitor:
     """Calls the callbacks of a training, and decides when its stages end.
 
     A stage calls `report` between two pieces of its work. It continues unless it is complete,
@@ -123,8 +122,8 @@ class Conductor:
 
     Use it as a context manager around all stages::
 
-        with Conductor([bar]) as conductor:
-            run_stages(stages, model, task, conductor)
+        with TrainingMonitor([bar]) as monitor:
+            run_stages(stages, model, problem, monitor)
 
     Parameters
     ----------
@@ -138,7 +137,7 @@ class Conductor:
         self,
         callbacks: Iterable[Callback] = (),
         origin: Any = None,
-        parent: Conductor | None = None,
+        parent: TrainingMonitor | None = None,
     ) -> None:
         self._callbacks = list(callbacks)
         self._keepers = [c for c in self._callbacks if isinstance(c, KeepBestOnInterrupt)]
@@ -148,7 +147,7 @@ class Conductor:
         self._interrupted = self._stopped = False
         self.begin("", is_last=True)
 
-    def __enter__(self) -> Conductor:
+    def __enter__(self) -> TrainingMonitor:
         """Let `KeepBestOnInterrupt` callbacks handle Ctrl-C from here on."""
         for keeper in self._keepers:
             self._handlers.enter_context(keeper)
@@ -186,7 +185,7 @@ class Conductor:
     def interrupted(self) -> bool:
         """Whether the training is to end at once with what it has; the same on all ranks.
 
-        Ranks learn of Ctrl-C together, in `asked`, because they must take the same steps.
+        Ranks learn of Ctrl-C together, in `stop_reason`, because they must take the same steps.
         """
         is_pressed = self._is_pressed and current().is_alone
         return (
@@ -204,7 +203,7 @@ class Conductor:
         self._interrupted = True
 
     @property
-    def asked(self) -> Status | None:
+    def stop_reason(self) -> Status | None:
         """The reason to end the training before it is complete, on any rank; None if none."""
         team = current()
         if not team.is_alone:
@@ -247,7 +246,7 @@ class Conductor:
         if end is not None:
             return end
         self._stopped |= any(answers)
-        return self.asked
+        return self.stop_reason
 
     def _settled(
         self, state: Callable[[], TrainingState] | None
@@ -259,7 +258,7 @@ class Conductor:
 
 
 def run_parallel(
-    jobs: Sequence[Callable[[Conductor], R]], n_threads: int, conductor: Conductor
+    jobs: Sequence[Callable[[TrainingMonitor], R]], n_threads: int, monitor: TrainingMonitor
 ) -> Generator[tuple[int, R], None, None]:
     """Run trainings in threads of one core each; yield each one's number and result when it ends.
 
@@ -268,26 +267,26 @@ def run_parallel(
     and yield all results, in the order of the jobs.
 
     Each job is called with a monitor that has no callbacks. It is interrupted, and with it every
-    job that still runs, when ``conductor`` is, or when the generator is closed.
+    job that still runs, when ``monitor`` is, or when the generator is closed.
     """
     team = current()
     if not team.is_alone:
         with team.together(), using(ALONE):
             numbers = range(team.rank, len(jobs), team.size)
-            own = run_parallel([jobs[k] for k in numbers], n_threads, conductor)
+            own = run_parallel([jobs[k] for k in numbers], n_threads, monitor)
             mine = {numbers[k]: result for k, result in own}
         results = {k: result for part in team.every(mine) for k, result in part.items()}
         yield from sorted(results.items(), key=lambda item: item[0])
         return
     pool, part = (
         ThreadPoolExecutor(n_threads, initializer=_use_one_core),
-        Conductor(parent=conductor),
+        TrainingMonitor(parent=monitor),
     )
     futures: dict[Future[R], int] = {}
     try:
         futures = {pool.submit(job, part): k for k, job in enumerate(jobs)}
         for future in as_completed(futures):
-            if conductor.interrupted:
+            if monitor.interrupted:
                 break
             yield futures[future], future.result()
     finally:
