@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
 from maxplus.models import LMM
-from maxplus.training import MaxLoss, Task, constant, level, polyak, train, two_phase
+from maxplus.training import MaxLoss, TrainingProblem, constant, level, polyak, train, two_phase
 from maxplus.training.engines import SparseEngine
 
 X, y = load_breast_cancer(return_X_y=True)
@@ -35,7 +35,7 @@ def following(piece):
     model, losses, share = start.copy(), start.losses(X, y).max(keepdims=True), 0.5
     while losses.size < N_ITER:
         rule = polyak(share * losses.min())
-        engine = SparseEngine(model, Task(X, y, MaxLoss(), rule, start=losses.size))
+        engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), rule, start=losses.size))
         new = train(engine, min(piece, N_ITER - losses.size)).history["loss"]
         if new.min() >= losses.min():
             share = (1 + share) / 2
@@ -49,7 +49,9 @@ def following(piece):
 
 def plain(rule):
     """Loss of each iteration with one rule."""
-    return train(SparseEngine(start.copy(), Task(X, y, MaxLoss(), rule)), N_ITER).history["loss"]
+    return train(
+        SparseEngine(start.copy(), TrainingProblem(X, y, MaxLoss(), rule)), N_ITER
+    ).history["loss"]
 
 
 curves = {

@@ -48,9 +48,9 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session", autouse=True)
 def _unannounced():
     """What commands print does not depend on which kernels are there already."""
-    from maxplus.training import compiling
+    from maxplus.training import monitor
 
-    compiling._SAID.set()
+    monitor._announced.set()
 
 
 class Data(NamedTuple):

@@ -19,13 +19,13 @@ for name in {!r}:
 AUDITED = """
 import numpy as np
 from maxplus.models.initialization import prototype_lmm
-from maxplus.training import MaxLoss, Task, polyak
+from maxplus.training import MaxLoss, TrainingProblem, polyak
 from maxplus.training.engines import SparseEngine
 from maxplus.training.result import Block
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
 model = prototype_lmm(X[:6], y[:6], 3, 2.0, 2.0)
-engine = SparseEngine(model, Task(X, y, MaxLoss(), polyak()), audit=True)
+engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), polyak()), audit=True)
 engine.advance(Block(3))
 engine.regroup()
 """

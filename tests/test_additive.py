@@ -10,14 +10,17 @@ import oracles
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.models.additive import useless_units, with_units
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth._additive_kernels import (
+from maxplus.training.smooth.soft_terms import (
+    TERM_ANNEALING,
     FlatWeights,
     empty_buffers,
+    pack,
     soft_gradient,
     soft_scores,
     softmax_gradient,
+    train_terms,
+    unpack,
 )
-from maxplus.training.smooth.additive import Annealing, pack, train_terms, unpack
 from maxplus.training.smooth.structures import (
     N_BINS,
     PRIOR,
@@ -174,7 +177,7 @@ def additive_problem(n=600):
 def test_joint_training_learns_a_sum_of_shape_functions():
     U, y, start = additive_problem()
     losses = []
-    annealing = Annealing(scale=2.0)
+    annealing = TERM_ANNEALING._replace(scale=2.0)
     trained = train_terms(
         start.scaled(2.0), U, y, annealing, np.random.default_rng(0),
         on_epoch=lambda epoch, loss, _: losses.append(loss),
@@ -189,7 +192,9 @@ def test_joint_training_learns_a_sum_of_shape_functions():
 def test_joint_training_is_the_same_for_the_same_generator():
     U, y, start = additive_problem(100)
     runs = [
-        train_terms(start, U, y, Annealing(length=0.1), np.random.default_rng(7)).scores(U)
+        train_terms(
+            start, U, y, TERM_ANNEALING._replace(length=0.1), np.random.default_rng(7)
+        ).scores(U)
         for _ in range(2)
     ]
     assert_array_equal(runs[0], runs[1])
@@ -201,7 +206,7 @@ def test_weight_of_zero_leaves_rows_out():
     wrong = np.arange(len(y)) % 2 == 0
     labels = np.where(wrong, 1 - y, y)
     trained = train_terms(
-        start, U, labels, Annealing(), np.random.default_rng(0), weight=(~wrong).astype(float)
+        start, U, labels, TERM_ANNEALING, np.random.default_rng(0), weight=(~wrong).astype(float)
     )  # fmt: skip
     assert np.mean(trained.scores(U).argmax(axis=1) == y) > 0.9
 
@@ -210,7 +215,7 @@ def test_training_ends_where_on_epoch_returns_true():
     U, y, start = additive_problem(100)
     seen = []
     train_terms(
-        start, U, y, Annealing(), np.random.default_rng(0),
+        start, U, y, TERM_ANNEALING, np.random.default_rng(0),
         on_epoch=lambda epoch, loss, _: seen.append(epoch) or epoch == 2,
     )  # fmt: skip
     assert seen == [0, 1, 2]
@@ -219,7 +224,7 @@ def test_training_ends_where_on_epoch_returns_true():
 def test_training_that_overflows_raises():
     U, y, start = additive_problem(100)
     with pytest.raises(TrainingOverflowError, match="lower its rate"):
-        train_terms(start, U, y, Annealing(rate=1e308), np.random.default_rng(0))
+        train_terms(start, U, y, TERM_ANNEALING._replace(rate=1e308), np.random.default_rng(0))
 
 
 # -- structures -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus.estimators._trained import TrainedClassifier
+from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import TrainingOverflowError
 from processes import interrupt_second_fits
 
@@ -105,11 +106,11 @@ def test_an_interruption_that_does_not_wait_keeps_old_or_new(iris, clf):
     clf.set_params(callbacks=None).fit(iris.X[:, :2], np.array(["a", "b", "c"])[iris.y])
     before = snapshot(clf)
     clf.set_params(callbacks=interrupt)
-    if isinstance(clf, LMMClassifier):
-        with pytest.raises(KeyboardInterrupt):
-            clf.fit(*iris)
-        assert snapshot(clf) == before
-    else:
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(*iris)
+    assert snapshot(clf) == before
+    if not isinstance(clf, LMMClassifier):
+        clf.set_params(callbacks=[interrupt, KeepBestOnInterrupt()])
         with pytest.warns(UserWarning, match="interrupted"):
             clf.fit(*iris)
         assert clf.n_features_in_ == clf.model_.n_features == 4

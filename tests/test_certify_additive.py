@@ -13,7 +13,7 @@ from certified import BOTH_TYPES, ROUNDING, SHORT, inside, predict
 from maxplus.certify import box_bounds, certified_at, certified_radius
 from maxplus.certify.margins import AdditiveMargins
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-from maxplus.training.smooth.additive import Annealing, train_terms
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms
 from strategies import DTYPES, SEEDS, quick
 
@@ -334,7 +334,7 @@ def test_attacks_on_trained_sums_fail(iris, dtype, structure):
     U = feature_map(iris.X)
     pairs = [(0, 1), (2, 3)][: structure.n_pairs(4)]
     start, scale = initial_terms(structure, U, iris.y, 3, pairs, rng)
-    trained = train_terms(start, U, iris.y, Annealing(scale), rng)
+    trained = train_terms(start, U, iris.y, TERM_ANNEALING._replace(scale=scale), rng)
     model = AdditiveLMM(trained.terms, 4, feature_map).astype(dtype)
     assert (predict(model, iris.X) == iris.y).mean() > 0.94
     spread = iris.X.std(axis=0)

@@ -22,8 +22,8 @@ from maxplus.estimators._scaling import Scaling, share_a_unit
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.training import Status
-from maxplus.training.smooth import additive
+from maxplus.training import KeepBestOnInterrupt, Status
+from maxplus.training.smooth import soft_terms
 
 pytestmark = pytest.mark.slow
 
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_the_search(noisy):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.warns(UserWarning, match="interrupted after 0 epochs of the warm-up"):
-        clf = LMMClassifier(**QUICK, callbacks=press).fit(*noisy)
+        clf = LMMClassifier(**QUICK, callbacks=[press, KeepBestOnInterrupt()]).fit(*noisy)
     assert clf.status_ == Status.INTERRUPTED.value
     assert clf.warmup_losses_.size == 0
 
@@ -217,20 +217,20 @@ def test_ctrl_c_ends_the_search(noisy):
 def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):
     """Other trainings of a fold stop after an epoch, and are not waited for."""
     epochs = []
-    train_epoch = additive.train_epoch
+    train_epoch = soft_terms.train_epoch
 
     def count(*arguments):
         epochs.append(1)
         return train_epoch(*arguments)
 
-    monkeypatch.setattr(additive, "train_epoch", count)
+    monkeypatch.setattr(soft_terms, "train_epoch", count)
 
     def press(progress):
         os.kill(os.getpid(), signal.SIGINT)
 
     options = {"warmup_epochs": 2_000, "random_state": 0, "n_jobs": 2}
     with pytest.warns(UserWarning, match="interrupted"):
-        LMMClassifier(**options, callbacks=press).fit(*noisy)
+        LMMClassifier(**options, callbacks=[press, KeepBestOnInterrupt()]).fit(*noisy)
     # 1,000 of each structure: two at a time are done, and the third has only just begun.
     assert len(epochs) < 2_400
 

@@ -1,11 +1,7 @@
-"""A line says that kernels are being compiled: once, and only where it takes a while."""
+"""The notice that kernels are being compiled, and ``maxplus compile``."""
 
 import io
 import json
-import threading
-import time
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import numba
 import pytest
@@ -15,92 +11,63 @@ from rich.console import Console
 from commands import bad, good, run
 from maxplus.cli import compile as command
 from maxplus.cli._common import plain_errors
-from maxplus.training import compiling
+from maxplus.training import monitor
+from maxplus.training.monitor import COMPILING, announce_compilation
 from maxplus.training.progress import ProgressBar
 
 
 @pytest.fixture
-def patience(monkeypatch):
-    """As in a new process that nobody has told anything, with less patience."""
-    monkeypatch.setattr(compiling, "PATIENCE", 0.05)
-    compiling._SAID.clear()
+def _fresh_process():
+    """As in a process that has not compiled anything."""
+    monitor._announced.clear()
     yield
-    compiling._SAID.set()
+    monitor._announced.set()
 
 
-def compiles(heard=None):
-    """As if a kernel, and one within it, took long: a moment, or until somebody has heard of it."""
+def compile_kernel():
+    """Start and end a compilation, and one inside it, as far as listeners can tell."""
     with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
-        end = time.monotonic() + (0.1 if heard is None else 60.0)
-        while time.monotonic() < end and not (heard and heard()):
-            time.sleep(0.01)
+        pass
 
 
-def test_what_takes_long_is_said_once(patience):
-    said = []
-    with compiling.telling_of_compilation(said.append):
-        compiles(lambda: said)
-        compiles()
-    with compiling.telling_of_compilation(said.append):
-        compiles()
-    assert said == [compiling.MESSAGE]
+@pytest.mark.usefixtures("_fresh_process")
+def test_compilation_is_announced_once_per_process():
+    written = []
+    for _ in range(2):
+        with announce_compilation(written.append):
+            compile_kernel()
+            compile_kernel()
+    assert written == [COMPILING]
 
 
-def test_short_compilations_add_up(monkeypatch):
-    waits, now = [], [0.0]
-    monkeypatch.setattr(compiling, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(compiling, "Timer", lambda seconds, say: waits.append(seconds) or Mock())
-    with compiling.telling_of_compilation(print):
-        for _ in range(4):
-            with event.trigger_event("numba:compile"):
-                now[0] += 0.4
-    assert waits == pytest.approx([1.0, 0.6, 0.2, 0.0])
-
-
-def test_a_moment_is_not_worth_a_line(patience, monkeypatch):
-    monkeypatch.setattr(compiling, "PATIENCE", 60.0)
-    said = []
-    with compiling.telling_of_compilation(said.append):
-        numba.njit(lambda x: 2 * x)(1)
-    assert not said
-
-
-def test_kernels_that_are_there_are_not_compiled(patience):
+@pytest.mark.usefixtures("_fresh_process")
+def test_compiled_kernels_are_not_announced():
     @numba.njit
     def twice(x):
         return 2 * x
 
     twice(1)
-    said = []
-    with compiling.telling_of_compilation(said.append):
+    written = []
+    with announce_compilation(written.append):
         twice(2)
-        time.sleep(0.1)
-    assert not said
+    compile_kernel()
+    assert not written
 
 
-def test_who_listens_no_more_is_not_told(patience):
-    said = []
-    with compiling.telling_of_compilation(said.append):
-        pass
-    compiles()
-    assert not said
-
-
-def test_a_progress_bar_says_it(patience):
+@pytest.mark.usefixtures("_fresh_process")
+def test_progress_bar_announces_compilation():
     text = io.StringIO()
     with ProgressBar("training", Console(file=text, width=120)):
-        compiles(text.getvalue)
-    assert text.getvalue().count(compiling.MESSAGE) == 1
+        compile_kernel()
+    assert text.getvalue().count(COMPILING) == 1
 
 
+@pytest.mark.usefixtures("_fresh_process")
 @pytest.mark.parametrize("quiet", [False, True])
-def test_commands_say_it_unless_they_are_quiet(patience, capsys, quiet):
+def test_commands_announce_compilation_unless_quiet(capsys, quiet):
     with plain_errors(quiet):
-        compiles(compiling._SAID.is_set)
-        for thread in threading.enumerate():
-            if isinstance(thread, threading.Timer):
-                thread.join()
-    assert capsys.readouterr() == ("", "" if quiet else f"{compiling.MESSAGE}\n")
+        compile_kernel()
+    assert capsys.readouterr() == ("", "" if quiet else f"{COMPILING}\n")
 
 
 @pytest.fixture

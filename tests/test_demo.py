@@ -16,8 +16,7 @@ from maxplus.cli.app import app
 from maxplus.lab.experiments.iris import PAPER, compare_on_iris
 from maxplus.lab.metrics import Evaluation
 from maxplus.lab.rivals import MLP, AdamEngine
-from maxplus.training import MeanLoss, Task, constant, train
-from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
+from maxplus.training import MeanLoss, TrainingProblem, constant, train
 
 
 def run(*arguments):
@@ -143,7 +142,7 @@ def test_the_certificate_in_words(comparison, certified, words):
 def mlp_task():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
-    return MLP.random((4, 8, 5, 3), rng), Task(X, y, MeanLoss(), constant(0.01))
+    return MLP.random((4, 8, 5, 3), rng), TrainingProblem(X, y, MeanLoss(), constant(0.01))
 
 
 def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_task):
@@ -181,18 +180,6 @@ def test_adams_first_step_has_the_length_of_its_rate(mlp_task):
     np.testing.assert_allclose(
         (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
     )
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_adam_moves_many_weights_as_it_moves_few(dtype):
-    rng = np.random.default_rng(0)
-    n = 40_000
-    theta, m, v, g = (rng.random(n).astype(dtype) for _ in range(4))
-    many = [array.copy() for array in (theta, m, v)]
-    move_serial(theta, m, v, g, adam_step(3, 0.01, dtype))
-    move_parallel(*many, g, adam_step(3, 0.01, dtype))
-    for one, other in zip((theta, m, v), many, strict=True):
-        assert np.array_equal(one, other)
 
 
 def test_adam_on_batches_draws_from_all_samples(mlp_task):

@@ -14,8 +14,8 @@ from maxplus.models.initialization import prototype_lmm, random_lmm
 from maxplus.training import (
     MaxLoss,
     MeanLoss,
-    Task,
     TopKLoss,
+    TrainingProblem,
     constant,
     level,
     memory,
@@ -44,7 +44,9 @@ COMPILED = [name for name in MAX_ENGINES if name != "dense"]
 
 def make(name, model, X, y, step=POLYAK, linear_every=0, **options):
     objective = MeanLoss() if name == "sgd" else MaxLoss()
-    return ENGINES[name](model.copy(), Task(X, y, objective, step, linear_every, **options))
+    return ENGINES[name](
+        model.copy(), TrainingProblem(X, y, objective, step, linear_every, **options)
+    )
 
 
 def run(engine, *sizes):
@@ -136,7 +138,7 @@ def plain_training(X, y, W, rule, linear_every, samples):
 
 def assert_plain_training_agrees(engine, history, start):
     """The history of ``engine`` is what plain loops give; returns the largest loss of each step."""
-    task = engine.task
+    task = engine.problem
     W = [start.W0, start.W1, start.W2]
     expected, W = plain_training(task.X, task.y, W, task.step, task.linear_every, history["sample"])
     for name in ("loss", "step"):
@@ -341,7 +343,7 @@ def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, linear_ev
 def test_engines_of_one_task_share_no_memory(cloud, name):
     """The second training begins when the first has seen lower losses."""
     X, y = cloud
-    task = Task(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
+    task = TrainingProblem(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
     model = start_at(X, y, n_hidden=6)
     histories = []
     for _ in range(2):
@@ -394,7 +396,7 @@ def test_the_tree_engine_takes_what_it_said(cloud, n_samples, n_hidden, dtype):
     trees = engine._trees
     held = [trees.minima, trees.maxima, trees.losses, engine._scratch]
     held += [getattr(engine.best, name) for name in LAYERS]
-    assert TreeEngine.bytes_needed(model, engine.task) == sum(array.nbytes for array in held)
+    assert TreeEngine.bytes_needed(model, engine.problem) == sum(array.nbytes for array in held)
 
 
 @pytest.fixture(scope="module")
@@ -402,7 +404,7 @@ def large():
     """A task whose trees take some 80 MB, and its model."""
     X, y = np.zeros((2000, 100)), np.arange(2000) % 2
     model = random_lmm("gaussian", (100, 12, 2), 1.0, 1.0, X.dtype, np.random.default_rng(0))
-    return model, Task(X, y, MaxLoss(), polyak())
+    return model, TrainingProblem(X, y, MaxLoss(), polyak())
 
 
 def test_the_tree_engine_refuses_before_it_allocates(large, monkeypatch):
@@ -425,7 +427,7 @@ def test_the_tree_engine_refuses_before_it_allocates(large, monkeypatch):
 def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
-    needed = TreeEngine.bytes_needed(model, Task(X, y, MaxLoss(), polyak()))
+    needed = TreeEngine.bytes_needed(model, TrainingProblem(X, y, MaxLoss(), polyak()))
     monkeypatch.setattr(memory, "available_bytes", lambda: needed if available else None)
     run(make("tree", model, X, y), 3)
 
@@ -506,7 +508,9 @@ def test_an_engine_moves_the_model_it_was_given(cloud, name):
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
     before = model.copy()
-    engine = ENGINES[name](model, Task(X, y, MeanLoss() if name == "sgd" else MaxLoss(), polyak()))
+    engine = ENGINES[name](
+        model, TrainingProblem(X, y, MeanLoss() if name == "sgd" else MaxLoss(), polyak())
+    )
     run(engine, 5)
     assert engine.model is model
     assert not np.array_equal(model.W2, before.W2)
@@ -551,7 +555,7 @@ UNSUPPORTED = [
 def test_engine_refuses_objective_it_does_not_minimise(cloud, name, objective):
     X, y = cloud
     with pytest.raises(ValueError, match="use engine='dense'") as refusal:
-        ENGINES[name](start_at(X, y), Task(X, y, objective, polyak()))
+        ENGINES[name](start_at(X, y), TrainingProblem(X, y, objective, polyak()))
     assert f"engine={name!r}" in str(refusal.value)
     assert f"not {type(objective).__name__}" in str(refusal.value)
 
@@ -559,7 +563,7 @@ def test_engine_refuses_objective_it_does_not_minimise(cloud, name, objective):
 @pytest.mark.parametrize("objective", [OwnMean(), DisguisedMean(), HalfMaximum()])
 def test_dense_engine_minimises_own_objective(cloud, objective):
     X, y = cloud
-    engine = ENGINES["dense"](start_at(X, y), Task(X, y, objective, constant(0.01)))
+    engine = ENGINES["dense"](start_at(X, y), TrainingProblem(X, y, objective, constant(0.01)))
     expected = objective.value(engine.model.losses(X, y), None)
     history, _ = run(engine, 1)
     assert (history["loss"][0], history["sample"][0]) == (expected.loss, expected.sample)
@@ -568,4 +572,4 @@ def test_dense_engine_minimises_own_objective(cloud, objective):
 @pytest.mark.parametrize("step", [lambda t: 0.1, polyak, 0.1, None])
 def test_task_refuses_step_that_is_no_step_rule(cloud, step):
     with pytest.raises(TypeError, match=r"step must be a StepRule.*step=polyak\(\)"):
-        Task(*cloud, MaxLoss(), step)
+        TrainingProblem(*cloud, MaxLoss(), step)

@@ -16,7 +16,7 @@ from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._folds import Rows
 from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
 from maxplus.models import LOG2, AdditiveLMM
-from maxplus.training import memory
+from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import Status, TrainingOverflowError
 from model_cases import CASES, normal_model
 from strategies import SEEDS, quick
@@ -278,6 +278,20 @@ def test_an_interruption_leaves_the_estimator_as_it_was(iris, stage, options):
     assert clf.n_features_in_ == clf.model_.n_features == 2
 
 
+@BOTH
+def test_keep_best_on_interrupt_keeps_the_networks_that_are_done(iris, options):
+    def ctrl_c(progress):
+        if progress.stage == "ensemble":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    callbacks = [ctrl_c, KeepBestOnInterrupt()]
+    clf = LMMEnsembleClassifier(3, n_jobs=1, callbacks=callbacks, **options)
+    with pytest.warns(UserWarning, match="interrupted after .* epochs of the ensemble"):
+        clf.fit(*iris)
+    assert clf.status_ == Status.INTERRUPTED.value
+    assert clf.score(*iris) > 0.8
+
+
 def test_an_error_in_a_network_ends_all_and_changes_nothing(iris, monkeypatch):
     from maxplus.training.stages import warm_up
 
@@ -355,20 +369,6 @@ def test_huge_inputs_do_not_overflow(iris, options):
     X = np.full((1, 4), 1e300)
     assert np.isfinite(clf.decision_function(X)).all()
     assert np.isfinite(clf.decision_function(-X)).all()
-
-
-@BOTH
-def test_memory_is_counted_for_all_networks_trained_at_a_time(iris, monkeypatch, options):
-    needed = []
-    monkeypatch.setattr(memory, "require", lambda n, what, remedy: needed.append((n, what)))
-    for n_jobs in (1, 2):
-        LMMEnsembleClassifier(2, n_jobs=n_jobs, **options).fit(*iris)
-    one, two = (n for n, what in needed if what == "the training of an ensemble")
-    assert two > one
-    monkeypatch.undo()
-    monkeypatch.setattr(memory, "available_bytes", lambda: two - 1)
-    with pytest.raises(memory.NotEnoughMemoryError, match="or a smaller n_jobs"):
-        LMMEnsembleClassifier(2, n_jobs=2, **options).fit(*iris)
 
 
 REPEATED = "clusters begin at random samples; repeated ones change them"

@@ -1,4 +1,4 @@
-"""Ctrl-C keeps the model of the user who called fit; a search that called it hears of it."""
+"""Ctrl-C in a fit: KeyboardInterrupt, or the best model so far with `KeepBestOnInterrupt`."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from maxplus import LMMClassifier, MaxPlusClassifier
-from maxplus.training import Status
+from maxplus.training import KeepBestOnInterrupt, Status
 
 MODELS = {
     "warm-up": LMMClassifier(12, slope=2.0, warmup_epochs=4, random_state=0),
@@ -58,20 +58,38 @@ def few_labels(model, X, y):
     SelfTrainingClassifier(model, max_iter=2).fit(X, labels)
 
 
-@pytest.mark.parametrize("drive", [cross_validate, search, in_a_pipeline, boosted, few_labels])
-def test_whoever_drives_a_training_hears_of_ctrl_c(model, iris, drive):
+def alone(model, X, y):
+    model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "drive", [alone, cross_validate, search, in_a_pipeline, boosted, few_labels]
+)
+def test_ctrl_c_raises_keyboard_interrupt(model, iris, drive):
     with pytest.raises(KeyboardInterrupt):
         drive(model, *iris)
     assert model.callbacks.pressed == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_the_user_who_called_fit_keeps_the_model(model, iris):
+def test_interrupted_fit_leaves_the_fitted_estimator_unchanged(model, iris):
+    press = model.callbacks
+    model.set_params(callbacks=None).fit(iris.X[:, :2], iris.y)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callbacks=press).fit(*iris)
+    assert all(vars(model)[name] is value for name, value in before.items() if name != "callbacks")
+
+
+def test_keep_best_on_interrupt_keeps_the_model(model, iris):
+    press = model.callbacks
+    model.set_params(callbacks=[press, KeepBestOnInterrupt()])
     with pytest.warns(UserWarning, match="training was interrupted"):
         make_pipeline(StandardScaler(), model).fit(*iris)
-    assert model.callbacks.pressed == 1
+    assert press.pressed == 1
     assert model.status_ == Status.INTERRUPTED.value
     assert model.predict(iris.X).shape == (150,)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_training_in_a_thread_that_is_not_the_main_one(iris):

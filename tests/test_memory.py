@@ -9,7 +9,7 @@ from maxplus import (
     LMMRegressor,
     SubgradientLMMClassifier,
 )
-from maxplus.models import initialization
+from maxplus.models import LMM, initialization
 from maxplus.models.initialization import (
     box_lmm,
     box_lmm_bytes,
@@ -18,8 +18,9 @@ from maxplus.models.initialization import (
     random_lmm,
     random_lmm_bytes,
 )
-from maxplus.training import Conductor, Task, memory
-from maxplus.training.stages import Annealing, Polish, WarmUp
+from maxplus.training import TrainingMonitor, TrainingProblem, memory
+from maxplus.training.engines import SparseEngine
+from maxplus.training.stages import Annealing, WarmUp
 from memory_used import most_memory
 
 
@@ -36,18 +37,25 @@ def units(blobs):
     return box_lmm(X, y, 300, 3, 1.0, 15.0, np.random.default_rng(0))
 
 
-STAGES = [WarmUp(Annealing(15.0, epochs=3, batch=100)), Polish(max_rounds=2)]
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_a_stage_takes_about_what_it_said(blobs, units, stage):
-    task = Task(*blobs, rng=np.random.default_rng(0))
+def test_warm_up_takes_about_the_memory_it_declares(blobs, units):
+    stage = WarmUp(Annealing(15.0, n_epochs=3, batch_size=100))
+    task = TrainingProblem(*blobs, rng=np.random.default_rng(0))
     needed = stage.bytes_needed(units, task)
-    with Conductor() as conductor:
-        conductor.begin(stage.name, is_last=True)
-        stage.run(units, task, conductor)  # compiled
-        taken = most_memory(lambda: stage.run(units, task, conductor))
+    with TrainingMonitor() as monitor:
+        monitor.begin(stage.name, is_last=True)
+        stage.run(units, task, monitor)  # compiled
+        taken = most_memory(lambda: stage.run(units, task, monitor))
     assert 0.7 * needed < taken < 1.2 * needed
+
+
+def test_documented_memory_formula_matches_the_sparse_engine():
+    """The formula of docs/guide/more_machines.md, without the libraries."""
+    n, P, H, C = 100_000, 784, 500, 10
+    model = LMM(np.zeros(2 * P, "f"), np.zeros((2 * P, H), "f"), np.zeros((H, C), "f"))
+    # All rows are one number in memory.
+    X = np.broadcast_to(np.zeros(1, "f"), (n, P))
+    needed = X.nbytes + SparseEngine.bytes_needed(model, TrainingProblem(X, np.arange(n) % C))
+    assert needed == pytest.approx(n * (8 * P + 12 * H + 20 * C), rel=0.1)
 
 
 SHAPE = (40, 300, 3)

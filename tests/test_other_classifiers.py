@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import scale
 
 from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
+from maxplus.training import KeepBestOnInterrupt
 
 COMMON = {"max_iter": 60, "random_state": 0}
 # What every one of them is asked to do below is the same, whatever its defaults.
@@ -194,7 +195,7 @@ def test_an_interrupted_training_keeps_the_best(cloud, make):
         if progress.iteration > 10:
             raise KeyboardInterrupt
 
-    clf = make(max_iter=10**9, callbacks=callback)
+    clf = make(max_iter=10**9, callbacks=[callback, KeepBestOnInterrupt()])
     with pytest.warns(UserWarning, match="interrupted"):
         clf.fit(*cloud)
     assert clf.max_loss_ == clf.history_["loss"].min()

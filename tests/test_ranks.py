@@ -10,11 +10,11 @@ from maxplus.io import Checkpoint
 from maxplus.models import LOG2
 from maxplus.models.initialization import choose_prototypes, prototype_lmm
 from maxplus.training import (
-    Conductor,
     MaxLoss,
     Polish,
-    Task,
     TopKLoss,
+    TrainingMonitor,
+    TrainingProblem,
     constant,
     polyak,
     train,
@@ -33,7 +33,7 @@ def start(data, n_hidden=9):
 
 def course(engine_class, data, part, objective, step, n_iter, linear_every):
     X, y = data
-    task = Task(X[part], y[part], objective, step, linear_every=linear_every)
+    task = TrainingProblem(X[part], y[part], objective, step, linear_every=linear_every)
     engine = engine_class(start(data), task)
     done = train(engine, n_iter)
     return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()
@@ -187,9 +187,9 @@ def test_a_polish_is_that_of_one_process(cloud, size):
     model = start((X, y), 20)
 
     def polish(part):
-        task = Task(X[part], y[part], rng=np.random.default_rng(5))
-        with Conductor() as conductor:
-            return Polish(LOG2, max_rounds=9).run(model, task, conductor)
+        task = TrainingProblem(X[part], y[part], rng=np.random.default_rng(5))
+        with TrainingMonitor() as monitor:
+            return Polish(LOG2, max_rounds=9).run(model, task, monitor)
 
     alone = polish(slice(None))
     assert alone.above.size
@@ -258,13 +258,13 @@ def in_turn(engines):
 @pytest.mark.parametrize("run", [one_after_the_other, in_turn])
 def test_two_sparse_engines_of_a_team_train_as_if_alone(iris, run, size):
     """They share memory for thresholds: one must not read what another has left there."""
-    trained = DenseEngine(start(iris), Task(*iris, MaxLoss(), polyak()))
+    trained = DenseEngine(start(iris), TrainingProblem(*iris, MaxLoss(), polyak()))
     train(trained, 50)
     models = start(iris), trained.best
     parts = split(len(iris.y), size)
 
     def engines(part):
-        task = Task(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
+        task = TrainingProblem(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
         return [SparseEngine(model.copy(), task) for model in models]
 
     expected = [np.concatenate([*losses_by_block(engine)]) for engine in engines(slice(None))]

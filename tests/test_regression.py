@@ -21,14 +21,14 @@ from maxplus.estimators._regression import STRUCTURES
 from maxplus.estimators._scaling import Scaling
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth._additive_kernels import (
+from maxplus.training.smooth.soft_terms import (
     FlatWeights,
     empty_buffers,
+    pack,
     regression_gradient,
     soft_gradient,
     soft_scores,
 )
-from maxplus.training.smooth.additive import pack
 from processes import run_fresh
 
 pytestmark = pytest.mark.slow
@@ -375,9 +375,11 @@ INTERRUPT = """
 import json, signal, warnings
 import numpy as np
 from maxplus import LMMRegressor
+from maxplus.training import KeepBestOnInterrupt
 
 def interrupt_in(stage):
-    return lambda p: signal.raise_signal(signal.SIGINT) if p.stage == stage else None
+    press = lambda p: signal.raise_signal(signal.SIGINT) if p.stage == stage else None
+    return [press, KeepBestOnInterrupt()]
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 rng = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from maxplus.models import LMM
 from maxplus.models.initialization import box_lmm, class_distance
 from maxplus.training import Status
 from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
-from maxplus.training.smooth._kernels import LIMIT
+from maxplus.training.smooth.soft_lmm import LIMIT
 from maxplus.training.stages import Annealing
 from trainings import polish, warm_up
 
@@ -174,7 +174,7 @@ def test_the_warm_start_learns_and_depends_on_the_seed_alone(digits):
     start = box_lmm(X, y, 40, 10, 15 / unit, 15.0, rng)
     before = start.W1.copy()
     results = [
-        warm_up(start, X, y, Annealing(15.0, epochs=8, batch=50), np.random.default_rng(s))
+        warm_up(start, X, y, Annealing(15.0, n_epochs=8, batch_size=50), np.random.default_rng(s))
         for s in (3, 3, 4)
     ]
     assert np.array_equal(start.W1, before)
@@ -190,8 +190,8 @@ def test_validation_keeps_the_best_epoch_and_ends_early(digits):
     X, y = digits
     rng = np.random.default_rng(0)
     start = box_lmm(X, y, 40, 10, 1.0, 15.0, rng)
-    annealing = Annealing(15.0, epochs=30, batch=50, patience=2)
-    result = warm_up(start, X, y, annealing, rng, hold_out=0.2)
+    annealing = Annealing(15.0, n_epochs=30, batch_size=50)
+    result = warm_up(start, X, y, annealing, rng, hold_out=0.2, patience=2)
     held = X[result.held_out], y[result.held_out]
     assert np.array_equal(np.bincount(held[1]), np.round(0.2 * np.bincount(y)))
     assert len(result.validation) == len(result.losses) < 30
@@ -212,7 +212,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
     start = box_lmm(X, y, 40, 10, 15.0, 15.0, np.random.default_rng(0))
     shares = []
     for margin in (0.0, 2 * 0.1 * 15.0):
-        annealing = Annealing(15.0, epochs=10, batch=50)
+        annealing = Annealing(15.0, n_epochs=10, batch_size=50)
         model = warm_up(start, X, y, annealing, np.random.default_rng(1), margin=margin).model
         right = model.scores(X).argmax(axis=1) == y
         shares.append((right & certified_at(model, X, 0.1)).mean())

@@ -16,8 +16,8 @@ from maxplus.models.initialization import choose_prototypes, median_distance, pr
 from maxplus.training import (
     MaxLoss,
     Status,
-    Task,
     TopKLoss,
+    TrainingProblem,
     constant,
     level,
     paper_alpha,
@@ -71,7 +71,7 @@ def problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
     slope = 4 / median_distance(X, rng)
     chosen = choose_prototypes(y, n_hidden, rng)
     model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, slope)
-    return model, Task(X, y, MaxLoss(), rule, linear_every)
+    return model, TrainingProblem(X, y, MaxLoss(), rule, linear_every)
 
 
 EVERY_PROBLEM = pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_losses_too_small_for_float32_are_told_apart(slope, dtype):
     X = np.concatenate([rng.normal(0.0, 0.05, (20, 2)), rng.normal(1.0, 0.05, (20, 2))])
     X, y = X.astype(dtype), np.repeat([0, 1], 20)
     model = prototype_lmm(X[[0, 20]], y[[0, 20]], 2, slope, slope)
-    task = Task(X, y, MaxLoss(), constant(1e-3, target=-1.0), 0)
+    task = TrainingProblem(X, y, MaxLoss(), constant(1e-3, target=-1.0), 0)
     sparse, dense = SparseEngine(model.copy(), task), DenseEngine(model.copy(), task)
     assert_same_training(sparse, train(sparse, 5), dense, train(dense, 5))
 

@@ -18,11 +18,12 @@ from maxplus.io.container import FileError
 from maxplus.models import LMM
 from maxplus.models.initialization import box_lmm
 from maxplus.training import (
-    Conductor,
     Iterations,
+    KeepBestOnInterrupt,
     Polish,
     Status,
-    Task,
+    TrainingMonitor,
+    TrainingProblem,
     WarmUp,
     constant,
     run_stages,
@@ -98,7 +99,7 @@ def test_the_course_of_all_stages_is_kept(iris, dtype):
 def mixture(level=1e-6):
     """Warm-up, iterations and polish, as nobody's default has them."""
     return [
-        WarmUp(Annealing(15.0, epochs=5, batch=18)),
+        WarmUp(Annealing(15.0, n_epochs=5, batch_size=18)),
         Iterations(DenseEngine, 30),
         Polish(level),
     ]
@@ -108,14 +109,14 @@ def run_mixture(data, callbacks=(), state=None, level=1e-6):
     """Train Iris through all three stages; from a state on, if there is one."""
     rng = np.random.default_rng(0)
     model = box_lmm(*data, 30, 3, slope=6.0, drop=15.0, rng=rng)
-    task = Task(*data, rng=rng, step=constant(0.01))
+    task = TrainingProblem(*data, rng=rng, step=constant(0.01))
     stages = mixture(level)
-    with Conductor(callbacks) as conductor:
+    with TrainingMonitor(callbacks) as monitor:
         if state is not None:
             (stage,) = (stage for stage in stages if stage.name == state.stage)
             model = stage.check(state, task, LMM)
-            return run_stages(stages, model, task, conductor, state, state.before)
-        return run_stages(stages, model, task, conductor)
+            return run_stages(stages, model, task, monitor, state, state.before)
+        return run_stages(stages, model, task, monitor)
 
 
 def test_stages_may_be_mixed(iris):
@@ -170,7 +171,9 @@ def test_ctrl_c_keeps_what_there_is(iris, stage):
         if progress.stage == stage and progress.iteration == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    clf = LMMClassifier(10, warmup_epochs=50, polish=1e-6, callbacks=press, random_state=0)
+    clf = LMMClassifier(
+        10, warmup_epochs=50, polish=1e-6, callbacks=[press, KeepBestOnInterrupt()], random_state=0
+    )
     with pytest.warns(UserWarning, match="training was interrupted"):
         clf.fit(*iris)
     assert clf.status_ == Status.INTERRUPTED.value
@@ -221,8 +224,9 @@ def test_ctrl_c_within_an_epoch_loses_no_batch(tmp_path, iris):
     options = {"n_hidden": 12, "warmup_epochs": 9, "batch_size": 20, "random_state": 3}
     whole = LMMClassifier(**options).fit(*iris)
     path = tmp_path / "checkpoint"
+    callbacks = [Checkpoint(path), KeepBestOnInterrupt()]
     with pytest.warns(UserWarning, match="training was interrupted"):
-        LMMClassifier(augment=press, callbacks=Checkpoint(path), **options).fit(*iris)
+        LMMClassifier(augment=press, callbacks=callbacks, **options).fit(*iris)
     assert len(calls) == 4 * 7 + 3
     again = maxplus.resume(path, *iris, augment=lambda rows, rng: rows)
     assert np.array_equal(again.W1_, whole.W1_)

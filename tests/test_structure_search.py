@@ -12,15 +12,15 @@ from maxplus.estimators._additive import (
     without_weak_terms,
 )
 from maxplus.estimators._folds import FOLDS, Rows
-from maxplus.training import Conductor, Task
+from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.smooth.structures import Structure
 
 
 def fit(rows, seed=0, structures=STRUCTURES, n_jobs=1):
     """Choose among structures, and train."""
     rng = np.random.default_rng(seed)
-    task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
-    return JointTraining(structures, n_jobs).run(untrained(rows, 2, rng), task, Conductor())
+    task = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+    return JointTraining(structures, n_jobs).run(untrained(rows, 2, rng), task, TrainingMonitor())
 
 
 def interaction(n=500):

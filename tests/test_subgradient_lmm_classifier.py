@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.estimators import NoEffectWarning
-from maxplus.training import MaxLoss, Progress, Task, level, train
+from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, TrainingProblem, level, train
 from maxplus.training.engines import ENGINES, sooner
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
@@ -268,7 +268,7 @@ def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
     clf = lmm(**parameters, max_iter=45).fit(*cloud)
     assert clf.max_loss_ > clf.history_["loss"].min()
     clf.partial_fit(*cloud)
-    task = Task(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
+    task = TrainingProblem(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
     whole = train(ENGINES[engine](initial(cloud).model_, task), 90).history
     for name in HISTORY:
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
@@ -571,7 +571,8 @@ def test_an_interrupted_training_keeps_what_it_has(cloud, engine, interrupt, kee
         if progress.iteration > 20:
             interrupt()
 
-    clf = lmm(engine=engine, max_iter=10**9, keep=keep, callbacks=callback, step="polyak")
+    callbacks = [callback, KeepBestOnInterrupt()]
+    clf = lmm(engine=engine, max_iter=10**9, keep=keep, callbacks=callbacks, step="polyak")
     with pytest.warns(UserWarning, match=rf"interrupted after \d+ of 1000000000 .*the {keep} par"):
         clf.fit(*cloud)
     assert "interrupted" in clf.status_
@@ -590,7 +591,8 @@ def assert_same_but_for_the_status(clf, other, data):
 def test_ctrl_c_during_training(cloud, engine):
     """From outside, at a moment that the training does not choose."""
     timer = threading.Timer(0.5, press_ctrl_c)
-    clf = lmm(engine=engine, max_iter=10**9, callbacks=lambda p: p.seconds > 60)
+    callbacks = [lambda p: p.seconds > 60, KeepBestOnInterrupt()]
+    clf = lmm(engine=engine, max_iter=10**9, callbacks=callbacks)
     timer.start()
     with pytest.warns(UserWarning, match="interrupted"):
         clf.fit(*cloud)

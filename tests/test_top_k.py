@@ -17,8 +17,8 @@ from maxplus.models.initialization import random_lmm
 from maxplus.training import (
     MaxLoss,
     Status,
-    Task,
     TopKLoss,
+    TrainingProblem,
     constant,
     polyak,
     train,
@@ -129,7 +129,7 @@ def oracle_step(X, y, model, t, rule, linear_every, worst):
 
 def assert_steps_are_the_oracles(X, y, model, k, rule, linear_every, n_iter):
     """One iteration at a time, each from where the engine is."""
-    engine = DenseEngine(model, Task(X, y, TopKLoss(k), rule, linear_every))
+    engine = DenseEngine(model, TrainingProblem(X, y, TopKLoss(k), rule, linear_every))
     moved = 0
     for t in range(n_iter):
         worst = worst_first(model.losses(X, y), k)
@@ -230,7 +230,7 @@ def any_model(kind, X, y):
 def test_the_worst_one_is_the_maximum(cloud, kind, dtype):
     X, y = cloud.astype(dtype)
     engines = [
-        DenseEngine(any_model(kind, X, y), Task(X, y, objective, RULES["two-phase"], 3))
+        DenseEngine(any_model(kind, X, y), TrainingProblem(X, y, objective, RULES["two-phase"], 3))
         for objective in (MaxLoss(), TopKLoss(1))
     ]
     expected, got = (train(engine, 200) for engine in engines)
@@ -250,14 +250,14 @@ def test_each_weight_is_rounded_once_per_iteration(cloud):
         mean[part.index] += part.value
         in_turn[part.index] -= alpha * part.value / 20
     once = (once - alpha * (mean / 20)).astype(np.float32)
-    train(DenseEngine(model, Task(X, y, TopKLoss(20), constant(alpha))), 1)
+    train(DenseEngine(model, TrainingProblem(X, y, TopKLoss(20), constant(alpha))), 1)
     assert_array_equal(model.W2, once, strict=True)
     assert not np.array_equal(in_turn, once)
 
 
 def test_reaching_the_target_with_the_mean_ends_training(cloud):
     X, y = cloud
-    engine = DenseEngine(start_at(X, y, 30), Task(X, y, TopKLoss(9), polyak(1.0)))
+    engine = DenseEngine(start_at(X, y, 30), TrainingProblem(X, y, TopKLoss(9), polyak(1.0)))
     result = train(engine, 2000)
     assert result.status is Status.TARGET
     losses = np.sort(engine.model.losses(X, y))[::-1]
@@ -276,7 +276,7 @@ def ties():
 
 def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **options):
     """Train both ways; returns the sparse engine, the dense one and its result."""
-    task = Task(X, y, TopKLoss(k), rule, linear_every)
+    task = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
     if dense is None:
         engine = DenseEngine(start_at(X, y, 12), task)
         dense = engine, train(engine, n_iter)
@@ -315,7 +315,7 @@ def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
 def test_sparse_is_dense_on_digits(digits, two_workers, k, linear_every):
     X, y = digits.astype(np.float32)
     rule = two_phase(polyak(), constant(0.02), 150)
-    task = Task(X, y, TopKLoss(k), rule, linear_every)
+    task = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
     engines = [kind(start_at(X, y, 20, 0.3), task) for kind in (DenseEngine, SparseEngine)]
     expected, got = (train(engine, 300) for engine in engines)
     assert_same_training(engines[1], got, engines[0], expected)
@@ -348,7 +348,7 @@ def test_generated_problems(shape, levels, k, linear_every, rule, dtype, seed):
     rng = np.random.default_rng(seed)
     X = (rng.integers(0, levels, (n_samples, n_features)) / levels).astype(dtype)
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
-    task = Task(X, y, TopKLoss(k), RULES[rule], linear_every)
+    task = TrainingProblem(X, y, TopKLoss(k), RULES[rule], linear_every)
     dense = DenseEngine(start_at(X, y, n_hidden, seed=seed), task)
     sparse = SparseEngine(start_at(X, y, n_hidden, seed=seed), task, audit=True)
     expected = train(dense, 120)
@@ -359,7 +359,7 @@ def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
     """Small steps on ten flowers: easy chunks are not looked at for hundreds of iterations."""
     monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
     X, y = iris
-    task = Task(X, y, TopKLoss(10), two_phase(polyak(), constant(0.01), 60), 7)
+    task = TrainingProblem(X, y, TopKLoss(10), two_phase(polyak(), constant(0.01), 60), 7)
     dense = DenseEngine(start_at(X, y, 12), task)
     sparse = SparseEngine(start_at(X, y, 12), task, audit=True)
     woken = 0
@@ -375,7 +375,9 @@ def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
 def test_a_step_is_bounded_by_all_entries_that_moved(iris, k):
     """Bounds have slack, so an audit may miss an entry that was left out: count it directly."""
     X, y = iris
-    engine = SparseEngine(start_at(X, y, 30), Task(X, y, TopKLoss(k), polyak(), linear_every=0))
+    engine = SparseEngine(
+        start_at(X, y, 30), TrainingProblem(X, y, TopKLoss(k), polyak(), linear_every=0)
+    )
     for _ in range(5):
         before, fall = engine.model.copy(), engine._state.lift.fallen.copy()
         train(engine, 1)
@@ -396,7 +398,7 @@ def test_memory_is_planned_for_all_k_samples(digits):
     model = start_at(X, y, 30)
 
     def planned_and_held(k):
-        task = Task(X, y, TopKLoss(k), polyak())
+        task = TrainingProblem(X, y, TopKLoss(k), polyak())
         engine = SparseEngine(model.copy(), task)
         held = sum(own_bytes(array) or 0 for group in engine._state for array in arrays_of(group))
         return SparseEngine.bytes_needed(model, task), held
@@ -410,7 +412,9 @@ def test_memory_is_planned_for_all_k_samples(digits):
 def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
     X, y = iris.astype(dtype)
     for k in (1, 7, 150):
-        engine = SparseEngine(start_at(X, y, 10), Task(X, y, TopKLoss(k), constant(alpha)))
+        engine = SparseEngine(
+            start_at(X, y, 10), TrainingProblem(X, y, TopKLoss(k), constant(alpha))
+        )
         with np.errstate(all="ignore"):
             result = train(engine, 300)
         assert result.status is Status.OVERFLOW

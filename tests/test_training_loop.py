@@ -17,13 +17,14 @@ import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.training import (
     History,
+    KeepBestOnInterrupt,
     MaxLoss,
     MeanLoss,
     Progress,
     Status,
-    Task,
-    conductor,
+    TrainingProblem,
     constant,
+    monitor,
     train,
 )
 from maxplus.training.engines import ENGINES
@@ -57,7 +58,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(conductor, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(monitor, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
 class Listener:
@@ -166,7 +167,9 @@ def test_an_engine_can_end_the_training(ends, sign, status):
 
 @pytest.mark.parametrize("interrupt", [press_ctrl_c, raise_keyboard_interrupt])
 def test_ctrl_c_in_a_callback(interrupt):
-    result = train(FakeEngine(), 1000, [interrupt])
+    with pytest.raises(KeyboardInterrupt):
+        train(FakeEngine(), 1000, [interrupt])
+    result = train(FakeEngine(), 1000, [interrupt, KeepBestOnInterrupt()])
     assert result.status is Status.INTERRUPTED
     assert result.history["loss"].size == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -180,7 +183,7 @@ def test_ctrl_c_waits_for_the_end_of_a_block():
             press_ctrl_c()
 
     engine = FakeEngine(on_block=on_block)
-    result = train(engine, 1000)
+    result = train(engine, 1000, [KeepBestOnInterrupt()])
     assert result.status is Status.INTERRUPTED
     assert result.history["loss"].size == engine.iteration == sum(engine.sizes[:4])
 
@@ -191,7 +194,7 @@ def test_a_second_ctrl_c_does_not_wait():
         press_ctrl_c()
         pytest.fail("the second Ctrl-C had no effect")
 
-    result = train(FakeEngine(on_block=on_block), 1000)
+    result = train(FakeEngine(on_block=on_block), 1000, [KeepBestOnInterrupt()])
     assert result.status is Status.INTERRUPTED
     assert result.history["loss"].size == 0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -201,7 +204,7 @@ def test_somebody_elses_handler_is_left_alone():
     pressed = []
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
-        result = train(FakeEngine(), 5, [press_ctrl_c])
+        result = train(FakeEngine(), 5, [press_ctrl_c, KeepBestOnInterrupt()])
     finally:
         signal.signal(signal.SIGINT, before)
     assert result.status is Status.MAX_ITER
@@ -210,8 +213,8 @@ def test_somebody_elses_handler_is_left_alone():
 
 def test_training_in_another_thread():
     """Where Python allows no signal handlers."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(train(FakeEngine(), 10)))
+    results, keep = [], KeepBestOnInterrupt()
+    thread = threading.Thread(target=lambda: results.append(train(FakeEngine(), 10, [keep])))
     thread.start()
     thread.join(30)
     assert results[0].status is Status.MAX_ITER
@@ -260,6 +263,8 @@ def interrupt_everywhere(run, begin, step=1):
         given, returned = begin(), None
         with InterruptAt(n) as interrupt, suppress(KeyboardInterrupt):
             returned = run(given)
+        # Python enters and leaves a with statement in several instructions.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         if interrupt.left >= 0:
             break
         yield given, returned
@@ -296,17 +301,20 @@ def test_trained_engine_is_consistent_after_an_interrupt(cloud, engine):
     objective = MeanLoss() if engine == "sgd" else MaxLoss()
 
     def begin():
-        task = Task(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
+        task = TrainingProblem(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
         return ENGINES[engine](start_at(X, y, 3), task)
 
     def weights(model):
         return tuple(W.tobytes() for W in model.weights_by_name().values())
 
+    def run(engine):
+        return train(engine, 2, [KeepBestOnInterrupt()])
+
     iterates, whole = {weights(begin().model)}, begin()
     for _ in range(2):
         whole.advance(Block(1))
         iterates.add(weights(whole.model))
-    for found, outcome in interrupt_everywhere(lambda engine: train(engine, 2), begin):
+    for found, outcome in interrupt_everywhere(run, begin):
         if outcome is not None:
             assert len(column_lengths(outcome.history)) == 1
         assert weights(found.model) in iterates
@@ -328,7 +336,8 @@ def test_model_of_an_interrupted_fit_can_be_saved_and_loaded(cloud, tmp_path, mo
                 append(history, block)
 
         monkeypatch.setattr(History, "append", append_interrupted)
-        clf = SubgradientLMMClassifier(4, max_iter=3, random_state=0).fit(*cloud)
+        keep = KeepBestOnInterrupt()
+        clf = SubgradientLMMClassifier(4, max_iter=3, random_state=0, callbacks=keep).fit(*cloud)
         clf.save(path)
         again = maxplus.load(path)
         assert column_lengths(again.history_) == {again.n_iter_}

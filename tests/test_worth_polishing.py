@@ -11,8 +11,8 @@ from maxplus import LMMClassifier
 from maxplus.estimators._calibration import temperature
 from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LOG2
-from maxplus.training import Conductor, Status, Task
-from maxplus.training.stages import CarefulPolish, Polish
+from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.training.stages import Polish, ValidatedPolish
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +25,8 @@ def careful(model, X, y, *, helps=True, asked=None, **options):
             asked.append(about)
         return helps
 
-    task = Task(X, y, rng=np.random.default_rng(0))
-    return CarefulPolish(ask, Polish(**options)).run(model, task, Conductor())
+    task = TrainingProblem(X, y, rng=np.random.default_rng(0))
+    return ValidatedPolish(ask, Polish(**options)).run(model, task, TrainingMonitor())
 
 
 def test_the_polish_asks_whether_it_is_wanted(iris):
@@ -58,9 +58,9 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
 def test_a_polish_has_a_limit(cloud):
     """Labels without any structure: it would go on for a long time."""
     clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
-    task = Task(cloud.X, cloud.y, rng=np.random.default_rng(0))
-    free = Polish().run(clf.model_, task, Conductor())
-    short = Polish(visits=200).run(clf.model_, task, Conductor())
+    task = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
+    free = Polish().run(clf.model_, task, TrainingMonitor())
+    short = Polish(visits=200).run(clf.model_, task, TrainingMonitor())
     assert short.steps <= 200 + 45 < free.steps
     assert short.status is Status.GIVEN_UP
 
@@ -85,21 +85,21 @@ class Nudge:
     def __init__(self, more, left):
         self.more, self.left = more, left
 
-    def run(self, model, task, conductor):
+    def run(self, model, task, monitor):
         moved = model.copy()
         moved.W2[:, 0] += self.more
         return SimpleNamespace(model=moved, above=np.arange(self.left))
 
 
-def worth(model, data, more, conductor=None, left=0):
+def worth(model, data, more, monitor=None, left=0):
     def train(like, rows, length, rng, quiet):
         assert like is model
         assert len(rows.y) < len(data.y)
         return model
 
-    task = Task(data.X, data.y, rng=np.random.default_rng(1))
+    task = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
     return worth_polishing(train, lambda n, length: Nudge(more, left), model, task,
-                           conductor or Conductor())  # fmt: skip
+                           monitor or TrainingMonitor())  # fmt: skip
 
 
 def test_held_out_rows_say_whether_a_polish_costs_anything(iris):
@@ -130,6 +130,6 @@ def test_what_cannot_be_held_out_says_nothing(iris):
     model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
     assert not worth(model, one_of_each, 0.0)
-    interrupted = Conductor()
-    interrupted.interrupted = True
+    interrupted = TrainingMonitor()
+    interrupted.interrupt()
     assert not worth(model, iris, 0.0, interrupted)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from maxplus.models.initialization import prototype_lmm, random_lmm
-from maxplus.training import Conductor, Task
+from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.stages import Polish, WarmUp
 
 
@@ -23,15 +23,15 @@ def start_at(X, y, n_hidden=8, slope=2.0, seed=0, *, init="prototypes"):
 
 def warm_up(model, X, y, annealing, rng, *, weight=None, callbacks=(), **options):
     """The outcome of a warm-up; options are those of the stage."""
-    task = Task(X, y, weight=weight, rng=rng)
-    conductor = Conductor(callbacks)
-    conductor.begin(WarmUp.name, is_last=True)
-    return WarmUp(annealing, **options).run(model, task, conductor)
+    task = TrainingProblem(X, y, weight=weight, rng=rng)
+    monitor = TrainingMonitor(callbacks)
+    monitor.begin(WarmUp.name, is_last=True)
+    return WarmUp(annealing, **options).run(model, task, monitor)
 
 
 def polish(model, X, y, rng, **options):
     """The outcome of a polish; options are those of the stage."""
-    return Polish(**options).run(model, Task(X, y, rng=rng), Conductor())
+    return Polish(**options).run(model, TrainingProblem(X, y, rng=rng), TrainingMonitor())
 
 
 def press_ctrl_c(progress=None):

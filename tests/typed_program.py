@@ -23,7 +23,7 @@ from maxplus.certify import Bounds, box_bounds
 from maxplus.evaluation import Comparison, Validation
 from maxplus.explain import Explanation, Rules
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.training import MaxLoss, Progress, StepRule, Task, polyak, train
+from maxplus.training import MaxLoss, Progress, StepRule, TrainingProblem, polyak, train
 from maxplus.training.engines import DenseEngine
 from maxplus.training.stages import Iterated
 
@@ -187,9 +187,10 @@ PUBLIC: list[Nothing] = [
     maxplus.tables.samples_of,  # type: ignore[list-item]
     maxplus.tables.stream_source,  # type: ignore[list-item]
     maxplus.tables.table_of,  # type: ignore[list-item]
-    maxplus.training.Conductor,  # type: ignore[list-item]
+    maxplus.training.TrainingMonitor,  # type: ignore[list-item]
     maxplus.training.History,  # type: ignore[list-item]
     maxplus.training.Iterations,  # type: ignore[list-item]
+    maxplus.training.KeepBestOnInterrupt,  # type: ignore[list-item]
     maxplus.training.MaxLoss,  # type: ignore[list-item]
     maxplus.training.MeanLoss,  # type: ignore[list-item]
     maxplus.training.Objective,  # type: ignore[list-item]
@@ -197,7 +198,7 @@ PUBLIC: list[Nothing] = [
     maxplus.training.Progress,  # type: ignore[list-item]
     maxplus.training.Status,  # type: ignore[list-item]
     maxplus.training.StepRule,  # type: ignore[list-item]
-    maxplus.training.Task,  # type: ignore[list-item]
+    maxplus.training.TrainingProblem,  # type: ignore[list-item]
     maxplus.training.TopKLoss,  # type: ignore[list-item]
     maxplus.training.WarmUp,  # type: ignore[list-item]
     maxplus.training.constant,  # type: ignore[list-item]
@@ -214,7 +215,7 @@ PUBLIC: list[Nothing] = [
     maxplus.training.engines.SparseEngine,  # type: ignore[list-item]
     maxplus.training.engines.TreeEngine,  # type: ignore[list-item]
     maxplus.training.stages.Annealing,  # type: ignore[list-item]
-    maxplus.training.stages.CarefulPolish,  # type: ignore[list-item]
+    maxplus.training.stages.ValidatedPolish,  # type: ignore[list-item]
     maxplus.training.stages.Iterated,  # type: ignore[list-item]
     maxplus.training.stages.Iterations,  # type: ignore[list-item]
     maxplus.training.stages.Outcome,  # type: ignore[list-item]
@@ -285,6 +286,6 @@ def research(X: Array, y: Array) -> None:
     assert_type(minplus(X, X.T), Array)
     model = LMM.of_boxes(X, 0.0, np.eye(len(X)), 1.0)
     rule = assert_type(polyak(), StepRule)
-    done = train(DenseEngine(model, Task(X, y, MaxLoss(), rule)), 100)
+    done = train(DenseEngine(model, TrainingProblem(X, y, MaxLoss(), rule)), 100)
     assert_type(done, Iterated)
     assert_type(done.history["step"], Array)

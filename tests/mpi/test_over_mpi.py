@@ -11,7 +11,7 @@ from maxplus import SubgradientLMMClassifier
 from maxplus.distributed import DifferentRanksError
 from maxplus.distributed.boards import add_in_order
 from maxplus.distributed.mpi import MPITeam
-from maxplus.training import MaxLoss, Status, Task, constant, polyak, train
+from maxplus.training import MaxLoss, Status, TrainingProblem, constant, polyak, train
 from maxplus.training.engines import SparseEngine
 from teams import split
 from trainings import start_at
@@ -144,11 +144,11 @@ def test_different_ranks_are_refused_by_all(comm, iris):
 def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
     X, y = iris
     part = split(len(y), comm.size)[comm.rank]
-    trained = SparseEngine(start_at(X, y, 12), Task(X, y, MaxLoss(), polyak()))
+    trained = SparseEngine(start_at(X, y, 12), TrainingProblem(X, y, MaxLoss(), polyak()))
     train(trained, 200)
 
     def engines(own):
-        task = Task(X[own], y[own], MaxLoss(), constant(0.02))
+        task = TrainingProblem(X[own], y[own], MaxLoss(), constant(0.02))
         return [SparseEngine(model, task) for model in (start_at(X, y, 12), trained.best.copy())]
 
     expected = [train(engine, 41) for engine in engines(slice(None))]
@@ -176,6 +176,8 @@ def test_sparse_engine_refuses_to_run_after_its_team_is_closed(comm, iris):
     X, y = iris
     part = split(len(y), comm.size)[comm.rank]
     with maxplus.distributed.use_mpi(comm):
-        engine = SparseEngine(start_at(X, y, 12), Task(X[part], y[part], MaxLoss(), constant(0.02)))
+        engine = SparseEngine(
+            start_at(X, y, 12), TrainingProblem(X[part], y[part], MaxLoss(), constant(0.02))
+        )
     with pytest.raises(RuntimeError):
         train(engine, 40)

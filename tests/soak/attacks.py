@@ -5,7 +5,7 @@ import numpy as np
 from maxplus.certify import box_bounds, certified_radius
 from maxplus.explain import single_feature_flips
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.training import MaxLoss, Task, polyak, train
+from maxplus.training import MaxLoss, TrainingProblem, polyak, train
 from maxplus.training.engines import DenseEngine
 from soak.problems import lmm, samples
 
@@ -18,7 +18,7 @@ def network(rng, X, y):
     def one():
         start = lmm(rng, X, y)
         if rng.random() < 0.5:
-            engine = DenseEngine(start, Task(X, y, MaxLoss(), polyak(), 1))
+            engine = DenseEngine(start, TrainingProblem(X, y, MaxLoss(), polyak(), 1))
             train(engine, 30)
             start = engine.best
         return start

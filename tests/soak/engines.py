@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maxplus.training import MaxLoss, MeanLoss, Task, TopKLoss, train
+from maxplus.training import MaxLoss, MeanLoss, TopKLoss, TrainingProblem, train
 from maxplus.training.engines import DenseEngine, SGDEngine, SparseEngine, TreeEngine
 from soak.problems import lmm, samples, step_rule
 from trainings import assert_same_training
@@ -19,7 +19,7 @@ def engines(rng, folder):
         rule = step_rule(rng, n, int(y.max()) + 1)
         linear_every = int(rng.choice([0, 1, 3, 100]))
         start = lmm(rng, X, y)
-        task = Task(X, y, objective, rule, linear_every)
+        task = TrainingProblem(X, y, objective, rule, linear_every)
         dense = DenseEngine(start.copy(), task)
         expected = train(dense, n)
         others = [SparseEngine(start.copy(), task)]
@@ -40,7 +40,7 @@ def sgd(rng, folder):
     start = lmm(rng, X, y)
     before = float(start.losses(X, y).mean())
     rule = step_rule(rng, 300, int(y.max()) + 1)
-    engine = SGDEngine(start.copy(), Task(X, y, MeanLoss(), rule, 3, rng=rng))
+    engine = SGDEngine(start.copy(), TrainingProblem(X, y, MeanLoss(), rule, 3, rng=rng))
     done = train(engine, 300)
     losses = engine.best.losses(X, y)
     assert np.isfinite(losses).all()

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from functools import cache as once
 from functools import partial, wraps
 from threading import Event, Lock
-from types import FunctionType
 from typing import Any
 
 import numba
@@ -64,25 +63,6 @@ def is_compiled(kernel: Any) -> bool:
         return True  # Numba is switched off.
     kept = kernel._cache
     return bool(kernel.signatures) or (isinstance(kept, KernelCache) and kept.has_entries)
-
-
-def interpreted(kernel: Any, **instead: Callable) -> Callable:
-    """A kernel as Python runs it: the same code, with the same results, and nothing to compile.
-
-    What it calls by a name of its module is interpreted, too; functions that only compiled code
-    can run are replaced by those of their name in ``instead``. For kernels without defaults,
-    closures and recursion.
-    """
-    function = getattr(kernel, "py_func", kernel)
-    assert function.__closure__ is None
-    assert function.__defaults__ is None
-    scope = dict(function.__globals__)
-    for name in function.__code__.co_names:
-        if name in instead:
-            scope[name] = instead[name]
-        elif hasattr(scope.get(name), "py_func"):
-            scope[name] = interpreted(scope[name], **instead)
-    return FunctionType(function.__code__, scope, function.__name__)
 
 
 def _link_part(kernel: Any, function: Callable, options: dict[str, Any]) -> None:

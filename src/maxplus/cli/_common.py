@@ -60,7 +60,7 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     are being compiled; or nothing at all if ``quiet``. Of ranks that all fail alike one ``speaks``;
     where one fails by itself, all are ended (`maxplus.distributed.distributed`).
     """
-    from maxplus.training.compiling import telling_of_compilation
+    from maxplus.training.monitor import announce_compilation
 
     told: set[str] = set()
 
@@ -71,7 +71,7 @@ def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
 
     try:
         silent = quiet or not speaks
-        with warnings.catch_warnings(), telling_of_compilation(_nothing if silent else _remark):
+        with warnings.catch_warnings(), announce_compilation(_nothing if silent else _remark):
             warnings.simplefilter("ignore" if silent else "always", UserWarning)
             warnings.showwarning = tell  # type: ignore[assignment]
             yield

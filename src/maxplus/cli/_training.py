@@ -28,7 +28,7 @@ from maxplus.tables import (
     row_fingerprints,
 )
 from maxplus.tables.kind_of import in_shell
-from maxplus.training import Status
+from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def begin(data: str, options: Mapping[str, Any], checkpoint: Path | None, voice:
     began = time.perf_counter()
     with _bar(estimator, voice) as bar:
         own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
-        estimator.set_params(callbacks=[bar, *own])
+        estimator.set_params(callbacks=[bar, *own, KeepBestOnInterrupt()])
         _quietly(lambda: estimator.fit(X, y))
     return _finished(estimator, samples, preparation, choices, options["seed"], began, checkpoint)
 
@@ -189,7 +189,7 @@ def resume_training(data: str, path: Path, checkpoint: Path, voice: Voice) -> Tr
     X, y = preparation.scaled(samples.X), targets(samples)
     began = time.perf_counter()
     with _bar(trained, voice) as bar:
-        callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes)]
+        callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes), KeepBestOnInterrupt()]
         estimator = _quietly(lambda: resume(path, X, y, callbacks))
     seed = estimator.random_state
     return _finished(estimator, samples, preparation, choices, seed, began, checkpoint)

@@ -17,7 +17,6 @@ from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
 from maxplus.cli.export import export
-from maxplus.cli.plan import plan
 from maxplus.cli.predict import predict
 from maxplus.cli.report import report
 from maxplus.cli.reproduce import reproduce
@@ -34,7 +33,7 @@ app = typer.Typer(
 )
 # In the order in which they are used.
 for command in (
-    train, compare, predict, evaluate, explain, rules, certify, report, export, plan, demo,
+    train, compare, predict, evaluate, explain, rules, certify, report, export, demo,
     reproduce, bench,
 ):  # fmt: skip
     app.command()(command)

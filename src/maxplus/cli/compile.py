@@ -55,9 +55,6 @@ def compile_part(name: str) -> None:
     """Use what a part is about on a few rows, in both float types."""
     import numpy as np
 
-    from maxplus._compile.patience import use_kernels
-
-    use_kernels()
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
     for dtype in (np.float64, np.float32):

@@ -52,11 +52,11 @@ def demo(
 
 def _run(seed: int, iterations: int, out: Path, voice: Voice) -> None:
     from maxplus.lab.experiments.iris import compare_on_iris, compile_kernels
-    from maxplus.training.compiling import telling_of_compilation
+    from maxplus.training.monitor import announce_compilation
     from maxplus.training.progress import ProgressBar
 
     console = voice.console
-    with telling_of_compilation(voice.remark):
+    with announce_compilation(voice.remark):
         compile_kernels()
     console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
     comparison = compare_on_iris(

@@ -17,12 +17,13 @@ from maxplus.distributed import ALONE, using
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
 from maxplus.models import AdditiveLMM, FeatureMap, Model
-from maxplus.training import Conductor, Status, Task, memory
-from maxplus.training.smooth.additive import Annealing, train_terms
+from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.training.monitor import run_parallel
+from maxplus.training.result import StateError, TrainingState
+from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
-from maxplus.training.state import StateError, TrainingState
-from maxplus.training.workers import as_they_end
 
 # From gentle shape functions, for few and noisy rows, to many boxes.
 STRUCTURES = (
@@ -60,7 +61,6 @@ class Effort(NamedTuple):
 # From MANY_ROWS on, each training takes longer, and tells more.
 MANY_ROWS = 4_000
 FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
-USUAL = Annealing()
 
 # A user's own measure of a model on held-out rows: the more the better.
 Judge = Callable[[AdditiveLMM, Rows], float]
@@ -124,41 +124,36 @@ class JointTraining:
     structures: Sequence[Structure] = STRUCTURES
     n_jobs: int = 1
     judge: Judge | None = None
-    annealing: Annealing = USUAL
+    annealing: Annealing = TERM_ANNEALING
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""
         raise StateError("the training of a sum of terms has no state to go on from")
 
-    def bytes_needed(self, model: Model | AdditiveLMM, task: Task) -> int:
-        """Return the memory of the rows of all ranks, mapped, once more in parts."""
-        return 3 * 8 * task.n_samples * task.X.shape[1]
-
     def run(
-        self, model: AdditiveLMM, task: Task, conductor: Conductor,
+        self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
         """Train; ``model`` is what remains where the training is ended while choosing."""
-        memory.require(self.bytes_needed(model, task), "the joint training", memory.FEWER_ROWS)
-        return on_first_rank(task, lambda rows, seed: self._train(model, rows, seed, conductor))
+        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
-        self, model: AdditiveLMM, rows: Rows, seed: int, conductor: Conductor
+        self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None and why the training ends."""
-        conductor.begin("choice", is_last=False)
-        search = _Search(self, rows, model.n_classes, seed, conductor, model)
+        monitor.begin("choice", is_last=False)
+        search = _Search(self, rows, model.n_classes, seed, monitor, model)
         status = search.run()
         return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
 
-    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, conductor: Conductor) -> Joint:
-        choice, status = self.choose(model, rows, seed, conductor)
+    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor) -> Joint:
+        choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
             return Joint(model, status, None, np.empty(0))
-        conductor.begin(self.name, is_last=True)
+        monitor.begin(self.name, is_last=True)
         everything = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
         losses: list[float] = []
 
@@ -167,8 +162,8 @@ class JointTraining:
             losses.append(loss)
             n_epochs = self.annealing.epochs(len(rows.y))
             end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            shown = now() if conductor.has_callbacks else model
-            asked = conductor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
+            shown = now() if monitor.has_callbacks else model
+            asked = monitor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
             status = asked or status
             return asked is not None
 
@@ -191,18 +186,18 @@ class JointTraining:
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
 
-def on_first_rank(task: Task, train: Callable[[Rows, int], Joint]) -> Joint:
+def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint]) -> Joint:
     """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
-    assert task.rng is not None
-    seed, team = int(task.rng.integers(2**31)), task.team
-    y = team.collect(task.y)
-    weight = None if task.weight is None else team.collect(task.weight)
+    assert problem.rng is not None
+    seed, team = int(problem.rng.integers(2**31)), problem.team
+    y = team.collect(problem.y)
+    weight = None if problem.weight is None else team.collect(problem.weight)
 
     def alone(X: NDArray) -> Joint:
         with using(ALONE), threadpool_limits(1):
             return train(Rows(X[:], y, weight), seed)
 
-    return team.on_first(alone, task.X)
+    return team.on_first(alone, problem.X)
 
 
 class Prepared(NamedTuple):
@@ -220,7 +215,7 @@ def prepare(rows: Rows, n_classes: int, rng: np.random.Generator) -> Prepared:
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     start = initial_terms(Structure(), U, rows.y, n_classes, [], rng)
-    annealing = Annealing(start.scale, length=PAIRS_LENGTH)
+    annealing = TERM_ANNEALING._replace(scale=start.scale, length=PAIRS_LENGTH)
     shapes = train_terms(start.model, U, rows.y, annealing, rng, rows.weight)
     pairs = select_pairs(U, rows.y, shapes.scores(U), min(U.shape[1], MOST_PAIRS))
     return Prepared(feature_map, U, rows.y, rows.weight, pairs)
@@ -259,10 +254,10 @@ class _Search:
 
     def __init__(
         self, training: JointTraining, rows: Rows, n_classes: int, seed: int,
-        conductor: Conductor, start: AdditiveLMM,
+        monitor: TrainingMonitor, start: AdditiveLMM,
     ) -> None:  # fmt: skip
         self.training, self.seed, self.n_classes = training, seed, n_classes
-        self.conductor, self.start = conductor, start
+        self.monitor, self.start = monitor, start
         rng = np.random.default_rng(seed)
         self.rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
         self.fold_of = deal_folds(self.rows.y, FOLDS, rng)
@@ -291,22 +286,22 @@ class _Search:
         kept = self.rows.part(self.fold_of != fold)
         held = np.flatnonzero(self.fold_of == fold)
         prepared = prepare(kept, self.n_classes, np.random.default_rng([self.seed, fold]))
-        quiet = Conductor()
-        jobs = [
-            partial(
-                self.training.trained, self.training.structures[c], prepared, self.n_classes,
-                self.effort.others if fold else self.effort.first, [self.seed, fold, 1],
-                lambda *_: quiet.interrupted,
-            )
-            for c in self.survivors
-        ]  # fmt: skip
-        ended = as_they_end(jobs, self.training.n_jobs, self.conductor, quiet)
+        length = self.effort.others if fold else self.effort.first
+
+        def train(structure: Structure, part: TrainingMonitor) -> AdditiveLMM:
+            return self.training.trained(
+                structure, prepared, self.n_classes, length, [self.seed, fold, 1],
+                lambda *_: part.interrupted,
+            )  # fmt: skip
+
+        jobs = [partial(train, self.training.structures[c]) for c in self.survivors]
+        ended = run_parallel(jobs, self.training.n_jobs, self.monitor)
         with closing(ended):
             for k, model in ended:
                 status = self._note(self.survivors[k], fold, held, model)
                 if status is not None and status.ends_training:
                     return status
-        return self.conductor.asked
+        return self.monitor.stop_reason
 
     def _note(self, c: int, fold: int, held: NDArray, model: AdditiveLMM) -> Status | None:
         rows = self.rows.part(held)
@@ -318,7 +313,7 @@ class _Search:
             score = self.training.judge(model.scaled(factor), rows)
             self.scores[c, fold] = score if math.isfinite(score) else -np.inf
         self.done += 1
-        return self.conductor.report(
+        return self.monitor.report(
             self.done, self.total, loss, float(self.losses.min()), self.start, None,
             Status.MAX_ITER if self.done == self.total else None,
         )  # fmt: skip

@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from maxplus.distributed import current
 from maxplus.estimators._calibration import temperature
 from maxplus.models import LMM
-from maxplus.training import Conductor, Status
-from maxplus.training.workers import as_they_end
+from maxplus.training import Status, TrainingMonitor
+from maxplus.training.monitor import run_parallel
 
 FOLDS = 3
 # From here on there are many rows, and short trainings are shorter, as a share of the real one.
@@ -41,9 +41,9 @@ class Rows:
         return Rows(self.X[rows], self.y[rows], weight)
 
 
-# Trains a model on some rows, for a share of the usual length, with this generator; the conductor
+# Trains a model on some rows, for a share of the usual length, with this generator; the monitor
 # says when to stop.
-Train = Callable[[Rows, float, np.random.Generator, Conductor], LMM]
+Train = Callable[[Rows, float, np.random.Generator, TrainingMonitor], LMM]
 
 
 class Folds(NamedTuple):
@@ -70,7 +70,7 @@ def _dealt(rows: Rows, rng: np.random.Generator) -> Folds:
 
 
 def held_out_temperature(
-    rows: Rows, n_classes: int, train: Train, seed: int, conductor: Conductor, n_jobs: int
+    rows: Rows, n_classes: int, train: Train, seed: int, monitor: TrainingMonitor, n_jobs: int
 ) -> float:
     """Return the temperature that suits held-out rows best, by a short training for each fold.
 
@@ -83,26 +83,25 @@ def held_out_temperature(
     n_classes : int
     train : trains a model
     seed : all randomness comes from it
-    conductor : hears of each training that is done
+    monitor : hears of each training that is done
     n_jobs : trainings at once, in threads
     """
     rows, fold_of, length = folds_of(rows, np.random.default_rng(seed))
     numbers = [fold for fold in range(FOLDS) if (fold_of == fold).any()]
     Z = np.full((len(rows.y), n_classes), np.nan)
-    quiet = Conductor()
 
-    def trained(fold: int) -> LMM:
+    def trained(fold: int, quiet: TrainingMonitor) -> LMM:
         rng = np.random.default_rng([seed, fold])
         return train(rows.part(fold_of != fold), length, rng, quiet)
 
     jobs = [partial(trained, fold) for fold in numbers]
-    with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+    with threadpool_limits(1), closing(run_parallel(jobs, n_jobs, monitor)) as ended:
         for done, (k, model) in enumerate(ended, 1):
             held = fold_of == numbers[k]
             Z[held] = model.scores(rows.X[held])
             factor = temperature(Z[held], rows.y[held])
             end = Status.MAX_ITER if done == len(jobs) else None
-            status = conductor.report(done, len(jobs), factor, factor, model, None, end)
+            status = monitor.report(done, len(jobs), factor, factor, model, None, end)
             if status is not None and status.ends_training:
                 return 1.0
     known = fold_of >= 0

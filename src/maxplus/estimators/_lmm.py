@@ -16,8 +16,8 @@ from maxplus.estimators._lmm_start import PROTOTYPES, WINS, check_lmm_facts, lmm
 from maxplus.estimators._trained import Start
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import useless_units, with_units
+from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Trained
-from maxplus.training.state import StateError, TrainingState
 
 Self = TypeVar("Self", bound="BaseLMMClassifier")
 

@@ -14,7 +14,7 @@ from maxplus.estimators._scaling import SPREAD
 from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import ENOUGH
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.training.state import StateError, TrainingState
+from maxplus.training.result import StateError, TrainingState
 
 SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_wins", "distance"
 # How stages went, as fitted attributes.

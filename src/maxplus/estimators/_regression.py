@@ -20,11 +20,12 @@ from maxplus.estimators._intervals import residual_quantiles
 from maxplus.estimators._scaling import ROUNDING, Scaling
 from maxplus.explain import feature_importances, term_means
 from maxplus.models import AdditiveLMM, FeatureMap
-from maxplus.training import Conductor, Status
+from maxplus.training import Status, TrainingMonitor
+from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth.additive import Annealing, OnEpoch, train_terms
+from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
-from maxplus.training.workers import as_they_end
 
 STAGE = "terms"
 # Squares of larger targets would overflow.
@@ -75,8 +76,8 @@ class Choice(NamedTuple):
 
 
 def fit_regression(
-    X: NDArray, y: NDArray, weight: NDArray | None, seed: int, conductor: Conductor, n_jobs: int,
-    *, loss: str, epochs: int | str, structures: Sequence[Structure] = STRUCTURES,
+    X: NDArray, y: NDArray, weight: NDArray | None, seed: int, monitor: TrainingMonitor,
+    n_jobs: int, *, loss: str, epochs: int | str, structures: Sequence[Structure] = STRUCTURES,
 ) -> dict[str, Any]:  # fmt: skip
     """Choose a structure by its held-out loss, train it on all rows, and return what was fitted.
 
@@ -90,8 +91,8 @@ def fit_regression(
             "its maximum"
         )
     rows = Rows(X, y, weight)
-    choice = choose(rows, structures, loss, epochs, seed, conductor, n_jobs)
-    conductor.begin(STAGE, is_last=True)
+    choice = choose(rows, structures, loss, epochs, seed, monitor, n_jobs)
+    monitor.begin(STAGE, is_last=True)
     losses: list[float] = []
     status = Status.MAX_ITER
     prepared = prepare(rows, loss, epochs, np.random.default_rng([seed, FOLDS]))
@@ -101,8 +102,8 @@ def fit_regression(
     def report(epoch: int, mean: float, now: Callable[[], AdditiveLMM]) -> bool:
         nonlocal status
         losses.append(mean)
-        is_over = len(losses) == n_epochs and not conductor.interrupted
-        end = conductor.report(
+        is_over = len(losses) == n_epochs and not monitor.interrupted
+        end = monitor.report(
             len(losses), n_epochs, mean, min(losses), now(), None,
             Status.MAX_ITER if is_over else None,
         )  # fmt: skip
@@ -150,7 +151,7 @@ def difference(Z: NDArray, bounds: NDArray) -> NDArray:
 
 def choose(
     rows: Rows, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
-    conductor: Conductor, n_jobs: int,
+    monitor: TrainingMonitor, n_jobs: int,
 ) -> Choice:  # fmt: skip
     """Return the simplest structure whose held-out loss is that of the best, up to noise.
 
@@ -169,21 +170,18 @@ def choose(
     residuals = np.full((K, n), np.nan)
     alive = list(range(K))
     total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
-    conductor.begin("choice", is_last=False)
+    monitor.begin("choice", is_last=False)
     for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
-        kept, held, quiet = rows.part(a), rows.part(b), Conductor()
+        kept, held = rows.part(a), rows.part(b)
         prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]))
         bounds = bounds_of(kept.y)
 
-        def is_over(*_: Any, quiet: Conductor = quiet) -> bool:
-            return quiet.interrupted
-
         jobs = [
-            partial(train, structures[c], prepared, loss, epochs, [seed, fold, 1], is_over)
+            partial(_train_part, structures[c], prepared, loss, epochs, [seed, fold, 1])
             for c in alive
         ]
         status = None
-        with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+        with threadpool_limits(1), closing(run_parallel(jobs, n_jobs, monitor)) as ended:
             for k, model in ended:
                 c = alive[k]
                 residuals[c, b] = held.y - difference(model.scores(held.X), bounds)
@@ -191,16 +189,24 @@ def choose(
                 done += 1
                 best = float(losses[np.isfinite(losses)].min())
                 mean = float(losses[c, fold])
-                status = conductor.report(done, total, mean, best, model, None)
+                status = monitor.report(done, total, mean, best, model, None)
                 if status is not None:
                     break
-        if conductor.interrupted:
+        if monitor.interrupted:
             raise KeyboardInterrupt("interrupted while the structure was being chosen")
         if fold == 0:
             alive = sorted(sorted(alive, key=lambda c: losses[c, 0])[:SURVIVORS])
         if status is not None:
             break
     return _simplest_of_the_best(losses, residuals, rows, loss)
+
+
+def _train_part(
+    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    monitor: TrainingMonitor,
+) -> AdditiveLMM:  # fmt: skip
+    """Train until the end, or until the monitor is interrupted."""
+    return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
 
 
 def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Rows, loss: str) -> Choice:
@@ -283,7 +289,7 @@ def _train_mapped(
 
 def _annealing(epochs: int | str, n_rows: int) -> Annealing:
     """Return the usual annealing, or one of so many epochs."""
-    annealing = Annealing()
+    annealing = TERM_ANNEALING
     if epochs == "auto":
         return annealing
     return annealing._replace(length=int(epochs) / annealing.epochs(n_rows))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maxplus.distributed import SharedRows
 from maxplus.distributed.shared_rows import count_nonzero
 from maxplus.models import LMM
-from maxplus.training.state import StateError, TrainingState
+from maxplus.training.result import StateError, TrainingState
 
 CENTRE, SPREAD = "centre", "spread"
 # Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.

@@ -21,7 +21,7 @@ from maxplus.training import (
     MeanLoss,
     Objective,
     StepRule,
-    Task,
+    TrainingProblem,
     constant,
     level,
     paper_alpha,
@@ -29,8 +29,8 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import ENGINES, Engine
+from maxplus.training.result import TrainingState, prefixed
 from maxplus.training.stages import Stage, Trained
-from maxplus.training.state import TrainingState, prefixed
 
 Self = TypeVar("Self", bound="SubgradientClassifier")
 
@@ -211,12 +211,12 @@ class SubgradientClassifier(TrainedClassifier):
             return level(self.max_iter, self.polyak_target, best)
         return two_phase(first, then, self._n_polyak)
 
-    def _task(
+    def _problem(
         self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> Task:
+    ) -> TrainingProblem:
         earlier = facts.get(f"{EARLIER}loss", np.empty(0))
         best = float(np.fmin.reduce(earlier, initial=math.inf))
-        return Task(
+        return TrainingProblem(
             data.X, data.y, self._objectives()[self.objective],
             self._step_rule(data.n_classes, best),
             linear_every=int(getattr(self, "linear_every", 0)), start=earlier.size,

@@ -31,13 +31,23 @@ from maxplus.estimators._threads import threads
 from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
-from maxplus.training import Conductor, Status, Task, run_stages
+from maxplus.training import (
+    KeepBestOnInterrupt,
+    Status,
+    TrainingMonitor,
+    TrainingProblem,
+    run_stages,
+)
+from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
-from maxplus.training.state import StateError, TrainingState
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
-COUNTED = {WarmUp.name: "epochs of the warm-up", Polish.name: "rounds of the polish"}
+COUNTED = {
+    WarmUp.name: "epochs of the warm-up",
+    Polish.name: "rounds of the polish",
+    "ensemble": "epochs of the ensemble",
+}
 
 
 class OtherDataError(StateError):
@@ -91,25 +101,26 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
     mean_loss_: float
 
     @abstractmethod
-    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
-        """Where a training from scratch begins; the conductor hears of what takes long."""
+    def _start(
+        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> Start:
+        """Where a training from scratch begins; the monitor hears of what takes long."""
 
     @abstractmethod
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         """What follows the start, of which ``facts`` are known."""
 
-    def _task(
+    def _problem(
         self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> Task:
+    ) -> TrainingProblem:
         """What the stages are given."""
-        return Task(data.X, data.y, weight=data.weight, rng=rng)
+        return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on samples X with labels y.
 
-        A fit that is refused or fails leaves the estimator as it was. Ctrl-C ends it early with
-        what it has, and a warning; within a search or a cross-validation of scikit-learn, which
-        would judge a model that is half trained, it raises KeyboardInterrupt.
+        A fit that is refused, fails or is interrupted leaves the estimator as it was. To keep the
+        best model so far on Ctrl-C, pass a `maxplus.training.KeepBestOnInterrupt` as a callback.
 
         Parameters
         ----------
@@ -165,17 +176,17 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
             if not team.is_first:
-                callbacks = []
+                callbacks = [c for c in callbacks if isinstance(c, KeepBestOnInterrupt)]
             elif self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
-            conductor = stack.enter_context(Conductor(callbacks, Origin(self, data)))
+            monitor = stack.enter_context(TrainingMonitor(callbacks, Origin(self, data)))
             if state is not None:
                 start = self._restored(data, state, rng)
             else:
-                start = self._start(data, rng, conductor) if present is None else present
-            task = self._task(data, start.facts, rng)
+                start = self._start(data, rng, monitor) if present is None else present
+            problem = self._problem(data, start.facts, rng)
             stages = self._stages(data, start.facts)
-            trained = run_stages(stages, start.model, task, conductor, state, start.facts)
+            trained = run_stages(stages, start.model, problem, monitor, state, start.facts)
             facts = self._facts(data, {**start.facts, **trained.facts}, trained)
         # One assignment: an interruption finds the old facts or the new ones, never some of both.
         self.__dict__ = self._unfitted() | facts | self._memory(rng, goes_on=present is not None)
@@ -201,10 +212,10 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         """Where an interrupted training was; StateError if it cannot have been there."""
         facts = state.before
         self._check_facts(state, data)
-        task = self._task(data, facts, rng)
+        problem = self._problem(data, facts, rng)
         for stage in self._stages(data, facts):
             if stage.name == state.stage:
-                model = stage.check(state, task, self._model_class)
+                model = stage.check(state, problem, self._model_class)
                 if model.n_classes != data.n_classes:
                     raise StateError(f"its weights are for {model.n_classes} classes")
                 return Start(model, facts)

@@ -16,13 +16,13 @@ from threadpoolctl import threadpool_limits
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._folds import FOLDS, Rows, folds_of
 from maxplus.models import LMM
-from maxplus.training import Conductor, Task
+from maxplus.training import TrainingMonitor, TrainingProblem
+from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Polish
-from maxplus.training.workers import as_they_end
 
 # A network like this one, trained on some rows for a share of the usual length.
-Train = Callable[[LMM, Rows, float, np.random.Generator, Conductor], LMM]
+Train = Callable[[LMM, Rows, float, np.random.Generator, TrainingMonitor], LMM]
 # The polish of so many rows after a training of such a share.
 PolishOf = Callable[[int, float], Polish]
 
@@ -40,7 +40,11 @@ class _Held(NamedTuple):
 
 
 def worth_polishing(
-    train: Train, polish_of: PolishOf, model: LMM, task: Task, conductor: Conductor
+    train: Train,
+    polish_of: PolishOf,
+    model: LMM,
+    problem: TrainingProblem,
+    monitor: TrainingMonitor,
 ) -> bool:
     """Whether a polish costs no accuracy and no log loss beyond noise on held-out rows.
 
@@ -55,22 +59,23 @@ def worth_polishing(
     train : trains a network on some rows
     polish_of : the polish that they would get
     model : the network in question
-    task : all rows; a seed is drawn from its generator
-    conductor : says when to stop
+    problem : all rows; a seed is drawn from its generator
+    monitor : says when to stop
     """
-    assert task.rng is not None
-    seed = int(task.rng.integers(2**31))
-    rows, fold_of, length = folds_of(Rows(task.X, task.y, task.weight), np.random.default_rng(seed))
+    assert problem.rng is not None
+    seed = int(problem.rng.integers(2**31))
+    rows, fold_of, length = folds_of(
+        Rows(problem.X, problem.y, problem.weight), np.random.default_rng(seed)
+    )
     numbers = [k for k in range(FOLDS) if (fold_of == k).any()]
-    quiet = Conductor()
 
-    def polished(fold: int) -> _Held | None:
+    def polished(fold: int, quiet: TrainingMonitor) -> _Held | None:
         rng, own = np.random.default_rng([seed, fold]), rows.part(fold_of != fold)
         held = np.flatnonzero(fold_of == fold)
         try:
             before = train(model, own, length, rng, quiet)
             polish = polish_of(len(own.y), length)
-            after = polish.run(before, Task(own.X, own.y, rng=rng), quiet)
+            after = polish.run(before, TrainingProblem(own.X, own.y, rng=rng), quiet)
         except TrainingOverflowError:
             return None
         n_above = int((~(before.losses(own.X, own.y) < polish.level)).sum())
@@ -81,7 +86,7 @@ def worth_polishing(
     known: list[_Held] = []
     jobs = [partial(polished, fold) for fold in numbers]
     n_jobs = numba.get_num_threads()
-    with threadpool_limits(1), closing(as_they_end(jobs, n_jobs, conductor, quiet)) as ended:
+    with threadpool_limits(1), closing(run_parallel(jobs, n_jobs, monitor)) as ended:
         for _, held in ended:
             if held is None:
                 return False

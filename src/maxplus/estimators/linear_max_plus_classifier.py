@@ -14,7 +14,7 @@ from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientCla
 from maxplus.estimators._trained import Start
 from maxplus.models import LinearMaxPlus
 from maxplus.models.initialization import gaussian, glorot_uniform, uniform
-from maxplus.training import Conductor, memory
+from maxplus.training import TrainingMonitor, memory
 
 
 class LinearMaxPlusClassifier(SubgradientClassifier):
@@ -139,7 +139,9 @@ certified_, model_
         """Offsets of the max-plus layer, shape (H, C)."""
         return self.model_.W
 
-    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+    def _start(
+        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> Start:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
         # Weights are drawn in float64, and there is a copy of the best ones.

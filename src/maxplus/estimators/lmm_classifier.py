@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,19 +42,15 @@ from maxplus.estimators._scaling import Scaling, check_scaling
 from maxplus.estimators._trained import Start, TrainedClassifier
 from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
-from maxplus.training import Conductor, Status, Task
-from maxplus.training.objectives import count_samples
-from maxplus.training.smooth.additive import Annealing as JointAnnealing
+from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.training.problem import count_samples
+from maxplus.training.result import StateError, TrainingState
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
-from maxplus.training.stages import Annealing, CarefulPolish, Polish, Stage, Trained, WarmUp
+from maxplus.training.stages import Annealing, Polish, Stage, Trained, ValidatedPolish, WarmUp
 from maxplus.training.stages.base import require_finite
 from maxplus.training.stages.warm_up import augmented
-from maxplus.training.state import StateError, TrainingState
 
-# The warm-up's samples per batch, epochs, and what small data sets need at least.
-BATCH, LEAST_BATCH = 200, 8
-EPOCHS, LEAST_BATCHES = 10, 500
-RATE = 0.01
 TEMPERATURE = "temperature"
 # What a structure may have, by the word for it.
 ALLOWED: dict[str, Callable[[Structure], bool]] = {
@@ -348,11 +343,13 @@ class LMMClassifier(BaseLMMClassifier):
         assert self.scoring is not None
         return float(self.scoring(fitted, rows.X, y))
 
-    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+    def _start(
+        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> Start:
         known: dict[str, NDArray] = {}
         if self._calibrates and not self._is_sum:
-            conductor.begin("choice", is_last=False)
-            known[TEMPERATURE] = np.array([self._held_out_temperature(data, rng, conductor)])
+            monitor.begin("choice", is_last=False)
+            known[TEMPERATURE] = np.array([self._held_out_temperature(data, rng, monitor)])
 
         def find(everybody: LabelledData) -> Start:
             rows = Rows(everybody.X, everybody.y, everybody.weight)
@@ -372,9 +369,11 @@ class LMMClassifier(BaseLMMClassifier):
         return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
     def _held_out_temperature(
-        self, data: LabelledData, rng: np.random.Generator, conductor: Conductor
+        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> float:
-        def brief(rows: Rows, length: float, rng: np.random.Generator, quiet: Conductor) -> LMM:
+        def brief(
+            rows: Rows, length: float, rng: np.random.Generator, quiet: TrainingMonitor
+        ) -> LMM:
             scaling = self._scaling(rows.X)
             scaled = replace(rows, X=scaling(rows.X))
             model = self._brief(data.n_classes, scaled, self._capacity, length, rng, quiet)
@@ -382,27 +381,27 @@ class LMMClassifier(BaseLMMClassifier):
 
         return held_out_temperature(
             Rows(data.X, data.y, data.weight), data.n_classes, brief, int(rng.integers(2**31)),
-            conductor, numba.get_num_threads(),
+            monitor, numba.get_num_threads(),
         )  # fmt: skip
 
     def _brief(
         self, n_classes: int, rows: Rows, capacity: Capacity, length: float,
-        rng: np.random.Generator, conductor: Conductor,
+        rng: np.random.Generator, monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a single network, trained for a share of the usual length."""
         boxes = boxes_for(rows, n_classes, capacity, self.confidence, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
-        task = Task(rows.X, rows.y, weight=rows.weight, rng=rng)
-        return warm_up.run(boxes.model, task, conductor).model
+        problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+        return warm_up.run(boxes.model, problem, monitor).model
 
     # -- how it is trained ---------------------------------------------------------------------
 
-    def _task(
+    def _problem(
         self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> Task:
+    ) -> TrainingProblem:
         X = data.X if self._is_sum else self._scaled(facts, data.X)
-        return Task(X, data.y, weight=data.weight, rng=rng)
+        return TrainingProblem(X, data.y, weight=data.weight, rng=rng)
 
     def _scaled(self, facts: Mapping[str, NDArray], X: NDArray) -> NDArray:
         """Return features as stages take them."""
@@ -417,10 +416,7 @@ class LMMClassifier(BaseLMMClassifier):
         return JointTraining(
             tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
             None if self.scoring is None else partial(self._judge, classes),
-            JointAnnealing(
-                n_epochs=None if isinstance(self.warmup_epochs, str) else self.warmup_epochs,
-                batch_size=None if isinstance(self.batch_size, str) else self.batch_size,
-            ),
+            TERM_ANNEALING._replace(**self._epochs_and_batch),
         )  # fmt: skip
 
     def _single_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
@@ -434,12 +430,13 @@ class LMMClassifier(BaseLMMClassifier):
                 margin=2.0 * self.robust_eps * slope,
                 augment=None if self.augment is None else partial(self._augmented, scaling),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
+                patience=self.n_iter_no_change if self.early_stopping else None,
             )
         ]
         if self.polish == "auto":
             polish_of = partial(self._bounded_polish, slope * distance)
             ask = partial(worth_polishing, partial(self._retrained, slope), polish_of)
-            stages.append(CarefulPolish(ask, polish_of(n_samples)))
+            stages.append(ValidatedPolish(ask, polish_of(n_samples)))
         elif self.polish is not None:
             skip = count_samples(self.max_suspects, n_samples)
             stages.append(Polish(self._level, skip))
@@ -447,17 +444,17 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
         """Return a polish that looks at no more samples than the warm-up before it."""
-        epochs = self._annealing(size, n_samples, length).epochs
+        epochs = self._annealing(size, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, visits=epochs * n_samples)
 
     def _retrained(
         self, slope: float, model: LMM, rows: Rows, length: float, rng: np.random.Generator,
-        conductor: Conductor,
+        monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a network of the same size, trained on fewer rows for a shorter time."""
         like = Capacity(min(model.n_hidden, len(rows.y)), slope)
-        return self._brief(model.n_classes, rows, like, length, rng, conductor)
+        return self._brief(model.n_classes, rows, like, length, rng, monitor)
 
     @property
     def _level(self) -> float:
@@ -470,17 +467,19 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
         """Return the warm-up of so many samples, or a part of it: then nothing is held out."""
-        batch, epochs = self.batch_size, self.warmup_epochs
-        stops_early = self.early_stopping and length == 1.0
-        if stops_early:
+        if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
-        if isinstance(batch, str):
-            batch = min(BATCH, max(LEAST_BATCH, n_samples // 8))
-        if isinstance(epochs, str):
-            epochs = max(EPOCHS, math.ceil(LEAST_BATCHES / max(1, n_samples // batch)))
-        epochs = max(1, round(length * epochs))
-        patience = self.n_iter_no_change if stops_early else None
-        return Annealing(size, epochs, batch, rate=RATE, patience=patience)
+        usual = Annealing(length=length, **self._epochs_and_batch)
+        return Annealing(
+            size, n_epochs=usual.epochs(n_samples),
+            batch_size=usual.batch_size or usual.batch(n_samples),
+        )  # fmt: skip
+
+    @property
+    def _epochs_and_batch(self) -> dict[str, Any]:
+        """The user's own numbers for an `Annealing`, None where they are automatic."""
+        given = {"n_epochs": self.warmup_epochs, "batch_size": self.batch_size}
+        return {name: None if isinstance(n, str) else n for name, n in given.items()}
 
     # -- what it leaves behind -----------------------------------------------------------------
 

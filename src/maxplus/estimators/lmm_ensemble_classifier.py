@@ -23,11 +23,11 @@ from maxplus.estimators._scaling import Scaling
 from maxplus.estimators._trained import TrainedClassifier
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.models import LMM, AdditiveLMM, Model
-from maxplus.training import Conductor, Status, Task, memory, run_stages
-from maxplus.training.objectives import count_samples
+from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
+from maxplus.training.monitor import run_parallel
+from maxplus.training.problem import count_samples
+from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Stage, Trained
-from maxplus.training.state import StateError, TrainingState
-from maxplus.training.workers import as_they_end
 
 
 class LMMEnsembleClassifier(LMMClassifier):
@@ -59,8 +59,8 @@ calibrate, class_weight, scoring
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
         Called with a `maxplus.training.Progress` after each training of the search and each
-        network; returning True ends the training with the networks that are done. Ctrl-C raises
-        KeyboardInterrupt and leaves the estimator as it was before.
+        network; returning True ends the training with the networks that are done. So does Ctrl-C
+        with a `maxplus.training.KeepBestOnInterrupt` among them.
 
     Attributes
     ----------
@@ -135,10 +135,10 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         super()._check_parameters()
         refuse_checkpoints(self.callbacks, "the training of an ensemble")
 
-    def _task(
+    def _problem(
         self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> Task:
-        return Task(data.X, data.y, weight=data.weight, rng=rng)
+    ) -> TrainingProblem:
+        return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
         return [EnsembleTraining(self, data.classes, facts)]
@@ -146,8 +146,6 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     def _facts(
         self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
     ) -> dict[str, Any]:
-        if trained.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
         if self._is_sum:
             return self._facts_of_sum(data, facts, trained)
         model = trained.model
@@ -207,59 +205,47 @@ class EnsembleTraining:
         self.ensemble, self.facts = ensemble, facts
         self.joint = ensemble._joint_training(classes)
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""
         raise StateError("an ensemble has no state to go on from")
 
-    def bytes_needed(self, model: LMM | AdditiveLMM, task: Task) -> int:
-        """Return the memory of the rows of all ranks, and of the networks trained at a time."""
-        rows = each = self.joint.bytes_needed(model, task)
-        if isinstance(model, LMM):
-            stages = self.ensemble._single_stages(task.n_samples, self.facts)
-            each = max(stage.bytes_needed(model, task) for stage in stages)
-        return rows + min(self.ensemble.n_estimators, numba.get_num_threads()) * each
-
     def run(
-        self, model: LMM | AdditiveLMM, task: Task, conductor: Conductor,
+        self, model: LMM | AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
         """Train; ``model`` is what remains where none was done."""
-        remedy = f"{memory.FEWER_UNITS}, or a smaller n_jobs"
-        memory.require(self.bytes_needed(model, task), "the training of an ensemble", remedy)
-        return on_first_rank(task, lambda rows, seed: self._train(model, rows, seed, conductor))
+        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def _train(
-        self, model: LMM | AdditiveLMM, rows: Rows, seed: int, conductor: Conductor
+        self, model: LMM | AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
     ) -> Joint:
-        K, quiet, choice = self.ensemble.n_estimators, Conductor(), None
-        jobs: Sequence[Callable[[], tuple[LMM | AdditiveLMM, NDArray]]]
+        K, choice = self.ensemble.n_estimators, None
+        jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
-            choice, status = self.joint.choose(model, rows, seed, conductor)
+            choice, status = self.joint.choose(model, rows, seed, monitor)
             if choice is None:
                 return Joint(model, status, None, np.empty(0))
             prepared = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
             jobs = [
-                partial(self._sum, choice, prepared, model.n_classes, [seed, FOLDS, k], quiet)
+                partial(self._sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
                 for k in range(K)
             ]
         else:
             scaled = replace(rows, X=Scaling.of_facts(self.facts)(rows.X))
-            jobs = [
-                partial(self._single, scaled, model.n_classes, [seed, k], quiet) for k in range(K)
-            ]
-        conductor.begin(self.name, is_last=True)
+            jobs = [partial(self._single, scaled, model.n_classes, [seed, k]) for k in range(K)]
+        monitor.begin(self.name, is_last=True)
         done: dict[int, tuple[LMM | AdditiveLMM, NDArray]] = {}
         status, best = Status.MAX_ITER, np.inf
-        with closing(as_they_end(jobs, numba.get_num_threads(), conductor, quiet)) as ended:
+        with closing(run_parallel(jobs, numba.get_num_threads(), monitor)) as ended:
             for k, trained in ended:
                 done[k] = trained
                 loss = float(trained[1][-1])
                 best = min(best, loss)
                 end = Status.MAX_ITER if len(done) == K else None
-                status = conductor.report(len(done), K, loss, best, model, None, end) or status
+                status = monitor.report(len(done), K, loss, best, model, None, end) or status
                 if status.ends_training:
                     break
-        if conductor.interrupted:
+        if monitor.interrupted:
             status = Status.INTERRUPTED
         if not done:
             return Joint(model, status, choice, np.empty(0))
@@ -270,7 +256,7 @@ class EnsembleTraining:
 
     def _sum(
         self, choice: Choice, prepared: Prepared, n_classes: int, seed: Sequence[int],
-        quiet: Conductor,
+        quiet: TrainingMonitor,
     ) -> tuple[AdditiveLMM, NDArray]:  # fmt: skip
         own = Rows(prepared.U, prepared.y, prepared.weight)
         if self.ensemble.bootstrap:
@@ -289,15 +275,15 @@ class EnsembleTraining:
         return trained, np.array(losses)
 
     def _single(
-        self, rows: Rows, n_classes: int, seed: Sequence[int], quiet: Conductor
+        self, rows: Rows, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[LMM, NDArray]:
         rng = np.random.default_rng(seed)
         own = drawn(rows, rng) if self.ensemble.bootstrap else rows
         boxes = boxes_for(own, n_classes, self.ensemble._capacity, self.ensemble.confidence, rng)
         known = {"slope": np.array([boxes.slope]), "distance": np.array([boxes.distance])}
         stages = self.ensemble._single_stages(len(own.y), {**self.facts, **known})
-        task = Task(own.X, own.y, weight=own.weight, rng=rng)
-        trained = run_stages(stages, boxes.model, task, quiet)
+        problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)
+        trained = run_stages(stages, boxes.model, problem, quiet)
         model = Scaling.of_facts(self.facts).folded(trained.model)
         return model, trained.facts.get("warmup_losses", np.full(1, np.nan))
 

@@ -43,7 +43,7 @@ from maxplus.estimators._warning import warn_user
 from maxplus.explain import Domain, PredictionContributions, prediction_contributions
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import feature_values
-from maxplus.training import Conductor, Status
+from maxplus.training import Status, TrainingMonitor
 
 LEARN, INTERPOLATE = "learn", "interpolate"
 
@@ -266,9 +266,9 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
             callbacks = as_callbacks(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
-            conductor = stack.enter_context(Conductor(callbacks))
+            monitor = stack.enter_context(TrainingMonitor(callbacks))
             return fit_regression(
-                X, y, weight, seed, conductor, numba.get_num_threads(), loss=self.loss,
+                X, y, weight, seed, monitor, numba.get_num_threads(), loss=self.loss,
                 epochs=self.epochs,
             )  # fmt: skip
 

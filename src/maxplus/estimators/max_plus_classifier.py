@@ -14,7 +14,7 @@ from maxplus.estimators._subgradient import EFFECTS, SUBGRADIENT, SubgradientCla
 from maxplus.estimators._trained import Start
 from maxplus.models import ZeroHidden
 from maxplus.models.initialization import gaussian, glorot_uniform, uniform
-from maxplus.training import Conductor
+from maxplus.training import TrainingMonitor
 
 
 class MaxPlusClassifier(SubgradientClassifier):
@@ -116,7 +116,9 @@ certified_, model_
         """Offsets of the max-plus layer, shape (C, P)."""
         return self.model_.W
 
-    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+    def _start(
+        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> Start:
         shape = (data.n_classes, data.X.shape[1])
         if self.init == "glorot":
             W = glorot_uniform(*shape, rng)

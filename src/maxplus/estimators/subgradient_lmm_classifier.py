@@ -24,10 +24,10 @@ from maxplus.models.initialization import (
     random_lmm,
     random_lmm_bytes,
 )
-from maxplus.training import Conductor, Objective, TopKLoss, memory
+from maxplus.training import Objective, TopKLoss, TrainingMonitor, memory
 from maxplus.training.engines import Engine, SparseEngine
 from maxplus.training.engines.sooner import sparse_unless_dense_is_sooner
-from maxplus.training.state import StateError, TrainingState
+from maxplus.training.result import StateError, TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
@@ -202,7 +202,9 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         n_sums = 2 * data.X.size * self.n_hidden
         return sparse_unless_dense_is_sooner(n_sums, self.max_iter)
 
-    def _start(self, data: LabelledData, rng: np.random.Generator, conductor: Conductor) -> Start:
+    def _start(
+        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> Start:
         return data.on_first(lambda everybody: self._found(everybody, rng), rng)
 
     def _found(self, data: LabelledData, rng: np.random.Generator) -> Start:

@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from maxplus.evaluation.plans import Plan, Split
 from maxplus.evaluation.rows import Rows
-from maxplus.training import Status
 
 # How far features move, in deviations of the training rows, where certified accuracy is counted.
 CERTIFIED_AT = 0.1
@@ -119,16 +118,12 @@ def _judged(
 
 
 def _fitted(model: Any, X: NDArray, y: NDArray, callbacks: Sequence[Callable]) -> Any:
-    """A trained clone; KeyboardInterrupt where Ctrl-C ended its training early."""
+    """Return a trained clone."""
     fresh = clone(model)
     if "callbacks" in fresh.get_params(deep=False):
         fresh.set_params(callbacks=list(callbacks) or None)
     with warnings.catch_warnings():
         # Others may have a limit to their epochs.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", "training was interrupted")
         fresh.fit(X, y)
-    last = fresh[-1] if hasattr(fresh, "named_steps") else fresh
-    if getattr(last, "status_", None) == Status.INTERRUPTED.value:
-        raise KeyboardInterrupt
     return fresh

@@ -17,8 +17,8 @@ from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.models import unfitted
 from maxplus.io.schema import labels_to_json, parameters_to_json, read_classes
 from maxplus.training import Progress
+from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Iterations
-from maxplus.training.state import StateError, TrainingState
 
 KIND = "maxplus-checkpoint"
 

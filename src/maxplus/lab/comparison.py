@@ -16,7 +16,7 @@ from maxplus.lab.measure import timed
 from maxplus.lab.metrics import Evaluation, evaluate
 from maxplus.lab.rivals import MLP, AdamEngine
 from maxplus.models import Model
-from maxplus.training import MeanLoss, Status, Task, constant, train
+from maxplus.training import MeanLoss, TrainingProblem, constant, train
 
 SIDES = ("train", "test")
 FIGURES = ("max_loss", "mean_loss", "accuracy")
@@ -76,10 +76,11 @@ def train_mlp(
     n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     rng = np.random.default_rng(seed)
     model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
-    task = Task(split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng)
+    task = TrainingProblem(
+        split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng
+    )
     with watch("MLP (mean)") as callback:
         result = train(AdamEngine(model, task, settings.batch), iterations, [callback])
-    _raise_if_interrupted(result.status.value)
     return _judge("MLP (mean)", model, split, result.seconds, result.history["loss"])
 
 
@@ -101,13 +102,11 @@ def train_lmm(
 
 
 def fit_or_raise(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
-    """Fit; on Ctrl-C an estimator warns and keeps what it has, an experiment ends."""
+    """Fit without warnings about parameters that have no effect."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "training was interrupted")
         # The paper's settings are kept, whether or not its constant steps come to count.
         warnings.simplefilter("ignore", NoEffectWarning)
         model.fit(X, y)
-    _raise_if_interrupted(model.status_)
 
 
 def beside_the_paper(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
@@ -121,11 +120,6 @@ def beside_the_paper(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Tabl
         for name, theirs, ours in rows
     ]
     return Table(caption, columns, cells)
-
-
-def _raise_if_interrupted(status: str) -> None:
-    if status == Status.INTERRUPTED.value:
-        raise KeyboardInterrupt
 
 
 def _judge(

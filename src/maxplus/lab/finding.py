@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from maxplus.lab.parts import Parts
-from maxplus.training.conductor import Callback
+from maxplus.training.monitor import Callback
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

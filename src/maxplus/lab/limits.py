@@ -33,8 +33,8 @@ def moved_by_a_step(
     X, y = X[:IMAGES], y[:IMAGES]
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    model, task = paper.start_and_task(X, y, polyak(), n_hidden, linear_every)
-    engine = DenseEngine(model, task)
+    model, problem = paper.start_and_task(X, y, polyak(), n_hidden, linear_every)
+    engine = DenseEngine(model, problem)
     before, minima, groups = model.hidden(X), [], []
     for _ in range(steps):
         engine.advance(Block(1))

@@ -25,7 +25,7 @@ from maxplus.distributed import Team, current, use_mpi
 from maxplus.distributed.launched import is_launched
 from maxplus.estimators import LMMClassifier
 from maxplus.lab import measure, paper
-from maxplus.training import History, MaxLoss, Task
+from maxplus.training import History, MaxLoss, TrainingProblem
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.result import Block
 
@@ -42,9 +42,9 @@ def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int
     part = slice(team.rank * n // team.size, (team.rank + 1) * n // team.size)
     X, steps, y = X[part].copy(), paper.two_phases(y, iterations), y[part].copy()
     del data
-    task = Task(X, y, MaxLoss(), steps, paper.LINEAR_EVERY)
-    share = X.nbytes + y.nbytes + SparseEngine.bytes_needed(model, task)
-    engine = SparseEngine(model, task)
+    problem = TrainingProblem(X, y, MaxLoss(), steps, paper.LINEAR_EVERY)
+    share = X.nbytes + y.nbytes + SparseEngine.bytes_needed(model, problem)
+    engine = SparseEngine(model, problem)
     history = History()
     measure.warm_up(engine)
     seconds = [_advance(engine, n - done, history) for done, n in _phases(iterations)]
@@ -127,7 +127,7 @@ def end_one(iterations: int) -> dict[str, Any]:
     X, y = rng.normal(size=(20_000, 20)), np.arange(20_000) % 5
     X, y = _share(X, y, team)
     model = team.first(paper.start(X, y, 50))
-    engine = SparseEngine(model, Task(X, y, MaxLoss(), paper.constant_steps(y)))
+    engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), paper.constant_steps(y)))
     for _ in range(iterations):
         engine.advance(Block(10))
     if team.rank == team.size - 1:

@@ -7,7 +7,15 @@ from numpy.typing import NDArray
 
 from maxplus.models import LMM
 from maxplus.models.initialization import choose_prototypes, prototype_lmm
-from maxplus.training import MaxLoss, StepRule, Task, constant, paper_alpha, polyak, two_phase
+from maxplus.training import (
+    MaxLoss,
+    StepRule,
+    TrainingProblem,
+    constant,
+    paper_alpha,
+    polyak,
+    two_phase,
+)
 from maxplus.training.engines import ENGINES, Engine
 
 N_HIDDEN, SLOPE, LEARNING_RATE, LINEAR_EVERY = 500, 4.0, 0.1, 100
@@ -37,9 +45,9 @@ def start_and_task(
     steps: StepRule,
     n_hidden: int = N_HIDDEN,
     linear_every: int = LINEAR_EVERY,
-) -> tuple[LMM, Task]:
+) -> tuple[LMM, TrainingProblem]:
     """What an engine is made for: the start, and the maximum loss to be lowered from there."""
-    return start(X, y, n_hidden), Task(X, y, MaxLoss(), steps, linear_every)
+    return start(X, y, n_hidden), TrainingProblem(X, y, MaxLoss(), steps, linear_every)
 
 
 def engine_on(

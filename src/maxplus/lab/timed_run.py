@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maxplus.algebra import minplus
 from maxplus.lab import limits, measure, paper
 from maxplus.models import LMM
-from maxplus.training import MaxLoss, MeanLoss, Task, polyak
+from maxplus.training import MaxLoss, MeanLoss, TrainingProblem, polyak
 from maxplus.training.engines import SGDEngine, TreeEngine
 
 # Features and classes of MNIST; how often W⁰ moves.
@@ -102,7 +102,9 @@ def tree_bytes(n: int, n_hidden: int) -> int:
     shapes: tuple[tuple[int, ...], ...] = ((rows,), (rows, n_hidden), (n_hidden, N_CLASSES))
     model = LMM(*(np.empty(shape, dtype) for shape in shapes))
     images = np.empty((0, N_FEATURES), dtype)
-    return TreeEngine.bytes_needed(model, Task(images, np.empty(n, int), MaxLoss(), polyak()))
+    return TreeEngine.bytes_needed(
+        model, TrainingProblem(images, np.empty(n, int), MaxLoss(), polyak())
+    )
 
 
 def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:
@@ -121,8 +123,10 @@ def measure_beside(folder: str, samples: int, hidden: int) -> dict[str, float]:
     weights = rng.normal(size=(rows.shape[1], hidden)).astype(X.dtype)
     minplus(rows, weights)
     products = [measure.timed(minplus, rows, weights)[0] for _ in range(3)]
-    task = Task(X, y, MeanLoss(), paper.constant_steps(y), paper.LINEAR_EVERY, rng=rng)
-    sgd = SGDEngine(paper.start(X, y, hidden), task)
+    problem = TrainingProblem(
+        X, y, MeanLoss(), paper.constant_steps(y), paper.LINEAR_EVERY, rng=rng
+    )
+    sgd = SGDEngine(paper.start(X, y, hidden), problem)
     measure.warm_up(sgd)
     always, seldom = (limits.moved_by_a_step(X, y, hidden, every) for every in (ALWAYS, SELDOM))
     return {

@@ -1,16 +1,15 @@
-"""Training: objectives, step rules, engines, stages and the conductor of them all."""
+"""Training: objectives, step rules, engines, stages and the monitor of them all."""
 
-from maxplus.training.conductor import Conductor, Progress
-from maxplus.training.objectives import MaxLoss, MeanLoss, Objective, TopKLoss
+from maxplus.training.monitor import KeepBestOnInterrupt, Progress, TrainingMonitor
+from maxplus.training.problem import MaxLoss, MeanLoss, Objective, TopKLoss, TrainingProblem
 from maxplus.training.result import History, Status
 from maxplus.training.stages import Iterations, Polish, WarmUp, run_stages, train
 from maxplus.training.steps import StepRule, constant, level, paper_alpha, polyak, two_phase
-from maxplus.training.task import Task
 
 __all__ = [
-    "Conductor",
     "History",
     "Iterations",
+    "KeepBestOnInterrupt",
     "MaxLoss",
     "MeanLoss",
     "Objective",
@@ -18,8 +17,9 @@ __all__ = [
     "Progress",
     "Status",
     "StepRule",
-    "Task",
     "TopKLoss",
+    "TrainingMonitor",
+    "TrainingProblem",
     "WarmUp",
     "constant",
     "level",

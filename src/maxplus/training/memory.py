@@ -1,21 +1,21 @@
-"""How much memory there is, and a clear refusal where it is not enough."""
+"""Available memory, and an early error where it is not enough."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# What helps where weights or rows take the memory.
+# Remedies where weights or rows take the memory.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
 FEWER_ROWS = "use fewer samples or fewer features"
 
 
 class NotEnoughMemoryError(MemoryError, ValueError):
-    """A training would need more memory than the machine has; nothing was allocated."""
+    """A training would need more memory than is available; nothing was allocated."""
 
 
 def available_bytes() -> int | None:
-    """Memory that can still be had, in bytes; None where the system does not tell."""
+    """Return the available memory in bytes; None where the system does not report it."""
     figures = [f for f in (_meminfo(), _cgroup(), _address_space()) if f is not None]
     if figures:
         return min(figures)
@@ -36,7 +36,7 @@ def require(needed: int, what: str, remedy: str) -> None:
 
 
 def human_bytes(n: float) -> str:
-    """A size as people write it, in decimal units: 491.2 GB."""
+    """Format a number of bytes in decimal units, such as 491.2 GB."""
     for unit in ("B", "kB", "MB", "GB"):
         if n < 1000:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
@@ -45,7 +45,7 @@ def human_bytes(n: float) -> str:
 
 
 def _meminfo() -> int | None:
-    """Linux's own estimate of what can be allocated without swapping."""
+    """Return Linux's own estimate of what can be allocated without swapping."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -56,7 +56,7 @@ def _meminfo() -> int | None:
 
 
 def _address_space() -> int | None:
-    """What the limit of this process's address space (``ulimit -v``) leaves."""
+    """Return what the limit of this process's address space (``ulimit -v``) leaves."""
     try:
         import resource
 
@@ -70,7 +70,7 @@ def _address_space() -> int | None:
 
 
 def _cgroup(root: Path = Path("/")) -> int | None:
-    """What the limits of a container leave: of its control group and all those around it."""
+    """Return what the limits of the process's control group and of its parents leave."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -87,8 +87,8 @@ def _cgroup(root: Path = Path("/")) -> int | None:
     return min((n for n in left if n is not None), default=None)
 
 
-# Where a control group says its limit, what is used, and how much of that are files that nobody
-# has read for a while, which the system gives up when it needs to; of version 2, and of version 1.
+# Files with a control group's limit, with its usage, and the entry for cached files that the system
+# can reclaim; by whether the group is of version 1.
 _FILES = {
     False: ("memory.max", "memory.current", "inactive_file"),
     True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -96,7 +96,7 @@ _FILES = {
 
 
 def _left_of(folder: Path, limit: str, used: str, idle: str) -> int | None:
-    """What a control group's limit leaves; None if it has none or does not tell."""
+    """Return what a control group's limit leaves; None if it has none or does not report it."""
     try:
         most = int((folder / limit).read_text())  # Without a limit version 2 says "max".
         taken = int((folder / used).read_text())

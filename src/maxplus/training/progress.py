@@ -12,17 +12,16 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from maxplus.models import LOG2
-from maxplus.training.compiling import telling_of_compilation
-from maxplus.training.conductor import Progress
+from maxplus.training.monitor import Progress, announce_compilation
 from maxplus.training.stages import Iterations, Polish
 
 
 class ProgressBar:
     """Shows iteration, best loss, current loss and time left on standard error.
 
-    Until the first report there is nothing to count, and the bar says so. With ``certificate``,
-    for losses that are maxima, also how far the best one is from log 2, below which every training
-    sample is provably right. If kernels have to be compiled first, a line above says so.
+    Until the first report the bar has no total. With ``certificate``, for losses that are maxima,
+    it also shows the distance of the best one from log 2, below which every training sample is
+    provably right. If kernels have to be compiled first, a line above announces it.
 
     Use it as a context manager and as a callback::
 
@@ -48,13 +47,13 @@ class ProgressBar:
         self._add(title)
 
     def _add(self, title: str) -> None:
-        """A bar below those of the stages before; without a total it only moves."""
+        """Add a bar, without a total, below those of earlier stages."""
         self._task = self._bar.add_task(title, total=None, done="", losses="")
 
     def __enter__(self) -> ProgressBar:
         """Start drawing."""
         self._bar.start()
-        self._compiling.enter_context(telling_of_compilation(self._bar.console.print))
+        self._compiling.enter_context(announce_compilation(self._bar.console.print))
         return self
 
     def __exit__(
@@ -63,7 +62,7 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop drawing; what was drawn last stays."""
+        """Stop drawing and leave the last state."""
         self._compiling.close()
         self._close()
         self._bar.stop()
@@ -87,10 +86,10 @@ class ProgressBar:
         )
 
     def _close(self, is_complete: bool = False) -> None:
-        """The stage is over: one that had nothing to do leaves no bar.
+        """Complete the bar of a stage, or remove it if the stage had nothing to do.
 
-        A stage that others follow is complete, however much it had planned; and so is a polish,
-        whose rounds are a limit, no plan.
+        A stage that others follow is complete after any number of iterations, and so is a polish,
+        whose number of rounds is only a limit.
         """
         last = self._last
         if last is None or last.iteration == 0:

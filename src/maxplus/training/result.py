@@ -1,13 +1,17 @@
-"""What training leaves behind: the course of it and why it ended."""
+"""Results of a training: why it ended, its history, and a state to resume it from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+# Prefix of arrays in a state that hold the results of earlier stages.
+BEFORE = "before."
 
 
 class TrainingOverflowError(ArithmeticError, ValueError):
@@ -15,7 +19,7 @@ class TrainingOverflowError(ArithmeticError, ValueError):
 
 
 class Signal(IntEnum):
-    """What a compiled block of iterations reports about its end."""
+    """Why a compiled block of iterations ended."""
 
     GOES_ON = 0
     TARGET = 1
@@ -24,7 +28,7 @@ class Signal(IntEnum):
 
 
 class Status(Enum):
-    """Why training ended: a short code for programs, its value, and a sentence for people."""
+    """Why training ended: the value is a short code, ``message`` a sentence."""
 
     MAX_ITER = "max_iter", "all iterations done"
     TARGET = "target", "the objective reached the target"
@@ -41,14 +45,14 @@ class Status(Enum):
     message: str
 
     def __new__(cls, code: str, message: str) -> Status:
-        """The code alone is the value."""
+        """Make the code alone the value."""
         status = object.__new__(cls)
         status._value_, status.message = code, message
         return status
 
     @classmethod
     def of(cls, words: str) -> Status:
-        """The status of a code or, as older model files have it, of a sentence; or ValueError."""
+        """Return the status with a code or a message; ValueError if there is none."""
         for status in cls:
             if words in (status.value, status.message):
                 return status
@@ -56,17 +60,17 @@ class Status(Enum):
 
     @property
     def falls_short(self) -> bool:
-        """Whether what was asked for was not reached, though nobody ended the training."""
+        """Whether the training ended by itself without reaching what it should."""
         return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
     @property
     def ends_training(self) -> bool:
-        """Whether somebody asked for the end: then no other stage follows."""
+        """Whether Ctrl-C or a callback ended the training: then no other stage follows."""
         return self in (Status.INTERRUPTED, Status.CALLBACK)
 
 
 class Block:
-    """Room for the history of one block of iterations; the first ``n`` rows count."""
+    """Buffers for the history of one block of iterations; the first ``n`` rows count."""
 
     def __init__(self, size: int) -> None:
         self.loss = np.empty(size)
@@ -107,7 +111,7 @@ class History(Mapping[str, NDArray]):
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray]) -> History:
-        """A history with these columns."""
+        """Return a history with these columns."""
         history = cls()
         history._blocks = [{name: columns[name] for name in cls.columns}]
         return history
@@ -141,5 +145,77 @@ class History(Mapping[str, NDArray]):
         return len(self.columns)
 
     def __repr__(self) -> str:
-        """Say how long it is."""
+        """Return a text with the number of iterations."""
         return f"History({self['loss'].size} iterations)"
+
+
+class StateError(ValueError):
+    """A state that no training can resume from."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """All that is needed to resume a training: a stage's arrays and the generator's state.
+
+    The stage that wrote a state is the one that checks and reads it; other code uses only the
+    arrays whose names begin with `BEFORE`.
+    """
+
+    stage: str
+    arrays: Mapping[str, NDArray]
+    generator: Mapping[str, Any] | None
+
+    @property
+    def before(self) -> dict[str, NDArray]:
+        """The results of earlier stages."""
+        return self.part(BEFORE)
+
+    def part(self, prefix: str) -> dict[str, NDArray]:
+        """Return the arrays whose names begin with ``prefix``, by the rest of their names."""
+        return {
+            name.removeprefix(prefix): array
+            for name, array in self.arrays.items()
+            if name.startswith(prefix)
+        }
+
+    def after(self, before: Mapping[str, NDArray]) -> TrainingState:
+        """Return the same state with the results of earlier stages."""
+        return replace(self, arrays={**self.arrays, **prefixed(BEFORE, before)})
+
+    def array(
+        self, name: str, dtype: type, shape: tuple[int | None, ...], *, finite: bool = True
+    ) -> NDArray:
+        """Return one of the arrays, checked; None in ``shape`` is any length."""
+        array = self.arrays.get(name)
+        if array is None:
+            raise StateError(f"the {self.stage}'s {name} is missing")
+        fits = len(shape) == array.ndim and all(
+            n in (None, m) for n, m in zip(shape, array.shape, strict=True)
+        )
+        if array.dtype != dtype or not fits:
+            wanted = f"{np.dtype(dtype)} of shape {shape}"
+            raise StateError(
+                f"the {self.stage}'s {name} is {array.dtype} of shape {array.shape}, not {wanted}"
+            )
+        if finite and not np.isfinite(array).all():
+            raise StateError(f"the {self.stage}'s {name} holds numbers that are not finite")
+        return array
+
+    def restore_generator(self, rng: np.random.Generator | None) -> None:
+        """Set ``rng`` to the state that was saved."""
+        if rng is None or self.generator is None:
+            return
+        try:
+            rng.bit_generator.state = self.generator
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise StateError(f"the state of the random generator cannot be: {error!r}") from None
+
+
+def prefixed(prefix: str, arrays: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """Return the arrays under names that begin with ``prefix``."""
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def generator_state(rng: np.random.Generator | None) -> Mapping[str, Any] | None:
+    """Return what `TrainingState.restore_generator` needs."""
+    return None if rng is None else rng.bit_generator.state

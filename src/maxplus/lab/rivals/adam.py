@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from maxplus.lab.rivals.mlp import MLP
-from maxplus.training import MeanLoss, Task
+from maxplus.training import MeanLoss, TrainingProblem
 from maxplus.training.engines import Engine
 from maxplus.training.result import Block
-from maxplus.training.smooth._adam_kernels import adam_step, move_parallel, move_serial
-
-# More weights than this are moved by all threads.
-PARALLEL_FROM = 50_000
+from maxplus.training.smooth import Adam
 
 
 class AdamEngine(Engine):
@@ -23,9 +20,9 @@ class AdamEngine(Engine):
     Parameters
     ----------
     model : MLP
-    task : Task
+    problem : TrainingProblem
     batch : int, optional
-        Samples per iteration, drawn with ``task.rng``; all of them by default.
+        Samples per iteration, drawn with ``problem.rng``; all of them by default.
     """
 
     name = "adam"
@@ -33,30 +30,26 @@ class AdamEngine(Engine):
     models = (MLP,)
     model: MLP
 
-    def __init__(self, model: MLP, task: Task, batch: int | None = None) -> None:
-        super().__init__(model, task)
+    def __init__(self, model: MLP, problem: TrainingProblem, batch: int | None = None) -> None:
+        super().__init__(model, problem)
         self._batch = batch
-        self._rng = np.random.default_rng() if task.rng is None else task.rng
-        self._m = np.zeros_like(model.theta)
-        self._v = np.zeros_like(model.theta)
-        large = model.theta.size >= PARALLEL_FROM
-        self._move = move_parallel if large else move_serial
+        self._rng = np.random.default_rng() if problem.rng is None else problem.rng
+        self._adam = Adam.begin(model.theta, beta2=0.999)
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
-        X, y, objective = self.task.X, self.task.y, self.task.objective
-        rate = self.task.step.alpha
+        X, y, objective = self.problem.X, self.problem.y, self.problem.objective
+        rate = self.problem.step.alpha
         while block.n < block.loss.size:
             if self._batch is not None:
-                drawn = self._rng.integers(len(self.task.y), size=self._batch)
-                X, y = self.task.X[drawn], self.task.y[drawn]
+                drawn = self._rng.integers(len(self.problem.y), size=self._batch)
+                X, y = self.problem.X[drawn], self.problem.y[drawn]
             losses, g = self.model.losses_and_gradient(X, y)
             at = objective.value(losses, None)
             self._kept = self._kept._replace(loss=min(self.best_loss, at.loss))
             self.iteration += 1
             block.record(at.loss, at.sample, rate)
-            step = adam_step(self.iteration, rate, self.model.dtype)
-            self._move(self.model.theta, self._m, self._v, g, step)
+            self._adam.move(g, rate)
 
     @property
     def best(self) -> MLP:

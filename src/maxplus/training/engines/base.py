@@ -9,11 +9,16 @@ import numpy as np
 
 from maxplus.models.base import Model
 from maxplus.training import memory
-from maxplus.training.objectives import Objective
-from maxplus.training.result import Block, Signal
-from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
+from maxplus.training.problem import Objective, TrainingProblem
+from maxplus.training.result import (
+    Block,
+    Signal,
+    StateError,
+    TrainingState,
+    generator_state,
+    prefixed,
+)
 from maxplus.training.steps import NO_MEMORY
-from maxplus.training.task import Task
 
 
 class Best(NamedTuple):
@@ -26,14 +31,14 @@ class Best(NamedTuple):
 class Engine(ABC):
     """Carries out iterations W ← W − α·L'(W) on a model, in place.
 
-    An engine is made for a model and a task; `advance` goes on from wherever
+    An engine is made for a model and a problem; `advance` goes on from wherever
     the model is. The best weights seen are kept beside it.
 
     Parameters
     ----------
     model : Model
         What steps move, in place.
-    task : Task
+    problem : TrainingProblem
     """
 
     name: ClassVar[str]
@@ -45,23 +50,25 @@ class Engine(ABC):
     # Whether ranks can share its work.
     spans_ranks: ClassVar[bool] = False
 
-    def __init__(self, model: Model, task: Task) -> None:
-        if not (task.team.is_alone or self.spans_ranks):
+    def __init__(self, model: Model, problem: TrainingProblem) -> None:
+        if not (problem.team.is_alone or self.spans_ranks):
             raise ValueError(
-                f"engine={self.name!r} is for one process; over {task.team.size} ranks use "
+                f"engine={self.name!r} is for one process; over {problem.team.size} ranks use "
                 "engine='sparse', which gives the same iterates"
             )
-        if not self.minimises(type(task.objective)):
+        if not self.minimises(type(problem.objective)):
             own = " or ".join(objective.__name__ for objective in self.objectives)
             raise ValueError(
-                f"engine={self.name!r} minimises {own}, not {type(task.objective).__name__}; "
+                f"engine={self.name!r} minimises {own}, not {type(problem.objective).__name__}; "
                 "use engine='dense' (DenseEngine), which minimises every objective"
             )
-        memory.require(self.bytes_needed(model, task), f"engine={self.name!r}", self.memory_remedy)
+        memory.require(
+            self.bytes_needed(model, problem), f"engine={self.name!r}", self.memory_remedy
+        )
         self.model = model
-        self.task = task
-        self.step = task.step.for_one_training()
-        self.iteration = task.start
+        self.problem = problem
+        self.step = problem.step.for_one_training()
+        self.iteration = problem.start
         # Assigned as one, so that an interrupt does not separate them.
         self._kept = Best(float("inf"), model.copy())
 
@@ -71,7 +78,7 @@ class Engine(ABC):
         return objective in cls.objectives
 
     @classmethod
-    def bytes_needed(cls, model: Model, task: Task) -> int:
+    def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
         """Memory the engine will take for itself, in bytes."""
         return sum(getattr(model, name).nbytes for name in model.layers)
 
@@ -103,19 +110,19 @@ class Engine(ABC):
             "signal": np.array([int(signal)]),
             "step.memory": self.step.memory.copy(),
         }
-        return TrainingState("iterations", arrays, generator_state(self.task.rng))
+        return TrainingState("iterations", arrays, generator_state(self.problem.rng))
 
     @classmethod
-    def check(cls, state: TrainingState, task: Task, kind: type[Model]) -> Model:
-        """The present model of a state; StateError if it does not fit itself or the task."""
-        model, best = (task.model_of(state, part, kind) for part in ("model.", "best."))
+    def check(cls, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
+        """The present model of a state; StateError if it does not fit itself or the problem."""
+        model, best = (problem.model_of(state, part, kind) for part in ("model.", "best."))
         if any(W.shape != getattr(best, name).shape for name, W in model.weights_by_name().items()):
             raise StateError("its best weights have other shapes than the present ones")
         (iteration,), (signal,) = (state.array(n, np.int64, (1,)) for n in ("iteration", "signal"))
         state.array("best_loss", np.float64, (1,), finite=False)
-        if iteration < task.start or signal not in list(Signal):
+        if iteration < problem.start or signal not in list(Signal):
             raise StateError(f"it cannot be at iteration {iteration} with signal {signal}")
-        memory, expected = state.arrays.get("step.memory", NO_MEMORY), task.step.memory
+        memory, expected = state.arrays.get("step.memory", NO_MEMORY), problem.step.memory
         if (memory.dtype, memory.shape) != (expected.dtype, expected.shape) or np.isnan(
             memory
         ).any():
@@ -128,5 +135,5 @@ class Engine(ABC):
         best = type(self.model)(**state.part("best."))
         self._kept = Best(float(state.arrays["best_loss"][0]), best)
         self.step.memory[:] = state.arrays.get("step.memory", NO_MEMORY)
-        state.restore_generator(self.task.rng)
+        state.restore_generator(self.problem.rng)
         return Signal(int(state.arrays["signal"][0]))

@@ -10,7 +10,7 @@ import numpy as np
 from maxplus.models import LMM
 from maxplus.training.engines._descent import Journal, empty_journal, undo
 from maxplus.training.engines.base import Best, Engine
-from maxplus.training.objectives import MaxLoss, Objective
+from maxplus.training.problem import MaxLoss, Objective
 from maxplus.training.result import Block, Signal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from maxplus.training.engines.base import Best, Engine
-from maxplus.training.objectives import MaxLoss, MeanLoss, TopKLoss
+from maxplus.training.problem import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 
@@ -20,7 +20,7 @@ class DenseEngine(Engine):
     ----------
     model : Model
         What steps move, in place.
-    task : Task
+    problem : TrainingProblem
     """
 
     name = "dense"
@@ -33,7 +33,12 @@ class DenseEngine(Engine):
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for."""
-        X, y, weight, objective = self.task.X, self.task.y, self.task.weight, self.task.objective
+        X, y, weight, objective = (
+            self.problem.X,
+            self.problem.y,
+            self.problem.weight,
+            self.problem.objective,
+        )
         while block.n < block.loss.size:
             t = self.iteration
             losses = self.model.losses(X, y)
@@ -58,7 +63,7 @@ class DenseEngine(Engine):
 
     def _layers(self, t: int) -> tuple[str, ...]:
         """The layers that move at iteration t: W0 sits most iterations out."""
-        m = self.task.linear_every
+        m = self.problem.linear_every
         if m > 0 and (t + 1) % m == 0:
             return self.model.layers
         return tuple(name for name in self.model.layers if name != "W0")

@@ -12,10 +12,9 @@ from maxplus.models._softmax import sample_loss
 from maxplus.training.engines import _sgd_kernels
 from maxplus.training.engines._descent import empty_journal
 from maxplus.training.engines.base import Best, Engine
-from maxplus.training.objectives import NO_SAMPLE, MeanLoss
+from maxplus.training.problem import NO_SAMPLE, MeanLoss, TrainingProblem
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
-from maxplus.training.task import Task
 
 
 class SGDEngine(Engine):
@@ -29,25 +28,25 @@ class SGDEngine(Engine):
     ----------
     model : Model
         What steps move, in place.
-    task : Task
+    problem : TrainingProblem
     """
 
     name = "sgd"
     objectives = (MeanLoss,)
 
-    def __init__(self, model: Model, task: Task) -> None:
-        super().__init__(model, task)
-        self._rng = np.random.default_rng() if task.rng is None else task.rng
-        weight = np.ones(len(task.y)) if task.weight is None else task.weight
+    def __init__(self, model: Model, problem: TrainingProblem) -> None:
+        super().__init__(model, problem)
+        self._rng = np.random.default_rng() if problem.rng is None else problem.rng
+        weight = np.ones(len(problem.y)) if problem.weight is None else problem.weight
         self._cumulative = np.cumsum(weight / weight.sum())
         # The last iteration that was evaluated, and its mean loss.
         self._evaluated = -1, math.inf
 
     def advance(self, block: Block) -> None:
         """Do the iterations that ``block`` has room for, with an evaluation at each epoch."""
-        epoch = len(self.task.y)
+        epoch = len(self.problem.y)
         while block.n < block.loss.size:
-            done = self.iteration - self.task.start
+            done = self.iteration - self.problem.start
             if done % epoch == 0:
                 mean = self._evaluate()
                 if mean <= self.step.target:
@@ -74,26 +73,26 @@ class SGDEngine(Engine):
         """The mean loss now; keeps the weights if they are the best so far; O(N·P·H)."""
         at, mean = self._evaluated
         if at != self.iteration:
-            losses = self.model.losses(self.task.X, self.task.y)
-            mean = self.task.objective.value(losses, self.task.weight).loss
+            losses = self.model.losses(self.problem.X, self.problem.y)
+            mean = self.problem.objective.value(losses, self.problem.weight).loss
             if mean < self.best_loss:
                 self._kept = Best(mean, self.model.copy())
             self._evaluated = self.iteration, mean
         return mean
 
     def _descend(self, loss: np.ndarray, sample: np.ndarray, step: np.ndarray) -> None:
-        task, model = self.task, self.model
+        problem, model = self.problem, self.model
         if isinstance(model, LMM):
             _sgd_kernels.sgd_block(
-                task.X, task.y, model.weights, empty_gradient(model.n_classes, model.dtype),
-                self.step, task.linear_every, self.iteration,
+                problem.X, problem.y, model.weights, empty_gradient(model.n_classes, model.dtype),
+                self.step, problem.linear_every, self.iteration,
                 empty_journal(1, model.n_classes), loss, sample, step,
             )  # fmt: skip
             return
         for k, n in enumerate(sample):
-            z = model.scores(task.X[n : n + 1])[0]
-            loss[k], step[k] = sample_loss(z, task.y[n]), 0.0
-            G = model.subgradient(task.X[n], int(task.y[n]))
+            z = model.scores(problem.X[n : n + 1])[0]
+            loss[k], step[k] = sample_loss(z, problem.y[n]), 0.0
+            G = model.subgradient(problem.X[n], int(problem.y[n]))
             norm = G.squared_norm()
             if loss[k] > self.step.target and norm > 0.0:
                 step[k] = step_size(self.step, self.iteration + k, loss[k], norm)

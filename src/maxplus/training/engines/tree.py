@@ -11,8 +11,8 @@ from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines import _tree_kernels
 from maxplus.training.engines._descent import Journal
 from maxplus.training.engines.compiled import CompiledEngine
+from maxplus.training.problem import TrainingProblem
 from maxplus.training.result import Block
-from maxplus.training.task import Task
 from maxplus.trees._kernels import build, level_offsets
 from maxplus.trees.forest import nodes_per_tree
 
@@ -29,7 +29,7 @@ class TreeEngine(CompiledEngine):
     ----------
     model : Model
         What steps move, in place.
-    task : Task
+    problem : TrainingProblem
     """
 
     name = "tree"
@@ -38,9 +38,9 @@ class TreeEngine(CompiledEngine):
         "or fewer hidden units or samples"
     )
 
-    def __init__(self, model: LMM, task: Task) -> None:
-        super().__init__(model, task)
-        N, P, H, C = len(task.y), model.n_features, model.n_hidden, model.n_classes
+    def __init__(self, model: LMM, problem: TrainingProblem) -> None:
+        super().__init__(model, problem)
+        N, P, H, C = len(problem.y), model.n_features, model.n_hidden, model.n_classes
         off_min, off_max, off_loss = level_offsets(2 * P), level_offsets(H), level_offsets(N)
         self._trees = _tree_kernels.Trees(
             np.empty((N, H, off_min[-1]), model.dtype),
@@ -53,23 +53,23 @@ class TreeEngine(CompiledEngine):
         self._is_large = N >= _tree_kernels.PARALLEL_FROM
         plant = _tree_kernels.plant_samples
         plant = plant if self._is_large else plant.serial
-        plant(task.X, task.y, model.weights, self._trees)
+        plant(problem.X, problem.y, model.weights, self._trees)
         build(self._trees.losses, off_loss, True)
 
     @classmethod
-    def bytes_needed(cls, model: Model, task: Task) -> int:
+    def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
         """N·H trees of 2P leaves, N·C of H leaves and one of N leaves, and the kept weights."""
         lmm = cast(LMM, model)
-        N, H, C = len(task.y), lmm.n_hidden, lmm.n_classes
+        N, H, C = len(problem.y), lmm.n_hidden, lmm.n_classes
         nodes = N * H * nodes_per_tree(2 * lmm.n_features) + N * C * nodes_per_tree(H)
         losses = 8 * (nodes_per_tree(N) + N)
-        return nodes * lmm.dtype.itemsize + losses + super().bytes_needed(model, task)
+        return nodes * lmm.dtype.itemsize + losses + super().bytes_needed(model, problem)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        task = self.task
+        problem = self.problem
         kernel = _tree_kernels.tree_block_parallel if self._is_large else _tree_kernels.tree_block
         return kernel(
-            task.X, task.y, self.model.weights, self._grad, self._trees, self._scratch,
-            self.step, task.linear_every, self.iteration, journal,
+            problem.X, problem.y, self.model.weights, self._grad, self._trees, self._scratch,
+            self.step, problem.linear_every, self.iteration, journal,
             block.loss, block.sample, block.step,
         )  # fmt: skip

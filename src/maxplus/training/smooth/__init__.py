@@ -1,8 +1,6 @@
-"""The soft model: minima and maxima that have gradients, and how they are followed."""
+"""Soft models, whose minima and maxima have gradients, and their annealed training."""
 
-from maxplus.training.smooth.adam import Adam
-from maxplus.training.smooth.rescaling import Rescaling
-from maxplus.training.smooth.soft_lmm import SoftLMM
-from maxplus.training.smooth.soft_weights import SoftWeights
+from maxplus.training.smooth.annealing import Adam, Annealing, AnnealingSchedule
+from maxplus.training.smooth.soft_lmm import Rescaling, SoftLMM, SoftWeights
 
-__all__ = ["Adam", "Rescaling", "SoftLMM", "SoftWeights"]
+__all__ = ["Adam", "Annealing", "AnnealingSchedule", "Rescaling", "SoftLMM", "SoftWeights"]

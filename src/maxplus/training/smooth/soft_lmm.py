@@ -4,33 +4,222 @@ g_h = −τ·log Σ_i exp(−(λ_i + W1[i, h])/τ) is a matrix product of exp(�
 exp(−W1/τ), so it runs at the speed of BLAS, and so does its gradient; the soft
 maximum z_d = τ·log Σ_h exp((g_h + W2[h, d])/τ) likewise. As τ → 0 they become the hard
 minimum and maximum; g is too low by at most τ·log 2P, z too high by at most τ·log H.
+
+Everything is in float32, in the units of a `Rescaling`. Numbers that float32 can only hold as
+denormals are as good as zero here but cost a hundred times as much, so every product is kept from
+producing one. Element-wise kernels use one thread: they take a fraction of the time of the matrix
+products around them, whose own threads would be in the way of others.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.aligned import empty
-from maxplus.training.smooth._kernels import LIMIT, exp_inputs
-from maxplus.training.smooth.soft_weights import SoftWeights
+from maxplus._compile.aligned import copied, empty, zeros
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.jit import njit
+from maxplus.algebra._exp import exp32
+from maxplus.distributed import Team
+from maxplus.models import LMM
+from maxplus.training.smooth.annealing import Adam
 
+# exp(±LIMIT) squared times a few thousand terms stays within float32's range.
+LIMIT = 40.0
+# Factors below this are left out, so that a product with exp(−LIMIT) is an ordinary number.
+TINY = 1e-19
+# Derivatives below this would square to next to nothing in Adam's averages.
+ROOT = 1e-15
+
+_LIMIT, _TINY, _ROOT = np.float32(LIMIT), np.float32(TINY), np.float32(ROOT)
+_ZERO = np.float32(0.0)
 # Derivatives below this share of the largest one are left out.
 NEGLIGIBLE = 1e-7
 # The factors of a product of matrices are above these, so that their product is not denormal.
 SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
+# The share of a feature's values at either end that may be outliers.
+RARE = 0.005
+# A value this many times beyond where exponents are cut off is as good as any farther one.
+FAR = 4.0
+# Rows whose differences are taken in float64 at a time, to save memory.
+ROWS_AT_ONCE = 4_096
+
+
+class Rescaling(NamedTuple):
+    """Units in which the soft model is trained: centred data, a distance of ``reach`` being 1.
+
+    Scores are multiples of ``size``. Only then is everything rounded to float32, so that
+    neither the data's offset nor its scale costs digits.
+    """
+
+    W0: NDArray
+    coldest: float  # below this temperature float32 could not hold the exponentials
+    middle: NDArray
+    reach: float
+    size: float
+    offset: NDArray
+
+    @classmethod
+    def of(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
+        """Return the units for a model and its samples, where scores of ``size`` are typical."""
+        W0 = model.W0.astype(np.float64)
+        reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)
+        low, high = _typical_range(X, reach)
+        middle = (low + high) / 2
+        relative = W0 * (reach / size)
+        exponent = np.abs(relative) * np.repeat((high - low) / (2 * reach), 2)
+        coldest = float(exponent.max()) / LIMIT
+        return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
+
+    def rows(self, X: NDArray) -> NDArray:
+        """Return samples in these units, clipped far beyond where exponents are cut off."""
+        far, rows = FAR * LIMIT, np.empty(X.shape, np.float32)
+        for lo in range(0, len(X), ROWS_AT_ONCE):
+            part = slice(lo, lo + ROWS_AT_ONCE)
+            rows[part] = np.clip((X[part] - self.middle) / self.reach, -far, far)
+        return rows
+
+    def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
+        """Return W1 and W2 in these units."""
+        W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
+        return W1.astype(np.float32, order="C"), (model.W2 / self.size).astype(
+            np.float32, order="C"
+        )
+
+    def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
+        """Return the model with these offsets, in its own units and float type."""
+        own = W1.astype(np.float64) * self.size - self.offset[:, None]
+        return LMM(
+            model.W0.copy(), own.astype(model.dtype),
+            (W2.astype(np.float64) * self.size).astype(model.dtype),
+        )  # fmt: skip
+
+
+def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
+    """Return the lowest and highest value of each feature without single outliers; O(N·P).
+
+    Values within ``reach`` or the range of nearly all values beyond that range are no outliers.
+    """
+    low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
+    inner_low, inner_high = np.quantile(sample, (RARE, 1 - RARE), axis=0)
+    margin = np.maximum(inner_high - inner_low, reach)
+    return np.maximum(low, inner_low - margin), np.minimum(high, inner_high + margin)
+
+
+class Layers(NamedTuple):
+    """Two arrays of the shapes of W1 and W2."""
+
+    W1: NDArray
+    W2: NDArray
+
+
+class SoftWeights:
+    """W1 and W2 in one flat array, with Adam's averages; each of several ranks moves a part.
+
+    The soft model needs exp(−W1/τ), never W1 itself. So a rank computes the exponentials of its
+    part, an allgather distributes them, and a reduce-scatter gives it the sum of the gradients by
+    its part: all that a step does with weights, and not with samples, is divided among the ranks.
+
+    Parameters
+    ----------
+    team : Team
+    W1, W2 : arrays of shapes (2P, H) and (H, C)
+    memory : Adam's averages of both, of gradients and of their squares, optional
+    steps : the number of steps so far
+    """
+
+    def __init__(
+        self, team: Team, W1: NDArray, W2: NDArray,
+        memory: tuple[Layers, Layers] | None = None, steps: int = 0,
+    ) -> None:  # fmt: skip
+        self.team, self._shapes = team, (W1.shape, W2.shape)
+        self._own = self._part_of(W1, W2)
+        mean, square = (
+            (self._part_of(*memory[0]), self._part_of(*memory[1]))
+            if memory is not None
+            else (zeros(self._own.shape, np.float32), zeros(self._own.shape, np.float32))
+        )
+        self._adam = Adam(self._own, mean, square, steps)
+        # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
+        # them. Allocated once: new memory in every step would cost more than the step's work.
+        self._seen, self._sums = self._row(), self._row()
+        # The number of weights of the own part that belong to W1.
+        self._n_first = min(max(0, W1.size - team.rank * self._own.size), self._own.size)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps so far."""
+        return self._adam.steps
+
+    def show(self, tau: np.float32) -> Layers:
+        """Return exp(−W1/τ) and W2 of all ranks; the next call overwrites them; O(P·H / ranks)."""
+        part, n = self.team.part(self._seen), self._n_first
+        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
+        exp_all(self._own[:n], np.float32(-1) / tau, part[:n])
+        part[n:] = self._own[n:]
+        self.team.spread(self._seen)
+        return self._layers(self._seen)
+
+    def sums(self) -> Layers:
+        """Return the arrays for a rank's gradient; that by W1 without the factor exp(−W1/τ)."""
+        return self._layers(self._sums)
+
+    def gradient(self) -> NDArray:
+        """Return this rank's part of the gradient, summed over all ranks."""
+        own, n = self.team.add_up(self._sums), self._n_first
+        times(self.team.part(self._seen)[:n], own[:n])
+        return own
+
+    def move(self, rate: float) -> None:
+        """Take one step of Adam; O(P·H / ranks)."""
+        self._adam.move(self.gradient(), rate)
+
+    def whole(self) -> Layers:
+        """Return both layers; of a single process, not copies."""
+        return self._whole(self._own)
+
+    def memory(self) -> tuple[Layers, Layers]:
+        """Return Adam's averages of both layers; of a single process, not copies."""
+        return self._whole(self._adam.mean), self._whole(self._adam.square)
+
+    def _whole(self, own: NDArray) -> Layers:
+        if self.team.is_alone:
+            return self._layers(own)
+        row = self._row()
+        self.team.part(row)[:] = own
+        self.team.spread(row)
+        return self._layers(row)
+
+    def _row(self) -> NDArray:
+        """Return zeros for both layers, padded so that all ranks have parts of one size."""
+        return zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
+
+    def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
+        row = self._row()
+        first, second = self._layers(row)
+        first[:], second[:] = W1.reshape(first.shape), W2.reshape(second.shape)
+        return copied(self.team.part(row))
+
+    def _layers(self, row: NDArray) -> Layers:
+        first, second = self._shapes
+        n, end = math.prod(first), math.prod(first) + math.prod(second)
+        return Layers(row[:n].reshape(first), row[n:end].reshape(second))
 
 
 class SoftLMM:
     """Soft scores, loss and gradient of one model, in float32; W0 stays as it is.
 
-    The largest array of a batch is kept for the next: memory that is new costs as much as
-    what is computed in it. So one thread at a time may ask.
+    The largest array of a batch is kept for the next: allocating it costs as much as what is
+    computed in it. So only one thread at a time may call it.
 
     Parameters
     ----------
     W0 : array of shape (2P,)
-    size : what a score of 1 is worth: the softmax is taken of scores times ``size``
+    size : the softmax is taken of scores times ``size``
     """
 
     def __init__(self, W0: NDArray, size: float = 1.0) -> None:
@@ -42,12 +231,12 @@ class SoftLMM:
         self, X: NDArray, y: NDArray, weights: SoftWeights, tau: float,
         margin: float = 0.0, weight: NDArray | None = None, worth: float = 1.0,
     ) -> float:  # fmt: skip
-        """Mean cross-entropy of a batch; its gradient is left in ``weights.sums()``; O(n·P·H).
+        """Return the mean loss of a batch; the gradient goes to ``weights.sums()``; O(n·P·H).
 
         ``margin`` is added to the scores of all classes but the true one before the loss is
-        taken: what an adversary could gain. ``tau`` and ``margin`` are in units of scores.
-        ``weight`` (n,) counts samples differently, ``worth`` the batch as a whole. All ranks
-        ask together; one without samples has a loss of 0.
+        taken, as an adversary could. ``tau`` and ``margin`` are in units of scores.
+        ``weight`` (n,) are sample weights, ``worth`` that of the batch as a whole. All ranks call
+        it together; one without samples has a loss of 0.
         """
         n, t = len(y), np.float32(tau)
         U, W2 = weights.show(t)
@@ -94,3 +283,36 @@ class SoftLMM:
         np.matmul(E.T, dg, out=sums.W1)
         np.multiply(V, G.T @ R, out=sums.W2)
         return loss
+
+
+@njit(cache=True)
+def exp_all(x, factor, out):
+    """out_i = exp(factor·x_i), exponents within ±LIMIT; O(size)."""
+    use_widest_vectors()
+    for i in range(x.size):
+        out[i] = exp32(fmax(fmin(x[i] * factor, _LIMIT), -_LIMIT))
+
+
+@njit(cache=True)
+def _exp_inputs_row(x, W0, factor, out):
+    use_widest_vectors()
+    for p in range(x.size):
+        scaled = x[p] * factor
+        for i in (2 * p, 2 * p + 1):
+            out[i] = exp32(fmax(fmin(W0[i] * scaled, _LIMIT), -_LIMIT))
+
+
+@njit(cache=True)
+def exp_inputs(X, W0, factor, out):
+    """out[n, i] = exp(factor·W0[i]·x[i // 2]), exponents within ±LIMIT; O(n·P)."""
+    for n in range(X.shape[0]):
+        _exp_inputs_row(X[n], W0, factor, out[n])
+
+
+@njit(cache=True)
+def times(a, b):
+    """Element by element b ← a·b; what is too small to be squared becomes 0; O(size)."""
+    use_widest_vectors()
+    for i in range(a.size):
+        product = a[i] * (b[i] if abs(b[i]) > _TINY else _ZERO)
+        b[i] = product if abs(product) > _ROOT else _ZERO

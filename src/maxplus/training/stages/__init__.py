@@ -1,14 +1,13 @@
-"""Stages of a training, siblings behind one interface; they may follow one another in any order."""
+"""Stages of a training, which have one interface and can follow one another in any order."""
 
+from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.stages.base import Outcome, Stage, Trained, run_stages
-from maxplus.training.stages.careful_polish import CarefulPolish
 from maxplus.training.stages.iterations import Iterated, Iterations, train
-from maxplus.training.stages.polish import Polish, Polished
-from maxplus.training.stages.warm_up import Annealing, WarmedUp, WarmUp
+from maxplus.training.stages.polish import Polish, Polished, ValidatedPolish
+from maxplus.training.stages.warm_up import WarmedUp, WarmUp
 
 __all__ = [
     "Annealing",
-    "CarefulPolish",
     "Iterated",
     "Iterations",
     "Outcome",
@@ -16,6 +15,7 @@ __all__ = [
     "Polished",
     "Stage",
     "Trained",
+    "ValidatedPolish",
     "WarmUp",
     "WarmedUp",
     "run_stages",

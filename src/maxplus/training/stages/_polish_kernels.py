@@ -1,18 +1,10 @@
 """Jitted sweeps of the polish."""
 
-from collections.abc import Callable
-
 from maxplus._compile.jit import njit
-from maxplus._compile.patience import soonest
-from maxplus.models import _lmm_small
-from maxplus.models._lmm_kernels import LMMWeights, active_path, squared_norm, subgradient_entries
+from maxplus.models._lmm_kernels import active_path, squared_norm, subgradient_entries
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines._descent import fall
 from maxplus.training.steps import polyak_step
-
-# Python takes as long for the rest of a visit as for so many additions; and for each pair of
-# classes, which may share a path.
-VISIT, PAIR = 10_000, 60
 
 
 @njit(cache=True)
@@ -39,9 +31,3 @@ def sweep(X, y, order, weights, lam, g, grad, target, damping, moved):
             fall(weights.W2T, d, grad.h_star[d], alpha * grad.e[d])
         for j in range(grad.n[0]):
             fall(weights.W1T, grad.unit1[j], grad.row1[j], alpha * grad.value1[j])
-
-
-def sweep_for(weights: LMMWeights, n_visits: int) -> Callable:
-    """`sweep`, or the same interpreted if it is done sooner."""
-    cost = n_visits * (VISIT + PAIR * len(weights.W2T) ** 2 + weights.W1T.size)
-    return soonest(cost, sweep, active_path=_lmm_small.active_path_of_row)

@@ -1,4 +1,4 @@
-"""What a stage of training is, and how stages follow one another."""
+"""The interface of stages of training, and their execution one after another."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from maxplus.distributed.team import agreed
 from maxplus.models import Model, Network
-from maxplus.training.conductor import Conductor
-from maxplus.training.result import Status, TrainingOverflowError
-from maxplus.training.state import StateError, TrainingState
-from maxplus.training.task import Task
+from maxplus.training.monitor import TrainingMonitor
+from maxplus.training.problem import TrainingProblem
+from maxplus.training.result import StateError, Status, TrainingOverflowError, TrainingState
 
 
 @dataclass(frozen=True)
 class Outcome(ABC):
-    """The model after a stage, and how the stage ended; subclasses tell what happened in it."""
+    """The model after a stage, and how the stage ended; subclasses add its course."""
 
     model: Any
     status: Status
@@ -28,39 +27,40 @@ class Outcome(ABC):
     @property
     @abstractmethod
     def n_iter(self) -> int:
-        """Epochs, iterations or rounds that were done."""
+        """The number of epochs, iterations or rounds."""
 
     @property
     @abstractmethod
     def facts(self) -> dict[str, NDArray]:
-        """What is worth keeping of the stage's course, by name."""
+        """The arrays to keep of the stage's course, by name."""
 
 
 class Stage(Protocol):
-    """One way to improve a model, from where the last stage left it.
+    """One way to improve the model that the previous stage returned.
 
-    ``has_state`` tells whether an interrupted training can go on in the middle of it; a
-    stage that has none is repeated from its beginning.
+    ``has_state`` is whether an interrupted training can resume in the middle of the stage; a
+    stage without a state is repeated from its beginning.
     """
 
     name: ClassVar[str]
     has_state: ClassVar[bool]
 
     def run(
-        self, model: Any, task: Task, conductor: Conductor, state: TrainingState | None = None
+        self,
+        model: Any,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
+        state: TrainingState | None = None,
     ) -> Outcome:
-        """Train; from ``state`` on, if there is one, which `check` has looked at."""
+        """Train, from ``state`` on if there is one, which `check` has checked."""
 
-    def bytes_needed(self, model: Any, task: Task) -> int:
-        """Memory that `run` takes at its peak, about; it refuses to begin where there is less."""
-
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
-        """The state's model, of a kind; StateError if training cannot go on from the state."""
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
+        """Return the state's model, of a kind; StateError if training cannot resume from it."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """All stages of a training: the model, how it ended, what each stage brought."""
+    """The result of all stages: the model, why training ended, and each stage's outcome."""
 
     model: Any
     outcomes: tuple[Outcome, ...]
@@ -69,35 +69,35 @@ class Trained:
 
     @property
     def n_iter(self) -> int:
-        """Epochs, iterations and rounds together."""
+        """The number of epochs, iterations and rounds together."""
         return sum(outcome.n_iter for outcome in self.outcomes)
 
     @property
     def facts(self) -> dict[str, NDArray]:
-        """Those of all stages."""
+        """The arrays of all stages."""
         return {name: fact for outcome in self.outcomes for name, fact in outcome.facts.items()}
 
 
 def run_stages(
     stages: Sequence[Stage],
     model: Any,
-    task: Task,
-    conductor: Conductor,
+    problem: TrainingProblem,
+    monitor: TrainingMonitor,
     state: TrainingState | None = None,
     before: Mapping[str, NDArray] | None = None,
 ) -> Trained:
-    """One stage after the other, until one is ended by Ctrl-C or a callback.
+    """Run one stage after the other, until one is ended by Ctrl-C or a callback.
 
-    With a ``state``, stages before its own are taken as done; what they brought is in
-    ``before``, which holds all that a state must know of the time before its stage.
+    With a ``state``, stages before its own are taken as done. ``before`` holds the results of
+    earlier stages, which every state contains.
 
     Parameters
     ----------
     stages : sequence of Stage
     model : LMM or another model
         It stays as it is; stages move copies.
-    task : Task
-    conductor : Conductor
+    problem : TrainingProblem
+    monitor : TrainingMonitor
     state : TrainingState, optional
     before : mapping of arrays, optional
 
@@ -109,13 +109,13 @@ def run_stages(
     --------
     >>> from sklearn.datasets import load_iris
     >>> from maxplus.models import LMM
-    >>> from maxplus.training import Conductor, Iterations, Task, run_stages
+    >>> from maxplus.training import TrainingMonitor, Iterations, TrainingProblem, run_stages
     >>> from maxplus.training.engines import DenseEngine
     >>> import numpy as np
     >>> X, y = load_iris(return_X_y=True)
     >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
-    >>> with Conductor() as conductor:
-    ...     done = run_stages([Iterations(DenseEngine, 20)], start, Task(X, y), conductor)
+    >>> with TrainingMonitor() as monitor:
+    ...     done = run_stages([Iterations(DenseEngine, 20)], start, TrainingProblem(X, y), monitor)
     >>> bool(done.model.losses(X, y).max() <= start.losses(X, y).max())
     True
     """
@@ -128,16 +128,16 @@ def run_stages(
     first = 0 if state is None else names.index(state.stage)
     require_finite(model)
     for k, stage in enumerate(stages[first:], first):
-        asked = conductor.asked
-        if asked is not None:
-            status = asked
+        reason = monitor.stop_reason
+        if reason is not None:
+            status = reason
             break
-        conductor.begin(
+        monitor.begin(
             stage.name,
             is_last=not any(later.has_state for later in stages[k + 1 :]),
             settle=lambda own, known=dict(settled): own.after(known),  # type: ignore[misc]
         )
-        outcome = stage.run(model, task, conductor, state if k == first else None)
+        outcome = stage.run(model, problem, monitor, state if k == first else None)
         require_finite(outcome.model)
         outcomes.append(outcome)
         model, status, last = outcome.model, outcome.status, stage.name
@@ -149,7 +149,7 @@ def run_stages(
 
 
 def require_finite(model: Network) -> None:
-    """Overflow ends a training with an error: a model that is not finite is none."""
+    """Raise TrainingOverflowError if any weight is not finite."""
     for name, W in model.weights_by_name().items():
         if not np.isfinite(W).all():
             overflow = TrainingOverflowError(

@@ -1,4 +1,4 @@
-"""Iterations of an engine, in blocks."""
+"""Iterations of an engine, in blocks of about a fifth of a second."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from numpy.typing import NDArray
 
 from maxplus.distributed import current
 from maxplus.models import Model
-from maxplus.training.conductor import Callback, Conductor
 from maxplus.training.engines.base import Engine
-from maxplus.training.result import Block, History, Signal, Status
+from maxplus.training.monitor import Callback, TrainingMonitor
+from maxplus.training.problem import TrainingProblem
+from maxplus.training.result import (
+    Block,
+    History,
+    Signal,
+    StateError,
+    Status,
+    TrainingState,
+    prefixed,
+)
 from maxplus.training.stages.base import Outcome
-from maxplus.training.state import StateError, TrainingState, prefixed
-from maxplus.training.task import Task
 
-# A block should take about this long: short enough for Ctrl-C and a lively
-# progress bar, long enough that what happens between blocks does not count.
+# Short enough for callbacks and a progress bar, long enough that the work between blocks is
+# negligible.
 SECONDS_PER_BLOCK = 0.2
 
 ENDS = {
@@ -31,14 +38,14 @@ HISTORY = "history."
 
 @dataclass(frozen=True)
 class Iterated(Outcome):
-    """What an engine's iterations were, and how long they took."""
+    """The history of an engine's iterations, and their duration."""
 
     history: History
     seconds: float = field(compare=False)
 
     @property
     def n_iter(self) -> int:
-        """Iterations that were done."""
+        """The number of iterations."""
         return self.history["loss"].size
 
     @property
@@ -59,25 +66,25 @@ class Iterations:
     has_state: ClassVar[bool] = True
 
     def run(
-        self, model: Any, task: Task, conductor: Conductor, state: TrainingState | None = None
+        self,
+        model: Any,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
+        state: TrainingState | None = None,
     ) -> Iterated:
-        """Move a copy of the model by as many steps."""
-        engine = self.engine(model.copy(), task)
-        done = advance(engine, self.max_iter, conductor, state)
+        """Move a copy of the model."""
+        engine = self.engine(model.copy(), problem)
+        done = advance(engine, self.max_iter, monitor, state)
         return Iterated(
             engine.best if self.keep == "best" else engine.model,
             done.status, done.history, done.seconds,
         )  # fmt: skip
 
-    def bytes_needed(self, model: Any, task: Task) -> int:
-        """What the engine takes, which refuses to begin where there is less."""
-        return self.engine.bytes_needed(model, task)
-
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
-        """The present model; StateError if this engine cannot go on from the state."""
-        model = self.engine.check(state, task, kind)
-        done = _check_history(state, task.n_samples)["loss"].size
-        if task.start + done != state.arrays["iteration"][0]:
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
+        """Return the present model; StateError if this engine cannot resume from the state."""
+        model = self.engine.check(state, problem, kind)
+        done = _check_history(state, problem.n_samples)["loss"].size
+        if problem.start + done != state.arrays["iteration"][0]:
             raise StateError(f"{done} iterations are in the history, which is not where it was")
         return model
 
@@ -88,10 +95,10 @@ def train(
     callbacks: Iterable[Callback] = (),
     state: TrainingState | None = None,
 ) -> Iterated:
-    """Run up to ``max_iter`` iterations, those before ``state`` included, and say how it ended.
+    """Run up to ``max_iter`` iterations, those before ``state`` included.
 
     A callback is called after each block and ends the training by returning
-    True. Ctrl-C ends it too; the engine keeps what it has.
+    True. After KeyboardInterrupt, the engine keeps what it has.
 
     Parameters
     ----------
@@ -108,27 +115,27 @@ def train(
     --------
     >>> from sklearn.datasets import load_iris
     >>> from maxplus.models import LMM
-    >>> from maxplus.training import Task, train
+    >>> from maxplus.training import TrainingProblem, train
     >>> from maxplus.training.engines import DenseEngine
     >>> import numpy as np
     >>> X, y = load_iris(return_X_y=True)
     >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
-    >>> train(DenseEngine(start, Task(X, y)), 20).n_iter
+    >>> train(DenseEngine(start, TrainingProblem(X, y)), 20).n_iter
     20
     """
-    with Conductor(callbacks) as conductor:
-        conductor.begin(Iterations.name, is_last=True)
-        return advance(engine, max_iter, conductor, state)
+    with TrainingMonitor(callbacks) as monitor:
+        monitor.begin(Iterations.name, is_last=True)
+        return advance(engine, max_iter, monitor, state)
 
 
 def advance(
-    engine: Engine, max_iter: int, conductor: Conductor, state: TrainingState | None = None
+    engine: Engine, max_iter: int, monitor: TrainingMonitor, state: TrainingState | None = None
 ) -> Iterated:
-    """The engine's iterations, block by block; the outcome's model is the engine's present one.
+    """Run the engine's iterations, block by block; the outcome has the engine's present model.
 
     Blocks grow until one takes a fifth of a second; their sizes have no influence on the
-    iterates. A second Ctrl-C, which does not wait for a block's end, leaves that block
-    out of the history.
+    iterates. With `KeepBestOnInterrupt`, a second Ctrl-C, which does not wait for a block's end,
+    leaves that block out of the history.
     """
     history, signal = History(), Signal.GOES_ON
     if state is not None:
@@ -139,24 +146,25 @@ def advance(
     try:
         while status is None and done < max_iter:
             block = Block(min(size, max_iter - done))
-            began = conductor.seconds
+            began = monitor.seconds
             engine.advance(block)
             history.append(block)
             done += block.n
             # All ranks end a block together.
-            size = current().first(_next_size(size, conductor.seconds - began))
+            size = current().first(_next_size(size, monitor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
-            status = conductor.report(
+            status = monitor.report(
                 done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,
                 lambda signal=block.signal: _state(engine, history, signal),  # type: ignore[misc]
                 end,
             )  # fmt: skip
     except KeyboardInterrupt:
         # Other ranks may be waiting for this one.
-        if not (conductor.keeps_interrupted and current().is_alone):
+        if not (monitor.keeps_interrupted and current().is_alone):
             raise
-        conductor.interrupted, status = True, Status.INTERRUPTED
-    return Iterated(engine.model, status or Status.MAX_ITER, history, conductor.seconds)
+        monitor.interrupt()
+        status = Status.INTERRUPTED
+    return Iterated(engine.model, status or Status.MAX_ITER, history, monitor.seconds)
 
 
 def _state(engine: Engine, history: History, signal: Signal) -> TrainingState:
@@ -168,7 +176,7 @@ def _state(engine: Engine, history: History, signal: Signal) -> TrainingState:
 
 
 def _check_history(state: TrainingState, n_samples: int) -> History:
-    """The history so far; StateError if its columns do not fit each other or the samples."""
+    """Return the history so far; StateError if its columns do not fit each other or the samples."""
     columns = {
         name: state.array(HISTORY + name, dtype, (None,), finite=False)
         for name, dtype in History.columns.items()
@@ -182,6 +190,6 @@ def _check_history(state: TrainingState, n_samples: int) -> History:
 
 
 def _next_size(size: int, seconds: float) -> int:
-    """At most double: the first block of an engine also compiles and says little."""
+    """Return at most the double: the time of an engine's first block includes compilation."""
     wanted = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
     return max(1, min(2 * size, int(wanted)))

@@ -1,11 +1,11 @@
-"""The warm-up: annealed training of the soft model; the hard model is what comes out."""
+"""Warm-up: annealed training of the soft model, whose hard model is the result."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,42 +15,26 @@ from maxplus.distributed import Team
 from maxplus.distributed.team import agreed
 from maxplus.models import LMM, Model
 from maxplus.training import memory
-from maxplus.training.conductor import Conductor
-from maxplus.training.result import Status, TrainingOverflowError
-from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
-from maxplus.training.smooth.batches import Batches
-from maxplus.training.smooth.soft_weights import Layers
+from maxplus.training.monitor import TrainingMonitor
+from maxplus.training.problem import TrainingProblem
+from maxplus.training.result import (
+    StateError,
+    Status,
+    TrainingOverflowError,
+    TrainingState,
+    generator_state,
+    prefixed,
+)
+from maxplus.training.smooth.annealing import Annealing, Batches
+from maxplus.training.smooth.soft_lmm import Layers, Rescaling, SoftLMM, SoftWeights
 from maxplus.training.stages.base import Outcome
-from maxplus.training.state import StateError, TrainingState, generator_state, prefixed
-from maxplus.training.task import Task
 
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
-
-# The share of the run over which the temperature falls; it stays cold for the rest.
-COOLING = 0.9
-# The step's size at the end, as a share of its size at the beginning.
-LAST_RATE = 0.02
-
-
-class Annealing(NamedTuple):
-    """How the soft model is trained; temperatures and rate are in units of ``size``.
-
-    ``size`` is the score that a typical distance between classes is worth: the
-    slope times the median L∞ distance of samples of different classes.
-    """
-
-    size: float
-    epochs: int = 10
-    batch: int = 200
-    hot: float = 0.1
-    cold: float = 0.03
-    rate: float = 0.01
-    patience: int | None = None
 
 
 @dataclass(frozen=True)
 class WarmedUp(Outcome):
-    """Each epoch's mean soft loss, the samples held out, and the accuracies on them."""
+    """The mean soft loss of each epoch, the held-out samples, and the accuracies on them."""
 
     losses: NDArray
     validation: NDArray
@@ -58,12 +42,12 @@ class WarmedUp(Outcome):
 
     @property
     def n_iter(self) -> int:
-        """Epochs that were done."""
+        """The number of epochs."""
         return self.losses.size
 
     @property
     def facts(self) -> dict[str, NDArray]:
-        """The course of both."""
+        """The losses and, with held-out samples, the accuracies."""
         facts = {"warmup_losses": self.losses}
         return facts | ({"validation_scores": self.validation} if self.held_out.size else {})
 
@@ -72,43 +56,49 @@ class WarmedUp(Outcome):
 class WarmUp:
     """Train W1 and W2 by Adam on the soft model's mean loss, from hot to cold.
 
-    The temperature falls geometrically over 90 % of the run and stops where float32
-    could no longer hold the exponentials. With something held out, the hard model is
-    evaluated on it after each epoch, the best one is kept, and training ends after
-    ``annealing.patience`` epochs without a better one (if given). O(epochs·N·P·H).
+    The temperature stops falling where float32 could no longer hold the exponentials. With
+    held-out samples, the hard model is evaluated on them after each epoch, the best one is kept,
+    and training ends after ``patience`` epochs without a better one (if given). O(epochs·N·P·H).
 
     Parameters
     ----------
     annealing : Annealing
-    margin : by how much all scores but the true one are raised before the loss is taken
-    augment : called with a batch's rows and the generator; the rows to train on instead, optional
+        Its ``scale`` is the slope times the median L∞ distance of samples of different classes.
+    margin : what is added to all scores but the true one before the loss is taken
+    augment : called with a batch's rows and the generator; returns the rows to train on; optional
     hold_out : share of the samples to validate with, each class in proportion
+    patience : epochs without a better validation accuracy after which training ends, optional
     """
 
     annealing: Annealing
     margin: float = 0.0
     augment: Augment | None = None
     hold_out: float = 0.0
+    patience: int | None = None
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = True
 
     def run(
-        self, model: LMM, task: Task, conductor: Conductor, state: TrainingState | None = None
+        self,
+        model: LMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
+        state: TrainingState | None = None,
     ) -> WarmedUp:
-        """Train a copy of the model; ``task.rng`` chooses what is held out, and shuffles."""
-        memory.require(self.bytes_needed(model, task), f"the {self.name}", memory.FEWER_UNITS)
-        annealing, rng, team = self.annealing, task.rng, task.team
+        """Train a copy of the model; ``problem.rng`` draws the held-out samples, and shuffles."""
+        memory.require(self.bytes_needed(model, problem), f"the {self.name}", memory.FEWER_UNITS)
+        annealing, rng, team = self.annealing, problem.rng, problem.team
         assert rng is not None
-        held_out = self._held_out(task, rng) if state is None else state.arrays["held_out"]
-        X, y, weight = task.X, task.y, task.weight
-        judges = task.own(held_out)
+        held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
+        X, y, weight = problem.X, problem.y, problem.weight
+        judges = problem.own(held_out)
         if held_out.size:
             kept = np.setdiff1d(np.arange(len(y)), judges)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
             weight = weight / team.mean(weight)
-        scaling = team.on_first(lambda rows: Rescaling.of(model, rows, annealing.size), X)
+        scaling = team.on_first(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
         run = (
             _Run.begin(team, scaling, model)
             if state is None
@@ -116,11 +106,11 @@ class WarmUp:
         )
         if state is not None:
             state.restore_generator(rng)
-        rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.size)
-        batches = Batches.of(team, len(y), annealing.batch)
-        n_batches = batches.number
-        schedule = Schedule.of(annealing, scaling, annealing.epochs * n_batches)
-        status = run.verdict(annealing)
+        rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.scale)
+        batches = Batches.of(team, len(y), annealing)
+        n_batches, n_epochs = batches.number, annealing.epochs(sum(batches.counts))
+        schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
+        status = run.verdict(n_epochs, self.patience)
         settled = run.state(model, held_out, rng)
         while status is None:
             epoch, epoch_loss = len(run.losses), 0.0
@@ -134,54 +124,54 @@ class WarmUp:
                 if weight is not None and part.size:
                     # A batch of light samples counts as little as they do.
                     worth *= float(weight[part].mean())
-                # What overflows here ends as weights that are not finite, which is an error below.
+                # An overflow here leaves weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     epoch_loss += soft.gradient(
-                        batch_rows, y[part], run.weights, tau, self.margin / annealing.size,
+                        batch_rows, y[part], run.weights, tau, self.margin / annealing.scale,
                         None if weight is None else weight[part], worth,
                     )  # fmt: skip
                 run.weights.move(rate)
-                if conductor.interrupted:
+                if monitor.interrupted:
                     break
             run.end_epoch(epoch_loss / (k + 1))
             if not (math.isfinite(run.losses[-1]) and np.isfinite(run.layers.W1).all()):
                 overflow = TrainingOverflowError(
                     f"the warm-up overflowed: a distance between classes is worth a score of "
-                    f"{annealing.size:g}; scale X (for example with StandardScaler) or take a "
+                    f"{annealing.scale:g}; scale X (for example with StandardScaler) or take a "
                     "smaller slope"
                 )
                 raise agreed(overflow)
             if held_out.size:
-                run.judge(model, task.X[judges], task.y[judges], team)
-            if not conductor.interrupted:
+                run.judge(model, problem.X[judges], problem.y[judges], team)
+            if not monitor.interrupted:
                 # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
                 settled = run.state(model, held_out, rng)
-            status = conductor.report(
-                epoch + 1, annealing.epochs, run.losses[-1], min(run.losses), run.hard(model),
+            status = monitor.report(
+                epoch + 1, n_epochs, run.losses[-1], min(run.losses), run.hard(model),
                 lambda now=settled: now,  # type: ignore[misc]
-                None if conductor.interrupted else run.verdict(annealing),
+                None if monitor.interrupted else run.verdict(n_epochs, self.patience),
             )  # fmt: skip
         return WarmedUp(
             run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
         )
 
-    def bytes_needed(self, model: LMM, task: Task) -> int:
-        """Memory that a run takes at its peak, about."""
-        (N, P), H, C = task.X.shape, model.n_hidden, model.n_classes
-        n = min(self.annealing.batch, N)
+    def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
+        """Return about the memory that a run takes at its peak."""
+        (N, P), H, C = problem.X.shape, model.n_hidden, model.n_classes
+        n = self.annealing.batch(N)
         weights = 4 * (2 * P + C) * H
-        # The rows; the weights, Adam's two memories, the last state's copies of the three, and
+        # The rows; the weights, Adam's two averages, the last state's copies of the three, and
         # the gradient with its factors.
         kept = 4 * N * P + 8 * weights
         if self.hold_out:
-            kept += task.X.nbytes + 2 * weights
+            kept += problem.X.nbytes + 2 * weights
         # Then either what a batch takes, for each of its samples and units, or at an epoch's end
         # a new state and the hard model, which is made in float64.
         return kept + max(4 * n * (6 * H + 4 * P), 8 * weights)
 
-    def check(self, state: TrainingState, task: Task, kind: type[Model]) -> Model:
-        """The model it began with; StateError if the warm-up cannot go on from the state."""
-        model = task.model_of(state, "model.", LMM)
+    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
+        """Return the initial model; StateError if the warm-up cannot resume from the state."""
+        model = problem.model_of(state, "model.", LMM)
         if state.generator is None:
             raise StateError("the state of the random generator is missing")
         for k, shape in ((1, model.W1.shape), (2, model.W2.shape)):
@@ -194,21 +184,21 @@ class WarmUp:
             raise StateError("its steps cannot be fewer than none")
         losses = state.array("losses", np.float64, (None,))
         held_out = state.array("held_out", np.int64, (None,))
-        some = held_out.size < task.n_samples and (np.diff(held_out) > 0).all()
-        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < task.n_samples):
+        some = held_out.size < problem.n_samples and (np.diff(held_out) > 0).all()
+        if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < problem.n_samples):
             raise StateError("what it holds out are not some of the samples")
         scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
         if ("best1" in state.arrays) != bool(scores.size):
             raise StateError("its best weights and its scores do not fit")
         return model
 
-    def _held_out(self, task: Task, rng: np.random.Generator) -> NDArray:
-        """Samples to validate with, of all ranks, in ascending order."""
+    def _held_out(self, problem: TrainingProblem, rng: np.random.Generator) -> NDArray:
+        """Return the samples of all ranks to validate with, in ascending order."""
         if not self.hold_out:
             return np.empty(0, np.int64)
         seed = int(rng.integers(2**31))
-        labels = task.team.collect(task.y)
-        return task.team.on_first(lambda _: self._split(labels, seed), task.X)
+        labels = problem.team.collect(problem.y)
+        return problem.team.on_first(lambda _: self._split(labels, seed), problem.X)
 
     def _split(self, y: NDArray, seed: int) -> NDArray:
         # A class with a single sample cannot be on both sides: it stays where training is.
@@ -226,7 +216,7 @@ class WarmUp:
 
 
 def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """What ``augment`` makes of a batch, checked: it is the user's."""
+    """Return the augmented rows of a batch, checked: ``augment`` is the user's."""
     made = np.asarray(augment(rows, rng), rows.dtype)
     if made.shape != rows.shape or not np.isfinite(made).all():
         raise ValueError(
@@ -236,29 +226,8 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
     return made
 
 
-class Schedule(NamedTuple):
-    """Temperature and rate over the batches of a run."""
-
-    hot: float
-    cold: float
-    rate: float
-    total: int
-
-    @classmethod
-    def of(cls, annealing: Annealing, scaling: Rescaling, total: int) -> Schedule:
-        cold = max(annealing.cold, scaling.coldest)
-        return cls(max(annealing.hot, cold), cold, annealing.rate, total)
-
-    def at(self, step: int) -> tuple[float, float]:
-        """Those of one batch: a geometric fall, and half a wave of a cosine."""
-        share = step / self.total
-        tau = self.hot * (self.cold / self.hot) ** min(1.0, share / COOLING)
-        falling = 0.5 * (1 + math.cos(math.pi * share))
-        return tau, self.rate * (LAST_RATE + (1 - LAST_RATE) * falling)
-
-
 class _Run:
-    """Weights, Adam's memories and the course of a training, all that changes during it."""
+    """Everything that changes during a training: weights, Adam's averages, losses and scores."""
 
     def __init__(
         self, scaling: Rescaling, weights: SoftWeights, losses: list[float],
@@ -293,29 +262,29 @@ class _Run:
         return TrainingState(WarmUp.name, arrays, generator_state(rng))
 
     def end_epoch(self, loss: float) -> None:
-        """Note the mean loss, from a rank's share of it, and the weights as they are now."""
+        """Record the mean loss, from a rank's share of it, and the present weights."""
         team = self.weights.team
         self.losses.append(loss if team.is_alone else float(team.sum(np.array([loss]))[0]))
         self.layers = self.weights.whole()
 
     def judge(self, model: LMM, X: NDArray, y: NDArray, team: Team) -> None:
-        """Note the hard model's accuracy, and the weights if it is the best so far."""
+        """Record the hard model's accuracy, and the weights if it is the best so far."""
         right = self.hard(model).scores(X).argmax(axis=1) == y
         self.scores.append(team.total(int(right.sum())) / team.total(len(y)))
         if self.scores[-1] >= max(self.scores):
             self._best = Layers(self.layers.W1.copy(), self.layers.W2.copy())
 
-    def verdict(self, annealing: Annealing) -> Status | None:
-        """Why it ends here, if it does: all epochs are done, or nothing has improved for long."""
+    def verdict(self, n_epochs: int, patience: int | None) -> Status | None:
+        """Return why it ends here, if all epochs are done or nothing has improved for long."""
         since = len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
-        if annealing.patience is not None and since >= annealing.patience:
+        if patience is not None and since >= patience:
             return Status.VALIDATION
-        return Status.MAX_ITER if len(self.losses) >= annealing.epochs else None
+        return Status.MAX_ITER if len(self.losses) >= n_epochs else None
 
     def hard(self, model: LMM) -> LMM:
-        """The model with the present offsets."""
+        """Return the model with the present offsets."""
         return self.scaling.hard(model, *self.layers)
 
     def kept(self, model: LMM) -> LMM:
-        """The one to keep: with something held out, the best."""
+        """Return the result: the best model, if samples are held out."""
         return self.hard(model) if self._best is None else self.scaling.hard(model, *self._best)

@@ -31,7 +31,7 @@ class Samples(NamedTuple):
     """The training set, by rows and by chunks."""
 
     X: Array  # (N, P) F and
-    y: Array  # (N,), the task's own
+    y: Array  # (N,), the problem's own
     columns: Array = field("K P B", F)  # each feature of a chunk, contiguous
     low: Array = field("K P", F)  # each feature's range in the chunk
     high: Array = field("K P", F)

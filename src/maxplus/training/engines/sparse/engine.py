@@ -24,9 +24,8 @@ from maxplus.training.engines.sparse._team import LINE, STOP
 from maxplus.training.engines.sparse.layout import Layout, arrange
 from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
 from maxplus.training.engines.sparse.sizes import Sizes, entries_per_step
-from maxplus.training.objectives import MaxLoss, TopKLoss
+from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem
 from maxplus.training.result import Block, Signal
-from maxplus.training.task import Task
 from maxplus.trees._kernels import build_all, level_offsets
 
 # From this many (sample, unit) pairs on, a search is worth two threads.
@@ -51,7 +50,7 @@ class SparseEngine(CompiledEngine):
     Parameters
     ----------
     model : LMM, moved in place
-    task : Task
+    problem : TrainingProblem
     audit : bool
         After each search derive every bound again and raise AssertionError if
         one is violated. As slow as it sounds; for tests.
@@ -62,14 +61,14 @@ class SparseEngine(CompiledEngine):
     spans_ranks = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
-    def __init__(self, model: LMM, task: Task, *, audit: bool = False) -> None:
-        super().__init__(model, task)
+    def __init__(self, model: LMM, problem: TrainingProblem, *, audit: bool = False) -> None:
+        super().__init__(model, problem)
         self._audit = audit
-        self._n_workers = _count_workers(model, task)
-        thresholds = Thresholds.of(task.team, self._n_workers)
-        sizes = Sizes.of(model, task, self._n_workers, thresholds.n_seats)
+        self._n_workers = _count_workers(model, problem)
+        thresholds = Thresholds.of(problem.team, self._n_workers)
+        sizes = Sizes.of(model, problem, self._n_workers, thresholds.n_seats)
         self._state = self._allocate(sizes, thresholds)
-        self._seat(arrange(task.y, np.arange(len(task.y)), self._lanes, self._n_workers))
+        self._seat(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
         scan_all = self._on_threads(_whole.scan_all)
         scan_all(self._state.samples, self._state.weights, self._state.minima)
         self._set_reach()
@@ -79,29 +78,29 @@ class SparseEngine(CompiledEngine):
         self._steps_are_small = False
 
     @classmethod
-    def bytes_needed(cls, model: Model, task: Task) -> int:
+    def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
         """All arrays that the engine holds, the kept weights included."""
         lmm = cast(LMM, model)
-        sizes = Sizes.of(lmm, task, _count_workers(lmm, task))
+        sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
         gradient = sum(part.nbytes for part in empty_gradient(sizes.C, sizes.F))
         own = Thresholds.bytes_needed(sizes.W)
-        return declared + gradient + own + super().bytes_needed(model, task)
+        return declared + gradient + own + super().bytes_needed(model, problem)
 
     def _allocate(self, sizes: Sizes, thresholds: Thresholds) -> State:
         """Room for everything; no sample has a seat yet."""
-        model, X, team = self.model, self.task.X, self.task.team
+        model, X, team = self.model, self.problem.X, self.problem.team
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
         self._messenger = Messenger(team)
         others: dict[str, dict[str, Any]] = {
-            "samples": {"X": X, "y": self.task.y},
+            "samples": {"X": X, "y": self.problem.y},
             "worst": {
                 "threshold": thresholds.shared,
                 "first_seat": thresholds.first_seat,
             },
             "meeting": {
                 "address": self._messenger.address,
-                "first": self.task.first_sample,
+                "first": self.problem.first_sample,
                 "me": team.rank,
             },
             "scale": {
@@ -136,7 +135,7 @@ class SparseEngine(CompiledEngine):
         return kernel if self._n_workers > 1 else kernel.serial
 
     def _entries_per_step(self) -> int:
-        return entries_per_step(self.model, self.task)
+        return entries_per_step(self.model, self.problem)
 
     def _seat(self, layout: Layout) -> None:
         """Put samples into their lanes; all bounds on maxima and losses start anew."""
@@ -156,10 +155,10 @@ class SparseEngine(CompiledEngine):
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         # All ranks regroup at once: each would wait for the others anyway.
-        if self.task.team.first(self._is_regroup_due()):
+        if self.problem.team.first(self._is_regroup_due()):
             self.regroup()
         # Another engine of these ranks may have run since the last block.
-        Thresholds.reset(self._state.worst, self._n_workers, self.task.team)
+        Thresholds.reset(self._state.worst, self._n_workers, self.problem.team)
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
             try:
@@ -202,7 +201,7 @@ class SparseEngine(CompiledEngine):
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Worker w's part of a block: (iterations done, signal)."""
-        shared = (flags, self._state, self.step, self.task.linear_every)
+        shared = (flags, self._state, self.step, self.problem.linear_every)
         if not self._audit:
             return sparse_block(
                 w, *shared, self.iteration, journal, block.loss, block.sample, block.step
@@ -230,7 +229,7 @@ class SparseEngine(CompiledEngine):
         so nothing is computed again.
         """
         began = time.perf_counter()
-        state, samples, n_samples = self._state, self._state.samples, len(self.task.y)
+        state, samples, n_samples = self._state, self._state.samples, len(self.problem.y)
         odds = self._hardness()
         with ThreadPoolExecutor(self._n_workers) as team:
             workers = range(self._n_workers)
@@ -241,7 +240,7 @@ class SparseEngine(CompiledEngine):
         odds_of = np.empty(n_samples, np.float32)
         odds_of[samples.sample[valid]] = odds[valid]
         order = np.argsort(-odds_of, kind="stable")
-        layout = arrange(self.task.y, order, self._lanes, self._n_workers)
+        layout = arrange(self.problem.y, order, self._lanes, self._n_workers)
         self._on_threads(_whole.move_lanes)(lane_of[layout.sample], state.minima)
         self._seat(layout)
         self._set_reach()
@@ -260,7 +259,7 @@ class SparseEngine(CompiledEngine):
         return np.where(odds < 0, np.inf, odds)
 
 
-def _count_workers(model: LMM, task: Task) -> int:
+def _count_workers(model: LMM, problem: TrainingProblem) -> int:
     """W: one thread, or all of them where a search is worth it."""
-    large = len(task.y) * model.n_hidden >= PARALLEL_FROM
+    large = len(problem.y) * model.n_hidden >= PARALLEL_FROM
     return numba.get_num_threads() if large else 1

@@ -8,8 +8,7 @@ import numpy as np
 
 from maxplus.models import LMM
 from maxplus.training.engines.sparse.layout import count_chunks, count_leaves, lanes_per_chunk
-from maxplus.training.objectives import TopKLoss
-from maxplus.training.task import Task
+from maxplus.training.problem import TopKLoss, TrainingProblem
 from maxplus.trees._kernels import level_offsets
 
 # Iterations whose events are remembered if each steps on one sample; a chunk that
@@ -43,34 +42,36 @@ class Sizes(NamedTuple):
     ROW: np.dtype  # holds row numbers and "no row"
 
     @classmethod
-    def of(cls, model: LMM, task: Task, n_workers: int, n_seats: int | None = None) -> Sizes:
+    def of(
+        cls, model: LMM, problem: TrainingProblem, n_workers: int, n_seats: int | None = None
+    ) -> Sizes:
         """The sizes of a training shared by so many workers, of how many in all; O(N)."""
-        B = lanes_per_chunk(task.y)
-        k = samples_per_step(task)
+        B = lanes_per_chunk(problem.y)
+        k = samples_per_step(problem)
         S = n_workers if n_seats is None else n_seats
         path = 1 + PATH * model.n_classes
-        offsets = level_offsets(count_leaves(task.y, B, n_workers))
+        offsets = level_offsets(count_leaves(problem.y, B, n_workers))
         return cls(
-            K=count_chunks(task.y, B), B=B,
+            K=count_chunks(problem.y, B), B=B,
             P=model.n_features, H=model.n_hidden, C=model.n_classes,
-            W=n_workers, S=S, T=task.team.size, k=k, Q=-(-k // S),
-            E=entries_per_step(model, task), R=ring_length(k),
+            W=n_workers, S=S, T=problem.team.size, k=k, Q=-(-k // S),
+            E=entries_per_step(model, problem), R=ring_length(k),
             leaves=int(offsets[1]), nodes=int(offsets[-1]), bounds=offsets.size,
             path=path, told=FOUND + path if k == 1 else FOUND * k,
             F=model.dtype, ROW=np.dtype(_index_type(2 * model.n_features)),
         )  # fmt: skip
 
 
-def samples_per_step(task: Task) -> int:
+def samples_per_step(problem: TrainingProblem) -> int:
     """k: how many samples an iteration steps on."""
-    objective = task.objective
-    return objective.count(task.n_samples) if isinstance(objective, TopKLoss) else 1
+    objective = problem.objective
+    return objective.count(problem.n_samples) if isinstance(objective, TopKLoss) else 1
 
 
-def entries_per_step(model: LMM, task: Task) -> int:
+def entries_per_step(model: LMM, problem: TrainingProblem) -> int:
     """E: C for each sample, but no more than the larger layer has."""
     largest = model.n_hidden * max(2 * model.n_features, model.n_classes)
-    return min(samples_per_step(task) * model.n_classes, largest)
+    return min(samples_per_step(problem) * model.n_classes, largest)
 
 
 def ring_length(n_samples: int) -> int:

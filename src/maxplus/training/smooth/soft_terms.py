@@ -1,4 +1,4 @@
-"""Jitted soft scores and gradient of a sum of LMM terms, in float64.
+"""Joint training of the terms of an `AdditiveLMM` by soft minima and maxima, in float64.
 
 With soft minima and maxima of one temperature τ, a term's unit and score are
 
@@ -7,20 +7,26 @@ With soft minima and maxima of one temperature τ, a term's unit and score are
 
 and exp(g_h/τ) is 1/S_h: there is one exponential for each row of the linear layer and one logarithm
 for each class, whatever the number of units. All inner loops run over the samples of a batch, which
-are contiguous, so that terms of one feature vectorise as well as terms of many.
+are contiguous, so that terms of one feature vectorise as well as terms of many. An epoch is one
+kernel, so that several trainings can run in threads.
 
 Reductions may be reassociated: results depend on the processor in their last digits, but not on
 the number of threads.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxplus._compile.jit import njit
-from maxplus.training.smooth._adam_kernels import BETA1, EPSILON, NOTHING, AdamStep, move_serial
-from maxplus.training.smooth.adam import BETA2
+from maxplus.models import LMM, AdditiveLMM, Term
+from maxplus.training.result import TrainingOverflowError
+from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, adam_step, annealed
 
 # Exponents are kept within ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
@@ -29,16 +35,18 @@ LEAST = 1e-280
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
-# The share of a training over which the temperature falls, and the rate at the end as a share of
-# that at the beginning.
-COOLING, LAST_RATE = 0.9, 0.02
-
 # Losses of a training: of classes, or of the difference z_1 − z_0 from a target.
 CROSS_ENTROPY, SQUARED, ABSOLUTE = 0, 1, 2
+LOSSES = {"log_loss": CROSS_ENTROPY, "squared": SQUARED, "absolute": ABSOLUTE}
+
+# The settings for sums of terms.
+TERM_ANNEALING = Annealing(hot=0.15, cold=0.05, rate=0.02)
+
+OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
 
 
 class Layout(NamedTuple):
-    """Where the terms of a sum are in its flat arrays.
+    """Positions of the terms of a sum in its flat arrays.
 
     Term t has the features ``features[feature_start[t]:feature_start[t + 1]]`` and the units
     ``unit_start[t]`` to ``unit_start[t + 1]``; the walls of unit k, two for each feature, begin at
@@ -70,6 +78,145 @@ class Buffers(NamedTuple):
     z: np.ndarray  # (C, B), then the derivatives by z
     V1: np.ndarray  # (walls,): exp(−W1/τ)
     V2: np.ndarray  # (K, C): exp(W2/τ)
+
+
+def train_terms(
+    model: AdditiveLMM, U: NDArray, y: NDArray, annealing: Annealing, rng: np.random.Generator,
+    weight: NDArray | None = None, on_epoch: OnEpoch | None = None, loss: str = "log_loss",
+) -> AdditiveLMM:  # fmt: skip
+    """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
+
+    Scores of the soft model are those of the sum with soft minima and maxima, whose temperature
+    falls during training; the hard model is returned. O(epochs·N·Σ_t H_t·(m_t + C)).
+
+    Parameters
+    ----------
+    model : AdditiveLMM whose slopes are >= 0 and <= 0, in turns
+        Where training starts.
+    U : array of shape (N, P), mapped features: ``model.mapped(X)``
+    y : array of shape (N,), classes 0..C−1, or the targets of a regression
+    annealing : Annealing
+    rng : numpy.random.Generator
+        Shuffles the samples.
+    weight : array of shape (N,), optional
+    on_epoch : callable(epoch, mean loss, model), optional
+        Called after each epoch, ``model`` being a function that returns the model as it is now;
+        training ends where it returns True.
+    loss : "log_loss", or "squared" or "absolute"
+        That of classes, or that of the difference z_1 − z_0 of a model with two outputs from its
+        target, halved if it is squared.
+
+    Returns
+    -------
+    AdditiveLMM
+    """
+    rows = np.ascontiguousarray(U, np.float64)
+    shares = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+    layout, weights = pack(model)
+    moments = tuple(FlatWeights(*(np.zeros_like(W) for W in weights)) for _ in range(2))
+    batch, epochs = annealing.batch(len(y)), annealing.epochs(len(y))
+    n_batches = len(y) // batch
+    schedule = annealing.schedule(epochs * n_batches, scale=annealing.scale)
+    intercept = model.intercept.astype(np.float64)
+    buffers = empty_buffers(layout, model.n_classes, batch)
+    targets = np.asarray(y, np.float64)
+    for epoch in range(epochs):
+        mean = train_epoch(
+            rows, targets, shares, LOSSES[loss], rng.permutation(len(y)), batch, epoch * n_batches,
+            schedule, layout, weights, intercept, moments, buffers,
+        )  # fmt: skip
+        if on_epoch is not None and on_epoch(epoch, mean, lambda: unpack(model, layout, weights)):
+            break
+    if not all(np.isfinite(W).all() for W in weights):
+        raise TrainingOverflowError("the joint training of terms overflowed: lower its rate")
+    return unpack(model, layout, weights)
+
+
+def pack(model: AdditiveLMM) -> tuple[Layout, FlatWeights]:
+    """Return the weights of all terms in flat arrays of float64, copied, and where terms are."""
+    lmms = [term.lmm for term in model.terms]
+    units = np.repeat([2 * lmm.n_features for lmm in lmms], [lmm.n_hidden for lmm in lmms])
+    layout = Layout(
+        np.cumsum([0, *(lmm.n_features for lmm in lmms)]),
+        np.concatenate([term.features for term in model.terms]),
+        np.cumsum([0, *(lmm.n_hidden for lmm in lmms)]),
+        np.cumsum(units) - units,
+    )
+    arrays = (
+        [lmm.W0 for lmm in lmms], [lmm.W1.T.ravel() for lmm in lmms], [lmm.W2 for lmm in lmms],
+    )  # fmt: skip
+    flat = (np.concatenate(parts).astype(np.float64, order="C") for parts in arrays)
+    return layout, FlatWeights(*flat)
+
+
+def unpack(model: AdditiveLMM, layout: Layout, weights: FlatWeights) -> AdditiveLMM:
+    """Return the model with these weights in place of its own, in its float type."""
+    lmms = zip(model.terms, _lmms(layout, weights), strict=True)
+    terms = [Term(term.features, lmm) for term, lmm in lmms]
+    trained = AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
+    return trained.astype(model.dtype)
+
+
+def _lmms(layout: Layout, weights: FlatWeights) -> Iterator[LMM]:
+    walls = 0
+    for t in range(layout.feature_start.size - 1):
+        rows = slice(2 * layout.feature_start[t], 2 * layout.feature_start[t + 1])
+        units = slice(layout.unit_start[t], layout.unit_start[t + 1])
+        shape = (units.stop - units.start, rows.stop - rows.start)
+        W1T = weights.W1[walls : walls + math.prod(shape)].reshape(shape)
+        walls += W1T.size
+        yield LMM(weights.W0[rows].copy(), W1T.T, weights.W2[units].copy())
+
+
+@njit(cache=True, nogil=True)
+def train_epoch(
+    X, y, weight, loss_kind, order, batch, step, schedule, layout, weights, intercept, moments,
+    buffers,
+):  # fmt: skip
+    """Take Adam's steps of one epoch, from ``step`` on; return the mean loss.
+
+    X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
+    or ABSOLUTE; ``order`` holds the rows in the order of the batches; ``moments`` are Adam's two
+    averages of each array of ``weights``. O(N·Σ_t H_t·(m_t + C)).
+    """
+    U = np.empty((X.shape[1], batch))
+    targets, share = np.empty(batch), np.empty(batch)
+    gradient = FlatWeights(
+        np.empty(weights.W0.size), np.empty(weights.W1.size), np.empty(weights.W2.shape)
+    )
+    n_batches, loss = order.size // batch, 0.0
+    for k in range(n_batches):
+        total = 0.0
+        for b in range(batch):
+            n = order[k * batch + b]
+            for p in range(X.shape[1]):
+                U[p, b] = X[n, p]
+            targets[b], share[b] = y[n], weight[n]
+            total += weight[n]
+        for b in range(batch):
+            share[b] /= total
+        tau, rate = annealed(schedule, step)
+        step += 1
+        soft_scores(U, layout, weights, intercept, tau, buffers)
+        if loss_kind == CROSS_ENTROPY:
+            loss += softmax_gradient(buffers.z, targets, share) / n_batches
+        else:
+            is_absolute = loss_kind == ABSOLUTE
+            loss += regression_gradient(buffers.z, targets, share, is_absolute, tau) / n_batches
+        soft_gradient(U, layout, buffers, gradient)
+        adam = adam_step(step, rate, BETA2)
+        first, second = moments
+        adam_move(weights.W1, first.W1, second.W1, gradient.W1, adam)
+        adam_move(
+            weights.W2.reshape(-1), first.W2.reshape(-1), second.W2.reshape(-1),
+            gradient.W2.reshape(-1), adam,
+        )  # fmt: skip
+        adam = adam_step(step, rate * schedule.slope_rate, BETA2)
+        adam_move(weights.W0, first.W0, second.W0, gradient.W0, adam)
+        # A slope of the other sign would turn a wall around.
+        for i in range(weights.W0.size):
+            weights.W0[i] = max(weights.W0[i], 0.0) if i % 2 == 0 else min(weights.W0[i], 0.0)
+    return loss
 
 
 def empty_buffers(layout: Layout, n_classes: int, batch: int) -> Buffers:
@@ -224,74 +371,4 @@ def regression_gradient(z, target, share, is_absolute, tau):
             loss += share[b] * 0.5 * error * error
         z[1, b] = share[b] * error
         z[0, b] = -z[1, b]
-    return loss
-
-
-class Schedule(NamedTuple):
-    """Temperature and rate of Adam's steps over a training of ``n_steps`` steps.
-
-    The temperature falls geometrically over the first nine tenths; rates fall as half a cosine.
-    """
-
-    n_steps: int
-    hot: float
-    cold: float
-    rate: float
-    slope_rate: float  # that of W0, as a multiple
-
-
-@njit(cache=True, nogil=True)
-def train_epoch(
-    X, y, weight, loss_kind, order, batch, step, schedule, layout, weights, intercept, moments,
-    buffers,
-):  # fmt: skip
-    """Take Adam's steps of one epoch, from ``step`` on; return the mean loss.
-
-    X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
-    or ABSOLUTE; ``order`` holds the rows in the order of the batches; ``moments`` are Adam's two
-    for each array of ``weights``. O(N·Σ_t H_t·(m_t + C)).
-    """
-    U = np.empty((X.shape[1], batch))
-    targets, share = np.empty(batch), np.empty(batch)
-    gradient = FlatWeights(
-        np.empty(weights.W0.size), np.empty(weights.W1.size), np.empty(weights.W2.shape)
-    )
-    n_batches, loss = order.size // batch, 0.0
-    for k in range(n_batches):
-        total = 0.0
-        for b in range(batch):
-            n = order[k * batch + b]
-            for p in range(X.shape[1]):
-                U[p, b] = X[n, p]
-            targets[b], share[b] = y[n], weight[n]
-            total += weight[n]
-        for b in range(batch):
-            share[b] /= total
-        done = step / schedule.n_steps
-        tau = schedule.hot * (schedule.cold / schedule.hot) ** min(1.0, done / COOLING)
-        rate = schedule.rate * (
-            LAST_RATE + (1.0 - LAST_RATE) * 0.5 * (1.0 + math.cos(math.pi * done))
-        )
-        step += 1
-        soft_scores(U, layout, weights, intercept, tau, buffers)
-        if loss_kind == CROSS_ENTROPY:
-            loss += softmax_gradient(buffers.z, targets, share) / n_batches
-        else:
-            is_absolute = loss_kind == ABSOLUTE
-            loss += regression_gradient(buffers.z, targets, share, is_absolute, tau) / n_batches
-        soft_gradient(U, layout, buffers, gradient)
-        unbias = 1.0 - BETA1**step, 1.0 - BETA2**step
-        adam = AdamStep(1.0 - BETA1, 1.0 - BETA2, *unbias, rate, EPSILON, NOTHING, 0.0)
-        first, second = moments
-        move_serial(weights.W1, first.W1, second.W1, gradient.W1, adam)
-        move_serial(
-            weights.W2.reshape(-1), first.W2.reshape(-1), second.W2.reshape(-1),
-            gradient.W2.reshape(-1), adam,
-        )  # fmt: skip
-        rate *= schedule.slope_rate
-        adam = AdamStep(1.0 - BETA1, 1.0 - BETA2, *unbias, rate, EPSILON, NOTHING, 0.0)
-        move_serial(weights.W0, first.W0, second.W0, gradient.W0, adam)
-        # A slope of the other sign would turn a wall around.
-        for i in range(weights.W0.size):
-            weights.W0[i] = max(weights.W0[i], 0.0) if i % 2 == 0 else min(weights.W0[i], 0.0)
     return loss

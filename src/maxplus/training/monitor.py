@@ -1,0 +1,333 @@
+"""Progress reports, callbacks and interruption of trainings, one after another or in parallel."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+import numba
+from numba.core import event
+from threadpoolctl import threadpool_limits
+
+from maxplus.distributed import ALONE, current, using
+from maxplus.models.base import Network
+from maxplus.training.result import Status, TrainingState
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a training, as callbacks receive it.
+
+    Attributes
+    ----------
+    stage : "choice" of a structure (an iteration is a training on a part), "warm-up" (an epoch),
+        "iterations" of an engine, "polish" (a round), or "ensemble" (one of its networks)
+    iteration, max_iter : iterations of the stage so far, and the most that it makes
+    loss, best_loss : the present one, and the lowest so far
+    seconds : since the stage began
+    model : as it is now; a function of what stages train on, which are scaled features
+    is_last : whether this is the last report of the training that has a state
+    state : copies all that is needed to resume the training from here; None where the stage
+        would be repeated from its beginning
+    origin : the estimator and its data, or None; the same object all through a training
+    """
+
+    stage: str
+    iteration: int
+    max_iter: int
+    loss: float
+    best_loss: float
+    seconds: float
+    model: Network
+    is_last: bool
+    state: Callable[[], TrainingState] | None
+    origin: Any = None
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+class KeepBestOnInterrupt:
+    """Callback that lets Ctrl-C end a training with the best model so far.
+
+    Without it, Ctrl-C raises KeyboardInterrupt, and a fitted estimator stays as it was before. With
+    it, the first Ctrl-C is a request: the training ends at its next report as if it were complete,
+    with the status "interrupted" and, in an estimator, a warning. A second Ctrl-C raises
+    KeyboardInterrupt at once. `maxplus train` uses it. It is meant for a single training: in a
+    search or a cross-validation, a partly trained model would be scored as if it were complete.
+
+    Signals can be handled in the main thread only, and a handler that is already installed for
+    SIGINT has precedence; in both cases the callback has no effect. Over several ranks, give it to
+    all of them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.training import KeepBestOnInterrupt
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LMMClassifier(8, slope=2.0, callbacks=[KeepBestOnInterrupt()], random_state=0)
+    >>> clf.fit(X, y).status_ != "interrupted"  # Nobody has pressed Ctrl-C.
+    True
+    """
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self._previous: Any = None
+
+    def __call__(self, progress: Progress) -> bool:
+        """Return whether Ctrl-C was pressed."""
+        return self.is_requested
+
+    def __enter__(self) -> KeepBestOnInterrupt:
+        """Install the signal handler; the monitor of a training does so."""
+        self.is_requested = False
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Restore the handler that was there before."""
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+            self._previous = None
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.is_requested:
+            raise KeyboardInterrupt
+        self.is_requested = True
+
+
+class TrainingMonitor:
+    """Calls the callbacks of a training, and decides when its stages end.
+
+    A stage calls `report` between two pieces of its work. It continues unless it is complete,
+    Ctrl-C was pressed and one of the callbacks is a `KeepBestOnInterrupt`, or a callback returned
+    True; in that order, if several hold at once.
+
+    Use it as a context manager around all stages::
+
+        with TrainingMonitor([bar]) as monitor:
+            run_stages(stages, model, problem, monitor)
+
+    Parameters
+    ----------
+    callbacks : called at each report
+    origin : the value of ``Progress.origin``
+    parent : the monitor of a training that this one is a part of: an interruption of the parent
+        interrupts this training as well
+    """
+
+    def __init__(
+        self,
+        callbacks: Iterable[Callback] = (),
+        origin: Any = None,
+        parent: TrainingMonitor | None = None,
+    ) -> None:
+        self._callbacks = list(callbacks)
+        self._keepers = [c for c in self._callbacks if isinstance(c, KeepBestOnInterrupt)]
+        self._origin, self._parent = origin, parent
+        self._settle: Callable[[TrainingState], TrainingState] | None = None
+        self._handlers = ExitStack()
+        self._interrupted = self._stopped = False
+        self.begin("", is_last=True)
+
+    def __enter__(self) -> TrainingMonitor:
+        """Let `KeepBestOnInterrupt` callbacks handle Ctrl-C from here on."""
+        for keeper in self._keepers:
+            self._handlers.enter_context(keeper)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Restore the handling of Ctrl-C."""
+        self._handlers.close()
+
+    def begin(
+        self,
+        stage: str,
+        *,
+        is_last: bool,
+        settle: Callable[[TrainingState], TrainingState] | None = None,
+    ) -> None:
+        """Begin a stage and its clock; ``is_last`` if no stage with a state follows it.
+
+        ``settle`` adds the results of earlier stages to each state of this one.
+        """
+        self._stage, self._is_last, self._settle = stage, is_last, settle
+        self._began = time.perf_counter()
+
+    @property
+    def keeps_interrupted(self) -> bool:
+        """Whether a `KeepBestOnInterrupt` callback asks for the best model so far."""
+        return bool(self._keepers)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the training is to end at once with what it has; the same on all ranks.
+
+        Ranks learn of Ctrl-C together, in `stop_reason`, because they must take the same steps.
+        """
+        is_pressed = self._is_pressed and current().is_alone
+        return (
+            self._interrupted
+            or is_pressed
+            or (self._parent is not None and self._parent.interrupted)
+        )
+
+    @property
+    def _is_pressed(self) -> bool:
+        return any(keeper.is_requested for keeper in self._keepers)
+
+    def interrupt(self) -> None:
+        """End the training at its next report."""
+        self._interrupted = True
+
+    @property
+    def stop_reason(self) -> Status | None:
+        """The reason to end the training before it is complete, on any rank; None if none."""
+        team = current()
+        if not team.is_alone:
+            reasons = team.every((self.interrupted or self._is_pressed, self._stopped))
+            self._interrupted, self._stopped = (any(ranks) for ranks in zip(*reasons, strict=True))
+        if self.interrupted:
+            return Status.INTERRUPTED
+        return Status.CALLBACK if self._stopped else None
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether there is any callback."""
+        return bool(self._callbacks)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the stage began."""
+        return time.perf_counter() - self._began
+
+    def report(
+        self,
+        iteration: int,
+        max_iter: int,
+        loss: float,
+        best_loss: float,
+        model: Network,
+        state: Callable[[], TrainingState] | None,
+        end: Status | None = None,
+    ) -> Status | None:
+        """Call the callbacks; return why the stage ends here, or None if it continues.
+
+        ``end`` is the reason for which the stage would end by itself.
+        """
+        progress = Progress(
+            self._stage, iteration, max_iter, loss, best_loss, self.seconds, model,
+            self.interrupted or (end is not None and self._is_last),
+            self._settled(state), self._origin,
+        )  # fmt: skip
+        answers = [callback(progress) for callback in self._callbacks]
+        if end is not None:
+            return end
+        self._stopped |= any(answers)
+        return self.stop_reason
+
+    def _settled(
+        self, state: Callable[[], TrainingState] | None
+    ) -> Callable[[], TrainingState] | None:
+        settle = self._settle
+        if state is None or settle is None:
+            return state
+        return lambda: settle(state())
+
+
+def run_parallel(
+    jobs: Sequence[Callable[[TrainingMonitor], R]], n_threads: int, monitor: TrainingMonitor
+) -> Generator[tuple[int, R], None, None]:
+    """Run trainings in threads of one core each; yield each one's number and result when it ends.
+
+    Call it inside ``threadpool_limits(1)``: some BLAS libraries have one setting for all threads.
+    Results do not depend on the number of threads. Ranks that all have the same jobs divide them,
+    and yield all results, in the order of the jobs.
+
+    Each job is called with a monitor that has no callbacks. It is interrupted, and with it every
+    job that still runs, when ``monitor`` is, or when the generator is closed.
+    """
+    team = current()
+    if not team.is_alone:
+        with team.together(), using(ALONE):
+            numbers = range(team.rank, len(jobs), team.size)
+            own = run_parallel([jobs[k] for k in numbers], n_threads, monitor)
+            mine = {numbers[k]: result for k, result in own}
+        results = {k: result for part in team.every(mine) for k, result in part.items()}
+        yield from sorted(results.items(), key=lambda item: item[0])
+        return
+    pool, part = (
+        ThreadPoolExecutor(n_threads, initializer=_use_one_core),
+        TrainingMonitor(parent=monitor),
+    )
+    futures: dict[Future[R], int] = {}
+    try:
+        futures = {pool.submit(job, part): k for k, job in enumerate(jobs)}
+        for future in as_completed(futures):
+            if monitor.interrupted:
+                break
+            yield futures[future], future.result()
+    finally:
+        part.interrupt()
+        pool.shutdown(cancel_futures=True)
+
+
+def _use_one_core() -> None:
+    numba.set_num_threads(1)
+    threadpool_limits(1)
+
+
+COMPILING = "compiling kernels, once: later runs find them on the disk"
+
+_announced = threading.Event()
+
+
+class _FirstCompilation(event.Listener):
+    """Listener that writes `COMPILING` when the first kernel of the process is compiled."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def on_start(self, event: event.Event) -> None:
+        if not _announced.is_set():
+            _announced.set()
+            self._write(COMPILING)
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+@contextmanager
+def announce_compilation(write: Callable[[str], None]) -> Iterator[None]:
+    """Write one line if kernels are compiled inside, once per process.
+
+    A kernel that is loaded from the disk cache is not compiled.
+    """
+    listener = _FirstCompilation(write)
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)

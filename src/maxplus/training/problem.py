@@ -1,0 +1,232 @@
+"""The training problem: samples, the objective to minimise, and the step rule.
+
+An objective is a function of the losses of all samples: their maximum, the mean of the k largest,
+or the mean of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from numbers import Integral
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus._compile.jit import frozen
+from maxplus.distributed import Team, current
+from maxplus.models.base import M, Model, Network, Subgradient
+from maxplus.training.result import StateError, TrainingState
+from maxplus.training.steps import StepRule, polyak
+
+# The sample number in histories of an objective without a single worst sample.
+NO_SAMPLE = -1
+
+
+class Value(NamedTuple):
+    """The objective's value and the worst sample (`NO_SAMPLE` for the mean of all).
+
+    ``worst`` lists the samples that the value is the mean of, worst first, if they are only some.
+    """
+
+    loss: float
+    sample: int
+    worst: tuple[int, ...] = ()
+
+
+class Objective(Protocol):
+    """A function of the losses, with a subgradient by the weights."""
+
+    name: str
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+        """Return the objective for these losses; O(N)."""
+
+    def subgradient(
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        layers: Sequence[str],
+    ) -> Subgradient:  # fmt: skip
+        """Return a subgradient at the model's weights, where the objective is ``at``."""
+
+
+class MaxLoss:
+    """L(W) = max_n Loss_n(W): the worst sample's subgradient is one of L.
+
+    Weights do not change a maximum. Ties go to the lowest sample.
+    """
+
+    name = "max"
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+        """Return the largest loss and its sample."""
+        n_star = int(np.argmax(losses))
+        return Value(float(losses[n_star]), n_star)
+
+    def subgradient(
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        layers: Sequence[str],
+    ) -> Subgradient:  # fmt: skip
+        """Return the subgradient of the worst sample: at most C entries per layer of an LMM."""
+        return model.subgradient(X[at.sample], int(y[at.sample]), layers)
+
+
+def count_samples(k: int | float, n_samples: int) -> int:
+    """Return a number of samples, given as such or as a fraction that is rounded up."""
+    # By its decimal digits: in floating point 0.07 · 100 is more than 7.
+    wanted = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
+    return min(wanted, n_samples)
+
+
+class TopKLoss:
+    """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
+
+    Between the maximum (k = 1, the same iterates to the last bit) and the mean (k = N).
+    Ties go to the lowest sample. Sums run over the samples from the worst on, left to
+    right, and are divided by k in the end; so engines can agree to the last bit. Weights
+    change nothing, as with the maximum: only a sample without any is left out, before.
+
+    Parameters
+    ----------
+    k : int or float
+        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. A number that
+        is larger than that of all samples stands for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.training import TopKLoss
+    >>> TopKLoss(2).value(np.array([1.0, 5.0, 3.0, 5.0]), None)
+    Value(loss=5.0, sample=1, worst=(1, 3))
+    >>> TopKLoss(0.07).count(100)
+    7
+    """
+
+    name = "top-k"
+
+    def __init__(self, k: int | float) -> None:
+        if not (0 < k < 1 or (isinstance(k, Integral) and k >= 1)):
+            raise ValueError(f"k must be an integer >= 1 or a fraction > 0 and < 1; got {k!r}")
+        self.k = k
+
+    def count(self, n_samples: int) -> int:
+        """Return k for a number of samples."""
+        return count_samples(self.k, n_samples)
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+        """Return the mean of the k largest losses, and their samples; O(N·log N)."""
+        # NaN, where a score overflowed, comes first, as in `np.argmax`.
+        worst_first = np.lexsort((-losses, ~np.isnan(losses)))
+        worst = worst_first[: self.count(len(losses))].tolist()
+        total = 0.0
+        for n in worst:
+            total += float(losses[n])
+        return Value(total / len(worst), worst[0], tuple(worst))
+
+    def subgradient(
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        layers: Sequence[str],
+    ) -> Subgradient:  # fmt: skip
+        """Return the mean subgradient of the k worst samples: at most k·C entries per layer."""
+        return Subgradient.mean([model.subgradient(X[n], int(y[n]), layers) for n in at.worst])
+
+
+class MeanLoss:
+    """L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n, with every sample's subgradient in it."""
+
+    name = "mean"
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+        """Return the weighted mean."""
+        return Value(float(np.average(losses, weights=weight)), NO_SAMPLE)
+
+    def subgradient(
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        layers: Sequence[str],
+    ) -> Subgradient:  # fmt: skip
+        """Return the mean of all samples' subgradients, which is not sparse."""
+        return model.mean_subgradient(X, y, weight).only(layers)
+
+
+@dataclass(frozen=True)
+class TrainingProblem:
+    """Samples, objective and step rule: everything that a stage needs besides the model.
+
+    Attributes
+    ----------
+    X : array of shape (N, P), C order, in the model's float type
+    y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
+    objective : what an engine minimises; one of your own trains with ``DenseEngine``
+    step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
+    linear_every : W0 moves at iterations t with (t + 1) % linear_every == 0; 0 is never
+    start : the iteration number t of the first iteration
+    weight : positive sample weights of shape (N,), or None; they matter for a mean only
+    rng : generator of stages that draw or shuffle samples
+    team : the ranks that train together; X, y and weight are the rows of this one
+    n_samples : number of samples of all ranks
+    first_sample : the number of this rank's first sample among those of all ranks
+    """
+
+    X: NDArray
+    y: NDArray
+    objective: Objective = field(default_factory=MaxLoss)
+    step: StepRule = field(default_factory=polyak)
+    linear_every: int = 1
+    start: int = 0
+    weight: NDArray | None = None
+    rng: np.random.Generator | None = None
+    team: Team = field(default_factory=current)
+    n_samples: int = field(init=False)
+    first_sample: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Freeze the samples, which are only read, and count those of all ranks.
+
+        Labels are contiguous: for others, kernels would be compiled once more.
+        """
+        if not isinstance(self.step, StepRule):
+            raise TypeError(
+                f"step must be a StepRule, got {self.step!r:.60}; make one with polyak, constant, "
+                "level or two_phase of maxplus.training.steps, for example step=polyak()"
+            )
+        object.__setattr__(self, "X", frozen(self.X))
+        object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))
+        counts = self.team.every(len(self.y))
+        object.__setattr__(self, "n_samples", sum(counts))
+        object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
+
+    def own(self, numbers: NDArray) -> NDArray:
+        """Return the row numbers in X of those samples that belong to this rank."""
+        places = numbers - self.first_sample
+        return places[(places >= 0) & (places < len(self.y))]
+
+    def rows(self, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """Return (X, y, places) of some samples in ascending order, on every rank.
+
+        ``places`` are their row numbers in these X and y, which over several ranks hold no others.
+        """
+        if self.team.is_alone:
+            return self.X, self.y, numbers
+        places = self.own(numbers)
+        X, y = self.team.gather(self.X[places]), self.team.gather(self.y[places])
+        return X, y, np.arange(len(y))
+
+    def losses(self, model: Network) -> NDArray:
+        """Return the losses of the samples of all ranks."""
+        X = np.ascontiguousarray(self.X, model.dtype)
+        return self.team.gather(model.losses(X, self.y))
+
+    def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
+        """Return the model with the weights of a state; StateError if they do not fit X."""
+        try:
+            model = kind.of_weights(state.part(prefix))
+        except ValueError as error:
+            raise StateError(str(error)) from None
+        if (model.n_features, model.dtype) != (self.X.shape[1], self.X.dtype):
+            raise StateError(
+                f"its weights are for {model.n_features} features of {model.dtype}, but X has "
+                f"{self.X.shape[1]} of {self.X.dtype}"
+            )
+        return model

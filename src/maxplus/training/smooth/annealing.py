@@ -1,0 +1,216 @@
+"""Annealed training by Adam: temperatures, step sizes and batches, for every soft model.
+
+The temperature of soft minima and maxima falls geometrically over the first nine tenths of a
+training and stays there; the step size falls as half a cosine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus._compile.jit import njit
+from maxplus.distributed import Team
+
+# The share of a training over which the temperature falls, and the step size at the end as a share
+# of that at the beginning.
+COOLING, LAST_RATE = 0.9, 0.02
+# Samples in a step of Adam, and the least; epochs, and the fewest steps of a training.
+BATCH, LEAST_BATCH = 200, 8
+EPOCHS, LEAST_STEPS = 10, 500
+
+BETA1, EPSILON = 0.9, 1e-8
+# A shorter memory of squares than usual: the temperature, and with it the gradient's size, changes.
+BETA2 = 0.99
+# Far below what EPSILON lets through, far above float32's least normal number.
+NOTHING = 1e-30
+
+
+class Annealing(NamedTuple):
+    """Settings of an annealed training.
+
+    Attributes
+    ----------
+    scale : the unit of temperatures and step sizes: the score that a typical distance between
+        samples is worth
+    hot, cold : temperatures at the beginning and at the end, in units of ``scale``
+    rate : step size of Adam at the beginning, in units of ``scale``
+    slope_rate : the step size of W0 as a multiple of that of other weights; the warm-up has none
+    length : multiplies the number of epochs
+    n_epochs : number of epochs; by default at least 10, and enough for 500 steps
+    batch_size : samples in a step; by default an eighth of all, within 8 and 200
+    """
+
+    scale: float = 1.0
+    hot: float = 0.1
+    cold: float = 0.03
+    rate: float = 0.01
+    slope_rate: float = 0.5
+    length: float = 1.0
+    n_epochs: int | None = None
+    batch_size: int | None = None
+
+    def batch(self, n_rows: int) -> int:
+        """Return the number of samples in a step."""
+        if self.batch_size is not None:
+            return min(n_rows, self.batch_size)
+        return min(n_rows, BATCH, max(LEAST_BATCH, n_rows // 8))
+
+    def epochs(self, n_rows: int) -> int:
+        """Return the number of passes over ``n_rows`` samples."""
+        n_batches = n_rows // self.batch(n_rows)
+        usual = self.n_epochs
+        if usual is None:
+            usual = max(EPOCHS, math.ceil(LEAST_STEPS / n_batches))
+        return max(1, round(self.length * usual))
+
+    def schedule(
+        self, n_steps: int, *, scale: float = 1.0, coldest: float = 0.0
+    ) -> AnnealingSchedule:
+        """Return the schedule of ``n_steps`` steps, without temperatures below ``coldest``.
+
+        Weights are in units of ``scale``.
+        """
+        cold = max(self.cold, coldest)
+        hot = max(self.hot, cold)
+        return AnnealingSchedule(
+            n_steps, scale * hot, scale * cold, scale * self.rate, self.slope_rate
+        )
+
+
+class AnnealingSchedule(NamedTuple):
+    """Temperature and step size over a training of ``n_steps`` steps."""
+
+    n_steps: int
+    hot: float
+    cold: float
+    rate: float
+    slope_rate: float
+
+    def at(self, step: int) -> tuple[float, float]:
+        """Return the temperature and the step size of a step, counted from 0."""
+        return annealed.py_func(self, step)
+
+
+@njit(cache=True, nogil=True)
+def annealed(schedule, step):
+    """Return the temperature and the step size of a step, counted from 0; O(1)."""
+    done = step / schedule.n_steps
+    tau = schedule.hot * (schedule.cold / schedule.hot) ** min(1.0, done / COOLING)
+    falling = 0.5 * (1.0 + math.cos(math.pi * done))
+    return tau, schedule.rate * (LAST_RATE + (1.0 - LAST_RATE) * falling)
+
+
+@dataclass
+class Batches:
+    """Batches of a data-parallel training, from the rows of all ranks.
+
+    In a single process, a batch is a part of a permutation of all rows. Each of several ranks
+    permutes its own rows and cuts them into as many parts as there are batches: what a batch holds
+    depends on the number of ranks, and on nothing else.
+    """
+
+    team: Team
+    counts: list[int]
+    size: int
+
+    @classmethod
+    def of(cls, team: Team, n_rows: int, annealing: Annealing) -> Batches:
+        """Return the batches of this rank's rows and those of all others."""
+        counts = team.every(n_rows)
+        return cls(team, counts, annealing.batch(sum(counts)))
+
+    @property
+    def number(self) -> int:
+        """The number of batches of an epoch."""
+        return max(1, sum(self.counts) // self.size)
+
+    def deal(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
+        """Return a rank's rows of each batch of an epoch, and a generator to augment them with."""
+        n = self.counts[self.team.rank]
+        if self.team.is_alone:
+            order = rng.permutation(n)
+            return [order[k * self.size :][: self.size] for k in range(self.number)], rng
+        own = np.random.default_rng([int(rng.integers(2**63)), self.team.rank])
+        order = own.permutation(n)
+        return [order[self._cut(n, k) : self._cut(n, k + 1)] for k in range(self.number)], own
+
+    def _cut(self, n: int, k: int) -> int:
+        return k * n // self.number
+
+    def share(self, k: int) -> float:
+        """Return the share of batch k that this rank has."""
+        if self.team.is_alone:
+            return 1.0
+        rows = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
+        return rows[self.team.rank] / sum(rows)
+
+
+class Adam:
+    """Moves an array of weights in place (Kingma & Ba, 2015).
+
+    Parameters
+    ----------
+    weights : array, C order
+    mean, square : moving averages of gradients and of their squares, as flat arrays
+    steps : the number of steps so far
+    beta2 : how slowly ``square`` changes
+    """
+
+    def __init__(
+        self, weights: NDArray, mean: NDArray, square: NDArray, steps: int, beta2: float = BETA2
+    ) -> None:
+        self._theta = weights.reshape(-1)
+        self.mean, self.square, self.steps = mean, square, steps
+        self._beta2 = beta2
+
+    @classmethod
+    def begin(cls, weights: NDArray, beta2: float = BETA2) -> Adam:
+        """Return the optimizer before its first step."""
+        mean, square = (np.zeros(weights.size, weights.dtype) for _ in range(2))
+        return cls(weights, mean, square, 0, beta2)
+
+    def move(self, gradient: NDArray, rate: float) -> None:
+        """Take one step; O(weights)."""
+        self.steps += 1
+        numbers = adam_step.py_func(self.steps, rate, self._beta2)
+        step = AdamStep(*map(self._theta.dtype.type, numbers))
+        adam_move(self._theta, self.mean, self.square, gradient.reshape(-1), step)
+
+
+class AdamStep(NamedTuple):
+    """Constants of one step, in the weights' own type: mixed types would not vectorise."""
+
+    new_m: np.floating  # 1 − β₁
+    new_v: np.floating  # 1 − β₂
+    unbias_m: np.floating  # 1 − β₁ᵗ
+    unbias_v: np.floating  # 1 − β₂ᵗ
+    rate: np.floating
+    epsilon: np.floating
+    nothing: np.floating
+    zero: np.floating
+
+
+@njit(cache=True, nogil=True)
+def adam_step(t, rate, beta2):
+    """Return the constants of step t = 1, 2, … in float64; O(1)."""
+    return AdamStep(
+        1.0 - BETA1, 1.0 - beta2, 1.0 - BETA1**t, 1.0 - beta2**t, rate, EPSILON, NOTHING, 0.0,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def adam_move(theta, m, v, g, step):
+    """θ ← θ − rate · m̂ / (√v̂ + ε), in place; O(weights), one pass over memory."""
+    for i in range(theta.size):
+        mean = m[i] + step.new_m * (g[i] - m[i])
+        square = v[i] + step.new_v * (g[i] * g[i] - v[i])
+        # Averages of old gradients fade into denormal numbers, which are slow and move nothing.
+        m[i] = mean if abs(mean) > step.nothing else step.zero
+        v[i] = square if square > step.nothing else step.zero
+        size = np.sqrt(v[i] / step.unbias_v) + step.epsilon
+        theta[i] -= step.rate * (m[i] / step.unbias_m) / size
