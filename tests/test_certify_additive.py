@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from certified import BOTH_TYPES, ROUNDING, SHORT, inside, predict
 from maxplus.certify import box_bounds, certified_at, certified_radius
-from maxplus.certify.margins import AdditiveMargins
+from maxplus.certify.bounds import caps
+from maxplus.certify.margins import AdditiveMargins, term_margins
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms
@@ -235,7 +236,7 @@ def test_gap_falls_with_eps(seed, kind, dtype, has_map):
 
 @quick(60)
 @given(seed=SEEDS, dtype=DTYPES)
-def test_single_term_over_all_features_has_the_bounds_of_its_lmm(seed, dtype):
+def test_single_term_over_all_features_is_bounded_as_tightly_as_its_lmm(seed, dtype):
     rng = np.random.default_rng(seed)
     lmm = random_lmm(rng, 4, 3, dtype)
     model = AdditiveLMM([Term(np.arange(4), lmm)], 4)
@@ -248,7 +249,35 @@ def test_single_term_over_all_features_has_the_bounds_of_its_lmm(seed, dtype):
     got = AdditiveMargins(model, X, y, scale).lowest(rows, eps)
     # The ends of a box are rounded to the model's float type, too.
     slack = 4.0 * ROUNDING[lmm.dtype] * size(model, np.abs(X).max() + 2.0)
-    assert_allclose(got.gap, low[rows, y] - others.max(axis=1), rtol=0.0, atol=slack)
+    assert (got.gap >= low[rows, y] - others.max(axis=1) - slack).all()
+
+
+@quick(60)
+@given(seed=SEEDS)
+def test_term_margins_are_below_those_of_all_points_and_fall_with_the_box(seed):
+    rng = np.random.default_rng(seed)
+    lmm = random_lmm(rng, 3, 3, np.float64)
+    X, y, reach = rng.normal(size=(6, 3)), rng.integers(0, 3, 6), rng.random((6, 3))
+    unit = rng.integers(0, lmm.n_hidden, 6)
+    before = np.full((6, 3), np.inf)
+    for share in (0.1, 0.5, 1.0):
+        low, high = X - share * reach, X + share * reach
+        bounds = term_margins(lmm, caps(lmm), low, high, y, unit)
+        assert (bounds <= before + 1e-9).all()
+        assert (bounds >= term_margins(lmm, caps(lmm), low, high, y) - 1e-9).all()
+        points = inside(X, share * reach * rng.uniform(-1.0, 1.0, (200, 6, 3)))
+        Z = lmm.scores(points.reshape(-1, 3)).reshape(200, 6, 3)
+        own = np.take_along_axis(Z, np.broadcast_to(y[:, None], (200, 6, 1)), axis=2)
+        assert (own - Z >= bounds - 1e-9).all()
+        before = bounds
+
+
+def test_unit_that_both_classes_share_costs_no_margin():
+    """Separate bounds of two scores miss that one unit decides both."""
+    shared = LMM.of_boxes([[0.0, 0.0]], 1.0, [[1.0, 0.0]], slope=1.0)
+    model = AdditiveLMM([Term([0, 1], shared)], 2)
+    assert certified_radius(model, np.zeros((1, 2))) > 1e6
+    assert certified_radius(shared, np.zeros((1, 2))) < 1.0
 
 
 @quick(60)

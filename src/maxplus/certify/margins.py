@@ -7,11 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus._compile.intrinsics import fmax, fmin
 from maxplus._compile.jit import njit
-from maxplus.algebra import maxplus, minplus
+from maxplus.algebra import minplus
 from maxplus.certify.bounds import BoxBounds, Magnitude, caps
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import breakpoints
+
+# Terms with more entries of W1 are bounded without relating units to each other.
+LARGE_TERM = 20_000
 
 
 class Shape(NamedTuple):
@@ -57,10 +61,7 @@ class AdditiveMargins:
     u = (B_j − A_j+1)/(a − b), where unit j + 1 exceeds it. So there are at most 2H − 1 such points.
     Points and the scores there are computed once; O(C·H·(log H + H·C)) for a term.
 
-    *Other terms.* Each is a part of its own, with the bounds of `maxplus.certify.box_bounds`:
-    max_h (min_i (low λ_i + W1[i, h]) + W2[h, y]) from below, and from above
-    max_h (min(min_i (high λ_i + W1[i, h]), cap_h) + W2[h, d]), where low λ_i and high λ_i are
-    those of W0[i]·u at the ends of the interval.
+    *Other terms.* Each is a part of its own, bounded by `term_margins`.
 
     Parameters
     ----------
@@ -83,6 +84,9 @@ class AdditiveMargins:
         self._shapes = shapes_of(self.exact)
         self._others = [term for term in self.exact.terms if term.features.size > 1]
         self._caps = [caps(lmm) for _, lmm in self._others]
+        U = self.exact.mapped(X)
+        heights = ((lmm.hidden(U[:, features]), lmm.W2.T[y]) for features, lmm in self._others)
+        self._units = [(g + own).argmax(axis=1) for g, own in heights]
 
     @property
     def slope(self) -> float:
@@ -115,9 +119,10 @@ class AdditiveMargins:
             margins = self.exact.intercept[y][:, None] - self.exact.intercept
             for shape in self._shapes:
                 self._add_shape(shape, low, high, y, margins)
-            for (features, lmm), cap in zip(self._others, self._caps, strict=True):
-                bottom, top = term_bounds(lmm, cap, low[:, features], high[:, features])
-                margins += bottom[np.arange(len(y)), y][:, None] - top
+            others = zip(self._others, self._caps, self._units, strict=True)
+            for (features, lmm), cap, unit in others:
+                ends = low[:, features], high[:, features]
+                margins += term_margins(lmm, cap, *ends, y, unit[rows])
             margins[np.arange(len(y)), y] = np.inf
             margins[unknown] = -np.inf
             return LowestMargins(margins.min(axis=1), self.rounding(low, high))
@@ -169,8 +174,8 @@ class AdditiveMargins:
         product and two rounded sums, and T more sums: it is off by at most (T + 3)·u·L, up to
         terms in u², where u = eps / 2; a margin by twice that. What is computed here, in float64,
         is off by as much; points where a slope changes, by a few roundings of the same numbers,
-        each of which changes a margin by no more than that; caps and mapped features, by less than
-        16·u·L. Where there are maps, u is at most their largest value.
+        each of which changes a margin by no more than that; caps, mapped features and differences
+        of offsets, by less than 24·u·L. Where there are maps, u is at most their largest value.
         """
         feature_map = self.model.feature_map
         if feature_map is None:
@@ -245,12 +250,61 @@ def sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
     return np.sum([lmm.scores(u[:, None]) for lmm in lmms], axis=0)
 
 
-def term_bounds(lmm: LMM, cap: NDArray, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
-    """Return bounds of the scores of an LMM for inputs between low and high; O(N·m·H)."""
+def term_margins(
+    lmm: LMM, cap: NDArray, low: NDArray, high: NDArray, y: NDArray, unit: NDArray | None = None
+) -> NDArray:
+    """Return lower bounds of z_y − z_d of an LMM for inputs between low and high, shape (N, C).
+
+    If unit h decides z_d, then z_d = g_h + W2[h, d], and z_y is at least each of
+
+    - max_k (min g_k + W2[k, y]), where g_h ≤ max g_h,
+    - g_h + W2[h, y],
+    - g_k + W2[k, y] for the given unit k, where g_k − g_h ≥ D_h: if row i is the minimum of unit k,
+      then g_k = λ_i + W1[i, k] ≥ min λ_i + W1[i, k], and g_h ≤ λ_i + W1[i, h], so that
+      D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
+
+    The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
+    `maxplus.certify.box_bounds`. All parts fall as the box grows, for a fixed unit k. Of large
+    terms the third bound is left out: it takes several times as long as the others.
+    O(N·(m + C)·H).
+
+    Parameters
+    ----------
+    lmm : LMM with m features, float64
+    cap : array of shape (H,), the largest value of each unit (`caps`)
+    low, high : arrays of shape (N, m)
+    y : array of shape (N,)
+    unit : array of shape (N,), optional
+        k for each row; without it, the third bound is left out.
+
+    Returns
+    -------
+    array of shape (N, C)
+    """
     ends = [np.repeat(end, 2, axis=1) * lmm.W0 for end in (low, high)]
-    bottom = minplus(np.minimum(*ends), lmm.W1)
+    lowest = np.minimum(*ends)
+    bottom = minplus(lowest, lmm.W1)
     top = np.minimum(minplus(np.maximum(*ends), lmm.W1), cap)
-    return maxplus(bottom, lmm.W2), maxplus(top, lmm.W2)
+    heights = np.ascontiguousarray(lmm.W2.T[y])
+    ahead = np.maximum((bottom + heights).max(axis=1, keepdims=True) - top, heights)
+    if unit is not None and lmm.W1.size <= LARGE_TERM:
+        raise_to_related_unit(lowest, top, lmm.W1.T, heights, unit, ahead)
+    return minplus(ahead, -lmm.W2)
+
+
+@njit(cache=True, nogil=True)
+def raise_to_related_unit(lowest, top, W1T, heights, unit, ahead):
+    """ahead[n, h] = max(ahead[n, h], D_h + heights[n, k]), k = unit[n]; see `term_margins`.
+
+    ``lowest`` are the smallest λ, (N, 2m), ``top`` the largest g, (N, H). O(N·m·H).
+    """
+    for n in range(ahead.shape[0]):
+        own = W1T[unit[n]]
+        for h in range(ahead.shape[1]):
+            lead = np.inf
+            for i in range(own.size):
+                lead = fmin(lead, own[i] + fmax(-W1T[h, i], lowest[n, i] - top[n, h]))
+            ahead[n, h] = max(ahead[n, h], lead + heights[n, unit[n]])
 
 
 @njit(cache=True, nogil=True)

@@ -17,7 +17,7 @@ from maxplus.certify.margins import (
     add_lowest_margins,
     shapes_of,
     sum_of_scores,
-    term_bounds,
+    term_margins,
 )
 from maxplus.explain.domain import Category, Condition, Domain, box_conditions
 from maxplus.explain.units import unit_boxes
@@ -590,5 +590,4 @@ def _term_margins(
     _high: NDArray, y: NDArray,
 ) -> NDArray:  # fmt: skip
     """Return lower bounds of the margins of a term over several features."""
-    bottom, top = term_bounds(lmm, cap, low[:, features], high[:, features])
-    return bottom[np.arange(len(y)), y][:, None] - top
+    return term_margins(lmm, cap, low[:, features], high[:, features], y)

@@ -1,8 +1,9 @@
-// How far a row may move before its prediction could change: the bounds of certify/additive.py for
+// How far a row may move before its prediction could change: the bounds of certify/margins.py for
 // one row, in float64.
 
 const TOLERANCE = 1e-6;
 const GROWTH = 4;
+const LARGE_TERM = 20000;
 
 const double = (value) => value;
 const sizeOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -44,25 +45,44 @@ function shapeMargins(network, shape, low, high, y) {
   return Array.from({ length: C }, (_, d) => Math.min(...at.map((z) => z[y] - z[d])));
 }
 
-/** Lower bounds of the margins of a term over several features. */
-function termMargins(network, term, low, high, y) {
+/** Lower bounds of the margins of a term over several features: `term_margins` in Python. */
+function termMargins(network, term, low, high, y, unit) {
   const lines = [low, high].map((u) => linesOf(term, u, double));
   const extreme = (pick) => lines[0].map((value, i) => pick(value, lines[1][i]));
-  const bottom = hiddenOf(term, extreme(Math.min), double);
+  const lowest = extreme(Math.min);
+  const bottom = hiddenOf(term, lowest, double);
   const top = hiddenOf(term, extreme(Math.max), double).map((g, h) => Math.min(g, term.caps[h]));
   const own = largest(heightsOf(term, bottom, y, double));
+  if (!network.is_sum) {
+    return Array.from({ length: network.n_classes }, (_, d) =>
+      own - largest(heightsOf(term, top, d, double)));
+  }
+  const offset = (i, h) => term.W1[h * lowest.length + i];
+  const height = (h, d) => term.W2[d * term.n_units + h];
+  const lead = (g, h) => lowest.reduce((least, line, i) =>
+    Math.min(least, offset(i, unit) + Math.max(-offset(i, h), line - g)), Infinity);
+  const isLarge = term.W1.length > LARGE_TERM;
+  const ahead = top.map((g, h) => Math.max(own - g, height(h, y),
+    isLarge ? -Infinity : lead(g, h) + height(unit, y)));
   return Array.from({ length: network.n_classes }, (_, d) =>
-    own - largest(heightsOf(term, top, d, double)));
+    Math.min(...ahead.map((value, h) => value - height(h, d))));
+}
+
+/** The unit that decides a term's score of class d. */
+function unitOf(term, u, d) {
+  const heights = heightsOf(term, hiddenOf(term, linesOf(term, u, double), double), d, double);
+  return heights.indexOf(largest(heights));
 }
 
 /** By how much class y stays ahead of all others; positive is a proof. */
 function gapOf(network, row, y, eps) {
   const [low, high] = mappedBox(network, row, eps);
+  const centre = row.map((x, p) => mappedValue(network.map, p, x));
   const inShapes = new Set(network.shapes.flatMap((shape) => shape.terms));
   const parts = [
     ...network.shapes.map((shape) => shapeMargins(network, shape, low, high, y)),
     ...network.terms.filter((_, t) => !inShapes.has(t))
-      .map((term) => termMargins(network, term, low, high, y))];
+      .map((term) => termMargins(network, term, low, high, y, unitOf(term, centre, y)))];
   const margins = parts.reduce((sum, part) => sum.map((value, d) => value + part[d]),
     [...network.intercept].map((b) => network.intercept[y] - b));
   return Math.min(...margins.filter((_, d) => d !== y)) - roundingOf(network, low, high);
