@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from maxplus._compile.jit import njit
 from maxplus.models import LMM, Model
-from maxplus.models._lmm_kernels import empty_gradient
+from maxplus.models._lmm_kernels import active_path, empty_gradient
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines import _sgd_kernels
-from maxplus.training.engines._descent import empty_journal
 from maxplus.training.engines.base import Best, Engine
+from maxplus.training.engines.step import descend
 from maxplus.training.objectives import NO_SAMPLE, MeanLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
@@ -28,7 +28,7 @@ class SGDEngine(Engine):
     Parameters
     ----------
     model : Model
-        What steps move, in place.
+        The model whose weights the steps move, in place.
     task : Task
     """
 
@@ -71,7 +71,7 @@ class SGDEngine(Engine):
         return self._kept.model
 
     def _evaluate(self) -> float:
-        """The mean loss now; keeps the weights if they are the best so far; O(N·P·H)."""
+        """Return the present mean loss; keep the weights if they are the best so far; O(N·P·H)."""
         at, mean = self._evaluated
         if at != self.iteration:
             losses = self.model.losses(self.task.X, self.task.y)
@@ -82,19 +82,37 @@ class SGDEngine(Engine):
         return mean
 
     def _descend(self, loss: np.ndarray, sample: np.ndarray, step: np.ndarray) -> None:
+        """Step on each of the drawn samples; fill ``loss`` and ``step``."""
         task, model = self.task, self.model
         if isinstance(model, LMM):
-            _sgd_kernels.sgd_block(
-                task.X, task.y, model.weights, empty_gradient(model.n_classes, model.dtype),
-                self.step, task.linear_every, self.iteration,
-                empty_journal(1, model.n_classes), loss, sample, step,
+            grad = empty_gradient(model.n_classes, model.dtype)
+            _descend_lmm(
+                task.X, task.y, model.weights, grad, self.step, task.linear_every, self.iteration,
+                loss, sample, step,
             )  # fmt: skip
             return
         for k, n in enumerate(sample):
             z = model.scores(task.X[n : n + 1])[0]
             loss[k], step[k] = sample_loss(z, task.y[n]), 0.0
-            G = model.subgradient(task.X[n], int(task.y[n]))
-            norm = G.squared_norm()
-            if loss[k] > self.step.target and norm > 0.0:
-                step[k] = step_size(self.step, self.iteration + k, loss[k], norm)
-                model.move(G, step[k])
+            if loss[k] > self.step.target:
+                G = model.subgradient(task.X[n], int(task.y[n]))
+                step[k] = step_size(self.step, self.iteration + k, loss[k], G.squared_norm())
+                if step[k] != 0.0:
+                    model.move(G, step[k])
+
+
+@njit(cache=True)
+def _descend_lmm(X, y, weights, grad, rule, linear_every, t, loss, sample, step):
+    """Step on each of the drawn samples; fill ``loss`` and ``step``; O(P·H) per step."""
+    lam = np.empty(weights.W0.size, X.dtype)
+    g = np.empty(weights.W1T.shape[0], X.dtype)
+    for k in range(loss.size):
+        n = sample[k]
+        active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
+        loss[k] = sample_loss(grad.z, y[n])
+        step[k] = 0.0
+        # For a sample at or below the target a Polyak step would go backwards.
+        if loss[k] > rule.target:
+            step[k] = descend(
+                weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, None, 0
+            )

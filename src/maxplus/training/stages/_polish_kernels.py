@@ -5,10 +5,9 @@ from collections.abc import Callable
 from maxplus._compile.jit import njit
 from maxplus._compile.patience import soonest
 from maxplus.models import _lmm_small
-from maxplus.models._lmm_kernels import LMMWeights, active_path, squared_norm, subgradient_entries
+from maxplus.models._lmm_kernels import LMMWeights, active_path
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines._descent import fall
-from maxplus.training.steps import polyak_step
+from maxplus.training.engines.step import descend
 
 # Python takes as long for the rest of a visit as for so many additions; and for each pair of
 # classes, which may share a path.
@@ -16,29 +15,20 @@ VISIT, PAIR = 10_000, 60
 
 
 @njit(cache=True)
-def sweep(X, y, order, weights, lam, g, grad, target, damping, moved):
-    """A damped Polyak step on each sample of ``order`` whose loss is above the target.
+def sweep(X, y, order, weights, lam, g, grad, rule, damping, moved):
+    """Take a damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
 
-    W0 stays. Losses are those of the present weights, not of the sweep's beginning. ``moved`` tells
-    for which samples of ``order`` there was a step; lam (2P) and g (H) are room for one
-    sample's. O(P·H) for each sample.
+    W0 stays. Losses are those of the present weights, not of the sweep's beginning. ``moved`` marks
+    the samples of ``order`` with a step; lam (2P) and g (H) are scratch space. O(P·H) per sample.
     """
     for k in range(order.size):
         n = order[k]
         active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
         loss = sample_loss(grad.z, y[n])
-        moved[k] = loss > target
-        if not moved[k]:
-            continue
-        subgradient_entries(X[n], y[n], False, grad)
-        norm = squared_norm(grad)
-        if norm == 0.0:
-            continue
-        alpha = polyak_step(target + damping * (loss - target), target, norm)
-        for d in range(grad.e.size):
-            fall(weights.W2T, d, grad.h_star[d], alpha * grad.e[d])
-        for j in range(grad.n[0]):
-            fall(weights.W1T, grad.unit1[j], grad.row1[j], alpha * grad.value1[j])
+        moved[k] = loss > rule.target
+        if moved[k]:
+            damped = rule.target + damping * (loss - rule.target)
+            descend(weights, grad, X[n], y[n], damped, 0, rule, 0, None, 0)
 
 
 def sweep_for(weights: LMMWeights, n_visits: int) -> Callable:

@@ -18,6 +18,7 @@ from maxplus.training.result import Status
 from maxplus.training.stages._polish_kernels import sweep_for
 from maxplus.training.stages.base import Outcome
 from maxplus.training.state import StateError, TrainingState
+from maxplus.training.steps import polyak
 from maxplus.training.task import Task
 
 # Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
@@ -181,13 +182,13 @@ def _sweeps(
     """
     lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
-    X = np.ascontiguousarray(X, model.dtype)
+    rule, X = polyak(target), np.ascontiguousarray(X, model.dtype)
     steps, visits, order = 0, 0, active.copy()
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
         sweep_for(model.weights, order.size)(
-            frozen(X), frozen(y), order, model.weights, lam, g, grad, target, DAMPING, moved
+            frozen(X), frozen(y), order, model.weights, lam, g, grad, rule, DAMPING, moved
         )
         steps += int(moved.sum())
         visits += order.size
