@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from maxplus._compile.jit import njit
+from maxplus._compile.references import referenced
 from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import active_path, empty_gradient
 from maxplus.models._softmax import sample_loss
@@ -104,6 +105,7 @@ class SGDEngine(Engine):
 @njit(cache=True)
 def _descend_lmm(X, y, weights, grad, rule, linear_every, t, loss, sample, step):
     """Step on each of the drawn samples; fill ``loss`` and ``step``; O(P·H) per step."""
+    grad, rule = referenced(grad), referenced(rule)
     lam = np.empty(weights.W0.size, X.dtype)
     g = np.empty(weights.W1T.shape[0], X.dtype)
     for k in range(loss.size):

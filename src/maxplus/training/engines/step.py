@@ -67,25 +67,37 @@ def undo(weights, journal, since):
 
 
 @njit(cache=True)
-def _move(weights, layer, row, column, change, journal, iteration):
-    """Lower one entry of a layer by ``change``, rounded once; record its old value; O(1).
+def _move_entry(W, layer, row, column, change, journal, iteration):
+    """Lower one entry of a layer by ``change``, rounded once, and record its old value; O(1).
 
-    Entries of W0 have one index, ``row``. The journal is None where nothing will be undone.
+    The journal is None where nothing will be undone.
     """
-    if layer == LAYER_0:
-        old = weights.W0[row]
-        weights.W0[row] = np.float64(old) - change
-    elif layer == LAYER_1:
-        old = weights.W1T[row, column]
-        weights.W1T[row, column] = np.float64(old) - change
-    else:
-        old = weights.W2T[row, column]
-        weights.W2T[row, column] = np.float64(old) - change
+    old = W[row, column]
+    W[row, column] = np.float64(old) - change
     if journal is not None:
         k = journal.n[0]
         journal.iteration[k], journal.layer[k] = iteration, layer
         journal.row[k], journal.column[k], journal.old[k] = row, column, old
         journal.n[0] = k + 1
+
+
+@njit(cache=True)
+def _as_matrix(W0):
+    """Return W0 as a matrix of one column, as `_move_entry` takes it."""
+    return W0[:, np.newaxis]
+
+
+@njit(cache=True)
+def move(weights, grad, alpha, journal, iteration):
+    """W ← W − α·grad, for one sample's subgradient; O(C)."""
+    for d in range(grad.e.size):
+        _move_entry(weights.W2T, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
+    for j in range(grad.n[0]):
+        h, i = grad.unit1[j], grad.row1[j]
+        _move_entry(weights.W1T, LAYER_1, h, i, alpha * grad.value1[j], journal, iteration)
+    W0 = _as_matrix(weights.W0)
+    for j in range(grad.n[1]):
+        _move_entry(W0, LAYER_0, grad.row0[j], 0, alpha * grad.value0[j], journal, iteration)
 
 
 @njit(cache=True)
@@ -97,15 +109,8 @@ def descend(weights, grad, x, y, loss, t, rule, linear_every, journal, iteration
     """
     subgradient_entries(x, y, w0_moves(t, linear_every), grad)
     alpha = step_size(rule, t, loss, squared_norm(grad))
-    if alpha == 0.0:
-        return alpha
-    for d in range(grad.e.size):
-        _move(weights, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
-    for j in range(grad.n[0]):
-        h, i = grad.unit1[j], grad.row1[j]
-        _move(weights, LAYER_1, h, i, alpha * grad.value1[j], journal, iteration)
-    for j in range(grad.n[1]):
-        _move(weights, LAYER_0, grad.row0[j], 0, alpha * grad.value0[j], journal, iteration)
+    if alpha != 0.0:
+        move(weights, grad, alpha, journal, iteration)
     return alpha
 
 
@@ -126,12 +131,8 @@ def _add_entry(total, layer, place, row, column, value):
 
 
 @inner
-def add_sample(x, y, t, linear_every, grad, total):
-    """Add the subgradient of one sample's loss to the sum; O(C²).
-
-    ``grad`` comes with the sample's z, h_star and i_star.
-    """
-    subgradient_entries(x, y, w0_moves(t, linear_every), grad)
+def add_sample(grad, total):
+    """Add the subgradient of one sample's loss to the sum; O(C)."""
     for d in range(grad.e.size):
         _add_entry(total, LAYER_2, total.place2, d, grad.h_star[d], grad.e[d])
     for j in range(grad.n[0]):
@@ -145,6 +146,13 @@ def _clear(total, layer, place):
     for j in range(total.n[layer]):
         place[total.row[layer, j], total.column[layer, j]] = _ABSENT
     total.n[layer] = 0
+
+
+@inner
+def _move_layer(W, layer, total, alpha, journal, iteration):
+    for j in range(total.n[layer]):
+        row, column = total.row[layer, j], total.column[layer, j]
+        _move_entry(W, layer, row, column, alpha * total.value[layer, j], journal, iteration)
 
 
 @inner
@@ -164,10 +172,9 @@ def descend_mean(weights, total, n_samples, loss, t, rule, journal, iteration):
     )
     alpha = step_size(rule, t, loss, norm)
     if alpha != 0.0:
-        for layer in (LAYER_2, LAYER_1, LAYER_0):
-            for j in range(n[layer]):
-                row, column = total.row[layer, j], total.column[layer, j]
-                _move(weights, layer, row, column, alpha * value[layer, j], journal, iteration)
+        _move_layer(weights.W2T, LAYER_2, total, alpha, journal, iteration)
+        _move_layer(weights.W1T, LAYER_1, total, alpha, journal, iteration)
+        _move_layer(_as_matrix(weights.W0), LAYER_0, total, alpha, journal, iteration)
     _clear(total, LAYER_2, total.place2)
     _clear(total, LAYER_1, total.place1)
     _clear(total, LAYER_0, total.place0)

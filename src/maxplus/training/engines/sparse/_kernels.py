@@ -8,7 +8,7 @@ from numba import prange
 from maxplus._compile.jit import inner, njit
 from maxplus._compile.references import referenced
 from maxplus.algebra._kernels import first_index, minplus_cell
-from maxplus.models._lmm_kernels import linear
+from maxplus.models._lmm_kernels import linear, subgradient_entries
 from maxplus.training.engines.sparse._bounds import record_lift, record_step, step_growth
 from maxplus.training.engines.sparse._minima import (
     close_unit,
@@ -28,7 +28,7 @@ from maxplus.training.engines.sparse.rank_exchange import (
     send_overflow,
     write_path,
 )
-from maxplus.training.engines.step import add_sample, descend_mean
+from maxplus.training.engines.step import add_sample, descend_mean, w0_moves
 from maxplus.training.result import Signal
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
@@ -143,17 +143,17 @@ def add_worst(state, t, linear_every):
     Return False if messages between ranks fail.
     """
     samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
-    k = state.worst.order.shape[0]
-    if exchange.address == 0:
-        for j in range(k):
-            n = _find_path(state, j)
-            add_sample(samples.X[n], samples.y[n], t, linear_every, grad, total)
-        return True
-    if not _collect_paths(state):
+    is_single, has_slopes = exchange.address == 0, w0_moves(t, linear_every)
+    if not is_single and not _collect_paths(state):
         return False
-    for j in range(k):
-        label = read_path(exchange.path[j], grad, exchange.x)
-        add_sample(exchange.x, label, t, linear_every, grad, total)
+    for j in range(state.worst.order.shape[0]):
+        if is_single:
+            n = _find_path(state, j)
+            subgradient_entries(samples.X[n], samples.y[n], has_slopes, grad)
+        else:
+            label = read_path(exchange.path[j], grad, exchange.x)
+            subgradient_entries(exchange.x, label, has_slopes, grad)
+        add_sample(grad, total)
     return True
 
 
