@@ -44,7 +44,7 @@ class Engine(ABC):
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
-    # Whether it can run over several ranks.
+    # True if it can run over several ranks.
     spans_ranks: ClassVar[bool] = False
 
     def __init__(self, model: Model, task: Task) -> None:
@@ -79,7 +79,7 @@ class Engine(ABC):
 
     @abstractmethod
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for, fewer if training ends by itself."""
+        """Do the remaining iterations of ``block``, fewer if training ends by itself."""
 
     @property
     def best(self) -> Model:
@@ -150,7 +150,7 @@ class CompiledEngine(Engine):
         return self.model.n_classes
 
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for."""
+        """Do the remaining iterations of ``block``."""
         journal = empty_journal(block.loss.size, self._entries_per_step())
         n, signal = self._run(block, journal)
         block.n, block.signal = n, Signal(signal)

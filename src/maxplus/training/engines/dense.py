@@ -33,7 +33,7 @@ class DenseEngine(Engine):
         return True
 
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for."""
+        """Do the remaining iterations of ``block``."""
         X, y, weight, objective = self.task.X, self.task.y, self.task.weight, self.task.objective
         while block.n < block.loss.size:
             t = self.iteration

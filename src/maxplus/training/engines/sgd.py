@@ -45,7 +45,7 @@ class SGDEngine(Engine):
         self._evaluated = -1, math.inf
 
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for, with an evaluation at each epoch."""
+        """Do the remaining iterations of ``block``, with an evaluation at each epoch."""
         epoch = len(self.task.y)
         while block.n < block.loss.size:
             done = self.iteration - self.task.start

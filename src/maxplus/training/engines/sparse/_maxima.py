@@ -93,7 +93,7 @@ def _unit_bounds(state, c, d, bound):
         bound[h] = g_max[h] + rise + w2[h]
 
 
-# How many units ahead minima are prefetched: the latency of memory.
+# Minima are prefetched this many units ahead, to hide the latency of memory.
 _AHEAD = 3
 
 

@@ -120,7 +120,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, model: LMM, task: Task, n_workers: int, n_slots: int | None = None) -> Sizes:
-        """Return the sizes for so many workers, of ``n_slots`` that share thresholds; O(N)."""
+        """Return the sizes for a number of workers, of ``n_slots`` that share thresholds; O(N)."""
         B = lanes_per_chunk(task.y)
         k = samples_per_step(task)
         S = n_workers if n_slots is None else n_slots
@@ -280,7 +280,7 @@ class RowLog(NamedTuple):
 
 
 class Lift(NamedTuple):
-    """How far each unit's rows, and each class's score, have risen and fallen.
+    """Rises and falls of each unit's rows and of each class's score.
 
     Time is cut into epochs. Within one, a unit's lift is the largest net rise of
     one of its rows since the epoch began, not the sum of all; epochs add up. So

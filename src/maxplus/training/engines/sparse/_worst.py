@@ -1,4 +1,4 @@
-"""The k worst samples found so far: a heap per worker, and the order of all of them in the end.
+"""The k worst samples found so far: a heap per worker, and the order of all of them.
 
 A worker may stop when its largest bound is below k losses that were found: the k worst of one
 worker, or the k / S worst of each of S workers. So each worker publishes two thresholds, which
