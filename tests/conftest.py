@@ -121,7 +121,7 @@ def small_chunks(monkeypatch):
     """Chunks of sixteen lanes, regrouped all the time."""
     from maxplus.training.engines.sparse import engine
 
-    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    monkeypatch.setattr("maxplus.training.engines.sparse._state.MAX_LANES", 16)
     monkeypatch.setattr(engine, "REGROUP_FROM", 2)
 
 

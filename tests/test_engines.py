@@ -242,7 +242,7 @@ def test_all_are_dense_where_ties_abound(iris, spoil, init, linear_every, dtype)
 
 @pytest.mark.slow
 def test_trees_on_several_threads_are_dense(iris, monkeypatch):
-    monkeypatch.setattr("maxplus.training.engines._tree_kernels.PARALLEL_FROM", 0)
+    monkeypatch.setattr("maxplus.training.engines.tree.PARALLEL_FROM", 0)
     model = start_at(*iris, n_hidden=12)
     assert_engines_agree(iris, model, STEPS["two-phase"], 7, 60)
 

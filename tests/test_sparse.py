@@ -27,7 +27,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.engines.sparse import engine as sparse_engine
-from maxplus.training.engines.sparse.layout import arrange, count_chunks, lanes_per_chunk
+from maxplus.training.engines.sparse._state import arrange, count_chunks, lanes_per_chunk
 from maxplus.training.steps import FOREVER
 from memory_used import arrays_of, own_bytes
 from trainings import assert_same_training
@@ -194,8 +194,8 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
     if data == "wide":  # row numbers beyond int16, and a class without samples
         X, y = np.random.default_rng(0).random((20, 17_000)), np.arange(20) % 2 * 2
         # These fill arrays and make none; compiled for such row numbers they would take a minute.
-        for kernel in ("scan_all", "fill_columns", "replay_chunks", "move_lanes"):
-            monkeypatch.setattr(sparse_engine._whole, kernel, Mock())
+        for kernel in ("scan_all", "fill_columns", "replay_chunks", "permute_lanes"):
+            monkeypatch.setattr(sparse_engine._kernels, kernel, Mock())
     else:
         X, y = DATA[data]()
     model, task = problem(X, y, n_hidden, polyak(), 0, dtype)
@@ -230,12 +230,12 @@ def test_every_sample_has_one_lane(sizes, workers):
 
 
 def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
-    def fail(w, *args, work=sparse_engine.sparse_block):
+    def fail(w, *args, work=sparse_engine._kernels.sparse_block):
         if w > 0:
             raise RuntimeError("no helper today")
         return work(w, *args)
 
-    monkeypatch.setattr(sparse_engine, "sparse_block", fail)
+    monkeypatch.setattr(sparse_engine._kernels, "sparse_block", fail)
     X, y = DATA["iris"]()
     engine = SparseEngine(*problem(X, y, 10, polyak(), 0))
     if engine._n_workers < 2:
@@ -247,12 +247,12 @@ def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
 def test_a_helper_that_comes_late_is_waited_for(two_workers, monkeypatch):
     """The first iteration, too: no iteration's number means that helpers may go."""
 
-    def late(w, *args, work=sparse_engine.sparse_block):
+    def late(w, *args, work=sparse_engine._kernels.sparse_block):
         if w > 0:
             time.sleep(0.3)
         return work(w, *args)
 
-    monkeypatch.setattr(sparse_engine, "sparse_block", late)
+    monkeypatch.setattr(sparse_engine._kernels, "sparse_block", late)
     X, y = DATA["iris"]()
     args = (X, y, 10, polyak(), 7)
     sparse, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))

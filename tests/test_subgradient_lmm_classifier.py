@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
+from maxplus._compile.cache import KernelCache
 from maxplus.estimators import NoEffectWarning
 from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, TrainingProblem, level, train
-from maxplus.training.engines import ENGINES, sooner
+from maxplus.training.engines import ENGINES
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
 LAYERS = ("W0_", "W1_", "W2_")
@@ -476,23 +477,23 @@ def test_the_maximum_is_for_sparse_by_default(cloud):
     assert_same(auto, dense)
 
 
+@pytest.mark.parametrize("is_cached", [False, True])
 @pytest.mark.parametrize(
-    ("options", "is_there", "used"),
+    ("options", "used"),
     [
-        ({}, False, "dense"),
-        ({"objective": "top-k"}, False, "dense"),
-        ({}, True, "sparse"),
-        ({"max_iter": 100_000}, False, "sparse"),
-        ({"n_hidden": 10**6}, False, "sparse"),
-        ({"engine": "sparse"}, False, "sparse"),
-        ({"engine": "tree"}, False, "tree"),
-        ({"objective": "mean"}, False, "sgd"),
+        ({}, "dense"),
+        ({"objective": "top-k"}, "dense"),
+        ({"max_iter": 100_000}, "sparse"),
+        ({"n_hidden": 10**6}, "sparse"),
+        ({"engine": "sparse"}, "sparse"),
+        ({"engine": "tree"}, "tree"),
+        ({"objective": "mean"}, "sgd"),
     ],
 )
-def test_small_trainings_do_not_wait_for_the_sparse_engine(
-    cloud, monkeypatch, options, is_there, used
+def test_engine_is_selected_by_problem_size_whatever_is_cached(
+    cloud, monkeypatch, options, used, is_cached
 ):
-    monkeypatch.setattr(sooner, "is_compiled", lambda kernel: is_there)
+    monkeypatch.setattr(KernelCache, "has_entries", property(lambda self: is_cached), raising=False)
     data = SimpleNamespace(X=cloud[0])
     assert lmm(**options)._engine_for(data).name == used
 

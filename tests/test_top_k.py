@@ -25,7 +25,7 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
-from maxplus.training.engines.sparse.sizes import RING, ring_length
+from maxplus.training.engines.sparse._state import RING, ring_length
 from memory_used import arrays_of, own_bytes
 from strategies import SEEDS, quick
 from trainings import assert_same_training, start_at
@@ -357,16 +357,16 @@ def test_generated_problems(shape, levels, k, linear_every, rule, dtype, seed):
 
 def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
     """Small steps on ten flowers: easy chunks are not looked at for hundreds of iterations."""
-    monkeypatch.setattr("maxplus.training.engines.sparse.layout.MAX_LANES", 16)
+    monkeypatch.setattr("maxplus.training.engines.sparse._state.MAX_LANES", 16)
     X, y = iris
     task = TrainingProblem(X, y, TopKLoss(10), two_phase(polyak(), constant(0.01), 60), 7)
     dense = DenseEngine(start_at(X, y, 12), task)
     sparse = SparseEngine(start_at(X, y, 12), task, audit=True)
     woken = 0
     for loss in train(dense, 900).history["loss"]:
-        before = sparse._state.search.visited.copy()
+        before = sparse._state.search.updated.copy()
         assert train(sparse, 1).history["loss"] == loss
-        slept = np.where(before >= 0, sparse._state.search.visited - before, 0)
+        slept = np.where(before >= 0, sparse._state.search.updated - before, 0)
         woken += int((slept > ring_length(10)).sum())
     assert woken > 10
 

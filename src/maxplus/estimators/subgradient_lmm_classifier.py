@@ -25,8 +25,7 @@ from maxplus.models.initialization import (
     random_lmm_bytes,
 )
 from maxplus.training import Objective, TopKLoss, TrainingMonitor, memory
-from maxplus.training.engines import Engine, SparseEngine
-from maxplus.training.engines.sooner import sparse_unless_dense_is_sooner
+from maxplus.training.engines import Engine, SparseEngine, select_engine
 from maxplus.training.result import StateError, TrainingState
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
@@ -76,10 +75,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         How iterations are carried out. "dense", "tree" and "sparse" minimise the
         maximum and give the same iterates, to the last bit; "dense" and "sparse" do
         "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
-        sample. "auto" is "sgd" for the mean and "sparse" otherwise, and takes the place of an
-        engine that cannot do the ``objective``, with a warning. The first training
-        with "sparse" after an installation compiles it; ``maxplus compile`` does that beforehand.
-        As long as nobody has, "auto" is "dense" for trainings of about two seconds or less.
+        sample. "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or
+        less, and "sparse" otherwise; it takes the place of an engine that cannot do the
+        ``objective``, with a warning. The first training with "sparse" after an installation
+        compiles it; ``maxplus compile`` does that beforehand.
     max_iter : int, default=10000
         Iterations.
     keep : {"best", "last"}, default="best"
@@ -200,7 +199,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         if self.engine != "auto" or engine is not SparseEngine or not current().is_alone:
             return engine
         n_sums = 2 * data.X.size * self.n_hidden
-        return sparse_unless_dense_is_sooner(n_sums, self.max_iter)
+        return select_engine(n_sums, self.max_iter)
 
     def _start(
         self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor

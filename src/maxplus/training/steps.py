@@ -210,16 +210,15 @@ def _above_level(rule, t, loss):
 
 
 @njit(cache=True)
-def polyak_step(loss, target, squared_norm):
-    """(L(W) − L*) / ‖L'(W)‖²; O(1)."""
-    return (loss - target) / squared_norm
-
-
-@njit(cache=True)
 def step_size(rule, t, loss, squared_norm):
-    """The step of iteration t, counted from 0; called once per iteration; O(1)."""
+    """Return the step size of iteration t, counted from 0, or 0 for a zero subgradient; O(1).
+
+    It is called once per iteration: a level rule remembers the loss.
+    """
+    if not squared_norm > 0.0:
+        return 0.0
     if rule.kind == _LEVEL:
         return _above_level(rule, t, loss) / squared_norm
     if t < rule.polyak_until:
-        return polyak_step(loss, rule.target, squared_norm)
+        return (loss - rule.target) / squared_norm
     return rule.alpha

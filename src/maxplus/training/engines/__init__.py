@@ -10,4 +10,25 @@ ENGINES: dict[str, type[Engine]] = {
     engine.name: engine for engine in (DenseEngine, TreeEngine, SparseEngine, SGDEngine)
 }
 
+# Costs of a dense iteration on one core: the calls from Python, and each sum of its forward pass.
+SECONDS_PER_ITERATION, SECONDS_PER_SUM = 1e-4, 2e-10
+# Dense trainings up to this length end before the sparse engine would be compiled.
+DENSE_SECONDS = 2.0
+
+
+def select_engine(n_sums: int, iterations: int) -> type[Engine]:
+    """Return the dense engine for small trainings and the sparse engine for all others.
+
+    Both give the same iterates, to the last bit. Only the problem size counts: the same call
+    selects the same engine on every machine, whatever Numba has compiled there.
+
+    Parameters
+    ----------
+    n_sums : sums of a forward pass, N·2P·H
+    iterations : planned number of iterations
+    """
+    seconds = iterations * (SECONDS_PER_ITERATION + SECONDS_PER_SUM * n_sums)
+    return DenseEngine if seconds < DENSE_SECONDS else SparseEngine
+
+
 __all__ = ["ENGINES", "DenseEngine", "Engine", "SGDEngine", "SparseEngine", "TreeEngine"]

@@ -1,4 +1,4 @@
-"""The interface of engines, and what they say about memory."""
+"""The interface of engines, and the base class of those that run compiled blocks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from maxplus.models import LMM
 from maxplus.models.base import Model
 from maxplus.training import memory
-from maxplus.training.problem import Objective, TrainingProblem
+from maxplus.training.engines.step import Journal, empty_journal, undo
+from maxplus.training.problem import MaxLoss, Objective, TrainingProblem
 from maxplus.training.result import (
     Block,
     Signal,
@@ -22,7 +24,7 @@ from maxplus.training.steps import NO_MEMORY
 
 
 class Best(NamedTuple):
-    """The lowest value of the objective, and the model that has it."""
+    """The lowest value of the objective, and the model that attains it."""
 
     loss: float
     model: Model
@@ -31,13 +33,13 @@ class Best(NamedTuple):
 class Engine(ABC):
     """Carries out iterations W ← W − α·L'(W) on a model, in place.
 
-    An engine is made for a model and a problem; `advance` goes on from wherever
-    the model is. The best weights seen are kept beside it.
+    An engine is made for a model and a problem; `advance` continues from the model's
+    present weights. The best weights seen are kept beside it.
 
     Parameters
     ----------
     model : Model
-        What steps move, in place.
+        The model whose weights the steps move, in place.
     problem : TrainingProblem
     """
 
@@ -47,7 +49,7 @@ class Engine(ABC):
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
-    # Whether ranks can share its work.
+    # True if it can run over several ranks.
     spans_ranks: ClassVar[bool] = False
 
     def __init__(self, model: Model, problem: TrainingProblem) -> None:
@@ -79,12 +81,12 @@ class Engine(ABC):
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """Memory the engine will take for itself, in bytes."""
+        """Return the memory that the engine allocates, in bytes."""
         return sum(getattr(model, name).nbytes for name in model.layers)
 
     @abstractmethod
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for, fewer if training ends by itself."""
+        """Do the remaining iterations of ``block``, fewer if training ends by itself."""
 
     @property
     def best(self) -> Model:
@@ -97,9 +99,9 @@ class Engine(ABC):
         return self._kept.loss
 
     def state(self, signal: Signal) -> TrainingState:
-        """A copy of all that `restore` needs; it must not change how training goes on.
+        """Return a copy of all that `restore` needs; it must not affect later iterations.
 
-        Bounds, trees and groups of samples are left out: engines make them anew, and
+        Bounds, trees and groups of samples are left out: engines rebuild them, and
         iterates do not depend on them.
         """
         arrays = {
@@ -114,7 +116,7 @@ class Engine(ABC):
 
     @classmethod
     def check(cls, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """The present model of a state; StateError if it does not fit itself or the problem."""
+        """Return the present model of a state; raise StateError if it is inconsistent."""
         model, best = (problem.model_of(state, part, kind) for part in ("model.", "best."))
         if any(W.shape != getattr(best, name).shape for name, W in model.weights_by_name().items()):
             raise StateError("its best weights have other shapes than the present ones")
@@ -130,10 +132,39 @@ class Engine(ABC):
         return model
 
     def restore(self, state: TrainingState) -> Signal:
-        """Go on where a checked ``state`` was; the engine was made for its model."""
+        """Continue from a checked ``state``; the engine was made for its model."""
         self.iteration = int(state.arrays["iteration"][0])
         best = type(self.model)(**state.part("best."))
         self._kept = Best(float(state.arrays["best_loss"][0]), best)
         self.step.memory[:] = state.arrays.get("step.memory", NO_MEMORY)
         state.restore_generator(self.problem.rng)
         return Signal(int(state.arrays["signal"][0]))
+
+
+class CompiledEngine(Engine):
+    """An engine for the maximum loss of an LMM, or more; a block is one call of a kernel."""
+
+    objectives: ClassVar[tuple[type[Objective], ...]] = (MaxLoss,)
+    models = (LMM,)
+    model: LMM
+
+    @abstractmethod
+    def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
+        """Fill the block; return the number of iterations done and a `Signal`."""
+
+    def _entries_per_step(self) -> int:
+        """Return the largest number of entries of a layer that an iteration moves."""
+        return self.model.n_classes
+
+    def advance(self, block: Block) -> None:
+        """Do the remaining iterations of ``block``."""
+        journal = empty_journal(block.loss.size, self._entries_per_step())
+        n, signal = self._run(block, journal)
+        block.n, block.signal = n, Signal(signal)
+        self.iteration += n
+        lowest = int(np.argmin(np.nan_to_num(block.loss[:n], nan=np.inf)))
+        if block.loss[lowest] < self.best_loss:
+            # At most one copy per block, however often the best improved within it.
+            best = self.model.copy()
+            undo(best.weights, journal, lowest)
+            self._kept = Best(float(block.loss[lowest]), best)

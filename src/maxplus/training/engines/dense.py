@@ -1,10 +1,11 @@
-"""The dense engine: the paper's algorithm, everything computed afresh. The law."""
+"""The dense engine: the paper's algorithm, line by line. The reference implementation."""
 
 from __future__ import annotations
 
 import math
 
 from maxplus.training.engines.base import Best, Engine
+from maxplus.training.engines.step import w0_moves
 from maxplus.training.problem import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
@@ -19,7 +20,7 @@ class DenseEngine(Engine):
     Parameters
     ----------
     model : Model
-        What steps move, in place.
+        The model whose weights the steps move, in place.
     problem : TrainingProblem
     """
 
@@ -32,7 +33,7 @@ class DenseEngine(Engine):
         return True
 
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for."""
+        """Do the remaining iterations of ``block``."""
         X, y, weight, objective = (
             self.problem.X,
             self.problem.y,
@@ -53,8 +54,7 @@ class DenseEngine(Engine):
             if not math.isfinite(at.loss):
                 return block.end(at.loss, at.sample, Signal.OVERFLOW)
             G = objective.subgradient(self.model, X, y, weight, at, self._layers(t))
-            norm = G.squared_norm()
-            alpha = step_size(self.step, t, at.loss, norm) if norm > 0.0 else 0.0
+            alpha = step_size(self.step, t, at.loss, G.squared_norm())
             if alpha == 0.0:
                 return block.end(at.loss, at.sample, Signal.STATIONARY)
             block.record(at.loss, at.sample, alpha)
@@ -62,8 +62,7 @@ class DenseEngine(Engine):
         return None
 
     def _layers(self, t: int) -> tuple[str, ...]:
-        """The layers that move at iteration t: W0 sits most iterations out."""
-        m = self.problem.linear_every
-        if m > 0 and (t + 1) % m == 0:
+        """Return the layers that move at iteration t."""
+        if w0_moves(t, self.problem.linear_every):
             return self.model.layers
         return tuple(name for name in self.model.layers if name != "W0")

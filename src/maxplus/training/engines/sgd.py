@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from maxplus._compile.jit import njit
+from maxplus._compile.references import referenced
 from maxplus.models import LMM, Model
-from maxplus.models._lmm_kernels import empty_gradient
+from maxplus.models._lmm_kernels import active_path, empty_gradient
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines import _sgd_kernels
-from maxplus.training.engines._descent import empty_journal
 from maxplus.training.engines.base import Best, Engine
+from maxplus.training.engines.step import descend
 from maxplus.training.problem import NO_SAMPLE, MeanLoss, TrainingProblem
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
@@ -27,7 +28,7 @@ class SGDEngine(Engine):
     Parameters
     ----------
     model : Model
-        What steps move, in place.
+        The model whose weights the steps move, in place.
     problem : TrainingProblem
     """
 
@@ -43,7 +44,7 @@ class SGDEngine(Engine):
         self._evaluated = -1, math.inf
 
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for, with an evaluation at each epoch."""
+        """Do the remaining iterations of ``block``, with an evaluation at each epoch."""
         epoch = len(self.problem.y)
         while block.n < block.loss.size:
             done = self.iteration - self.problem.start
@@ -70,7 +71,7 @@ class SGDEngine(Engine):
         return self._kept.model
 
     def _evaluate(self) -> float:
-        """The mean loss now; keeps the weights if they are the best so far; O(N·P·H)."""
+        """Return the present mean loss; keep the weights if they are the best so far; O(N·P·H)."""
         at, mean = self._evaluated
         if at != self.iteration:
             losses = self.model.losses(self.problem.X, self.problem.y)
@@ -81,19 +82,38 @@ class SGDEngine(Engine):
         return mean
 
     def _descend(self, loss: np.ndarray, sample: np.ndarray, step: np.ndarray) -> None:
+        """Step on each of the drawn samples; fill ``loss`` and ``step``."""
         problem, model = self.problem, self.model
         if isinstance(model, LMM):
-            _sgd_kernels.sgd_block(
-                problem.X, problem.y, model.weights, empty_gradient(model.n_classes, model.dtype),
-                self.step, problem.linear_every, self.iteration,
-                empty_journal(1, model.n_classes), loss, sample, step,
+            grad = empty_gradient(model.n_classes, model.dtype)
+            _descend_lmm(
+                problem.X, problem.y, model.weights, grad, self.step, problem.linear_every,
+                self.iteration, loss, sample, step,
             )  # fmt: skip
             return
         for k, n in enumerate(sample):
             z = model.scores(problem.X[n : n + 1])[0]
             loss[k], step[k] = sample_loss(z, problem.y[n]), 0.0
-            G = model.subgradient(problem.X[n], int(problem.y[n]))
-            norm = G.squared_norm()
-            if loss[k] > self.step.target and norm > 0.0:
-                step[k] = step_size(self.step, self.iteration + k, loss[k], norm)
-                model.move(G, step[k])
+            if loss[k] > self.step.target:
+                G = model.subgradient(problem.X[n], int(problem.y[n]))
+                step[k] = step_size(self.step, self.iteration + k, loss[k], G.squared_norm())
+                if step[k] != 0.0:
+                    model.move(G, step[k])
+
+
+@njit(cache=True)
+def _descend_lmm(X, y, weights, grad, rule, linear_every, t, loss, sample, step):
+    """Step on each of the drawn samples; fill ``loss`` and ``step``; O(P·H) per step."""
+    grad, rule = referenced(grad), referenced(rule)
+    lam = np.empty(weights.W0.size, X.dtype)
+    g = np.empty(weights.W1T.shape[0], X.dtype)
+    for k in range(loss.size):
+        n = sample[k]
+        active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
+        loss[k] = sample_loss(grad.z, y[n])
+        step[k] = 0.0
+        # For a sample at or below the target a Polyak step would go backwards.
+        if loss[k] > rule.target:
+            step[k] = descend(
+                weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, None, 0
+            )

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from typing import cast
+import math
+from typing import NamedTuple, cast
 
 import numpy as np
+from numba import prange
 
+from maxplus._compile.jit import njit
 from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
-from maxplus.training.engines import _tree_kernels
-from maxplus.training.engines._descent import Journal
-from maxplus.training.engines.compiled import CompiledEngine
+from maxplus.models._softmax import sample_loss
+from maxplus.training.engines.base import CompiledEngine
+from maxplus.training.engines.step import Journal, descend
 from maxplus.training.problem import TrainingProblem
-from maxplus.training.result import Block
-from maxplus.trees._kernels import build, level_offsets
+from maxplus.training.result import Block, Signal
+from maxplus.trees._kernels import build, level_offsets, root, update, winner
 from maxplus.trees.forest import nodes_per_tree
+
+_GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
+    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
+)  # fmt: skip
+# From this many samples on, starting a second thread in each iteration pays.
+PARALLEL_FROM = 2_000
+
+
+class Trees(NamedTuple):
+    """All trees of a training set, and the levels' offsets of each kind."""
+
+    minima: np.ndarray  # (N, H, nodes of 2P leaves): λ_i(x_n) + W1[i, h]
+    maxima: np.ndarray  # (N, C, nodes of H leaves): g_h(x_n) + W2[h, d]
+    losses: np.ndarray  # (nodes of N leaves), float64
+    off_min: np.ndarray
+    off_max: np.ndarray
+    off_loss: np.ndarray
 
 
 class TreeEngine(CompiledEngine):
@@ -28,7 +48,7 @@ class TreeEngine(CompiledEngine):
     Parameters
     ----------
     model : Model
-        What steps move, in place.
+        The model whose weights the steps move, in place.
     problem : TrainingProblem
     """
 
@@ -42,7 +62,7 @@ class TreeEngine(CompiledEngine):
         super().__init__(model, problem)
         N, P, H, C = len(problem.y), model.n_features, model.n_hidden, model.n_classes
         off_min, off_max, off_loss = level_offsets(2 * P), level_offsets(H), level_offsets(N)
-        self._trees = _tree_kernels.Trees(
+        self._trees = Trees(
             np.empty((N, H, off_min[-1]), model.dtype),
             np.empty((N, C, off_max[-1]), model.dtype),
             np.empty(off_loss[-1]),
@@ -50,15 +70,17 @@ class TreeEngine(CompiledEngine):
         )  # fmt: skip
         self._grad = empty_gradient(C, model.dtype)
         self._scratch = np.empty(N)
-        self._is_large = N >= _tree_kernels.PARALLEL_FROM
-        plant = _tree_kernels.plant_samples
-        plant = plant if self._is_large else plant.serial
-        plant(problem.X, problem.y, model.weights, self._trees)
+        self._is_large = N >= PARALLEL_FROM
+        build_all = _build_all if self._is_large else _build_all.serial
+        build_all(problem.X, problem.y, model.weights, self._trees)
         build(self._trees.losses, off_loss, True)
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """N·H trees of 2P leaves, N·C of H leaves and one of N leaves, and the kept weights."""
+        """Return the size of all trees and of the kept weights.
+
+        There are N·H trees of 2P leaves, N·C of H leaves and one of N leaves.
+        """
         lmm = cast(LMM, model)
         N, H, C = len(problem.y), lmm.n_hidden, lmm.n_classes
         nodes = N * H * nodes_per_tree(2 * lmm.n_features) + N * C * nodes_per_tree(H)
@@ -67,9 +89,134 @@ class TreeEngine(CompiledEngine):
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         problem = self.problem
-        kernel = _tree_kernels.tree_block_parallel if self._is_large else _tree_kernels.tree_block
-        return kernel(
+        run = _run_block if self._is_large else _run_block.serial
+        return run(
             problem.X, problem.y, self.model.weights, self._grad, self._trees, self._scratch,
             self.step, problem.linear_every, self.iteration, journal,
             block.loss, block.sample, block.step,
         )  # fmt: skip
+
+
+@njit(cache=True)
+def _scores(maxima, off, z):
+    """z_d = the root of each class's tree."""
+    for d in range(z.size):
+        z[d] = root(maxima[d], off)
+
+
+@njit(cache=True)
+def _build_sample(n, X, y, weights, trees):
+    """Build sample n's trees by a forward pass; O(P·H)."""
+    W0, W1T, W2T = weights.W0, weights.W1T, weights.W2T
+    z = np.empty(W2T.shape[0], W0.dtype)
+    for h in range(W1T.shape[0]):
+        tree = trees.minima[n, h]
+        for i in range(W0.size):
+            tree[i] = W0[i] * X[n, i // 2] + W1T[h, i]
+        build(tree, trees.off_min, False)
+        for d in range(z.size):
+            trees.maxima[n, d, h] = root(tree, trees.off_min) + W2T[d, h]
+    for d in range(z.size):
+        build(trees.maxima[n, d], trees.off_max, True)
+    _scores(trees.maxima[n], trees.off_max, z)
+    trees.losses[n] = sample_loss(z, y[n])
+
+
+@njit(cache=True, parallel=True)
+def _build_all(X, y, weights, trees):
+    """Build every sample's trees by a full forward pass; O(N·P·H)."""
+    # A parallel loop over a NamedTuple of arrays may only contain calls: Numba drops writes
+    # that are made there directly (numba #5872).
+    for n in prange(X.shape[0]):
+        _build_sample(n, X, y, weights, trees)
+
+
+@njit(cache=True)
+def _set_row(n, h, i, X, weights, trees):
+    """Repair the minimum of unit h after a change of row i and, if it moved, the maxima above.
+
+    Return whether a maximum moved.
+    """
+    value = weights.W0[i] * X[n, i // 2] + weights.W1T[h, i]
+    tree = trees.minima[n, h]
+    if not update(tree, trees.off_min, i, value, False):
+        return False
+    moved = False
+    g = root(tree, trees.off_min)
+    for d in range(weights.W2T.shape[0]):
+        new = g + weights.W2T[d, h]
+        moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+    return moved
+
+
+@njit(cache=True)
+def _repair(n, X, y, weights, grad, trees, losses):
+    """Repair sample n's trees after a step; O(C·log P + C²·log H).
+
+    losses[n] is its new loss, or −1 if no score moved. A moved slope in W0 adds
+    O(H·(log P + C·log H)), except for samples whose feature is zero there.
+    """
+    C = grad.z.size
+    moved = False
+    for j in range(grad.n[1]):
+        i = grad.row0[j]
+        if X[n, i // 2] != 0:
+            for h in range(weights.W1T.shape[0]):
+                moved |= _set_row(n, h, i, X, weights, trees)
+    for j in range(grad.n[0]):
+        moved |= _set_row(n, grad.unit1[j], grad.row1[j], X, weights, trees)
+    for d in range(C):
+        h = grad.h_star[d]
+        new = root(trees.minima[n, h], trees.off_min) + weights.W2T[d, h]
+        moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+    losses[n] = -1.0
+    if moved:
+        z = np.empty(C, grad.z.dtype)
+        _scores(trees.maxima[n], trees.off_max, z)
+        losses[n] = sample_loss(z, y[n])
+
+
+@njit(cache=True)
+def _step(k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step):
+    """Take the step of iteration k; fill its entries of loss, sample and step; return a signal."""
+    loss[k] = root(trees.losses, trees.off_loss)
+    n = winner(trees.losses, trees.off_loss)
+    sample[k], step[k] = n, 0.0
+    if loss[k] <= rule.target:
+        return _TARGET
+    if not math.isfinite(loss[k]):
+        return _OVERFLOW
+    _scores(trees.maxima[n], trees.off_max, grad.z)
+    for d in range(grad.z.size):
+        grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
+        grad.i_star[d] = winner(trees.minima[n, grad.h_star[d]], trees.off_min)
+    step[k] = descend(weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k)
+    return _STATIONARY if step[k] == 0.0 else _GOES_ON
+
+
+@njit(cache=True)
+def _update_losses(trees, losses):
+    """Enter the losses that moved into the tree over all losses."""
+    for n in range(losses.size):
+        if losses[n] >= 0.0:
+            update(trees.losses, trees.off_loss, n, losses[n], True)
+
+
+@njit(cache=True, parallel=True)
+def _run_block(
+    X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step
+):
+    """Fill loss, sample and step, one iteration each; return (iterations done, signal).
+
+    After a step all trees are repaired: O(N·(C·log P + C²·log H)), more when W0 moves.
+    """
+    for k in range(loss.size):
+        signal = _step(
+            k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step
+        )
+        if signal != _GOES_ON:
+            return k + 1, signal
+        for n in prange(X.shape[0]):
+            _repair(n, X, y, weights, grad, trees, scratch)
+        _update_losses(trees, scratch)
+    return loss.size, _GOES_ON

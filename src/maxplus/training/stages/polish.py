@@ -10,14 +10,22 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.jit import frozen
+from maxplus._compile.jit import frozen, njit
+from maxplus._compile.references import referenced
 from maxplus.models import LMM, LOG2, Model
-from maxplus.models._lmm_kernels import empty_gradient
+from maxplus.models._lmm_kernels import (
+    active_path,
+    empty_gradient,
+    squared_norm,
+    subgradient_entries,
+)
+from maxplus.models._softmax import sample_loss
+from maxplus.training.engines.step import move
 from maxplus.training.monitor import TrainingMonitor
 from maxplus.training.problem import TrainingProblem
 from maxplus.training.result import StateError, Status, TrainingState
-from maxplus.training.stages._polish_kernels import sweep
 from maxplus.training.stages.base import Outcome
+from maxplus.training.steps import polyak, step_size
 
 # Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
 # where neighbours of different classes cannot both reach that, ever closer to the level.
@@ -238,12 +246,12 @@ def _sweeps(
     """
     lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
-    X = np.ascontiguousarray(X, model.dtype)
+    rule, X = polyak(target), np.ascontiguousarray(X, model.dtype)
     steps, visits, order = 0, 0, active.copy()
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
-        sweep(frozen(X), frozen(y), order, model.weights, lam, g, grad, target, DAMPING, moved)
+        sweep(frozen(X), frozen(y), order, model.weights, lam, g, grad, rule, DAMPING, moved)
         steps += int(moved.sum())
         visits += order.size
         if monitor.interrupted or (order.size == active.size and not moved.any()):
@@ -273,3 +281,24 @@ def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, lo
         heights = np.full(model.n_classes, lowest)
         heights[y[n]] = np.logaddexp.reduce(others) + odds
         model.reinitialize_unit(int(h), X[n], heights)
+
+
+@njit(cache=True)
+def sweep(X, y, order, weights, lam, g, grad, rule, damping, moved):
+    """Take a damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
+
+    W0 stays. Losses are those of the present weights, not of the sweep's beginning. ``moved`` marks
+    the samples of ``order`` with a step; lam (2P) and g (H) are scratch space. O(P·H) per sample.
+    """
+    grad, rule = referenced(grad), referenced(rule)
+    for k in range(order.size):
+        n = order[k]
+        active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
+        loss = sample_loss(grad.z, y[n])
+        moved[k] = loss > rule.target
+        if moved[k]:
+            damped = rule.target + damping * (loss - rule.target)
+            subgradient_entries(X[n], y[n], False, grad)
+            alpha = step_size(rule, 0, damped, squared_norm(grad))
+            if alpha != 0.0:
+                move(weights, grad, alpha, None, 0)

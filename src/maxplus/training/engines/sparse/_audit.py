@@ -1,11 +1,11 @@
-"""The debug switch: derive every bound again, by brute force, and find one that is violated."""
+"""The audit, a debug switch: derive every bound by brute force and report one that is violated."""
 
 import numpy as np
 
 from maxplus._compile.jit import inner, njit
 from maxplus._compile.references import referenced
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._block import find_paths, find_worst, take_step
+from maxplus.training.engines.sparse._kernels import add_worst, find_worst, take_step
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 
 GOOD, STOPPED = 0, -1
@@ -24,7 +24,7 @@ MESSAGES = {
 
 @inner
 def _audit_unit(state, c, h, q, x):
-    """(code, exact minimum) of one unit in one lane."""
+    """Return (code, exact minimum) of one unit in one lane."""
     weights, log, minima = state.weights, state.log, state.minima
     w1 = weights.W1T[h]
     g, g2 = minima.g[c, h, q], minima.g2[c, h, q]
@@ -48,7 +48,7 @@ def _audit_unit(state, c, h, q, x):
 
 @inner
 def _audit(state, t):
-    """The first violated bound's code, after the search of iteration t; O(N·P·H)."""
+    """Return the code of the first violated bound after the search of iteration t; O(N·P·H)."""
     samples, weights, maxima, search = state.samples, state.weights, state.maxima, state.search
     C, H = weights.W2T.shape
     z = np.empty(C, weights.W0.dtype)
@@ -70,7 +70,7 @@ def _audit(state, t):
                     z[d] = max(z[d], score[d, h])
             if sample_loss(z, label) > key:
                 return CHUNK
-            if search.visited[c] != t:
+            if search.updated[c] != t:
                 continue
             for d in range(C):
                 lead, rest = maxima.lead[c, d, q], maxima.rest[c, d, q]
@@ -88,9 +88,9 @@ def _audit(state, t):
 
 @njit(cache=True, nogil=True)
 def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, sample, step):
-    """Worker w's part of iteration k of a block, audited by the leader after the search.
+    """Run worker w's part of iteration k of a block, audited by worker 0 after the search.
 
-    Returns the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
+    Return the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
     """
     state, journal = referenced(state), referenced(journal)
     if not begin_search(state, w, t, flags):
@@ -99,13 +99,13 @@ def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, 
     end_search(state, w, t, flags)
     if w > 0:
         return GOOD
-    loss[0], sample[0], was_told = find_worst(state)
+    loss[0], sample[0], is_exchanged = find_worst(state)
     code = _audit(state, t)
     step[0] = 0.0
-    if not was_told:
+    if not is_exchanged:
         return STOPPED
     if code == GOOD and loss[0] > rule.target:
-        if not find_paths(state):
+        if not add_worst(state, t, linear_every):
             return STOPPED
-        step[0] = take_step(state, k, t, loss[0], rule, linear_every, journal)
+        step[0] = take_step(state, k, t, loss[0], rule, journal)
     return code

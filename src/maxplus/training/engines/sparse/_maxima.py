@@ -10,10 +10,10 @@ from maxplus.training.engines.sparse._state import NONE
 
 @inner
 def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
-    """Unit h has the score bound g + w2 in a wrong class, for all lanes; O(B).
+    """Merge the score bound g + w2 of unit h in a wrong class, for all lanes; O(B).
 
-    Of the two units known by name and the newcomer, the larger two stay known,
-    in order; the third passes into rest. Written without branches.
+    Of the two known units and unit h, the larger two stay known, in order; the
+    third is included in rest. Written without branches.
     """
     use_widest_vectors()
     name = unit.dtype.type(h)
@@ -32,7 +32,7 @@ def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
 
 @inner
 def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
-    """The same in the chunk's own class, where known units enter with lower bounds; O(B).
+    """Merge unit h in the chunk's own class, where known units have lower bounds; O(B).
 
     The minimum is at least min(g, g2) and at most g. Where the two differ, the
     upper one goes into rest even for a known unit: so rest bounds whatever a
@@ -56,7 +56,7 @@ def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
 
 @inner
 def merge(state, c, d, h):
-    """Unit h's score in class d may have changed: bring the class's lanes up to date; O(B).
+    """Update the lanes of class d after a possible change of unit h's score; O(B).
 
     For a wrong class an upper bound suffices: falls of rows need no replay, and
     rises that are small altogether are added to what g was.
@@ -80,7 +80,7 @@ def merge(state, c, d, h):
 
 @inner
 def _unit_bounds(state, c, d, bound):
-    """bound[h] ≥ every lane's score of unit h in class d; O(H).
+    """Compute bound[h] ≥ every lane's score of unit h in class d; O(H).
 
     A row that rose by r raises the minimum by at most r, so g_max at the last
     replay plus all rises since bounds the present minimum.
@@ -93,13 +93,13 @@ def _unit_bounds(state, c, d, bound):
         bound[h] = g_max[h] + rise + w2[h]
 
 
-# Units whose minima are asked for while others are merged: memory answers that late.
+# Minima are prefetched this many units ahead, to hide the latency of memory.
 _AHEAD = 3
 
 
 @inner
 def _fetch(values):
-    """Ask for a unit's lanes, a cache line at a time."""
+    """Prefetch a unit's lanes, a cache line at a time."""
     for q in range(0, values.size, 64 // values.itemsize):
         prefetch(values, q)
 
@@ -113,7 +113,7 @@ def _raise_to(values, level):
 
 @inner
 def refresh(state, w, c, d):
-    """Leaders and rest of class d for a whole chunk, from all units that can matter.
+    """Recompute leaders and rest of class d for a whole chunk, from all units that can matter.
 
     Units are merged from the top bound down to a margin; then those whose bound
     reaches the smallest lead found. The others go into rest with their largest
@@ -159,14 +159,14 @@ def refresh(state, w, c, d):
 
 @inner
 def leader_value(state, w, c, d, q):
-    """The exact score of the better of the two known units in one lane; −inf without any.
+    """Return the exact score of the better of the two known units in a lane; −inf without any.
 
     The leader is computed; if it stays below the second, they change places and
     the other one is computed: after two rounds both are exact.
     """
     weights, minima, maxima, lam = state.weights, state.minima, state.maxima, state.scratch.lam[w]
     while True:
-        h = np.int64(maxima.unit[c, d, q])  # of one type for all: else callees compile twice
+        h = np.int64(maxima.unit[c, d, q])  # the same type everywhere: else callees compile twice
         if h == NONE:
             return minima.g.dtype.type(-np.inf)
         replay(state, c, h)
@@ -181,7 +181,7 @@ def leader_value(state, w, c, d, q):
 
 @inner
 def scan_units(state, w, c, d, q):
-    """The exact score of class d in one lane: any unit whose bound reaches the best is looked at.
+    """Return the exact score of class d in a lane, from all units whose bound reaches the best.
 
     O(H) for the bounds, O(P) for a minimum that is not known exactly.
     """
@@ -191,7 +191,7 @@ def scan_units(state, w, c, d, q):
     leader = np.int64(maxima.unit[c, d, q])
     best, best_unit, rest = minima.g.dtype.type(-np.inf), NONE, minima.g.dtype.type(-np.inf)
     for k in range(-1, bound.size):
-        # The leader first: the better the first value, the fewer units are looked at.
+        # The leader first: the better the first value, the fewer units are evaluated.
         h = leader if k < 0 else k
         if h == NONE or (k >= 0 and k == leader):
             continue

@@ -10,7 +10,7 @@ from maxplus.training.engines.sparse._state import LOG_SIZE, NONE
 
 @inner
 def lane_max(values):
-    """Largest value of a vector."""
+    """Return the largest value of a vector."""
     use_widest_vectors()
     m = values[0]
     for q in range(values.size):
@@ -20,7 +20,7 @@ def lane_max(values):
 
 @inner
 def lane_min(values):
-    """Smallest value of a vector."""
+    """Return the smallest value of a vector."""
     use_widest_vectors()
     m = values[0]
     for q in range(values.size):
@@ -30,7 +30,7 @@ def lane_min(values):
 
 @inner
 def insert_row(x, slope, offset, i, g, g2, a, a2):
-    """Row i joins the rows seen so far, for all lanes; O(B)."""
+    """Add row i to the rows seen so far, for all lanes; O(B)."""
     use_widest_vectors()
     row = a.dtype.type(i)
     for q in range(x.size):
@@ -45,13 +45,13 @@ def insert_row(x, slope, offset, i, g, g2, a, a2):
 
 @inner
 def change_row(x, slope, offset, i, g, g2, a, a2):
-    """Row i has a new value, for all lanes; keeps the invariants of `Minima`; O(B).
+    """Update the value of row i, for all lanes; keep the invariants of `Minima`; O(B).
 
     A row wins if it is below its rival: the least of the others as far as it is known. That is g,
     or, for the witness itself, the runner-up's g2; without a runner-up nothing is known, and g
-    follows the row as an upper bound. Who does not win, of the row and a witness that it beats, is
-    the runner-up if below g2. A runner-up that rises, or becomes the witness, is forgotten. In all
-    cases every row but the witness keeps a value of at least g2.
+    follows the row as an upper bound. The loser, of the row and a witness that it beats, becomes
+    the runner-up if it is below g2. A runner-up that rises, or becomes the witness, is removed. In
+    all cases every row but the witness keeps a value of at least g2.
     """
     use_widest_vectors()
     row, none, unknown = a.dtype.type(i), a.dtype.type(NONE), g.dtype.type(np.inf)
@@ -71,7 +71,7 @@ def change_row(x, slope, offset, i, g, g2, a, a2):
 
 @inner
 def scan_unit(columns, W0, w1, g, g2, a, a2):
-    """All rows of one unit for all lanes of a chunk, from nothing; O(P·B)."""
+    """Scan all rows of one unit for all lanes of a chunk; O(P·B)."""
     g[:] = np.inf
     g2[:] = np.inf
     a[:] = NONE
@@ -82,7 +82,7 @@ def scan_unit(columns, W0, w1, g, g2, a, a2):
 
 @inner
 def _min_except(lam, w1, skip):
-    """Two loops, because one with a condition does not vectorise."""
+    """Return the minimum of all rows but one: two loops, as one with a condition is scalar."""
     after = skip + 1
     return min(minplus_cell(lam[:skip], w1[:skip]), minplus_cell(lam[after:], w1[after:]))
 
@@ -95,13 +95,13 @@ def _index_except(lam, w1, value, skip):
     for i in range(lam.size):
         hit = (lam[i] + w1[i] == value) & (i != skip)
         first = imin(first, np.int32(i) if hit else none)
-    # A value that is not a number is nobody's: an index is valid all the same.
+    # NaN equals no value: the index must be valid all the same.
     return imin(first, np.int32(lam.size - 1))
 
 
 @inner
 def scan_lane(c, h, q, lam, weights, minima):
-    """All rows of one unit for one lane, whose sample has the linear layer ``lam``; O(P)."""
+    """Scan all rows of one unit for one lane, whose sample has the linear layer ``lam``; O(P)."""
     w1 = weights.W1T[h]
     g = minplus_cell(lam, w1)
     a = first_index(lam, w1, g)
@@ -113,7 +113,7 @@ def scan_lane(c, h, q, lam, weights, minima):
 
 @inner
 def exact_minimum(c, h, q, lam, weights, minima):
-    """The minimum of a unit that is up to date; a lane that is not sure is scanned; O(P)."""
+    """Return the minimum of a unit that is up to date; scan a lane with an inexact one; O(P)."""
     if minima.g[c, h, q] > minima.g2[c, h, q]:
         scan_lane(c, h, q, lam, weights, minima)
     return minima.g[c, h, q]
@@ -121,7 +121,7 @@ def exact_minimum(c, h, q, lam, weights, minima):
 
 @inner
 def close_unit(c, h, minima):
-    """All lanes of a unit have been brought up to date: note how high they are; O(B)."""
+    """Store the upper bounds of a unit whose lanes have been brought up to date; O(B)."""
     minima.g_max[c, h] = lane_max(minima.g[c, h])
     minima.cap[c, h] = max(minima.g_max[c, h], lane_max(minima.g2[c, h]))
 
@@ -130,8 +130,8 @@ def close_unit(c, h, minima):
 def replay(state, c, h):
     """Bring unit h of chunk c up to date with its changed rows, if there are any.
 
-    Each row is applied once, with the value it has now: what it was in between
-    has no influence on the minimum. Many rows are too high to matter: a row that
+    Each row is applied once, with its present value: values in between have no
+    influence on the minimum. Many rows are too high to matter: a row that
     is nowhere below ``cap`` now, and by what rows have risen since was not below
     it before, is neither witness nor runner-up of any lane, and does not become
     one. O(1) for such a row, O(B) for others, O(P·B) after too many.
@@ -146,7 +146,7 @@ def replay(state, c, h):
         scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
         cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
-        # Taken out of the loop: each costs a call of Numba's that counts references.
+        # Read outside the loop: each read costs a call of Numba's reference counting.
         rows, offsets, columns = log.row[h], log.offset[h], samples.columns[c]
         low, high = samples.low[c], samples.high[c]
         for entry in range(seen, n):
@@ -164,9 +164,9 @@ def replay(state, c, h):
 
 @inner
 def note_row(log, h, i, offset):
-    """Row i of unit h has changed; an entry that said so before says nothing any more; O(1).
+    """Log that row i of unit h has changed, and invalidate its previous entry; O(1).
 
-    So an entry that does is about the row as it is, and knows its offset, W1T[h, i].
+    So every valid entry holds the row's present offset, W1T[h, i].
     """
     n, before = log.n[h], log.last[h, i]
     if before >= 0 and n - before <= LOG_SIZE:

@@ -1,40 +1,184 @@
-"""The search for the worst samples: bounds first, exact values only where they decide."""
+"""The search for the worst samples: chunks are updated and exact values computed on demand."""
 
 import math
 
 import numpy as np
 
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner
 from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._growth import (
+from maxplus.training.engines.sparse._bounds import (
+    RESOLVED,
+    loss_bound,
     net_growth,
+    odds_bounds,
     quick_growth,
     remember_floors,
     remember_weights,
+    share_bounds,
+    slot_of,
 )
-from maxplus.training.engines.sparse._losses import RESOLVED, loss_bound, odds_bounds, share_bounds
-from maxplus.training.engines.sparse._maxima import leader_value, refresh, scan_units
-from maxplus.training.engines.sparse._minima import lane_max
-from maxplus.training.engines.sparse._state import NONE
-from maxplus.training.engines.sparse._team import LINE, STOP, atomic_store, wait_for
-from maxplus.training.engines.sparse._visit import visit
+from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
+from maxplus.training.engines.sparse._minima import lane_max, lane_min
+from maxplus.training.engines.sparse._state import (
+    MERGE_CLASS,
+    MERGE_NOW,
+    MERGE_UNIT,
+    MERGES,
+    NONE,
+    ROW_ROSE,
+    ROW_UNIT,
+    ROWS,
+    SLOPE_CHANGE,
+    SLOPE_ROW,
+    SLOPES,
+)
+from maxplus.training.engines.sparse._threads import LINE, STOP, atomic_store, wait_for
 from maxplus.training.engines.sparse._worst import (
-    forget_found,
-    forget_thresholds,
     offer,
+    reset_found,
+    reset_thresholds,
     sort_found,
     threshold_found,
 )
 from maxplus.trees._kernels import root, update, winner
 
-# Taking growth away from a loss and adding it again rounds by less than this part of both.
+# Subtracting growth from a loss and adding it again rounds by less than this part of both.
 KEY_ROUNDING = 4e-16
 
 
 @inner
+def _add_shift(x, change, most, least):
+    """Include the effect of a moved slope on a row, lane by lane; O(B)."""
+    use_widest_vectors()
+    for q in range(x.size):
+        effect = change * x[q]
+        most[q], least[q] = fmax(most[q], effect), fmin(least[q], effect)
+
+
+@inner
+def _add_noise(most, least, noise, up, down):
+    use_widest_vectors()
+    for q in range(up.size):
+        up[q] += most[q] + noise
+        down[q] += noise - least[q]
+
+
+@inner
+def _widen_wrong(up, lead, second, rest):
+    use_widest_vectors()
+    for q in range(up.size):
+        rest[q] += up[q]
+        lead[q] += up[q]
+        second[q] += up[q]
+
+
+@inner
+def _widen_own(up, down, lead, second, rest):
+    use_widest_vectors()
+    for q in range(up.size):
+        rest[q] = fmax(rest[q], lead[q]) + up[q]
+        lead[q] -= down[q]
+        second[q] -= down[q]
+
+
+@inner
+def _loosen(state, w, c, since, t):
+    """Widen the chunk's bounds by the possible effect of moved slopes on each lane; O(B·C).
+
+    Within an iteration a minimum changes by no more than the largest change of a
+    row; over several iterations the changes add up.
+    """
+    samples, events, maxima = state.samples, state.events, state.maxima
+    shift = state.scratch.shift[w]
+    up, down, most, least = shift[0], shift[1], shift[2], shift[3]
+    F = up.dtype.type
+    noise = F(2.0 * state.scale.noise[0])
+    shift[:] = 0.0
+    moved = False
+    for s in range(since, t):
+        slot = slot_of(s, events)
+        for j in range(events.n[slot, SLOPES]):
+            moved = True
+            p = events.number[slot, SLOPE_ROW, j] // 2
+            change = F(events.value[slot, SLOPE_CHANGE, j])
+            _add_shift(samples.columns[c, p], change, most, least)
+        if events.n[slot, SLOPES] > 0:
+            _add_noise(most, least, noise, up, down)
+            most[:] = 0.0
+            least[:] = 0.0
+    if not moved:
+        return
+    for d in range(maxima.lead.shape[1]):
+        lead, second, rest = maxima.lead[c, d], maxima.second[c, d], maxima.rest[c, d]
+        if d == samples.label[c]:
+            _widen_own(up, down, lead, second, rest)
+        else:
+            _widen_wrong(up, lead, second, rest)
+
+
+@inner
+def update_chunk(state, w, c, t):
+    """Bring the chunk's bounds up to date with all steps since its last update.
+
+    Units with a row that rose must be merged (a score may be higher than its
+    bound), and so must everything that lowers a leader of the own class. Small falls
+    in wrong classes only make bounds tighter and may wait.
+    """
+    samples, weights, minima, maxima = state.samples, state.weights, state.minima, state.maxima
+    events, search, scratch = state.events, state.search, state.scratch
+    since, label = search.updated[c], samples.label[c]
+    scratch.counts[w, 0] += 1
+    mark = scratch.counts[w, 0]
+    unit_mark, pair_mark = scratch.unit_mark[w], scratch.pair_mark[w]
+    C = weights.W2T.shape[0]
+    if since < 0 or t - since > events.n.shape[0]:
+        for d in range(C):
+            refresh(state, w, c, d)
+            search.refreshed[c, d] = t
+    else:
+        _loosen(state, w, c, since, t)
+        leads_own = maxima.leads_own[c]
+        for s in range(since, t):
+            slot = slot_of(s, events)
+            number = events.number[slot]
+            for j in range(events.n[slot, ROWS]):
+                h = number[ROW_UNIT, j]
+                if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
+                    continue
+                unit_mark[h] = mark
+                rise = state.log.raised[h] - minima.raised_seen[c, h] + state.scale.noise[0]
+                for d in range(C):
+                    top = minima.g_max[c, h] + weights.W2T[d, h] + rise
+                    own = d == label and leads_own[h] != 0
+                    if (own or top > maxima.rest_min[c, d]) and pair_mark[h, d] != mark:
+                        pair_mark[h, d] = mark
+                        merge(state, c, d, h)
+        for s in range(since, t):
+            slot = slot_of(s, events)
+            number = events.number[slot]
+            for j in range(events.n[slot, ROWS]):
+                h = number[ROW_UNIT, j]
+                if leads_own[h] != 0 and pair_mark[h, label] != mark:
+                    pair_mark[h, label] = mark
+                    merge(state, c, label, h)
+            for j in range(events.n[slot, MERGES]):
+                h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
+                own = d == label and leads_own[h] != 0
+                if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:
+                    pair_mark[h, d] = mark
+                    merge(state, c, d, h)
+    odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])
+    search.updated[c] = t
+    search.worst[c] = -np.inf
+    for d in range(C):
+        maxima.rest_min[c, d] = lane_min(maxima.rest[c, d])
+
+
+@inner
 def _exact_score(state, w, c, d, q):
-    """The score of class d in one lane.
+    """Return the exact score of class d in one lane.
 
     Where the leader is in doubt, the class is refreshed for the whole chunk, once
     per iteration: other lanes are likely to be in doubt as well.
@@ -43,9 +187,9 @@ def _exact_score(state, w, c, d, q):
     score = leader_value(state, w, c, d, q)
     if score >= maxima.rest[c, d, q]:
         return score
-    if search.refreshed[c, d] != search.visited[c]:
+    if search.refreshed[c, d] != search.updated[c]:
         refresh(state, w, c, d)
-        search.refreshed[c, d] = search.visited[c]
+        search.refreshed[c, d] = search.updated[c]
         counts[3] += 1
         score = leader_value(state, w, c, d, q)
         if score >= maxima.rest[c, d, q]:
@@ -56,7 +200,7 @@ def _exact_score(state, w, c, d, q):
 
 @inner
 def _odds_of(label, z):
-    """Σ_{d≠label} exp(z_d − z_label), rounded up."""
+    """Return Σ_{d≠label} exp(z_d − z_label), rounded up."""
     total = 0.0
     for d in range(z.size):
         if d != label:
@@ -67,10 +211,10 @@ def _odds_of(label, z):
 
 @inner
 def _resolve(state, w, c, threshold):
-    """Look closely at the chunk's most suspicious lane: class by class, until it is cleared.
+    """Compute exact scores of the lane with the largest bound until it is below the threshold.
 
-    The true class first, then the wrong ones, the largest bound first: the bounds
-    of a lane that is not the worst soon fall below the threshold. Returns (loss,
+    The true class comes first, then the wrong ones, the largest bound first: the bounds
+    of a lane that is not the worst soon fall below the threshold. Return (loss,
     lane) if all scores had to be computed, which z then holds, else (−inf, NONE).
     Exact scores stay as bounds of the lane.
     """
@@ -87,15 +231,15 @@ def _resolve(state, w, c, threshold):
         z[d] = max(maxima.lead[c, d, q], maxima.rest[c, d, q])
         known[d] = 0
     d = label
-    cleared = False
+    is_below = False
     for _ in range(z.size):
         z[d] = _exact_score(state, w, c, d, q)
         known[d] = 1
         odds[q] = _odds_of(label, z)
-        # With room for the rounding of keys: what is cleared here must stay cleared there.
+        # With a margin for the rounding of keys: a lane below the threshold must stay below it.
         loss = loss_bound(odds[q])
-        cleared = loss + 5.0 * KEY_ROUNDING * (loss + search.growth[label]) < threshold
-        if cleared:
+        is_below = loss + 5.0 * KEY_ROUNDING * (loss + search.growth[label]) < threshold
+        if is_below:
             break
         d = NONE
         for k in range(z.size):
@@ -106,7 +250,7 @@ def _resolve(state, w, c, threshold):
         odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
         for k in range(odds.size):
             odds[k] = min(odds[k], fresh[k])
-    if cleared:
+    if is_below:
         return -np.inf, np.int64(NONE)
     odds[q] = RESOLVED
     return sample_loss(z, label), q
@@ -114,7 +258,7 @@ def _resolve(state, w, c, threshold):
 
 @inner
 def _set_key(state, w, c, loss):
-    """The chunk's bound is now ``loss``; O(log K)."""
+    """Set the chunk's bound to ``loss``; O(log K)."""
     search, label = state.search, state.samples.label[c]
     growth = search.growth[label]
     key = loss - growth
@@ -125,13 +269,13 @@ def _set_key(state, w, c, loss):
 
 @inner
 def _leave(state, w, c, label, steps_are_small):
-    """After the search: the key of a visited chunk, and what its growth will be counted from.
+    """After the search, set the key of an updated chunk and what its growth is counted from.
 
     Growth is counted from the bounds in `Maxima`, so the key must come from them
     too. Where no class has been refreshed since lanes were resolved, they agree.
     """
     search, scratch = state.search, state.scratch
-    t, lanes = search.visited[c], state.samples.lanes[c]
+    t, lanes = search.updated[c], state.samples.lanes[c]
     lead, rest = state.maxima.lead[c], state.maxima.rest[c]
     remember_floors(state, w, c, label)
     key = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
@@ -143,7 +287,7 @@ def _leave(state, w, c, label, steps_are_small):
         odds_bounds(label, lanes, lead, rest, odds)
         key = loss_bound(lane_max(odds))
     search.base[c] = np.inf
-    # While steps are large, every chunk is visited anyway.
+    # While steps are large, every chunk is updated in every iteration.
     if steps_are_small:
         share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], state.lift.share[c])
         search.base[c] = key
@@ -153,17 +297,17 @@ def _leave(state, w, c, label, steps_are_small):
 
 @inner
 def begin_search(state, w, t, flags):
-    """Worker 0 announces iteration t, helpers wait for it; False if they are told to stop."""
+    """Start iteration t: worker 0 publishes it, helpers wait for it; return False after a stop."""
     if w > 0:
         return wait_for(flags, 0, t) != STOP
-    forget_thresholds(state.worst, t + 1)
+    reset_thresholds(state.worst, t + 1)
     atomic_store(flags, 0, t)
     return True
 
 
 @inner
 def end_search(state, w, t, flags):
-    """Helpers answer; worker 0 waits for all answers."""
+    """End iteration t: helpers publish it, worker 0 waits for all of them."""
     if w > 0:
         atomic_store(flags, LINE * w, t)
         return
@@ -173,14 +317,14 @@ def end_search(state, w, t, flags):
 
 @inner
 def search_worker(state, w, t, small_from):
-    """The k worst of one worker's samples, as far as they can be among the k worst of all.
+    """Find the k worst of one worker's samples, as far as they can be among the k worst of all.
 
-    Take the chunk with the largest bound; look at it more closely; until the
-    largest bound is below k losses that were found. Then no sample left can be
-    worse than those k, and none as bad has been left out.
+    The bound of the chunk with the largest bound is tightened until the largest
+    bound is below k losses that were found. Then no other sample can be worse than
+    those k, and none as bad has been left out.
     """
     search, worst, scratch = state.search, state.worst, state.scratch
-    forget_found(worst, w)
+    reset_found(worst, w)
     C = search.growth.size
     counts = scratch.counts[w]
     while True:
@@ -193,7 +337,7 @@ def search_worker(state, w, t, small_from):
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
-        missed = t - search.visited[c]
+        missed = t - search.updated[c]
         if missed == 0:
             loss, q = _resolve(state, w, c, threshold)
             counts[2] += 1
@@ -201,8 +345,8 @@ def search_worker(state, w, t, small_from):
                 search.worst[c] = max(search.worst[c], loss)
                 offer(worst, w, t, loss, state.samples.sample[c, q], c, q, scratch.z[w])
         elif search.base[c] < np.inf and search.narrowed[c] != t:
-            # Keys grow by the most that each step can do to any loss of the class. To
-            # this chunk it can do less, and the net effect of all steps is less again.
+            # Keys grow by the largest effect of each step on any loss of the class. The effect
+            # on this chunk is smaller, and the net effect of all steps is smaller again.
             search.narrowed[c] = t
             narrow = min(bound, search.base[c] + quick_growth(state.lift, c, label))
             if narrow >= threshold:
@@ -211,12 +355,12 @@ def search_worker(state, w, t, small_from):
             _set_key(state, w, c, narrow)
             continue
         else:
-            visit(state, w, c, t)
+            update_chunk(state, w, c, t)
             counts[1] += 1
         _set_key(state, w, c, loss_bound(lane_max(search.odds[c])))
     sort_found(worst, w)
     for label in range(C):
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
-            if c != NONE and search.visited[c] == t:
+            if c != NONE and search.updated[c] == t:
                 _leave(state, w, c, label, t >= small_from)

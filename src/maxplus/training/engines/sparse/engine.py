@@ -1,4 +1,4 @@
-"""The sparse engine: allocates the state, drives blocks, regroups samples."""
+"""The sparse engine: allocation, blocks of iterations, and the regrouping of samples."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ from numpy.typing import NDArray
 
 from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
-from maxplus.training.engines._descent import Journal
-from maxplus.training.engines.compiled import CompiledEngine
-from maxplus.training.engines.sparse import _whole
+from maxplus.training.engines.base import CompiledEngine
+from maxplus.training.engines.sparse import _kernels
 from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, STOPPED, audited_iteration
-from maxplus.training.engines.sparse._block import sparse_block
-from maxplus.training.engines.sparse._fields import allocate, count_bytes, refill
-from maxplus.training.engines.sparse._growth import update_noise
-from maxplus.training.engines.sparse._state import GROUPS, State
-from maxplus.training.engines.sparse._team import LINE, STOP
-from maxplus.training.engines.sparse.layout import Layout, arrange
-from maxplus.training.engines.sparse.messenger import Messenger, Thresholds
-from maxplus.training.engines.sparse.sizes import Sizes, entries_per_step
+from maxplus.training.engines.sparse._bounds import update_noise
+from maxplus.training.engines.sparse._state import (
+    GROUPS,
+    Layout,
+    Sizes,
+    State,
+    allocate,
+    arrange,
+    count_bytes,
+    entries_per_step,
+    refill,
+)
+from maxplus.training.engines.sparse._threads import LINE, STOP
+from maxplus.training.engines.sparse.rank_exchange import ExchangeCallback, Thresholds
+from maxplus.training.engines.step import Journal
 from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem
 from maxplus.training.result import Block, Signal
 from maxplus.trees._kernels import build_all, level_offsets
 
-# From this many (sample, unit) pairs on, a search is worth two threads.
+# From this many (sample, unit) pairs on, a search on several threads pays.
 PARALLEL_FROM = 1_000_000
-# After a beginning, the second regrouping waits this many times as long as one takes,
-# the next ones twice as long each, until regrouping takes no more than this part of the time.
-FIRST_PATIENCE = 2.0
+# At first the interval between two regroupings is this many times the time that one takes. It
+# doubles each time, until regrouping takes no more than REGROUP_PART of the time.
+FIRST_INTERVAL = 2.0
 REGROUP_PART = 0.05
-# Fewer chunks than this are not worth sorting.
+# Sorting fewer chunks than this does not pay.
 REGROUP_FROM = 40
 
 
@@ -44,8 +50,8 @@ class SparseEngine(CompiledEngine):
     Samples are searched by bounds: only where a bound exceeds the worst loss
     found, or the k-th worst, are scores computed exactly. Minima are kept with a witness and a
     runner-up, maxima with a leader and a bound on the rest; both are brought up
-    to date chunk by chunk, when a bound asks for it. The README of this folder
-    tells the whole story.
+    to date chunk by chunk, when a bound requires it. The README of this folder
+    describes all of it.
 
     Parameters
     ----------
@@ -53,7 +59,7 @@ class SparseEngine(CompiledEngine):
     problem : TrainingProblem
     audit : bool
         After each search derive every bound again and raise AssertionError if
-        one is violated. As slow as it sounds; for tests.
+        one is violated. As slow as a dense iteration in scalar code; for tests.
     """
 
     name = "sparse"
@@ -66,20 +72,20 @@ class SparseEngine(CompiledEngine):
         self._audit = audit
         self._n_workers = _count_workers(model, problem)
         thresholds = Thresholds.of(problem.team, self._n_workers)
-        sizes = Sizes.of(model, problem, self._n_workers, thresholds.n_seats)
+        sizes = Sizes.of(model, problem, self._n_workers, thresholds.n_slots)
         self._state = self._allocate(sizes, thresholds)
-        self._seat(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
-        scan_all = self._on_threads(_whole.scan_all)
+        self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
+        scan_all = self._on_threads(_kernels.scan_all)
         scan_all(self._state.samples, self._state.weights, self._state.minima)
         self._set_reach()
         self._regroup_seconds = 0.0
         self._regrouped = time.perf_counter()
-        self._patience = FIRST_PATIENCE
+        self._interval = FIRST_INTERVAL
         self._steps_are_small = False
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """All arrays that the engine holds, the kept weights included."""
+        """Return the size of all arrays that the engine holds, the kept weights included."""
         lmm = cast(LMM, model)
         sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
@@ -88,20 +94,20 @@ class SparseEngine(CompiledEngine):
         return declared + gradient + own + super().bytes_needed(model, problem)
 
     def _allocate(self, sizes: Sizes, thresholds: Thresholds) -> State:
-        """Room for everything; no sample has a seat yet."""
+        """Allocate all arrays; samples are assigned to lanes later."""
         model, X, team = self.model, self.problem.X, self.problem.team
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
-        self._messenger = Messenger(team)
+        self._exchange = ExchangeCallback(team)
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.problem.y},
             "worst": {
                 "threshold": thresholds.shared,
-                "first_seat": thresholds.first_seat,
+                "first_slot": thresholds.first_slot,
             },
-            "meeting": {
-                "address": self._messenger.address,
-                "first": self.problem.first_sample,
-                "me": team.rank,
+            "exchange": {
+                "address": self._exchange.address,
+                "first_sample": self.problem.first_sample,
+                "rank": team.rank,
             },
             "scale": {
                 "x_largest": team.largest(float(np.abs(X).max(initial=0.0))),
@@ -116,12 +122,12 @@ class SparseEngine(CompiledEngine):
             grad=empty_gradient(sizes.C, sizes.F),
             **{name: allocate(g, sizes, **others.get(name, {})) for name, g in GROUPS.items()},
         )
-        self._messenger.serve(state.meeting)
+        self._exchange.bind(state.exchange)
         if len(X):
             state.samples.x_min[:], state.samples.x_max[:] = X.min(axis=0), X.max(axis=0)
         else:
             state.samples.x_min[:] = state.samples.x_max[:] = 0.0
-        state.worst.heap[:] = np.arange(sizes.k)
+        state.worst.heap[:] = state.exchange.place[:] = np.arange(sizes.k)
         state.scale.largest[:] = largest
         update_noise(state.scale)
         return state
@@ -131,20 +137,20 @@ class SparseEngine(CompiledEngine):
         return self._state.samples.sample.shape[1]
 
     def _on_threads(self, kernel: Any) -> Any:
-        """A parallel kernel, or its serial twin where there is one worker only."""
+        """Return a parallel kernel, or its serial variant for a single worker."""
         return kernel if self._n_workers > 1 else kernel.serial
 
     def _entries_per_step(self) -> int:
         return entries_per_step(self.model, self.problem)
 
-    def _seat(self, layout: Layout) -> None:
-        """Put samples into their lanes; all bounds on maxima and losses start anew."""
+    def _assign(self, layout: Layout) -> None:
+        """Assign samples to lanes, and reset all bounds on maxima and losses."""
         state, search = self._state, self._state.search
         for group in (state.maxima, state.events, state.lift, search, state.scratch):
             refill(group)
         for name in ("sample", "lanes", "label", "worker"):
             getattr(state.samples, name)[:] = getattr(layout, name)
-        self._on_threads(_whole.fill_columns)(state.samples)
+        self._on_threads(_kernels.fill_columns)(state.samples)
         search.leaf[:] = layout.leaf
         search.offsets[:] = level_offsets(search.chunk.shape[2])
         leaves = (layout.worker, layout.label, layout.leaf)
@@ -154,28 +160,28 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, search.offsets, True)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        # All ranks regroup at once: each would wait for the others anyway.
+        # All ranks regroup at the same time: otherwise each would wait for the others.
         if self.problem.team.first(self._is_regroup_due()):
             self.regroup()
         # Another engine of these ranks may have run since the last block.
         Thresholds.reset(self._state.worst, self._n_workers, self.problem.team)
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
-        with ThreadPoolExecutor(max(1, self._n_workers - 1)) as team:
+        with ThreadPoolExecutor(max(1, self._n_workers - 1)) as threads:
             try:
                 helpers = [
-                    team.submit(self._help, w, block, journal, flags)
+                    threads.submit(self._help, w, block, journal, flags)
                     for w in range(1, self._n_workers)
                 ]
                 done = self._iterate(0, block, journal, flags)
             finally:
                 flags[0] = STOP
         for helper in helpers:
-            helper.result()  # raises what the helper raised
-        self._messenger.check()
+            helper.result()  # raises the helper's exception
+        self._exchange.check()
         return done
 
     def _is_regroup_due(self) -> bool:
-        """Whether to sort now: soon after a beginning, then ever more rarely.
+        """Return whether to regroup now: often at the beginning, then ever more rarely.
 
         At the start, and when steps become small, the order of losses changes
         fast; later it settles, and regrouping takes REGROUP_PART of the time.
@@ -183,16 +189,16 @@ class SparseEngine(CompiledEngine):
         if len(self._state.samples.lanes) < REGROUP_FROM or self.iteration == 0:
             return False
         if not self._steps_are_small and self.iteration >= self.step.small_from:
-            self._steps_are_small, self._patience = True, FIRST_PATIENCE
+            self._steps_are_small, self._interval = True, FIRST_INTERVAL
             return True
-        waited = time.perf_counter() - self._regrouped
-        if waited < self._patience * self._regroup_seconds:
+        elapsed = time.perf_counter() - self._regrouped
+        if elapsed < self._interval * self._regroup_seconds:
             return False
-        self._patience = min(2.0 * self._patience, 1.0 / REGROUP_PART)
+        self._interval = min(2.0 * self._interval, 1.0 / REGROUP_PART)
         return True
 
     def _help(self, w: int, block: Block, journal: Journal, flags: NDArray) -> None:
-        """Helper w's part of a block; if it fails, nobody must wait for it."""
+        """Run helper w's part of a block; if it fails, worker 0 must not wait for it."""
         try:
             self._iterate(w, block, journal, flags)
         except BaseException:
@@ -200,10 +206,10 @@ class SparseEngine(CompiledEngine):
             raise
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
-        """Worker w's part of a block: (iterations done, signal)."""
+        """Run worker w's part of a block; return (iterations done, signal)."""
         shared = (flags, self._state, self.step, self.problem.linear_every)
         if not self._audit:
-            return sparse_block(
+            return _kernels.sparse_block(
                 w, *shared, self.iteration, journal, block.loss, block.sample, block.step
             )
         for k in range(block.loss.size):
@@ -226,14 +232,14 @@ class SparseEngine(CompiledEngine):
 
         Hard samples then share chunks, and the bounds of all other chunks stay
         below the worst loss for many iterations. Minima move with their samples,
-        so nothing is computed again.
+        so none is computed again.
         """
         began = time.perf_counter()
         state, samples, n_samples = self._state, self._state.samples, len(self.problem.y)
         odds = self._hardness()
-        with ThreadPoolExecutor(self._n_workers) as team:
+        with ThreadPoolExecutor(self._n_workers) as threads:
             workers = range(self._n_workers)
-            list(team.map(lambda w: _whole.replay_chunks(state, w, self._n_workers), workers))
+            list(threads.map(lambda w: _kernels.replay_chunks(state, w, self._n_workers), workers))
         valid = np.arange(self._lanes) < samples.lanes[:, None]
         lane_of = np.empty(n_samples, np.int64)
         lane_of[samples.sample[valid]] = np.flatnonzero(valid)
@@ -241,25 +247,25 @@ class SparseEngine(CompiledEngine):
         odds_of[samples.sample[valid]] = odds[valid]
         order = np.argsort(-odds_of, kind="stable")
         layout = arrange(self.problem.y, order, self._lanes, self._n_workers)
-        self._on_threads(_whole.move_lanes)(lane_of[layout.sample], state.minima)
-        self._seat(layout)
+        self._on_threads(_kernels.permute_lanes)(lane_of[layout.sample], state.minima)
+        self._assign(layout)
         self._set_reach()
         self._regrouped = time.perf_counter()
         self._regroup_seconds = self._regrouped - began
 
     def _set_reach(self) -> None:
-        """All minima are up to date: note each unit's reach."""
+        """Set the reach of each unit; all minima are up to date."""
         state = self._state
         highest = state.minima.g_max.max(axis=0, initial=-np.inf)
         state.lift.reach[:] = highest - state.log.raised
 
     def _hardness(self) -> NDArray:
-        """An order of lanes: bounds of the last visits will do; resolved lanes were the worst."""
+        """Return a key that sorts lanes: the last bounds; resolved lanes were the worst."""
         odds = self._state.search.odds
         return np.where(odds < 0, np.inf, odds)
 
 
 def _count_workers(model: LMM, problem: TrainingProblem) -> int:
-    """W: one thread, or all of them where a search is worth it."""
+    """Return W: one thread, or all of them for large problems."""
     large = len(problem.y) * model.n_hidden >= PARALLEL_FROM
     return numba.get_num_threads() if large else 1

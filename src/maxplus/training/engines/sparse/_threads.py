@@ -1,10 +1,10 @@
-"""Threads that walk in step: a search is shared without leaving compiled code.
+"""Synchronisation of threads in compiled code: atomic loads and stores, and a spin wait.
 
 An iteration may take a few hundred microseconds and there are hundreds of
-thousands of them. So the helpers are started once per block and wait, spinning,
-for the iteration's number; the leader waits for theirs. Numba's own parallel
-loops start a team per call and, with the engine's many arrays, take several
-times as long to compile as all kernels together.
+thousands of them. So helper threads are started once per block and spin until the
+number of the next iteration is published; the leader spins until all helpers have
+published it. Numba's own parallel loops start threads at every call and, with the
+engine's many arrays, take several times as long to compile as all kernels together.
 """
 
 import os
@@ -15,7 +15,7 @@ from numba.np.arrayobj import make_array
 
 from maxplus._compile.jit import inner
 
-# flags[0] is what the leader says, flags[8·w] what helper w answers: a cache line each.
+# flags[0] is the leader's iteration, flags[8·w] that of helper w: a cache line each.
 LINE = 8
 # No iteration has this number.
 STOP = -(2**62)
@@ -28,7 +28,7 @@ def _element(context, builder, array_type, array, index):
 
 @intrinsic
 def atomic_load(typingctx, array, index):
-    """array[index] as other threads have left it (one dimension, eight bytes an item)."""
+    """Return array[index], written by any thread (one dimension, eight bytes an item)."""
 
     def codegen(context, builder, signature, args):
         place = _element(context, builder, signature.args[0], args[0], args[1])
@@ -39,7 +39,7 @@ def atomic_load(typingctx, array, index):
 
 @intrinsic
 def atomic_store(typingctx, array, index, value):
-    """array[index] = value, seen by other threads after everything written before."""
+    """Assign array[index] = value; threads that see it see all writes before it."""
 
     def codegen(context, builder, signature, args):
         place = _element(context, builder, signature.args[0], args[0], args[1])
@@ -50,26 +50,26 @@ def atomic_store(typingctx, array, index, value):
 
 
 if hasattr(os, "sched_yield"):
-    _offer_processor = types.ExternalFunction("sched_yield", types.int32())
+    _yield_processor = types.ExternalFunction("sched_yield", types.int32())
 else:  # Windows: only spin
 
     @inner
-    def _offer_processor():
+    def _yield_processor():
         return 0
 
 
-# Spins before the processor is offered to others, about 20 µs.
-_PATIENCE = 20_000
+# Spins before the processor is yielded, about 20 µs.
+_MAX_SPINS = 20_000
 
 
 @inner
 def wait_for(flags, index, value):
-    """Until flags[index] is ``value``, or `STOP`; returns which."""
+    """Wait until flags[index] is ``value`` or `STOP`; return which."""
     spins = 0
     while True:
         seen = atomic_load(flags, index)
         if seen in (value, STOP):
             return seen
         spins += 1
-        if spins > _PATIENCE:
-            _offer_processor()
+        if spins > _MAX_SPINS:
+            _yield_processor()

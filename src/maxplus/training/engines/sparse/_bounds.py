@@ -1,18 +1,22 @@
-"""What steps can do to scores and losses, before anybody looks.
+"""Bounds on losses: of the lanes of a chunk, and their growth by later steps.
 
-A score z_d is a maximum of minima of rows: it rises at most by the largest rise
+Losses are bounded as odds = exp(loss) − 1 = Σ_{d≠y} exp(z_d − z_y). Odds order samples as
+losses do, keep their relative precision when losses are tiny, and need one exponential per
+wrong class.
+
+Growth: a score z_d is a maximum of minima of rows. It rises at most by the largest rise
 of one of its terms, a row's plus that of W2's entry, and falls likewise. The
 loss is 1-Lipschitz in the differences z_d − z_y, so it grows by at most (the
-rise of a wrong score) + (the fall of the true one). That bound serves all chunks
-of a class at once. A chunk knows more: a wrong class whose term is the part s of
-Σ_d exp(z_d − z_y) raises the loss by log(1 + s·(exp(r) − 1)) only, if it rises by
+rise of a wrong score) + (the fall of the true one). That bound holds for all chunks
+of a class at once. For a single chunk there is a tighter one: a wrong class whose term is the
+part s of Σ_d exp(z_d − z_y) raises the loss by log(1 + s·(exp(r) − 1)) only, if it rises by
 r, and most parts are small.
 
-Why it is enough to look at units that can lead: let V be a lane's bound on a
-wrong score at its chunk's last visit (max of lead and rest). Every unit was at
-most V then. In each step since, a moved unit either still ends below ``lowest``,
-which is below every V that anybody counts from, or its rise is added to the
-class's. By induction no unit is ever above V plus the sum of the added rises.
+Only units that can lead count: let V be a lane's bound on a wrong score at its chunk's
+last update (max of lead and rest). Every unit was at most V then. In each step since, a
+moved unit either still ends below ``lowest``, which is below every V that any chunk
+counts from, or its rise is added to the class's. By induction no unit is ever above V
+plus the sum of the added rises.
 """
 
 import math
@@ -21,8 +25,8 @@ import numpy as np
 
 from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner, njit
-from maxplus.training.engines._descent import LAYER_0, LAYER_1
-from maxplus.training.engines.sparse._minima import note_row
+from maxplus.algebra._exp import exp32
+from maxplus.training.engines.sparse._minima import lane_max, note_row
 from maxplus.training.engines.sparse._state import (
     EPOCH,
     MERGE_CLASS,
@@ -39,6 +43,86 @@ from maxplus.training.engines.sparse._state import (
     SLOPE_ROW,
     SLOPES,
 )
+from maxplus.training.engines.step import LAYER_0, LAYER_1
+
+# -- losses of lanes ---------------------------------------------------------------------------
+
+RESOLVED = np.float32(-1.0)
+
+# More than the errors of one term: exp32's, and the rounded argument (|x| ≤ 87).
+_SLACK = 1.00004
+
+
+@inner
+def _exp(x):
+    """Return exp(x) with x clipped to [−80, 87]."""
+    return exp32(fmin(fmax(x, np.float32(-80.0)), np.float32(87.0)))
+
+
+@inner
+def _add_odds(lead, rest, own, odds):
+    """Add one wrong class's term; O(B)."""
+    use_widest_vectors()
+    for q in range(odds.size):
+        odds[q] += _exp(np.float32(fmax(lead[q], rest[q]) - own[q]))
+
+
+@inner
+def _slack(n_classes):
+    """Return a factor above all errors of odds: those of the terms and those of their sum."""
+    return np.float32(_SLACK + 1.2e-7 * n_classes)
+
+
+@inner
+def odds_bounds(label, lanes, lead, rest, odds):
+    """Compute odds[q] ≥ exp(loss) − 1 for each lane of a chunk; O(B·C).
+
+    Wrong scores enter with upper bounds, the true one with a lower bound, and
+    odds grow with the former and fall with the latter. Differences above 87
+    would overflow: they, and only they, give infinity.
+    """
+    odds[:] = np.float32(0.0)
+    own = lead[label]
+    for d in range(lead.shape[0]):
+        if d != label:
+            _add_odds(lead[d], rest[d], own, odds)
+    huge, slack = np.float32(math.exp(86.0)), _slack(lead.shape[0])
+    for q in range(odds.size):
+        odds[q] = np.float32(np.inf) if odds[q] >= huge else odds[q] * slack
+    odds[lanes:] = RESOLVED
+
+
+@inner
+def _largest_share(lead, rest, own, odds):
+    """Return the largest part that a wrong class has in 1 + odds of a lane; O(B)."""
+    use_widest_vectors()
+    most = np.float32(0.0)
+    for q in range(odds.size):
+        term = _exp(np.float32(fmax(lead[q], rest[q]) - own[q]))
+        most = fmax(most, term / (np.float32(1.0) + odds[q]))
+    return most
+
+
+@inner
+def share_bounds(label, lanes, lead, rest, odds, share):
+    """Compute share[d] ≥ exp(z_d − z_y) / (1 + odds) of every lane, for the same bounds; O(B·C)."""
+    finite, slack = lane_max(odds) < np.inf, _slack(lead.shape[0])
+    for d in range(lead.shape[0]):
+        share[d] = 1.0
+        if finite and d != label:
+            most = _largest_share(lead[d, :lanes], rest[d, :lanes], lead[label, :lanes], odds)
+            share[d] = min(1.0, np.float64(most * slack * slack))
+
+
+@inner
+def loss_bound(odds):
+    """Return the loss for given odds, rounded up; −inf for resolved lanes."""
+    if odds < 0:
+        return -np.inf
+    return math.log1p(np.float64(odds)) * (1.0 + 1e-12)
+
+
+# -- growth by steps ---------------------------------------------------------------------------
 
 # More than two roundings in float64, relative to the result.
 SUM_ROUNDING = 4.5e-16
@@ -46,33 +130,33 @@ SUM_ROUNDING = 4.5e-16
 
 @inner
 def add_up(total, amount):
-    """The sum of two non-negative numbers, rounded up: sums over all iterations stay bounds."""
+    """Return the sum of two non-negative numbers, rounded up: sums over iterations stay bounds."""
     return (total + amount) * (1.0 + SUM_ROUNDING)
 
 
 @njit(cache=True)
 def update_noise(scale):
-    """Rounding errors are a few ulps of the largest number that enters a score."""
+    """Set the bound on rounding errors: a few ulps of the largest number in a score."""
     w0, w1, w2 = scale.largest
     scale.noise[0] = 16.0 * scale.eps * (w0 * scale.x_largest + w1 + w2)
 
 
 @inner
 def _copy(values, target):
-    """A loop, because Numba takes seconds to compile the assignment of an array to a slice."""
+    """Copy by a loop: Numba takes seconds to compile the assignment of an array to a slice."""
     for h in range(values.size):
         target[h] = values[h]
 
 
 @inner
 def slot_of(t, events):
-    """Where the ring keeps iteration t; its length is a power of two."""
+    """Return the slot of iteration t in the ring, whose length is a power of two."""
     return t & (events.n.shape[0] - 1)
 
 
 @inner
 def slope_effect(slot, samples, events):
-    """The largest rise and fall of a row by the moved slopes of one iteration, for any sample."""
+    """Return the largest rise and fall of a row by one iteration's moved slopes, for any sample."""
     up = down = 0.0
     for j in range(events.n[slot, SLOPES]):
         p = events.number[slot, SLOPE_ROW, j] // 2
@@ -84,7 +168,7 @@ def slope_effect(slot, samples, events):
 
 @inner
 def record_step(state, t, journal, first):
-    """Write what moved in iteration t (journal entries from ``first`` on) into ring and logs.
+    """Record the moves of iteration t (journal entries from ``first`` on) in ring and logs.
 
     O(1) for each entry, and O(H) for each slope: it belongs to every unit.
     """
@@ -156,10 +240,10 @@ def record_lift(state, t):
 
 @inner
 def _can_lead(state, d, h):
-    """Whether unit h may reach any lane's bound on class d; O(workers).
+    """Return whether unit h may reach any lane's bound on class d; O(workers).
 
     No minimum of the unit is above reach + raised, and no bound that a chunk
-    counts from is below ``lowest``. What stays below that raises no bound.
+    counts from is below ``lowest``. A unit that stays below that raises no bound.
     """
     lift, w2 = state.lift, np.float64(state.weights.W2T[d, h])
     score = lift.reach[h] + state.log.raised[h] + w2 + state.scale.noise[0]
@@ -171,7 +255,7 @@ def _can_lead(state, d, h):
 
 @inner
 def step_growth(state, t):
-    """Add what iteration t can have done, to losses and to scores; O(C²).
+    """Add the largest possible effect of iteration t on losses and scores; O(C²).
 
     For each sample that it stepped on: O(C) for an entry.
     """
@@ -197,7 +281,7 @@ def step_growth(state, t):
     for j in range(events.n[slot, MERGES]):
         h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
         change = np.float64(weights.W2T[d, h]) - value[MERGE_OLD, j]
-        # Whoever has a moved entry of W2 has a moved row: up and down are set.
+        # A unit with a moved entry of W2 has a moved row: up and down are set.
         fall[d] = max(fall[d], down[h] - change)
         if up[h] + change > rise[d] and _can_lead(state, d, h):
             rise[d] = up[h] + change
@@ -217,7 +301,7 @@ def step_growth(state, t):
 
 @inner
 def _largest_rise(now, seen, w2, w2_seen, top, floor):
-    """The most by which a unit's score can have passed the class's bound of the visit; O(H).
+    """Return the most by which a unit can exceed the class's bound of the last update; O(H).
 
     A unit was then no higher than the bound, so it passes it by no more than it
     has risen; and no higher than top + W2, which for most units is far below the
@@ -254,7 +338,7 @@ def _lowest(lead, rest):
 
 @inner
 def remember_floors(state, w, c, label):
-    """Chunk c has been visited: how low its bounds on wrong scores are; O(B·C)."""
+    """Store the lowest bounds of chunk c on wrong scores after an update; O(B·C)."""
     lift, lanes = state.lift, state.samples.lanes[c]
     lead, rest = state.maxima.lead[c], state.maxima.rest[c]
     for d in range(lead.shape[0]):
@@ -283,7 +367,7 @@ def _remember_top(g_max, raised_seen, raised, noise, top):
 
 @inner
 def remember_weights(state, c, label):
-    """Chunk c has been visited: its growth counts from here; O(C·H).
+    """Store what the growth of chunk c is counted from after an update; O(C·H).
 
     Lifts count from the epoch's beginning. A row that had fallen by f then and
     stands r above its beginning in the end has risen by f + r in between; so what
@@ -302,7 +386,7 @@ def remember_weights(state, c, label):
 
 @inner
 def quick_growth(lift, c, label):
-    """How much a loss of chunk c can have grown since its visit, by the sums of all steps; O(C)."""
+    """Bound the growth of chunk c's losses since its update by the sums of all steps; O(C)."""
     odds = 0.0
     for d in range(lift.raised.size):
         if d != label:
@@ -312,7 +396,7 @@ def quick_growth(lift, c, label):
 
 @inner
 def net_growth(state, c, label, missed):
-    """The same by net changes; O(C·H).
+    """Bound the same growth by net changes; O(C·H).
 
     A true score falls no more than the unit that led it, so only leaders count.
     """

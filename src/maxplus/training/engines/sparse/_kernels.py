@@ -1,0 +1,283 @@
+"""The kernels of the sparse engine: blocks of iterations, and passes over all chunks."""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from maxplus._compile.jit import inner, njit
+from maxplus._compile.references import referenced
+from maxplus.algebra._kernels import first_index, minplus_cell
+from maxplus.models._lmm_kernels import linear, subgradient_entries
+from maxplus.training.engines.sparse._bounds import record_lift, record_step, step_growth
+from maxplus.training.engines.sparse._minima import (
+    close_unit,
+    lane_max,
+    lane_min,
+    replay,
+    scan_unit,
+)
+from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
+from maxplus.training.engines.sparse._state import NONE
+from maxplus.training.engines.sparse._worst import merge_sorted
+from maxplus.training.engines.sparse.rank_exchange import (
+    exchange_paths,
+    exchange_worst,
+    order_received,
+    read_path,
+    send_overflow,
+    write_path,
+)
+from maxplus.training.engines.step import add_sample, descend_mean, w0_moves
+from maxplus.training.result import Signal
+
+_GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
+    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
+)  # fmt: skip
+
+# -- iterations --------------------------------------------------------------------------------
+
+
+@inner
+def _find_winners(state, x, finder, place):
+    """Find winning units and rows of a sample that was found, the lowest among equals.
+
+    The search has stored its exact scores. A unit attains one of them only if its
+    bound does; of those few, minima are computed from the weights. O(C·(H + P)).
+    """
+    weights, log, minima, worst = state.weights, state.log, state.minima, state.worst
+    lam, grad = state.scratch.lam[0], state.grad
+    c, q = worst.lane[finder, place, 0], worst.lane[finder, place, 1]
+    C = grad.z.size
+    for d in range(C):
+        grad.z[d], grad.h_star[d] = worst.scores[finder, place, d], NONE
+    linear(x, weights.W0, lam)
+    missing = C
+    for h in range(log.raised.size):
+        rise = log.raised[h] - minima.raised_seen[c, h] + state.scale.noise[0]
+        upper = np.float64(minima.g[c, h, q]) + rise
+        known = False
+        g = minima.g.dtype.type(0)
+        for d in range(C):
+            w2 = weights.W2T[d, h]
+            if grad.h_star[d] == NONE and upper + np.float64(w2) >= np.float64(grad.z[d]):
+                if not known:
+                    g, known = minplus_cell(lam, weights.W1T[h]), True
+                if g + w2 == grad.z[d]:
+                    grad.h_star[d] = h
+                    grad.i_star[d] = first_index(lam, weights.W1T[h], g)
+                    missing -= 1
+        if missing == 0:
+            break
+
+
+@inner
+def _is_bounded(state):
+    """Return whether all bounds are finite: infinite ones do not separate any samples."""
+    total = state.scale.noise[0]
+    for label in range(state.search.growth.size):
+        total += state.search.growth[label]
+    return math.isfinite(total)
+
+
+@inner
+def _find_path(state, j):
+    """Find the path of the j-th worst sample of this rank; return its number; O(C·(H + P))."""
+    worst = state.worst
+    finder, place = worst.order[j, 0], worst.order[j, 1]
+    n = worst.sample[finder, place]
+    _find_winners(state, state.samples.X[n], finder, place)
+    return n
+
+
+@inner
+def _write_own_path(state, j, path):
+    """Write the path of the j-th worst sample of this rank into a message."""
+    n = _find_path(state, j)
+    write_path(state.samples.X[n], state.samples.y[n], state.grad, path)
+
+
+@inner
+def find_worst(state):
+    """Order the k worst samples of all ranks.
+
+    Return (their mean loss, the worst sample, whether messages between ranks succeeded).
+    """
+    worst, exchange = state.worst, state.exchange
+    loss, sample = merge_sorted(worst.loss, worst.sample, worst.heap, worst.taken, worst.order)
+    if exchange.address == 0:
+        return loss, sample, True
+    if worst.order.shape[0] == 1 and sample != NONE and math.isfinite(loss):
+        _write_own_path(state, 0, exchange.sent[2:])
+    if not exchange_worst(exchange, worst):
+        return loss, sample, False
+    loss, sample = order_received(exchange)
+    return loss, sample, True
+
+
+@inner
+def _collect_paths(state):
+    """Collect the paths of the k worst samples of all ranks; return False if messages fail.
+
+    O(C·(H + P)) for each sample of this rank.
+    """
+    exchange = state.exchange
+    k = exchange.order.shape[0]
+    if k == 1:
+        owner = exchange.order[0, 0]
+        for i in range(exchange.path.shape[1]):
+            exchange.path[0, i] = exchange.received[owner, 2 + i]
+        return True
+    for j in range(k):
+        if exchange.order[j, 0] == exchange.rank:
+            _write_own_path(state, exchange.order[j, 1], exchange.path[j])
+        else:
+            exchange.path[j, :] = 0.0
+    return exchange_paths(exchange)
+
+
+@inner
+def add_worst(state, t, linear_every):
+    """Add up the subgradients of the k worst samples of all ranks; O(C·(H + P + C)) for each.
+
+    Return False if messages between ranks fail.
+    """
+    samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
+    is_single, has_slopes = exchange.address == 0, w0_moves(t, linear_every)
+    if not is_single and not _collect_paths(state):
+        return False
+    for j in range(state.worst.order.shape[0]):
+        if is_single:
+            n = _find_path(state, j)
+            subgradient_entries(samples.X[n], samples.y[n], has_slopes, grad)
+        else:
+            label = read_path(exchange.path[j], grad, exchange.x)
+            subgradient_entries(exchange.x, label, has_slopes, grad)
+        add_sample(grad, total)
+    return True
+
+
+@inner
+def take_step(state, k, t, loss, rule, journal):
+    """Step along the mean of the subgradients in ``state.total`` and update all bounds; return α.
+
+    All subgradients are taken before anything moves.
+    """
+    first, n_samples = journal.n[0], state.worst.order.shape[0]
+    alpha = descend_mean(state.weights, state.total, n_samples, loss, t, rule, journal, k)
+    record_step(state, t, journal, first)
+    record_lift(state, t)
+    step_growth(state, t)
+    return alpha
+
+
+@njit(cache=True, nogil=True)
+def sparse_block(w, flags, state, rule, linear_every, t0, journal, loss, sample, step):
+    """Run worker w's part of a block of iterations from t0 on; return (iterations done, signal).
+
+    All workers search; worker 0 takes the steps and fills loss, sample and step.
+    """
+    state, journal = referenced(state), referenced(journal)
+    for k in range(loss.size):
+        t = t0 + k
+        if w == 0 and not _is_bounded(state):
+            loss[k], sample[k], step[k] = np.nan, NONE, 0.0
+            if state.exchange.address != 0:
+                send_overflow(state.exchange)
+            return k + 1, _OVERFLOW
+        if not begin_search(state, w, t, flags):
+            return k, _GOES_ON
+        search_worker(state, w, t, rule.small_from)
+        end_search(state, w, t, flags)
+        if w > 0:
+            continue
+        loss[k], sample[k], is_exchanged = find_worst(state)
+        step[k] = 0.0
+        if not is_exchanged:
+            return k, _GOES_ON
+        if not math.isfinite(loss[k]):
+            return k + 1, _OVERFLOW
+        if loss[k] <= rule.target:
+            return k + 1, _TARGET
+        if not add_worst(state, t, linear_every):
+            return k, _GOES_ON
+        step[k] = take_step(state, k, t, loss[k], rule, journal)
+        if step[k] == 0.0:
+            return k + 1, _STATIONARY
+    return loss.size, _GOES_ON
+
+
+# -- passes over all chunks --------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _fill_chunk(c, samples):
+    for q in range(samples.sample.shape[1]):
+        x = samples.X[samples.sample[c, q]]
+        for p in range(x.size):
+            samples.columns[c, p, q] = x[p]
+    for p in range(samples.low.shape[1]):
+        samples.low[c, p] = lane_min(samples.columns[c, p])
+        samples.high[c, p] = lane_max(samples.columns[c, p])
+
+
+@njit(cache=True, parallel=True)
+def fill_columns(samples):
+    """Copy each chunk's samples, feature by feature; O(N·P)."""
+    for c in prange(samples.label.size):
+        _fill_chunk(c, samples)
+
+
+@njit(cache=True)
+def _scan_chunk(c, samples, weights, minima):
+    for h in range(weights.W1T.shape[0]):
+        scan_unit(
+            samples.columns[c], weights.W0, weights.W1T[h],
+            minima.g[c, h], minima.g2[c, h], minima.a[c, h], minima.a2[c, h],
+        )  # fmt: skip
+        close_unit(c, h, minima)
+
+
+@njit(cache=True, parallel=True)
+def scan_all(samples, weights, minima):
+    """Compute minima, runners-up and witnesses of all samples and units; O(N·P·H)."""
+    for c in prange(samples.label.size):
+        _scan_chunk(c, samples, weights, minima)
+
+
+@njit(cache=True, nogil=True)
+def replay_chunks(state, first, step):
+    """Bring every unit of every ``step``-th chunk from ``first`` on up to date."""
+    state = referenced(state)
+    for c in range(first, state.samples.label.size, step):
+        for h in range(state.log.n.size):
+            replay(state, c, h)
+
+
+@njit(cache=True)
+def _permute(values, source, spare):
+    """Assign lane ``source[c, q]`` (a flat index) of the old values to values[c, q]."""
+    K, B = values.shape
+    for c in range(K):
+        for q in range(B):
+            spare[c * B + q] = values[c, q]
+    for c in range(K):
+        for q in range(B):
+            values[c, q] = spare[source[c, q]]
+
+
+@njit(cache=True)
+def _permute_unit(h, source, minima):
+    _permute(minima.g[:, h], source, np.empty(source.size, minima.g.dtype))
+    _permute(minima.g2[:, h], source, np.empty(source.size, minima.g.dtype))
+    _permute(minima.a[:, h], source, np.empty(source.size, minima.a.dtype))
+    _permute(minima.a2[:, h], source, np.empty(source.size, minima.a.dtype))
+    for c in range(source.shape[0]):
+        close_unit(c, h, minima)
+
+
+@njit(cache=True, parallel=True)
+def permute_lanes(source, minima):
+    """Give lane q of chunk c the minima of lane ``source[c, q]``, unit by unit; O(N·H)."""
+    for h in prange(minima.g.shape[1]):
+        _permute_unit(h, source, minima)

@@ -1,0 +1,181 @@
+"""The step of all compiled engines and of the polish: subgradient, step size, moves, journal.
+
+The dense engine does the same on `Subgradient` objects, for any model. Both take the step size
+from `maxplus.training.steps` and the schedule of W0 from `w0_moves`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from maxplus._compile.jit import inner, njit
+from maxplus.models._lmm_kernels import squared_norm, subgradient_entries, sum_of_squares
+from maxplus.training.steps import step_size
+
+LAYER_0, LAYER_1, LAYER_2 = 0, 1, 2
+# The place of an entry that a sum of subgradients does not have.
+_ABSENT = -1
+
+
+@njit(cache=True)
+def w0_moves(t, linear_every):
+    """Return whether W0 takes part in iteration t."""
+    return linear_every > 0 and (t + 1) % linear_every == 0
+
+
+class Journal(NamedTuple):
+    """Old values of all entries that moved in a block, in the order of the moves.
+
+    With it the weights of any iteration of the block can be restored, so the
+    best iterate is kept without copying the weights each time it improves.
+    """
+
+    n: np.ndarray  # (1,): rows in use
+    iteration: np.ndarray  # within the block
+    layer: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    old: np.ndarray
+
+
+def empty_journal(n_iterations: int, n_entries: int) -> Journal:
+    """Return an empty journal for iterations that move ``n_entries`` of each of three layers."""
+    size = 3 * n_entries * n_iterations
+    return Journal(
+        np.zeros(1, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int8),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size),
+    )
+
+
+@njit(cache=True)
+def undo(weights, journal, since):
+    """Undo all moves of the block's iterations ``since`` and later."""
+    k = journal.n[0] - 1
+    while k >= 0 and journal.iteration[k] >= since:
+        layer, row, column = journal.layer[k], journal.row[k], journal.column[k]
+        if layer == LAYER_0:
+            weights.W0[row] = journal.old[k]
+        elif layer == LAYER_1:
+            weights.W1T[row, column] = journal.old[k]
+        else:
+            weights.W2T[row, column] = journal.old[k]
+        k -= 1
+
+
+@njit(cache=True)
+def _move_entry(W, layer, row, column, change, journal, iteration):
+    """Lower one entry of a layer by ``change``, rounded once, and record its old value; O(1).
+
+    The journal is None where nothing will be undone.
+    """
+    old = W[row, column]
+    W[row, column] = np.float64(old) - change
+    if journal is not None:
+        k = journal.n[0]
+        journal.iteration[k], journal.layer[k] = iteration, layer
+        journal.row[k], journal.column[k], journal.old[k] = row, column, old
+        journal.n[0] = k + 1
+
+
+@njit(cache=True)
+def _as_matrix(W0):
+    """Return W0 as a matrix of one column, as `_move_entry` takes it."""
+    return W0[:, np.newaxis]
+
+
+@njit(cache=True)
+def move(weights, grad, alpha, journal, iteration):
+    """W ← W − α·grad, for one sample's subgradient; O(C)."""
+    for d in range(grad.e.size):
+        _move_entry(weights.W2T, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
+    for j in range(grad.n[0]):
+        h, i = grad.unit1[j], grad.row1[j]
+        _move_entry(weights.W1T, LAYER_1, h, i, alpha * grad.value1[j], journal, iteration)
+    W0 = _as_matrix(weights.W0)
+    for j in range(grad.n[1]):
+        _move_entry(W0, LAYER_0, grad.row0[j], 0, alpha * grad.value0[j], journal, iteration)
+
+
+@njit(cache=True)
+def descend(weights, grad, x, y, loss, t, rule, linear_every, journal, iteration):
+    """W ← W − α·(subgradient of the sample's loss); return α; O(C²).
+
+    ``grad`` comes with the sample's z, h_star and i_star and leaves with all
+    moved entries. α = 0 means that the subgradient is zero and nothing moved.
+    """
+    subgradient_entries(x, y, w0_moves(t, linear_every), grad)
+    alpha = step_size(rule, t, loss, squared_norm(grad))
+    if alpha != 0.0:
+        move(weights, grad, alpha, journal, iteration)
+    return alpha
+
+
+# The mean of several samples' subgradients, for the k worst samples. ``total`` has the arrays of
+# `sparse._state.Total`. Sums are added in the order of `Subgradient.mean` and
+# `Subgradient.squared_norm`.
+
+
+@inner
+def _add_entry(total, layer, place, row, column, value):
+    j = place[row, column]
+    if j == _ABSENT:
+        j = total.n[layer]
+        total.n[layer] += 1
+        place[row, column] = j
+        total.row[layer, j], total.column[layer, j], total.value[layer, j] = row, column, 0.0
+    total.value[layer, j] += value
+
+
+@inner
+def add_sample(grad, total):
+    """Add the subgradient of one sample's loss to the sum; O(C)."""
+    for d in range(grad.e.size):
+        _add_entry(total, LAYER_2, total.place2, d, grad.h_star[d], grad.e[d])
+    for j in range(grad.n[0]):
+        _add_entry(total, LAYER_1, total.place1, grad.unit1[j], grad.row1[j], grad.value1[j])
+    for j in range(grad.n[1]):
+        _add_entry(total, LAYER_0, total.place0, grad.row0[j], 0, grad.value0[j])
+
+
+@inner
+def _clear(total, layer, place):
+    for j in range(total.n[layer]):
+        place[total.row[layer, j], total.column[layer, j]] = _ABSENT
+    total.n[layer] = 0
+
+
+@inner
+def _move_layer(W, layer, total, alpha, journal, iteration):
+    for j in range(total.n[layer]):
+        row, column = total.row[layer, j], total.column[layer, j]
+        _move_entry(W, layer, row, column, alpha * total.value[layer, j], journal, iteration)
+
+
+@inner
+def descend_mean(weights, total, n_samples, loss, t, rule, journal, iteration):
+    """W ← W − α·(total / n_samples), and clear the sum; return α; O(k·C).
+
+    α = 0 means that the subgradient is zero and nothing moved.
+    """
+    n, value = total.n, total.value
+    for layer in (LAYER_2, LAYER_1, LAYER_0):
+        for j in range(n[layer]):
+            value[layer, j] /= n_samples
+    norm = (
+        sum_of_squares(value[LAYER_2], n[LAYER_2])
+        + sum_of_squares(value[LAYER_1], n[LAYER_1])
+        + sum_of_squares(value[LAYER_0], n[LAYER_0])
+    )
+    alpha = step_size(rule, t, loss, norm)
+    if alpha != 0.0:
+        _move_layer(weights.W2T, LAYER_2, total, alpha, journal, iteration)
+        _move_layer(weights.W1T, LAYER_1, total, alpha, journal, iteration)
+        _move_layer(_as_matrix(weights.W0), LAYER_0, total, alpha, journal, iteration)
+    _clear(total, LAYER_2, total.place2)
+    _clear(total, LAYER_1, total.place1)
+    _clear(total, LAYER_0, total.place0)
+    return alpha
