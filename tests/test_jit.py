@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from maxplus._compile import cache
-from maxplus._compile.jit import is_compiled
+from maxplus._compile.jit import is_compiled, warn_uncached
 from maxplus.certify import box_bounds
 from maxplus.explain import single_feature_flips
 
@@ -65,9 +64,9 @@ def fresh(tmp_path, monkeypatch):
 @pytest.fixture
 def warned(monkeypatch):
     """The warning is given once in a process: have it given again."""
-    cache.say_uncached.cache_clear()
+    warn_uncached.cache_clear()
     yield
-    cache.say_uncached.cache_clear()
+    warn_uncached.cache_clear()
 
 
 def kept(tmp_path, ending):

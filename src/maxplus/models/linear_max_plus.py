@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.algebra._kernels import maxplus_into
-from maxplus.algebra._winners import maxplus_winners
+from maxplus.algebra._kernels import maxplus_winners, product_into
 from maxplus.models import _softmax
 from maxplus.models._checks import check_weights
 from maxplus.models.base import Entries, Model, Subgradient
@@ -72,7 +71,7 @@ class LinearMaxPlus(Model):
         """z, shape (N, C); O(N·H·(P + C))."""
         a = self.hidden(X)
         Z = np.empty((len(a), self.n_classes), self.dtype)
-        maxplus_into(a, self.W.T, Z)
+        product_into(a, self.W.T, False, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:

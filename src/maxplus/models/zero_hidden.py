@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.algebra._kernels import maxplus_into
-from maxplus.algebra._winners import maxplus_winners
+from maxplus.algebra._kernels import maxplus_winners, product_into
 from maxplus.models import _softmax
 from maxplus.models._checks import check_weights
 from maxplus.models.base import Entries, Model, Subgradient
@@ -47,7 +46,7 @@ class ZeroHidden(Model):
         """z, shape (N, C); O(N·P·C)."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        maxplus_into(X, self.W, Z)
+        product_into(X, self.W, False, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:

@@ -14,7 +14,7 @@ from maxplus.training.engines.compiled import CompiledEngine
 from maxplus.training.result import Block
 from maxplus.training.task import Task
 from maxplus.trees._kernels import build, level_offsets
-from maxplus.trees.forest import nodes_per_tree
+from maxplus.trees.short_trees import nodes_per_tree
 
 
 class TreeEngine(CompiledEngine):

@@ -9,9 +9,8 @@ times as much, so every product is kept from producing one.
 
 import numpy as np
 
-from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.intrinsics import exp32, fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import njit
-from maxplus.algebra._exp import exp32
 
 # exp(±LIMIT) squared times a few thousand terms stays within float32's range.
 LIMIT = 40.0
