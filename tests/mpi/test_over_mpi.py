@@ -1,15 +1,11 @@
 """What teams of threads cannot tell: messages, memory that ranks share, ends of ranks."""
 
-import time
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.distributed import DifferentRanksError
-from maxplus.distributed.boards import add_in_order
 from maxplus.distributed.mpi import MPITeam
 from maxplus.training import MaxLoss, Status, Task, constant, polyak, train
 from maxplus.training.engines import SparseEngine
@@ -55,15 +51,8 @@ def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_cr
                 np.testing.assert_array_equal(told, np.random.default_rng((rank, n)).normal(size=n))
 
 
-@pytest.mark.parametrize("way", ["boards", "messages", "no room", "crowded"])
-def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
-    # Rows of some sizes one after the other, twice: nobody may read what another has overwritten.
-    if way == "messages":
-        monkeypatch.setattr("maxplus.distributed.boards.LEAST_BYTES", 1 << 40)
-    if way == "no room":
-        monkeypatch.setattr("maxplus.distributed.boards.PLACE", "nowhere")
+def test_large_sums_are_added_in_the_order_of_ranks(comm):
     with maxplus.distributed.use_mpi(comm) as team:
-        team._is_crowded = way == "crowded"
         for k, n in enumerate((30_000, 30_000, 70_001, 30_000, 5) * 4):
             dtype = (np.float32, np.float64)[k // 5 % 2]
             each = [
@@ -74,36 +63,6 @@ def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
             for other in others:
                 total = total + other
             np.testing.assert_array_equal(team.sum(each[team.rank]), total)
-        assert bool(team._boards._shown) == (way in ("boards", "crowded"))
-
-
-def test_nobody_writes_for_the_next_time_where_others_still_read(comm):
-    with maxplus.distributed.use_mpi(comm) as team:
-        wait = team._boards._wait
-
-        def wait_and_dawdle():
-            wait()
-            time.sleep(0.01 * (comm.rank == 0))
-
-        team._boards._wait = wait_and_dawdle
-        for k in range(12):
-            row = np.zeros((team.size, 16_000), np.float32)
-            row[team.rank] = 100.0 * k + team.rank
-            team.spread(row.reshape(-1))
-            expected = np.repeat(100.0 * k + np.arange(team.size), 16_000)
-            np.testing.assert_array_equal(row.reshape(-1), expected)
-
-
-def test_nobody_writes_for_the_next_sum_before_all_have_read(comm, monkeypatch):
-    def slowly(parts, total):
-        time.sleep(0.01 * (comm.rank == 0))
-        add_in_order(parts, total)
-
-    monkeypatch.setattr("maxplus.distributed.boards.add_in_order", slowly)
-    with maxplus.distributed.use_mpi(comm) as team:
-        for k in range(8):
-            own = team.add_up(np.full(16_000 * team.size, 10.0**k, np.float32))
-            assert set(own.tolist()) == {team.size * 10.0**k}
 
 
 def test_large_rows_travel_in_parts(comm, monkeypatch):
@@ -161,11 +120,8 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
             np.testing.assert_array_equal(one.history[name], column, err_msg=name)
 
 
-def test_closed_teams_give_communicators_and_windows_back(comm, monkeypatch):
+def test_closed_teams_give_communicators_and_windows_back(comm):
     """An MPI library has room for about 2,000 of them."""
-    monkeypatch.setattr(
-        "maxplus.distributed.mpi.Line", lambda *_: SimpleNamespace(hang_up=lambda: None)
-    )
     for _ in range(1_100):
         team = MPITeam(comm)
         team.shared((8,))[team.place] = 1.0

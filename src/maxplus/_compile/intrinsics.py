@@ -159,8 +159,8 @@ def prefetch(typingctx, array, index):
     """Prefetch the cache line of array[index] (one dimension)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = make_array(signature.args[0])(context, builder, args[0]).data
-        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        element = _element(context, builder, signature.args[0], args[0], args[1])
+        place = builder.bitcast(element, ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         function = builder.module.declare_intrinsic(
             "llvm.prefetch",
@@ -172,6 +172,48 @@ def prefetch(typingctx, array, index):
         return context.get_dummy_value()
 
     return types.void(array, types.intp), codegen
+
+
+# -- memory shared by threads, and calls of Python -----------------------------------------------
+
+
+def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Emit the address of array[index]."""
+    return builder.gep(make_array(array_type)(context, builder, array).data, [index])
+
+
+@intrinsic
+def atomic_load(typingctx, array, index):
+    """Return array[index] as other threads have stored it (one dimension, eight-byte items)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _element(context, builder, signature.args[0], args[0], args[1])
+        return builder.load_atomic(place, "acquire", 8)
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def atomic_store(typingctx, array, index, value):
+    """Store array[index] = value; other threads see it after everything stored before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _element(context, builder, signature.args[0], args[0], args[1])
+        builder.store_atomic(args[2], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
+def call_python(typingctx, address, argument):
+    """Call the function at an address, made by ctypes from a Python function of one integer."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+
+    return types.int64(types.int64, types.int64), codegen
 
 
 # -- the exponential function in float32 --------------------------------------------------------

@@ -21,7 +21,7 @@ R = TypeVar("R")
 def all_ranks() -> Iterator[Team]:
     """The team of all ranks that a launcher has started; alone where there is none."""
     from maxplus.distributed import ALONE, use_mpi
-    from maxplus.distributed.launched import is_launched
+    from maxplus.distributed.communicator import is_launched
 
     if not is_launched():
         yield ALONE
@@ -62,7 +62,7 @@ def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterato
 
 def leave_to_first() -> None:
     """End this process if another one of the launcher's runs the command for all."""
-    from maxplus.distributed.launched import is_launched, launched_rank
+    from maxplus.distributed.communicator import is_launched, launched_rank
 
     if is_launched() and launched_rank() > 0:
         raise typer.Exit
@@ -70,7 +70,7 @@ def leave_to_first() -> None:
 
 def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
     """ValueError for an option that is for one process, on all ranks."""
-    from maxplus.distributed.team import agreed
+    from maxplus.distributed.communicator import agreed
 
     raise agreed(
         ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")

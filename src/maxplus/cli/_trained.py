@@ -214,7 +214,7 @@ class UnknownLabels:
         ValueError
             If no row has a known label, or one has not and this is ``strict``.
         """
-        from maxplus.distributed.team import agreed
+        from maxplus.distributed.communicator import agreed
 
         parts = team.every((self.counts, self.n_rows))
         self.counts = sum((counts for counts, _ in parts), Counter())

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, validate_data
 
 from maxplus.distributed import Team, current
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import agreed
 from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
 from maxplus.models import AdditiveLMM, Network
 

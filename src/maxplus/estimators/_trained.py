@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.distributed import current
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import agreed
 from maxplus.estimators._data import LabelledData, mean_loss, rows_for
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from maxplus import datasets
 from maxplus.distributed import Team, current, use_mpi
-from maxplus.distributed.launched import is_launched
+from maxplus.distributed.communicator import is_launched
 from maxplus.estimators import LMMClassifier
 from maxplus.lab import measure, paper
 from maxplus.training import History, MaxLoss, Task

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maxplus.distributed import Team
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import agreed
 from maxplus.tables.choices import ColumnChoices
 from maxplus.tables.csv_parts import CsvPart
 from maxplus.tables.deciding import decide

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.aligned import empty
 from maxplus.training.smooth._kernels import LIMIT, exp_inputs
 from maxplus.training.smooth.soft_weights import SoftWeights
 
@@ -57,7 +56,7 @@ class SoftLMM:
                 layer[:] = 0.0
             return 0.0
         if len(self._E) < n:
-            self._E = empty((n, self.W0.size), np.float32)
+            self._E = np.empty((n, self.W0.size), np.float32)
         E = self._E[:n]
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
         exp_inputs(X, self.W0, np.float32(-1) / t, E)

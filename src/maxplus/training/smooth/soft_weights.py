@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.aligned import copied, zeros
 from maxplus.distributed import Team
 from maxplus.training.smooth._kernels import exp_all, times
 from maxplus.training.smooth.adam import Adam
@@ -46,7 +45,7 @@ class SoftWeights:
         mean, square = (
             (self._part_of(*memory[0]), self._part_of(*memory[1]))
             if memory is not None
-            else (zeros(self._own.shape, np.float32), zeros(self._own.shape, np.float32))
+            else (np.zeros_like(self._own), np.zeros_like(self._own))
         )
         self._adam = Adam(self._own, mean, square, steps)
         # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
@@ -101,13 +100,13 @@ class SoftWeights:
 
     def _row(self) -> NDArray:
         """Zeros for both layers, and some more, so that each rank has as many."""
-        return zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
+        return np.zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
 
     def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
         row = self._row()
         first, second = self._layers(row)
         first[:], second[:] = W1.reshape(first.shape), W2.reshape(second.shape)
-        return copied(self.team.part(row))
+        return self.team.part(row).copy()
 
     def _layers(self, row: NDArray) -> Layers:
         first, second = self._shapes

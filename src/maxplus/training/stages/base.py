@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import agreed
 from maxplus.models import Model, Network
 from maxplus.training.conductor import Conductor
 from maxplus.training.result import Status, TrainingOverflowError

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from maxplus.distributed import Team
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import agreed
 from maxplus.models import LMM, Model
 from maxplus.training import memory
 from maxplus.training.conductor import Conductor
