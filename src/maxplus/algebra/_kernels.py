@@ -9,8 +9,8 @@ cell records whether it has improved, and so ends with its value and the first b
 it; the winner is then searched in that block alone. The index costs one comparison per 64 sums,
 and the search.
 
-Each kernel exists once, for both semirings: ``better`` is `fmin` or `fmax`, and ``zero`` the
-semiring's zero, +inf or −inf.
+The tiles exist once, for both semirings. Kernels around them exist twice: one more level of calls,
+or both semirings in one kernel, would nearly double the time of the first call.
 """
 
 import numpy as np
@@ -38,25 +38,24 @@ PARALLEL_FROM = 4_000_000
 # -- one cell ------------------------------------------------------------------------------------
 
 
-@inner
-def _cell(better, zero, a, b):
-    use_widest_vectors()
-    m = zero
-    for j in range(a.size):
-        m = better(m, a[j] + b[j])
-    return m
-
-
 @njit(cache=True)
 def minplus_cell(a, b):
     """min_j (a_j + b_j) for two vectors; +inf when they are empty."""
-    return _cell(fmin, a.dtype.type(np.inf), a, b)
+    use_widest_vectors()
+    m = a.dtype.type(np.inf)
+    for j in range(a.size):
+        m = fmin(m, a[j] + b[j])
+    return m
 
 
 @njit(cache=True)
 def maxplus_cell(a, b):
     """max_j (a_j + b_j) for two vectors; −inf when they are empty."""
-    return _cell(fmax, a.dtype.type(-np.inf), a, b)
+    use_widest_vectors()
+    m = a.dtype.type(-np.inf)
+    for j in range(a.size):
+        m = fmax(m, a[j] + b[j])
+    return m
 
 
 @njit(cache=True)
@@ -81,7 +80,10 @@ def first_index(a, b, value):
 
 @inner
 def _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out):
-    """4 × 4 cells of a product into out[4, 4]."""
+    """Compute 4 × 4 cells of a product into out[4, 4].
+
+    ``better`` is `fmin` or `fmax`, and ``zero`` the semiring's zero, +inf or −inf.
+    """
     use_widest_vectors()
     one = one_like(zero)
     m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = zero
@@ -103,33 +105,38 @@ def _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out):
     out[3, 0], out[3, 1], out[3, 2], out[3, 3] = m30, m31, m32, m33
 
 
-@inner
-def _rows(better, zero, A, BT, out):
+@njit(cache=True)
+def minplus_rows(A, BT, out):
+    """out[n, k] = min_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
+    zero = A.dtype.type(np.inf)
     n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
     for c in range(0, k4, 4):
         b0, b1, b2, b3 = BT[c], BT[c + 1], BT[c + 2], BT[c + 3]
         for r in range(0, n4, 4):
             a0, a1, a2, a3 = A[r], A[r + 1], A[r + 2], A[r + 3]
-            _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out[r : r + 4, c : c + 4])
+            _tile(fmin, zero, a0, a1, a2, a3, b0, b1, b2, b3, out[r : r + 4, c : c + 4])
     for r in range(n):
         for c in range(k4 if r < n4 else 0, k):
-            out[r, c] = _cell(better, zero, A[r], BT[c])
-
-
-@njit(cache=True)
-def minplus_rows(A, BT, out):
-    """out[n, k] = min_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
-    _rows(fmin, A.dtype.type(np.inf), A, BT, out)
+            out[r, c] = minplus_cell(A[r], BT[c])
 
 
 @njit(cache=True)
 def maxplus_rows(A, BT, out):
     """out[n, k] = max_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
-    _rows(fmax, A.dtype.type(-np.inf), A, BT, out)
+    zero = A.dtype.type(-np.inf)
+    n, k = A.shape[0], BT.shape[0]
+    n4, k4 = n - n % 4, k - k % 4
+    for c in range(0, k4, 4):
+        b0, b1, b2, b3 = BT[c], BT[c + 1], BT[c + 2], BT[c + 3]
+        for r in range(0, n4, 4):
+            a0, a1, a2, a3 = A[r], A[r + 1], A[r + 2], A[r + 3]
+            _tile(fmax, zero, a0, a1, a2, a3, b0, b1, b2, b3, out[r : r + 4, c : c + 4])
+    for r in range(n):
+        for c in range(k4 if r < n4 else 0, k):
+            out[r, c] = maxplus_cell(A[r], BT[c])
 
 
-# Two parallel kernels, because one for both semirings would take twice as long to compile.
 @njit(cache=True, parallel=True)
 def _minplus_parallel(A, BT, out):
     n = A.shape[0]
