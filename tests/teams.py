@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from maxplus.distributed import Team, using
+from maxplus.distributed import Communicator, using
 
 # Nobody waits longer than this for the others: a deadlock is a failure.
 PATIENCE = 60.0
@@ -21,54 +21,54 @@ class Hall:
         self.shared = {}
 
 
-class ThreadTeam(Team):
+class ThreadCommunicator(Communicator):
     """One rank of a team of threads."""
 
     def __init__(self, hall, rank):
         self.hall, self.rank, self.size, self.place = hall, rank, hall.size, rank
         self.cores = 1
 
-    def every(self, thing):
+    def allgather(self, thing):
         self.hall.brought[self.rank] = thing
         self.hall.barrier.wait()
         brought = list(self.hall.brought)
         self.hall.barrier.wait()
         return brought
 
-    def first(self, thing):
-        return self.every(thing)[0]
+    def bcast(self, thing):
+        return self.allgather(thing)[0]
+
+    def allgatherv(self, rows):
+        return np.concatenate(self.allgather(rows.copy()))
 
     def gather(self, rows):
-        return np.concatenate(self.every(rows.copy()))
-
-    def collect(self, rows):
-        whole = self.gather(rows)
+        whole = self.allgatherv(rows)
         return whole if self.is_first else whole[:0]
 
-    def add_up(self, numbers):
-        total, *others = [self.part(told) for told in self.every(numbers.copy())]
+    def reduce_scatter(self, numbers):
+        total, *others = [self.part(told) for told in self.allgather(numbers.copy())]
         total = total.copy()
         for other in others:
             total += other
         return total
 
-    def spread(self, numbers):
-        numbers[:] = np.concatenate(self.every(self.part(numbers).copy()))
+    def allgather_inplace(self, numbers):
+        numbers[:] = np.concatenate(self.allgather(self.part(numbers).copy()))
 
     def meet(self, own, everybody):
-        everybody[:] = self.every(own.copy())
+        everybody[:] = self.allgather(own.copy())
 
-    def unite(self, numbers):
-        told = self.every(numbers.copy())
+    def allreduce_or(self, numbers):
+        told = self.allgather(numbers.copy())
         numbers.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in told])
 
     def nearby(self, n):
-        return self.every(n)
+        return self.allgather(n)
 
     def shared(self, shape):
         if self.is_first:
             self.hall.shared.setdefault(shape, np.zeros(shape))
-        self.every(None)
+        self.allgather(None)
         return self.hall.shared[shape]
 
 
@@ -79,7 +79,7 @@ def run_ranks(size, work):
 
     def one(rank):
         try:
-            with using(ThreadTeam(hall, rank)):
+            with using(ThreadCommunicator(hall, rank)):
                 return work(rank)
         except BaseException as error:
             failures.append(error)

@@ -12,11 +12,10 @@ from numba import njit
 from numpy.testing import assert_array_equal
 
 import oracles
+from maxplus._compile.intrinsics import exp32
+from maxplus._compile.tiles import BLOCK
 from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
-from maxplus.algebra._exp import exp32
-from maxplus.algebra._kernels import PARALLEL_FROM
-from maxplus.algebra._tiles import BLOCK
-from maxplus.algebra._winners import _tiled, maxplus_winners
+from maxplus.algebra._kernels import PARALLEL_FROM, _tiled, maxplus_winners
 from strategies import (
     DTYPES,
     GRID,
@@ -171,9 +170,9 @@ def test_winners_of_tiles(kind, dtype, n, m):
 
 NARROW = """
 import numpy as np
-from maxplus.algebra import _tiles
-from maxplus.algebra._winners import _tiled
-assert _tiles.PANEL_BYTES == 64
+from maxplus._compile import tiles
+from maxplus.algebra._kernels import _tiled
+assert tiles.PANEL_BYTES == 64
 rng = np.random.default_rng(0)
 A, BT = rng.integers(-4, 5, (66, 191)).astype("f4"), rng.integers(-4, 5, (70, 191)).astype("f4")
 values, index = np.empty((66, 70), "f4"), np.empty((66, 70), np.int64)

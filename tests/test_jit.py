@@ -1,17 +1,20 @@
-"""Kernels are kept on the disk; whatever happens to what is kept costs a compilation, no more."""
+"""Compilation of kernels: the disk cache, linking, threads, and a Numba with other internals."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 from numba.core import caching
 
-from maxplus._compile import cache
-from maxplus._compile.jit import is_compiled
+import maxplus
+from maxplus._compile.jit import warn_uncached
+from maxplus._compile.linking import require
 from maxplus.certify import box_bounds
 from maxplus.explain import decisive_paths, single_feature_flips
 
@@ -65,9 +68,9 @@ def fresh(tmp_path, monkeypatch):
 @pytest.fixture
 def warned(monkeypatch):
     """The warning is given once in a process: have it given again."""
-    cache.say_uncached.cache_clear()
+    warn_uncached.cache_clear()
     yield
-    cache.say_uncached.cache_clear()
+    warn_uncached.cache_clear()
 
 
 def kept(tmp_path, ending):
@@ -84,7 +87,7 @@ def hits(double):
     return sum(double.stats.cache_hits.values())
 
 
-def test_kernels_are_compiled_once(fresh, tmp_path):
+def test_cache_compiles_each_signature_once(fresh, tmp_path):
     assert_works(fresh())
     again = fresh()
     assert_works(again)
@@ -93,21 +96,7 @@ def test_kernels_are_compiled_once(fresh, tmp_path):
     assert len(kept(tmp_path, "nbc")) == 3
 
 
-def test_what_is_compiled_is_known(fresh, tmp_path):
-    double = fresh()
-    assert not is_compiled(double)
-    double(3)
-    assert is_compiled(double)
-    later = fresh()
-    assert is_compiled(later)
-    assert not later.signatures
-    for path in kept(tmp_path, "nbi"):
-        path.write_bytes(b"junk")
-    assert not is_compiled(fresh())
-    assert is_compiled(double.py_func)
-
-
-def test_a_kernel_within_another_is_not_compiled_for_itself(fresh, tmp_path):
+def test_linked_callee_has_no_machine_code_of_its_own(fresh, tmp_path):
     whole, out = fresh("double_all"), np.empty(3)
     whole(np.arange(3.0), out)
     assert np.array_equal(out, [0.0, 2.0, 4.0])
@@ -121,7 +110,7 @@ def test_a_kernel_within_another_is_not_compiled_for_itself(fresh, tmp_path):
     assert hits(again) == 1
 
 
-def test_wide_vectors_are_made_before_a_loop_is_inlined(fresh):
+def test_wide_vector_loops_are_vectorised_before_inlining(fresh):
     """The width belongs to a function: elsewhere the loop would get the usual one."""
     halve, x = fresh("halve"), np.arange(100.0)
     halve(x)
@@ -133,7 +122,7 @@ def test_wide_vectors_are_made_before_a_loop_is_inlined(fresh):
 
 
 @pytest.mark.slow
-def test_a_parallel_kernel_has_a_serial_twin(fresh, tmp_path):
+def test_parallel_kernel_has_a_serial_version(fresh, tmp_path):
     kernel, x = fresh("double_apart"), np.arange(5.0)
     for twin in (kernel, kernel.serial):
         out = np.empty(5)
@@ -149,7 +138,7 @@ def test_a_parallel_kernel_has_a_serial_twin(fresh, tmp_path):
 
 
 @pytest.mark.slow
-def test_results_do_not_depend_on_who_computes_them(fitted, iris, monkeypatch):
+def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeypatch):
     """Few rows are a serial kernel's, many its parallel twin's."""
     model, X = fitted.model_, iris.X[::5]
 
@@ -165,7 +154,7 @@ def test_results_do_not_depend_on_who_computes_them(fitted, iris, monkeypatch):
         assert np.array_equal(one, other, equal_nan=True)
 
 
-def test_two_writers_at_once_do_not_mix_their_kernels(fresh, monkeypatch):
+def test_cache_keeps_concurrent_writers_apart(fresh, monkeypatch):
     first, second = fresh(), fresh()
     files = first._cache._cache_file
     save = files._save_data
@@ -183,7 +172,7 @@ def test_two_writers_at_once_do_not_mix_their_kernels(fresh, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["nbc", "nbi"])
 @pytest.mark.parametrize("damage", [b"", b"junk", None])
-def test_damaged_entries_are_compiled_anew(fresh, tmp_path, ending, damage):
+def test_cache_recompiles_damaged_entries(fresh, tmp_path, ending, damage):
     assert_works(fresh())
     for path in kept(tmp_path, ending):
         content = path.read_bytes()
@@ -196,7 +185,7 @@ def test_damaged_entries_are_compiled_anew(fresh, tmp_path, ending, damage):
     assert hits(later) == 3
 
 
-def test_an_entry_for_other_arguments_is_not_used(fresh, tmp_path):
+def test_cache_ignores_an_entry_for_other_arguments(fresh, tmp_path):
     assert_works(fresh())
     one, two, three = kept(tmp_path, "nbc")
     contents = [path.read_bytes() for path in (one, two, three)]
@@ -205,7 +194,7 @@ def test_an_entry_for_other_arguments_is_not_used(fresh, tmp_path):
     assert_works(fresh())
 
 
-def test_without_a_folder_to_write_to_kernels_work_uncached(fresh, monkeypatch, warned):
+def test_kernels_work_without_a_writable_cache_folder(fresh, monkeypatch, warned):
     monkeypatch.setattr(caching.FunctionCache._impl_class, "_locator_classes", [])
     with pytest.warns(
         RuntimeWarning, match=r"every process compiles its own.*NUMBA_CACHE_DIR"
@@ -215,7 +204,7 @@ def test_without_a_folder_to_write_to_kernels_work_uncached(fresh, monkeypatch, 
     assert "\n" not in str(w[0].message)
 
 
-def test_a_full_disk_costs_the_cache_alone(fresh, monkeypatch, warned):
+def test_kernels_work_when_the_disk_is_full(fresh, monkeypatch, warned):
     def full(self, name, data):
         raise OSError("no space left on device")
 
@@ -225,7 +214,7 @@ def test_a_full_disk_costs_the_cache_alone(fresh, monkeypatch, warned):
     assert len(w) == 1
 
 
-def test_a_full_disk_with_a_damaged_index_costs_the_cache_alone(
+def test_kernels_work_when_the_disk_is_full_and_the_index_damaged(
     fresh, tmp_path, monkeypatch, warned
 ):
     assert_works(fresh())
@@ -248,7 +237,7 @@ maxplus.LMMClassifier, maxplus.algebra, maxplus.explain, maxplus.certify
 """
 
 
-def test_the_package_is_imported_without_a_folder_to_write_to():
+def test_import_works_without_a_writable_cache_folder():
     done = subprocess.run(
         [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True
     )
@@ -277,7 +266,7 @@ print(numba.threading_layer(), len(products))
 """
 
 
-def test_numbas_own_threads_are_called_one_at_a_time():
+def test_workqueue_threads_serve_one_call_at_a_time():
     """Without a lock, Numba ends the process: "Concurrent access has been detected"."""
     done = subprocess.run(
         [sys.executable, "-c", IN_THREADS], capture_output=True, text=True, timeout=120,
@@ -302,7 +291,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_computes_the_same():
+def test_forked_process_computes_the_same():
     """On the threads of its parent OpenMP ends the process, and a pool waits for it for ever."""
     done = subprocess.run(
         [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120,
@@ -310,3 +299,68 @@ def test_a_forked_process_computes_the_same():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("omp", "tbb", "workqueue")
+
+
+RESULTS = """
+import hashlib, json, sys
+if sys.argv[1] == "hide":
+    from numba.core import codegen
+    del codegen.JITCodeLibrary
+import numpy as np
+import maxplus
+from maxplus._compile import jit
+assert jit.HAS_NUMBA_INTERNALS == (sys.argv[1] != "hide")
+rng = np.random.default_rng(0)
+y = np.arange(60) % 3
+X = rng.normal(size=(60, 2)) + 2.0 * rng.normal(size=(3, 2))[y]
+
+def digest(*arrays):
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
+
+results = {}
+for engine in ("dense", "sparse"):
+    options = {"max_iter": 30, "random_state": 0, "engine": engine}
+    clf = maxplus.SubgradientLMMClassifier(6, **options).fit(X, y)
+    results[engine] = digest(clf.W0_, clf.W1_, clf.W2_)
+clf = maxplus.LMMClassifier(random_state=0).fit(X, y)
+results["default"] = digest(clf.decision_function(X))
+results["certificate"] = digest(clf.certified_radius(X))
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_plain_njit_gives_the_same_results_where_numba_internals_are_missing(tmp_path):
+    def run(mode, **environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", RESULTS, mode],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, **environment},
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), done.stderr
+
+    expected, said = run("keep")
+    assert "numba.njit" not in said
+    hidden, said = run("hide", NUMBA_CACHE_DIR=str(tmp_path))
+    assert said.count("compiles its kernels with plain numba.njit") == 1
+    assert hidden == expected
+    # Numba's own cache is used.
+    assert list(tmp_path.rglob("*.nbc"))
+
+
+def test_require_names_missing_attributes_of_a_private_class():
+    require(dict, "get", "keys")
+    with pytest.raises(ImportError, match="dict of this Numba has no find, _index"):
+        require(dict, "get", "find", "_index")
+
+
+def test_only_the_package_compile_imports_private_parts_of_numba():
+    root = Path(maxplus.__file__).parent
+    # Numba documents its event API.
+    allowed = {root / "training" / "monitor.py"}
+    pattern = re.compile(r"^\s*(?:from|import) (?:numba\.(?:core|np)|llvmlite)", re.MULTILINE)
+    found = {path for path in root.rglob("*.py") if pattern.search(path.read_text("utf-8"))}
+    assert {path for path in found if path.parent.name != "_compile"} == allowed

@@ -73,9 +73,7 @@ BELOW = {
 LATE = {"estimators": {"io"}}
 DOCUMENTED = [
     "maxplus.algebra.products",
-    "maxplus.algebra.perceptron",
-    "maxplus.trees.tree",
-    "maxplus.trees.forest",
+    "maxplus.trees.short_trees",
     "maxplus.training.steps",
     "maxplus.estimators._explained",
     "maxplus.estimators._lmm",

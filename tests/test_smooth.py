@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.certify import certified_at
-from maxplus.distributed import ALONE
+from maxplus.distributed import SERIAL
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.initialization import box_lmm, class_distance
@@ -41,7 +41,7 @@ def small():
 
 def soft_gradient(soft, X, y, model, *options):
     """Loss and gradient by both layers."""
-    weights = SoftWeights(ALONE, model.W1, model.W2)
+    weights = SoftWeights(SERIAL, model.W1, model.W2)
     loss = soft.gradient(X, y, weights, *options)
     weights.gradient()
     return loss, *weights.sums()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maxplus.distributed import ALONE, current
+from maxplus.distributed import SERIAL, current
 from maxplus.training.smooth import SoftWeights
 from teams import run_ranks
 
@@ -39,7 +39,7 @@ def course(team, layers, pushes):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_ranks_that_move_a_part_each_move_all_as_one_would(layers, pushes, size):
-    alone = course(ALONE, layers, pushes)
+    alone = course(SERIAL, layers, pushes)
     assert not np.array_equal(alone[2], layers[0])
     owners = np.arange(BATCHES) % size
     found = run_ranks(
@@ -52,6 +52,6 @@ def test_ranks_that_move_a_part_each_move_all_as_one_would(layers, pushes, size)
 
 def test_what_is_shown_are_exponentials(layers):
     W1, W2 = layers
-    shown = SoftWeights(ALONE, W1, W2).show(np.float32(0.5))
+    shown = SoftWeights(SERIAL, W1, W2).show(np.float32(0.5))
     np.testing.assert_allclose(shown.W1, np.exp(-W1 / 0.5), rtol=1e-5)
     np.testing.assert_array_equal(shown.W2, W2)

@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
-from maxplus._compile.cache import KernelCache
 from maxplus.estimators import NoEffectWarning
 from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, TrainingProblem, level, train
 from maxplus.training.engines import ENGINES
@@ -477,7 +476,6 @@ def test_the_maximum_is_for_sparse_by_default(cloud):
     assert_same(auto, dense)
 
 
-@pytest.mark.parametrize("is_cached", [False, True])
 @pytest.mark.parametrize(
     ("options", "used"),
     [
@@ -490,10 +488,7 @@ def test_the_maximum_is_for_sparse_by_default(cloud):
         ({"objective": "mean"}, "sgd"),
     ],
 )
-def test_engine_is_selected_by_problem_size_whatever_is_cached(
-    cloud, monkeypatch, options, used, is_cached
-):
-    monkeypatch.setattr(KernelCache, "has_entries", property(lambda self: is_cached), raising=False)
+def test_engine_is_selected_by_problem_size(cloud, options, used):
     data = SimpleNamespace(X=cloud[0])
     assert lmm(**options)._engine_for(data).name == used
 

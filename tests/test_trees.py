@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 import oracles
 from maxplus.trees import ShortComputationalForest, ShortComputationalTree, _kernels
-from maxplus.trees.forest import nodes_per_tree
+from maxplus.trees.short_trees import nodes_per_tree
 from strategies import DTYPES, GRID, INFINITIES, SEEDS, grid_array, quick
 
 INF = math.inf

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maxplus.distributed.launched import is_launched
+from maxplus.distributed.communicator import is_launched
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

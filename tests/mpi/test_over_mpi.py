@@ -1,16 +1,12 @@
 """What teams of threads cannot tell: messages, memory that ranks share, ends of ranks."""
 
-import time
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.distributed import DifferentRanksError
-from maxplus.distributed.boards import add_in_order
-from maxplus.distributed.mpi import MPITeam
+from maxplus.distributed.mpi import MPICommunicator
 from maxplus.training import MaxLoss, Status, TrainingProblem, constant, polyak, train
 from maxplus.training.engines import SparseEngine
 from teams import split
@@ -20,13 +16,13 @@ from trainings import start_at
 def test_a_team_carries_messages(comm):
     with maxplus.distributed.use_mpi(comm) as team:
         assert (team.rank, team.size) == (comm.rank, comm.size)
-        assert team.every(str(team.rank)) == [str(r) for r in range(team.size)]
-        assert team.first(team.rank) == 0
+        assert team.allgather(str(team.rank)) == [str(r) for r in range(team.size)]
+        assert team.bcast(team.rank) == 0
         # Rank 1 has no rows.
         rows = np.full((0 if team.rank == 1 else team.rank + 2, 3), team.rank, np.float32)
         whole = np.concatenate(comm.allgather(rows))
-        np.testing.assert_array_equal(team.gather(rows), whole)
-        collected = team.collect(rows)
+        np.testing.assert_array_equal(team.allgatherv(rows), whole)
+        collected = team.gather(rows)
         np.testing.assert_array_equal(collected, whole if team.is_first else whole[:0])
         own = np.random.default_rng(team.rank).normal(size=(5, 2)).astype(np.float32)
         total, *others = comm.allgather(own)
@@ -34,7 +30,7 @@ def test_a_team_carries_messages(comm):
             total = total + other
         np.testing.assert_array_equal(team.sum(own), total)
         numbers = np.where(np.arange(2 * team.size) % team.size == team.rank, -0.1, 0.0)
-        team.unite(numbers)
+        team.allreduce_or(numbers)
         np.testing.assert_array_equal(numbers, np.full(2 * team.size, -0.1))
         counts = team.nearby(1)
         shared = team.shared((64 + sum(counts),))
@@ -55,15 +51,8 @@ def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_cr
                 np.testing.assert_array_equal(told, np.random.default_rng((rank, n)).normal(size=n))
 
 
-@pytest.mark.parametrize("way", ["boards", "messages", "no room", "crowded"])
-def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
-    # Rows of some sizes one after the other, twice: nobody may read what another has overwritten.
-    if way == "messages":
-        monkeypatch.setattr("maxplus.distributed.boards.LEAST_BYTES", 1 << 40)
-    if way == "no room":
-        monkeypatch.setattr("maxplus.distributed.boards.PLACE", "nowhere")
+def test_large_sums_are_added_in_the_order_of_ranks(comm):
     with maxplus.distributed.use_mpi(comm) as team:
-        team._is_crowded = way == "crowded"
         for k, n in enumerate((30_000, 30_000, 70_001, 30_000, 5) * 4):
             dtype = (np.float32, np.float64)[k // 5 % 2]
             each = [
@@ -74,36 +63,6 @@ def test_large_sums_are_added_in_the_order_of_ranks(comm, monkeypatch, way):
             for other in others:
                 total = total + other
             np.testing.assert_array_equal(team.sum(each[team.rank]), total)
-        assert bool(team._boards._shown) == (way in ("boards", "crowded"))
-
-
-def test_nobody_writes_for_the_next_time_where_others_still_read(comm):
-    with maxplus.distributed.use_mpi(comm) as team:
-        wait = team._boards._wait
-
-        def wait_and_dawdle():
-            wait()
-            time.sleep(0.01 * (comm.rank == 0))
-
-        team._boards._wait = wait_and_dawdle
-        for k in range(12):
-            row = np.zeros((team.size, 16_000), np.float32)
-            row[team.rank] = 100.0 * k + team.rank
-            team.spread(row.reshape(-1))
-            expected = np.repeat(100.0 * k + np.arange(team.size), 16_000)
-            np.testing.assert_array_equal(row.reshape(-1), expected)
-
-
-def test_nobody_writes_for_the_next_sum_before_all_have_read(comm, monkeypatch):
-    def slowly(parts, total):
-        time.sleep(0.01 * (comm.rank == 0))
-        add_in_order(parts, total)
-
-    monkeypatch.setattr("maxplus.distributed.boards.add_in_order", slowly)
-    with maxplus.distributed.use_mpi(comm) as team:
-        for k in range(8):
-            own = team.add_up(np.full(16_000 * team.size, 10.0**k, np.float32))
-            assert set(own.tolist()) == {team.size * 10.0**k}
 
 
 def test_large_rows_travel_in_parts(comm, monkeypatch):
@@ -111,8 +70,8 @@ def test_large_rows_travel_in_parts(comm, monkeypatch):
     with maxplus.distributed.use_mpi(comm) as team:
         rows = np.arange(200.0 + team.rank).reshape(-1, 1) + 1000 * team.rank
         whole = np.concatenate(comm.allgather(rows))
-        np.testing.assert_array_equal(team.gather(rows), whole)
-        collected = team.collect(rows)
+        np.testing.assert_array_equal(team.allgatherv(rows), whole)
+        collected = team.gather(rows)
         np.testing.assert_array_equal(collected, whole if team.is_first else whole[:0])
 
 
@@ -161,13 +120,10 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
             np.testing.assert_array_equal(one.history[name], column, err_msg=name)
 
 
-def test_closed_teams_give_communicators_and_windows_back(comm, monkeypatch):
+def test_closed_teams_give_communicators_and_windows_back(comm):
     """An MPI library has room for about 2,000 of them."""
-    monkeypatch.setattr(
-        "maxplus.distributed.mpi.Line", lambda *_: SimpleNamespace(hang_up=lambda: None)
-    )
     for _ in range(1_100):
-        team = MPITeam(comm)
+        team = MPICommunicator(comm)
         team.shared((8,))[team.place] = 1.0
         team.close()
 

@@ -1,45 +1,57 @@
-"""Compiled kernels on the disk, for later processes; without them, each compiles its own."""
+"""Disk cache of compiled kernels that tolerates concurrent writers and damaged files.
+
+Numba numbers the files of a kernel's signatures. Two processes that compile different signatures
+at the same time can both take the next number, and a third process then loads the wrong machine
+code (numba #4807 and #10128 report the crashes that such races cause). Here the name of a file is
+derived from its signature. Whatever cannot be loaded is compiled again.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable
-from functools import cache as once
 from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.sigutils import normalize_signature
 
+from maxplus._compile.linking import require
+
+require(FunctionCache, "load_overload", "save_overload", "flush", "enable")
+require(IndexDataCacheFile, "_save_data", "_save_index", "_load_index")
+
 
 class KernelCache(FunctionCache):
-    """Numba's cache of one kernel on the disk; an entry that is no good is compiled anew.
+    """Numba's disk cache of one kernel.
 
-    Numba numbers the files of a kernel's signatures. Two processes that compile different ones
-    at once can both take the next number, and what a third one loads is the wrong machine code.
-    Here a file is named after its signature, and after the ``variant`` where a function is compiled
-    in several ways.
+    Parameters
+    ----------
+    function : callable
+    variant : str
+        Suffix of the file names, for a function that is compiled in several ways.
+    on_write_error : callable
+        Called when a compiled kernel cannot be written.
+
+    Raises
+    ------
+    RuntimeError
+        If Numba finds no folder that it can write to.
     """
 
-    def __init__(self, function: Callable, variant: str = "") -> None:
+    def __init__(
+        self, function: Callable, variant: str, on_write_error: Callable[[], None]
+    ) -> None:
         super().__init__(function)
-        self._cache_file = _FilesByKey(
+        self._on_write_error = on_write_error
+        self._cache_file = _FilesBySignature(
             cache_path=self._cache_path,
             filename_base=self._impl.filename_base + variant,
             source_stamp=self._impl.locator.get_source_stamp(),
         )
 
-    @property
-    def has_entries(self) -> bool:
-        """Whether anything that this version of the kernel compiled to is on the disk."""
-        try:
-            return bool(self._cache_file._load_index())
-        except Exception:
-            return False  # Damaged, in whatever way: to be compiled anew.
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled kernel; None if there is none, it is damaged or for other arguments."""
-        # What is wrong with a pickle or with machine code can be any error.
+        """Return the compiled kernel; None if it is missing, damaged or for other arguments."""
+        # A damaged pickle or damaged machine code can raise any error.
         try:
             found = super().load_overload(sig, target_context)
             wanted, _ = normalize_signature(sig)
@@ -48,39 +60,28 @@ class KernelCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled kernel, if the disk has room for it."""
+        """Write a compiled kernel, if the disk has room for it."""
         try:
-            self._keep(sig, data)
+            self._save(sig, data)
         except OSError:
-            say_uncached()
+            self._on_write_error()
 
-    def _keep(self, sig: Any, data: Any) -> None:
+    def _save(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
         except OSError:
             raise
         except Exception:
-            # The index is damaged: begin a new one.
+            # The index is damaged: start a new one.
             self.flush()
             super().save_overload(sig, data)
 
 
-class _FilesByKey(IndexDataCacheFile):
-    """Files of a kernel's signatures that are named after them."""
+class _FilesBySignature(IndexDataCacheFile):
+    """Cache files whose names are derived from the signatures."""
 
     def save(self, key: Any, data: Any) -> None:
         name = f"{self._index_name}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
-        # The index comes second: what it names is there.
+        # The index is written last, so that every file it lists exists.
         self._save_data(name, data)
         self._save_index(self._load_index() | {key: name})
-
-
-@once
-def say_uncached() -> None:
-    """Warn, once, that kernels are not kept, and say what helps."""
-    warnings.warn(
-        "compiled kernels cannot be kept on the disk, so every process compiles its own; name a "
-        "folder that can be written to in the environment variable NUMBA_CACHE_DIR",
-        RuntimeWarning,
-        stacklevel=2,
-    )

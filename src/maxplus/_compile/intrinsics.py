@@ -1,37 +1,48 @@
-"""The few LLVM instructions that Numba does not reach from Python.
+"""LLVM instructions that Numba does not generate from Python, and kernels built on them.
 
-Numba turns ``min(a, b)`` and ``if b < a: a = b`` into code that LLVM cannot
-vectorise, because both must do something definite with NaN and with the sign
-of zero. Calls of ``llvm.minnum`` / ``llvm.maxnum`` that are told to ignore
-these two vectorise at once. The flags sit on the single call, never on a whole
-function: minimum and maximum are exact in any order, so no value can change,
-while additions around them keep their IEEE meaning (infinities included) and
+Numba turns ``min(a, b)`` and ``if b < a: a = b`` into code that LLVM cannot vectorise (numba
+#5139), because both must do something definite with NaN and with the sign of zero. Calls of
+``llvm.minnum`` and ``llvm.maxnum`` with flags that ignore these two vectorise. The flags belong to
+the single call, never to a whole function: minimum and maximum are exact in any order, so no value
+can change, while the additions around them keep their IEEE meaning (infinities included) and
 every engine computes the same bits.
 """
 
 import platform
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils, config
-from numba.core.codegen import get_host_cpu_features
+from numba import config, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from maxplus._compile.jit import njit
+
 SAFE_FLAGS = ("nnan", "nsz")
 
-# What Numba compiles for: the user's word comes before what the processor says.
-_TOLD = config.CPU_FEATURES  # type: ignore[attr-defined]
-FEATURES = get_host_cpu_features() if _TOLD is None else _TOLD
-# What assembly calls the registers of floats, where a product and a sum are one instruction.
+
+def _target_features() -> str:
+    """Return the processor features that Numba compiles for; a user's setting comes first."""
+    if config.CPU_FEATURES is not None:  # type: ignore[attr-defined]
+        return config.CPU_FEATURES  # type: ignore[attr-defined]
+    try:
+        from numba.core.codegen import get_host_cpu_features
+    except ImportError:
+        return ""  # Products are slower without the features, with the same results.
+    return get_host_cpu_features()
+
+
+FEATURES = _target_features()
+# Constraint of the float registers in inline assembly, where a fused multiply-add exists.
 _REGISTER = (
     "w" if platform.machine() in ("aarch64", "arm64") else "x" if "+fma" in FEATURES else None
 )
 
 
 def call(builder: Any, name: str, args: list[Any], flags: tuple[str, ...] = ()) -> Any:
-    """A call of the LLVM intrinsic ``name(T, …) -> T`` for numbers, or vectors of them."""
+    """Emit a call of the LLVM intrinsic ``name(T, …) -> T`` for numbers, or vectors of them."""
     kind = args[0].type
     is_vector = isinstance(kind, ir.VectorType)
     number = kind.element.intrinsic_name if is_vector else kind.intrinsic_name
@@ -43,7 +54,7 @@ def call(builder: Any, name: str, args: list[Any], flags: tuple[str, ...] = ()) 
 
 
 def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
-    """Code generator for a call of the LLVM intrinsic ``name(T, T) -> T``."""
+    """Return the code generator of a call of the LLVM intrinsic ``name(T, T) -> T``."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return call(builder, name, args, flags)
@@ -53,18 +64,18 @@ def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
 
 @intrinsic
 def fmin(typingctx, a, b):
-    """Smaller of two floats of one type (neither is NaN)."""
+    """Return the smaller of two floats of one type (neither is NaN)."""
     return a(a, b), _binary_call("llvm.minnum", SAFE_FLAGS)
 
 
 @intrinsic
 def fmax(typingctx, a, b):
-    """Larger of two floats of one type (neither is NaN)."""
+    """Return the larger of two floats of one type (neither is NaN)."""
     return a(a, b), _binary_call("llvm.maxnum", SAFE_FLAGS)
 
 
 def hidden_one(builder: Any, kind: Any) -> Any:
-    """The number 1, which no compiler may know: see `plus`."""
+    """Emit the number 1 in a way that hides its value from LLVM: see `plus`."""
     one = ir.Constant(kind, 1.0)
     if _REGISTER is None:
         return one
@@ -73,7 +84,7 @@ def hidden_one(builder: Any, kind: Any) -> Any:
 
 
 def fused_sum(builder: Any, a: Any, b: Any, one: Any) -> Any:
-    """Of numbers or vectors: see `plus`."""
+    """Emit a sum of numbers or vectors as a fused multiply-add: see `plus`."""
     if _REGISTER is None:
         return builder.fadd(a, b)
     return call(builder, "llvm.fma", [a, one, b])
@@ -81,7 +92,7 @@ def fused_sum(builder: Any, a: Any, b: Any, one: Any) -> Any:
 
 @intrinsic
 def one_like(typingctx, x):
-    """The float 1 of x's type, for `plus`; to be asked for once, before a loop."""
+    """Return the float 1 of x's type, for `plus`; called once, before a loop."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return hidden_one(builder, args[0].type)
@@ -91,10 +102,10 @@ def one_like(typingctx, x):
 
 @intrinsic
 def plus(typingctx, a, b, one):
-    """The sum a + b as a·1 + b, rounded once: the same number, from where products are made.
+    """Return a + b, computed as a·1 + b and rounded once: the same number.
 
-    Many processors make sums and minima in the same place, and products in another: there a loop
-    of both takes half the time. A compiler that knew of the 1 would make a sum of it again.
+    Many processors execute sums and minima on the same ports, and fused multiply-adds on others:
+    there a loop of both takes half the time. LLVM would turn a visible factor 1 into a sum again.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -105,16 +116,16 @@ def plus(typingctx, a, b, one):
 
 @intrinsic
 def imin(typingctx, a, b):
-    """Smaller of two signed integers of one type."""
+    """Return the smaller of two signed integers of one type."""
     return a(a, b), _binary_call("llvm.smin", ())
 
 
 @intrinsic
 def select(typingctx, condition, a, b):
-    """``a if condition else b`` of two values at hand, without a branch.
+    """Return ``a if condition else b`` of two computed values, without a branch.
 
-    What Numba makes of a conditional expression are branches, and LLVM may turn those of a loop
-    into several stores to one place, each with a mask, which are slow on some processors.
+    Numba compiles a conditional expression to branches, which LLVM may turn into several masked
+    stores to one address; those are slow on some processors.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -127,14 +138,16 @@ def select(typingctx, condition, a, b):
 def use_widest_vectors(typingctx):
     """Let LLVM vectorise the enclosing function with 512-bit registers.
 
-    By default it stays at 256 bits even where the processor has more; on the
-    min-plus product that costs a tenth of the throughput. Where there are no
-    such registers the hint does nothing.
+    By default it stays at 256 bits even where the processor has more (llvm-project #102047); on
+    the min-plus product that costs a tenth of the throughput. Where there are no such registers
+    the hint does nothing.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # llvmlite only knows attributes without a value, so its own check is passed by.
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        attributes = builder.function.attributes
+        if isinstance(attributes, set):
+            # llvmlite's own `add` only accepts attributes without a value.
+            set.add(attributes, '"prefer-vector-width"="512"')
         context.active_code_library.has_wide_vectors = True
         return context.get_dummy_value()
 
@@ -143,11 +156,11 @@ def use_widest_vectors(typingctx):
 
 @intrinsic
 def prefetch(typingctx, array, index):
-    """Ask for the cache line of array[index] (one dimension) ahead of its use."""
+    """Prefetch the cache line of array[index] (one dimension)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = make_array(signature.args[0])(context, builder, args[0]).data
-        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        element = _element(context, builder, signature.args[0], args[0], args[1])
+        place = builder.bitcast(element, ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         function = builder.module.declare_intrinsic(
             "llvm.prefetch",
@@ -159,3 +172,80 @@ def prefetch(typingctx, array, index):
         return context.get_dummy_value()
 
     return types.void(array, types.intp), codegen
+
+
+# -- memory shared by threads, and calls of Python -----------------------------------------------
+
+
+def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Emit the address of array[index]."""
+    return builder.gep(make_array(array_type)(context, builder, array).data, [index])
+
+
+@intrinsic
+def atomic_load(typingctx, array, index):
+    """Return array[index] as other threads have stored it (one dimension, eight-byte items)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _element(context, builder, signature.args[0], args[0], args[1])
+        return builder.load_atomic(place, "acquire", 8)
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def atomic_store(typingctx, array, index, value):
+    """Store array[index] = value; other threads see it after everything stored before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _element(context, builder, signature.args[0], args[0], args[1])
+        builder.store_atomic(args[2], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
+def call_python(typingctx, address, argument):
+    """Call the function at an address, made by ctypes from a Python function of one integer."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+# -- the exponential function in float32 --------------------------------------------------------
+
+_LOG2E = np.float32(1.44269504)
+# log 2 in two parts: the first has so few digits that its multiples are exact.
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_C2, _C3, _C4, _C5, _C6 = (np.float32(1 / n) for n in (2, 6, 24, 120, 720))
+_ONE, _HALF = np.float32(1.0), np.float32(0.5)
+_BIAS, _MANTISSA_BITS = np.int32(127), np.int32(23)
+
+
+@intrinsic
+def _as_float(typingctx, bits):
+    """Return the float32 with these 32 bits."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@njit(cache=True, inline="always")
+def exp32(x):
+    """Return exp(x) of a float32 with |x| ≤ 87, with a relative error below 3e-7.
+
+    It vectorises, which the C library's exponential does not.
+
+    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, where six terms of the series are enough. Beyond 87
+    the power of two does not fit: callers bound x.
+    """
+    n = np.floor(x * _LOG2E + _HALF)
+    r = x - n * _LN2_HIGH - n * _LN2_LOW
+    series = _ONE + r * (_ONE + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * _C6)))))
+    return series * _as_float((np.int32(n) + _BIAS) << _MANTISSA_BITS)

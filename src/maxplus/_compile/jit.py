@@ -1,8 +1,10 @@
-"""How kernels are compiled."""
+"""`njit` and `inner`: the decorators of all kernels."""
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache as once
@@ -13,73 +15,100 @@ from typing import Any
 import numba
 from numpy.typing import NDArray
 
-from maxplus._compile.cache import KernelCache, say_uncached
-from maxplus._compile.linking import AS_PART
+# Options of kernels that only other kernels call: without wrappers for Python there is less to
+# compile, and arguments need not be convertible from Python objects.
+_LINK_ONLY: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-# Numba's own threads, which it takes where it finds no OpenMP and no TBB, are one team for all: a
-# second call at the same time ends the process.
-_TEAM = Lock()
-# Set in processes that were forked after OpenMP's threads had started: those threads are gone.
+try:
+    from maxplus._compile.cache import KernelCache
+    from maxplus._compile.linking import LinkOnlyCompiler
+
+    _LINK_ONLY["pipeline_class"] = LinkOnlyCompiler
+    HAS_NUMBA_INTERNALS = True
+except (ImportError, AttributeError, TypeError) as error:
+    HAS_NUMBA_INTERNALS = False
+    logging.getLogger("maxplus").warning(
+        "maxplus compiles its kernels with plain numba.njit, which takes longer: Numba %s differs "
+        "from the versions that maxplus was written for (%s)",
+        numba.__version__,
+        error,
+    )
+
+# Numba's workqueue threads, used where neither OpenMP nor TBB is found, serve one call at a time:
+# a second concurrent call ends the process (numba #8563).
+_WORKQUEUE = Lock()
+# Set in processes that were forked after the OpenMP threads had started, which do not survive it.
 _FORKED = Event()
 
 
 def njit(
     function: Callable | None = None, *, cache: bool = False, within: bool = False, **options: Any
 ) -> Any:
-    """`numba.njit`, with a cache whose failure costs a compilation and nothing else.
+    """`numba.njit` with a cache whose failure costs a compilation and nothing else.
 
-    A parallel kernel has its twin on one thread as ``serial``: it takes a fraction of the time to
-    compile, and work that is done before a second thread has woken up is done by it. Calls of the
-    kernel itself wait for each other where they must, see `alone`; one that only other kernels
-    call is ``within`` them, and those are to be called `alone`.
+    A parallel kernel has its single-threaded version as the attribute ``serial``, which takes a
+    fraction of the time to compile and suits work that is done before a second thread starts.
+    Calls of a parallel kernel are safe from several threads, see `alone`. With ``within=True``
+    only other kernels call it, and those are to be called through `alone`.
     """
     if function is None:
         return partial(njit, cache=cache, within=within, **options)
-    kernel = _compiled(function, cache, options)
+    kernel = _dispatcher(function, cache, options)
     if not options.get("parallel") or within:
         return kernel
-    return alone(kernel, _compiled(function, cache, {**options, "parallel": False}, "-serial"))
+    return alone(kernel, _dispatcher(function, cache, {**options, "parallel": False}, "-serial"))
 
 
-def _compiled(function: Callable, cache: bool, options: dict[str, Any], variant: str = "") -> Any:
-    """Numba's dispatcher; what the variants of a function compile to is kept apart."""
+def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], variant: str = "") -> Any:
+    """Numba's dispatcher of a function; variants of a function are cached separately."""
     kernel = numba.njit(**options)(function)
-    # With Numba switched off (NUMBA_DISABLE_JIT), functions stay what they are.
+    # With NUMBA_DISABLE_JIT, njit returns the function itself.
     if not hasattr(kernel, "enable_caching"):
         return kernel
     if cache:
         try:
-            kernel._cache = KernelCache(function, variant)
+            if HAS_NUMBA_INTERNALS:
+                kernel._cache = KernelCache(function, variant, warn_uncached)
+            elif not variant:  # Numba's own cache does not tell variants of a function apart.
+                kernel.enable_caching()
         except RuntimeError:
-            say_uncached()
-    if not options.get("parallel"):
-        _link_part(kernel, function, options)
+            warn_uncached()
+    if HAS_NUMBA_INTERNALS and not options.get("parallel"):
+        _link_into_callers(kernel, function, options)
     return kernel
 
 
-def is_compiled(kernel: Any) -> bool:
-    """Whether this process has compiled a kernel, or finds it on the disk, for any arguments."""
-    if not hasattr(kernel, "signatures"):
-        return True  # Numba is switched off.
-    kept = kernel._cache
-    return bool(kernel.signatures) or (isinstance(kept, KernelCache) and kept.has_entries)
-
-
-def _link_part(kernel: Any, function: Callable, options: dict[str, Any]) -> None:
-    """Other kernels take in a part instead, which has no machine code of its own."""
+def _link_into_callers(kernel: Any, function: Callable, options: dict[str, Any]) -> None:
+    """Make other kernels link a version of this kernel that has no machine code of its own."""
 
     @once
-    def part() -> Any:
-        return numba.njit(**{**options, **AS_PART})(function)
+    def linked() -> Any:
+        return numba.njit(**{**options, **_LINK_ONLY})(function)
 
-    kernel.get_call_template = lambda *arguments: part().get_call_template(*arguments)
-    kernel.get_overload = lambda signature: part().get_overload(signature)
+    kernel.get_call_template = lambda *arguments: linked().get_call_template(*arguments)
+    kernel.get_overload = lambda signature: linked().get_overload(signature)
+
+
+# For kernels that only other kernels call: a call from Python crashes the process.
+# Division follows IEEE 754, because Python's check for zero would keep loops from vectorising.
+inner: Any = numba.njit(error_model="numpy", **_LINK_ONLY)
+
+
+@once
+def warn_uncached() -> None:
+    """Warn, once, that compiled kernels are not kept, and say what helps."""
+    warnings.warn(
+        "compiled kernels cannot be kept on the disk, so every process compiles its own; name a "
+        "folder that can be written to in the environment variable NUMBA_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def alone(kernel: Callable, serial: Callable | None = None) -> Any:
-    """A parallel kernel that threads of the user's may call at the same time.
+    """Wrap a parallel kernel so that several threads may call it at the same time.
 
-    A forked process has ``serial`` instead, the same on one thread: OpenMP would end it.
+    A forked process calls ``serial`` instead, the single-threaded version: OpenMP would end it.
     """
 
     @wraps(kernel)
@@ -91,15 +120,15 @@ def alone(kernel: Callable, serial: Callable | None = None) -> Any:
                     "not survive; start processes by 'spawn' or 'forkserver', or use engine='dense'"
                 )
             return serial(*arguments)
-        with nullcontext() if _threads() in ("omp", "tbb") else _TEAM:
+        with nullcontext() if _threading_layer() in ("omp", "tbb") else _WORKQUEUE:
             return kernel(*arguments)
 
     call.serial = serial  # type: ignore[attr-defined]
     return call
 
 
-def _threads() -> str | None:
-    """Whose threads run parallel kernels; None before the first has run."""
+def _threading_layer() -> str | None:
+    """Return the threading layer of parallel kernels; None before the first has run."""
     try:
         return numba.threading_layer()
     except ValueError:
@@ -107,7 +136,7 @@ def _threads() -> str | None:
 
 
 def _after_fork() -> None:
-    if _threads() == "omp":
+    if _threading_layer() == "omp":
         _FORKED.set()
 
 
@@ -115,13 +144,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-# For kernels that only other kernels call: called from Python, they crash.
-# Division follows IEEE 754: Python's check for zero would keep loops from vectorising.
-inner: Any = numba.njit(error_model="numpy", **AS_PART)
-
-
 def frozen(array: NDArray) -> NDArray:
-    """A read-only view: kernels compile once, whether or not the user's array is writeable."""
+    """Return a read-only view: kernels compile once, whether or not an array is writeable."""
     view = array.view()
     view.flags.writeable = False
     return view

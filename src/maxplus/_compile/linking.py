@@ -1,9 +1,9 @@
-"""Kernels within kernels: code that is only ever linked into other kernels.
+"""Kernels that are only linked into other kernels, without machine code of their own.
 
-Numba optimises what it compiles, together with all that it calls, and makes machine code of it;
-and does so again with every caller, however indirect. Only the code of the outermost function is
-ever run. So here a function that others call stays as it was lowered, and whoever is called from
-Python optimises the whole and translates it, once.
+Numba optimises each function together with everything it calls and generates machine code for it,
+and does so again for every caller (numba #9566 shows that a chain of calls takes quadratic time to
+compile). Only the code of the outermost function is run. Here a callee stays unoptimised LLVM
+code; the kernel that Python calls optimises and translates the whole, once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,30 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 
-class _Part(JITCodeLibrary):
-    """A function's code, to be linked; it has no address.
+def require(kind: type, *names: str) -> None:
+    """Raise ImportError unless a private class of Numba has these attributes."""
+    missing = [name for name in names if not hasattr(kind, name)]
+    if missing:
+        raise ImportError(f"{kind.__name__} of this Numba has no {', '.join(missing)}")
 
-    Loops that ask for wide vectors (`use_widest_vectors`) are optimised here all the same: the
-    width is the function's, and would be lost where it is inlined before its loops are vectors.
+
+require(
+    JITCodeLibrary,
+    "_optimize_final_module",
+    "_finalize_final_module",
+    "_finalize_dynamic_globals",
+    "_ensure_finalized",
+    "codegen",
+)
+require(Compiler, "compile_extra")
+
+
+class _LinkedLibrary(JITCodeLibrary):
+    """Code of a function that is linked into its callers; it has no address.
+
+    A function that asks for wide vectors (`use_widest_vectors`) is optimised here all the same:
+    the width is an attribute of the function, and inlining it before its loops are vectorised
+    would lose the attribute.
     """
 
     has_wide_vectors = False
@@ -38,28 +57,20 @@ class _Part(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """For those who ask for an address, and get none."""
-        return _Nowhere
+        """A code generator that ignores the constants of code without an address."""
+        return _NoCodegen
 
 
-class _Nowhere:
+class _NoCodegen:
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
-        """What is not in memory has no pointer to its constants, and parts have no use for one."""
+        """Do nothing: code that is not in memory has no pointer to its constants."""
 
 
-class PartCompiler(Compiler):
-    """Numba's compiler, whose result is a part."""
+class LinkOnlyCompiler(Compiler):
+    """Numba's compiler, whose result is only linked into other kernels."""
 
     def compile_extra(self, func: Callable) -> Any:
-        """Compile a function of Python."""
-        self.state.library = _Part(self.state.targetctx.codegen(), func.__qualname__)
+        """Compile a Python function."""
+        self.state.library = _LinkedLibrary(self.state.targetctx.codegen(), func.__qualname__)
         return super().compile_extra(func)
-
-
-# Options of `numba.njit`; without wrappers for Python there is less to compile.
-AS_PART: dict[str, Any] = {
-    "pipeline_class": PartCompiler,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}

@@ -1,13 +1,11 @@
 """NamedTuples of arrays passed by reference.
 
-Numba passes a NamedTuple by value: the engine's ninety arrays are eight hundred
-words on the stack of every call, and LLVM takes most of a minute to compile
-that. And each field that is read counts an array's references up and down,
-atomically, so that two threads fight for the counter. A reference is one
-pointer to a copy of the tuple whose arrays are not counted. It lives as long as
-the function that made it, and the caller must keep the arrays alive, which
-engines do. A tuple within a tuple is read as a reference, too: a pointer into
-the same copy.
+Numba passes a NamedTuple by value: the sparse engine's ninety arrays are eight hundred words on
+the stack of every call, and LLVM takes most of a minute to compile that (numba #5953). And each
+field that is read changes an array's reference count, atomically, so that threads contend for the
+counter. A reference is one pointer to a copy of the tuple whose arrays are not counted. It lives
+as long as the function that made it, and the caller must keep the arrays alive, which engines do.
+A tuple within a tuple is read as a reference, too: a pointer into the same copy.
 """
 
 from hashlib import sha256
@@ -22,17 +20,17 @@ from numba.np.arrayobj import make_array
 
 
 class Reference(types.Type):
-    """A pointer to a NamedTuple; its fields are read as the tuple's are."""
+    """Type of a pointer to a NamedTuple; its fields are read as the tuple's are."""
 
     def __init__(self, target):
         self.target = target
-        # Every symbol that LLVM sees has its arguments' names in it: thousands of characters
-        # if the arrays were spelled out.
+        # The names of argument types are part of every LLVM symbol: thousands of characters if the
+        # arrays were spelled out.
         digest = sha256(str(target).encode()).hexdigest()[:16]
         super().__init__(name=f"Reference({target.instance_class.__name__}, {digest})")
 
     def field(self, name):
-        """What reading a field gives."""
+        """Return the type of a field that is read."""
         kind = self.target.types[self.target.fields.index(name)]
         return Reference(kind) if isinstance(kind, types.NamedTuple) else kind
 
@@ -59,7 +57,7 @@ def _read_field(context, builder, kind, value, name):
 
 
 def _store(context, builder, kind, value, place):
-    """Write a tuple's fields one by one, arrays uncounted."""
+    """Write a tuple's fields one by one, arrays without a reference count."""
     for k, part in enumerate(kind.types):
         item, target = builder.extract_value(value, k), cgutils.gep_inbounds(builder, place, 0, k)
         if isinstance(part, types.NamedTuple):
@@ -74,7 +72,7 @@ def _store(context, builder, kind, value, place):
 
 @intrinsic
 def referenced(typingctx, fields):
-    """A reference to a NamedTuple, with uncounted arrays."""
+    """Return a reference to a NamedTuple, whose arrays are not reference-counted."""
 
     def codegen(context, builder, signature, args):
         place = cgutils.alloca_once(builder, args[0].type)

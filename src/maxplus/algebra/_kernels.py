@@ -1,20 +1,41 @@
-"""Jitted min-plus and max-plus products of row blocks, A (n × m) with Bᵀ (k × m).
+"""Kernels of min-plus and max-plus products of row blocks, A (n × m) with Bᵀ (k × m).
 
-Both operands are contiguous along the reduced axis, so the inner loop reads
-vectors straight from memory. A 4 × 4 tile keeps sixteen running minima in
-registers: eight vector loads feed sixteen sums (see `plus`) and sixteen minima.
+Both operands are contiguous along the reduced axis, so the inner loop reads vectors straight from
+memory. A 4 × 4 tile keeps sixteen running minima in registers: eight vector loads feed sixteen
+sums (see `plus`) and sixteen minima.
+
+Products that also return the winning j take columns in blocks of 64. At the end of a block each
+cell records whether it has improved, and so ends with its value and the first block that contains
+it; the winner is then searched in that block alone. The index costs one comparison per 64 sums,
+and the search.
+
+The tiles exist once, for both semirings. Kernels around them exist twice: one more level of calls,
+or both semirings in one kernel, would nearly double the time of the first call.
 """
 
 import numpy as np
 from numba import prange
 
 from maxplus._compile.intrinsics import fmax, fmin, imin, one_like, plus, use_widest_vectors
-from maxplus._compile.jit import njit
+from maxplus._compile.jit import inner, njit
+from maxplus._compile.tiles import (
+    BLOCK,
+    PANEL_BYTES,
+    ROWS,
+    first_of_block,
+    maxplus_tile,
+    minplus_tile,
+)
 
 # One parallel task: 32 rows of A (200 kB at 1568 float32) stay in the second-level cache.
 ROWS_PER_TASK = 32
-# Below this many additions a product is done before a second thread has woken up.
+# The same with the index, whose panels of columns are read again for each task.
+_ROWS_PER_INDEX_TASK = 64
+# Products with fewer additions than this are done before a second thread starts.
 PARALLEL_FROM = 4_000_000
+
+
+# -- one cell ------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -54,50 +75,30 @@ def first_index(a, b, value):
     return imin(first, np.int32(a.size - 1))
 
 
-@njit(cache=True)
-def _minplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
-    """4 × 4 cells of the min-plus product into out[4, 4]."""
-    use_widest_vectors()
-    inf = a0.dtype.type(np.inf)
-    one = one_like(inf)
-    m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = inf
-    m20 = m21 = m22 = m23 = m30 = m31 = m32 = m33 = inf
-    for j in range(a0.size):
-        x0, x1, x2, x3 = a0[j], a1[j], a2[j], a3[j]
-        y0, y1, y2, y3 = b0[j], b1[j], b2[j], b3[j]
-        m00, m01 = fmin(m00, plus(x0, y0, one)), fmin(m01, plus(x0, y1, one))
-        m02, m03 = fmin(m02, plus(x0, y2, one)), fmin(m03, plus(x0, y3, one))
-        m10, m11 = fmin(m10, plus(x1, y0, one)), fmin(m11, plus(x1, y1, one))
-        m12, m13 = fmin(m12, plus(x1, y2, one)), fmin(m13, plus(x1, y3, one))
-        m20, m21 = fmin(m20, plus(x2, y0, one)), fmin(m21, plus(x2, y1, one))
-        m22, m23 = fmin(m22, plus(x2, y2, one)), fmin(m23, plus(x2, y3, one))
-        m30, m31 = fmin(m30, plus(x3, y0, one)), fmin(m31, plus(x3, y1, one))
-        m32, m33 = fmin(m32, plus(x3, y2, one)), fmin(m33, plus(x3, y3, one))
-    out[0, 0], out[0, 1], out[0, 2], out[0, 3] = m00, m01, m02, m03
-    out[1, 0], out[1, 1], out[1, 2], out[1, 3] = m10, m11, m12, m13
-    out[2, 0], out[2, 1], out[2, 2], out[2, 3] = m20, m21, m22, m23
-    out[3, 0], out[3, 1], out[3, 2], out[3, 3] = m30, m31, m32, m33
+# -- values --------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
-    """4 × 4 cells of the max-plus product into out[4, 4]."""
+@inner
+def _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out):
+    """Compute 4 × 4 cells of a product into out[4, 4].
+
+    ``better`` is `fmin` or `fmax`, and ``zero`` the semiring's zero, +inf or −inf.
+    """
     use_widest_vectors()
-    zero = a0.dtype.type(-np.inf)
     one = one_like(zero)
     m00 = m01 = m02 = m03 = m10 = m11 = m12 = m13 = zero
     m20 = m21 = m22 = m23 = m30 = m31 = m32 = m33 = zero
     for j in range(a0.size):
         x0, x1, x2, x3 = a0[j], a1[j], a2[j], a3[j]
         y0, y1, y2, y3 = b0[j], b1[j], b2[j], b3[j]
-        m00, m01 = fmax(m00, plus(x0, y0, one)), fmax(m01, plus(x0, y1, one))
-        m02, m03 = fmax(m02, plus(x0, y2, one)), fmax(m03, plus(x0, y3, one))
-        m10, m11 = fmax(m10, plus(x1, y0, one)), fmax(m11, plus(x1, y1, one))
-        m12, m13 = fmax(m12, plus(x1, y2, one)), fmax(m13, plus(x1, y3, one))
-        m20, m21 = fmax(m20, plus(x2, y0, one)), fmax(m21, plus(x2, y1, one))
-        m22, m23 = fmax(m22, plus(x2, y2, one)), fmax(m23, plus(x2, y3, one))
-        m30, m31 = fmax(m30, plus(x3, y0, one)), fmax(m31, plus(x3, y1, one))
-        m32, m33 = fmax(m32, plus(x3, y2, one)), fmax(m33, plus(x3, y3, one))
+        m00, m01 = better(m00, plus(x0, y0, one)), better(m01, plus(x0, y1, one))
+        m02, m03 = better(m02, plus(x0, y2, one)), better(m03, plus(x0, y3, one))
+        m10, m11 = better(m10, plus(x1, y0, one)), better(m11, plus(x1, y1, one))
+        m12, m13 = better(m12, plus(x1, y2, one)), better(m13, plus(x1, y3, one))
+        m20, m21 = better(m20, plus(x2, y0, one)), better(m21, plus(x2, y1, one))
+        m22, m23 = better(m22, plus(x2, y2, one)), better(m23, plus(x2, y3, one))
+        m30, m31 = better(m30, plus(x3, y0, one)), better(m31, plus(x3, y1, one))
+        m32, m33 = better(m32, plus(x3, y2, one)), better(m33, plus(x3, y3, one))
     out[0, 0], out[0, 1], out[0, 2], out[0, 3] = m00, m01, m02, m03
     out[1, 0], out[1, 1], out[1, 2], out[1, 3] = m10, m11, m12, m13
     out[2, 0], out[2, 1], out[2, 2], out[2, 3] = m20, m21, m22, m23
@@ -107,15 +108,14 @@ def _maxplus_tile(a0, a1, a2, a3, b0, b1, b2, b3, out):
 @njit(cache=True)
 def minplus_rows(A, BT, out):
     """out[n, k] = min_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
+    zero = A.dtype.type(np.inf)
     n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
     for c in range(0, k4, 4):
+        b0, b1, b2, b3 = BT[c], BT[c + 1], BT[c + 2], BT[c + 3]
         for r in range(0, n4, 4):
-            _minplus_tile(
-                A[r], A[r + 1], A[r + 2], A[r + 3],
-                BT[c], BT[c + 1], BT[c + 2], BT[c + 3],
-                out[r : r + 4, c : c + 4],
-            )  # fmt: skip
+            a0, a1, a2, a3 = A[r], A[r + 1], A[r + 2], A[r + 3]
+            _tile(fmin, zero, a0, a1, a2, a3, b0, b1, b2, b3, out[r : r + 4, c : c + 4])
     for r in range(n):
         for c in range(k4 if r < n4 else 0, k):
             out[r, c] = minplus_cell(A[r], BT[c])
@@ -124,50 +124,41 @@ def minplus_rows(A, BT, out):
 @njit(cache=True)
 def maxplus_rows(A, BT, out):
     """out[n, k] = max_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
+    zero = A.dtype.type(-np.inf)
     n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
     for c in range(0, k4, 4):
+        b0, b1, b2, b3 = BT[c], BT[c + 1], BT[c + 2], BT[c + 3]
         for r in range(0, n4, 4):
-            _maxplus_tile(
-                A[r], A[r + 1], A[r + 2], A[r + 3],
-                BT[c], BT[c + 1], BT[c + 2], BT[c + 3],
-                out[r : r + 4, c : c + 4],
-            )  # fmt: skip
+            a0, a1, a2, a3 = A[r], A[r + 1], A[r + 2], A[r + 3]
+            _tile(fmax, zero, a0, a1, a2, a3, b0, b1, b2, b3, out[r : r + 4, c : c + 4])
     for r in range(n):
         for c in range(k4 if r < n4 else 0, k):
             out[r, c] = maxplus_cell(A[r], BT[c])
 
 
 @njit(cache=True, parallel=True)
-def minplus_parallel(A, BT, out):
-    """`minplus_rows` with blocks of rows spread over the threads."""
+def _minplus_parallel(A, BT, out):
     n = A.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, n)
+        lo, hi = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, n)
         minplus_rows(A[lo:hi], BT, out[lo:hi])
 
 
 @njit(cache=True, parallel=True)
-def maxplus_parallel(A, BT, out):
-    """`maxplus_rows` with blocks of rows spread over the threads."""
+def _maxplus_parallel(A, BT, out):
     n = A.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, n)
+        lo, hi = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, n)
         maxplus_rows(A[lo:hi], BT, out[lo:hi])
 
 
-def minplus_into(A, BT, out):
-    """The min-plus product of checked operands, threaded where that pays."""
-    large = A.size * BT.shape[0] >= PARALLEL_FROM
-    (minplus_parallel if large else minplus_rows)(A, BT, out)
-
-
-def maxplus_into(A, BT, out):
-    """The max-plus product of checked operands, threaded where that pays."""
-    large = A.size * BT.shape[0] >= PARALLEL_FROM
-    (maxplus_parallel if large else maxplus_rows)(A, BT, out)
+def product_into(A, BT, smallest, out):
+    """Compute the product of checked operands, min-plus if ``smallest``; threaded if large."""
+    if A.size * BT.shape[0] >= PARALLEL_FROM:
+        (_minplus_parallel if smallest else _maxplus_parallel)(A, BT, out)
+    else:
+        (minplus_rows if smallest else maxplus_rows)(A, BT, out)
 
 
 @njit(cache=True)
@@ -188,3 +179,107 @@ def annihilating_sums(A, BT, zero, values, index):
                     best, winner = s, j
             values[r, c] = best
             index[r, c] = winner
+
+
+# -- values and winners --------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _cells(A, BT, smallest, values, winners):
+    """The product cell by cell, on one thread; O(n·k·m)."""
+    for r in range(A.shape[0]):
+        for c in range(BT.shape[0]):
+            v = minplus_cell(A[r], BT[c]) if smallest else maxplus_cell(A[r], BT[c])
+            values[r, c], winners[r, c] = v, first_index(A[r], BT[c], v)
+
+
+@njit(cache=True)
+def _pack(BT, zero, panel):
+    """Copy rows of BT into a panel (m, width), padded with the semiring's zero."""
+    for j in range(panel.shape[0]):
+        for c in range(panel.shape[1]):
+            panel[j, c] = BT[c, j] if c < BT.shape[0] else zero
+
+
+@njit(cache=True)
+def _tile_row(tile, n_rows):
+    """Return the first row of a tile; the last tile overlaps the one before it."""
+    return min(ROWS * tile, n_rows - ROWS)
+
+
+@njit(cache=True)
+def _block_of_rows(A, panel, lo, smallest, best, block):
+    """Reduce the columns of the block at ``lo``, for all rows of a task and one panel."""
+    use_widest_vectors()
+    hi = min(lo + BLOCK, A.shape[1])
+    for tile in range(best.shape[0]):
+        r = _tile_row(tile, A.shape[0])
+        if smallest:
+            minplus_tile(A, r, lo, hi, panel, best[tile], block[tile], lo)
+        else:
+            maxplus_tile(A, r, lo, hi, panel, best[tile], block[tile], lo)
+
+
+@njit(cache=True)
+def _find_winners(A, BT, best, block, values, winners):
+    """Copy the values of a panel and search the winner of each in its block."""
+    use_widest_vectors()
+    none = np.int64(BLOCK - 1)
+    last = A.shape[1] - BLOCK
+    for tile in range(best.shape[0]):
+        for row in range(ROWS):
+            r = _tile_row(tile, A.shape[0]) + row
+            a, own, begin = A[r], best[tile, row], block[tile, row]
+            for c in range(BT.shape[0]):
+                # The last block may be short and then overlaps the one before it. The overlap
+                # cannot contain the winner: the block before would have been recorded.
+                lo = min(np.int64(begin[c]), last)
+                values[r, c] = own[c]
+                # Callers index arrays by it: whatever the numbers are, it must be a valid index.
+                winners[r, c] = lo + min(first_of_block(a, BT[c], lo, own[c]), none)
+
+
+@njit(cache=True, parallel=True)
+def _tiled(A, BT, smallest, values, winners):
+    """The product of at least 4 rows and 64 columns, tile by tile, over the threads; O(n·k·m)."""
+    n, m, k = A.shape[0], A.shape[1], BT.shape[0]
+    width = PANEL_BYTES // A.itemsize
+    zero = A.dtype.type(np.inf if smallest else -np.inf)
+    panels = np.empty(((k + width - 1) // width, m, width), A.dtype)
+    for p in prange(panels.shape[0]):
+        _pack(BT[p * width : (p + 1) * width], zero, panels[p])
+    tasks = max(1, n // _ROWS_PER_INDEX_TASK)
+    for task in prange(tasks):
+        # The last task takes the remainder, too, so that none has fewer rows than a tile.
+        first = task * _ROWS_PER_INDEX_TASK
+        rows = slice(first, first + _ROWS_PER_INDEX_TASK if task < tasks - 1 else n)
+        own = A[rows]
+        best = np.empty(((len(own) + ROWS - 1) // ROWS, ROWS, width), A.dtype)
+        block = np.empty(best.shape, np.int32)
+        for p in range(panels.shape[0]):
+            best[:], block[:] = zero, 0
+            for lo in range(0, m, BLOCK):
+                _block_of_rows(own, panels[p], lo, smallest, best, block)
+            columns = slice(p * width, min((p + 1) * width, k))
+            _find_winners(
+                own, BT[columns], best, block, values[rows, columns], winners[rows, columns]
+            )
+
+
+def winners_into(A, BT, smallest, values, winners):
+    """Compute the product of checked operands and the lowest winning j of each cell.
+
+    Min-plus if ``smallest``; at least one column. O(n·k·m), a tenth more than the values alone for
+    large products.
+    """
+    is_large = A.size * BT.shape[0] >= PARALLEL_FROM
+    has_tiles = A.shape[0] >= ROWS and A.shape[1] >= BLOCK
+    (_tiled if is_large and has_tiles else _cells)(A, BT, smallest, values, winners)
+
+
+def maxplus_winners(A, BT):
+    """Return the max-plus product (n, k) of checked operands and the lowest winning j."""
+    values = np.empty((A.shape[0], BT.shape[0]), A.dtype)
+    winners = np.empty(values.shape, np.int64)
+    winners_into(A, BT, False, values, winners)
+    return values, winners

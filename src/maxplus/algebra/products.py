@@ -1,15 +1,13 @@
-"""Matrix products over the min-plus and max-plus semirings."""
+"""Matrix products over the min-plus and max-plus semirings, and the morphological perceptron."""
 
-from collections.abc import Callable
+import math
+from numbers import Real
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.algebra import _kernels
-from maxplus.algebra._winners import winners_into
-
-Product = Callable[[NDArray, NDArray, NDArray], None]
 
 
 @overload
@@ -45,7 +43,7 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
     >>> minplus([[0.0, 3.0]], [[5.0], [1.0]])
     array([[4.]])
     """
-    return _product(A, B, np.inf, _kernels.minplus_into, return_index)
+    return _product(A, B, np.inf, return_index)
 
 
 @overload
@@ -78,11 +76,48 @@ def maxplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
     >>> values, index
     (array([[5.]]), array([[0]]))
     """
-    return _product(A, B, -np.inf, _kernels.maxplus_into, return_index)
+    return _product(A, B, -np.inf, return_index)
+
+
+def morphological_perceptron(
+    x: ArrayLike, w: ArrayLike, b: float = -np.inf
+) -> np.floating | NDArray:
+    """Activation a(x) = max{ b, max_i (x_i + w_i) } (the paper's definition 2.1).
+
+    Parameters
+    ----------
+    x : array of shape (n_features,) or (n_samples, n_features)
+    w : array of shape (n_features,)
+    b : float
+        Bias; −inf, the semiring's zero, leaves it out.
+
+    Returns
+    -------
+    One activation for a vector, an array of shape (n_samples,) for a matrix.
+
+    Examples
+    --------
+    >>> from maxplus.algebra import morphological_perceptron
+    >>> float(morphological_perceptron([1.0, 2.0], [0.0, -5.0], b=0.5))
+    1.0
+    """
+    if not isinstance(b, Real):
+        raise TypeError(f"b must be a number, got {b!r}")
+    if math.isnan(b):
+        raise ValueError("b is NaN; give a number, or -inf for no bias")
+    x = np.asarray(x)
+    rows, w = as_operand("x", np.atleast_2d(x), 2), as_operand("w", w, 1)
+    if rows.shape[1] != w.size:
+        raise ValueError(f"x has {rows.shape[1]} features and w has {w.size}; they must be equal")
+    activation = np.maximum(maxplus(rows, w[:, None])[:, 0], b)
+    return activation[0] if x.ndim == 1 else activation
 
 
 def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
-    """A float array of the wanted dimension, without NaN; float32 stays float32."""
+    """Return a float array after checking its dimension; raise if it contains NaN.
+
+    float32 stays float32.
+    """
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -90,13 +125,13 @@ def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
         array = array.astype(np.float64, copy=False)
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
-    # NaN passes through a minimum: one pass tells, without an array of answers.
+    # A minimum propagates NaN: one pass, without a temporary array.
     if array.size and np.isnan(array.min()):
         raise ValueError(f"{name} contains NaN; replace or drop the missing values first")
     return array
 
 
-def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: bool) -> Any:
+def _product(A: ArrayLike, B: ArrayLike, zero: float, index: bool) -> Any:
     A, B = as_operand("A", A, 2), as_operand("B", B, 2)
     if A.shape[1] != B.shape[0]:
         raise ValueError(
@@ -112,9 +147,9 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, product: Product, index: b
     if _holds_opposite(A, zero) or _holds_opposite(BT, zero):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
     elif index:
-        winners_into(A, BT, zero > 0, values, winners)
+        _kernels.winners_into(A, BT, zero > 0, values, winners)
     else:
-        product(A, BT, values)
+        _kernels.product_into(A, BT, zero > 0, values)
     return (values, winners) if index else values
 
 

@@ -16,7 +16,7 @@ from maxplus.report.unseen import equal_to_training
 from maxplus.tables import row_fingerprints
 
 if TYPE_CHECKING:
-    from maxplus.distributed import Team
+    from maxplus.distributed import Communicator
     from maxplus.tables import Samples
 
 # Radii of more rows are left out unless they are asked for: each costs several certificates.
@@ -90,7 +90,7 @@ class Count:
         self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
         self._waiting.clear()
 
-    def unite(self, team: Team) -> None:
+    def unite(self, team: Communicator) -> None:
         """Count what all ranks have counted, each some of the rows; rank 0 knows it all."""
         if team.is_alone:
             return
@@ -99,8 +99,8 @@ class Count:
         self._kept = np.array(kept, np.int64)
         if self.has_radii:
             self._find_radii()
-            self._rights = [team.collect(np.concatenate([np.zeros(0, bool), *self._rights]))]
-            self._radii = [team.collect(np.concatenate([np.zeros(0), *self._radii]))]
+            self._rights = [team.gather(np.concatenate([np.zeros(0, bool), *self._rights]))]
+            self._radii = [team.gather(np.concatenate([np.zeros(0), *self._radii]))]
 
     @property
     def has_radii(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from maxplus.distributed import Team
+    from maxplus.distributed import Communicator
 
 
 B = TypeVar("B")
@@ -18,13 +18,13 @@ R = TypeVar("R")
 
 
 @contextmanager
-def all_ranks() -> Iterator[Team]:
+def all_ranks() -> Iterator[Communicator]:
     """The team of all ranks that a launcher has started; alone where there is none."""
-    from maxplus.distributed import ALONE, use_mpi
-    from maxplus.distributed.launched import is_launched
+    from maxplus.distributed import SERIAL, use_mpi
+    from maxplus.distributed.communicator import is_launched
 
     if not is_launched():
-        yield ALONE
+        yield SERIAL
         return
     left: typer.Exit | None = None
     with use_mpi() as team:
@@ -37,23 +37,23 @@ def all_ranks() -> Iterator[Team]:
         raise left
 
 
-def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+def in_turns(team: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
     """What ``work`` makes of each block, in their order, on rank 0.
 
     All ranks read the same blocks, and each works on every size-th of them. What fails on one
     rank fails on all, with its error.
     """
-    from maxplus.distributed import ALONE, using
+    from maxplus.distributed import SERIAL, using
 
     left = iter(blocks)
     while True:
         # Each rank reads by itself what the others read as well.
-        with using(ALONE):
+        with using(SERIAL):
             some = list(islice(left, team.size))
         own = None
-        with team.together(), using(ALONE):
+        with team.raise_on_all_ranks(), using(SERIAL):
             own = work(some[team.rank]) if team.rank < len(some) else None
-        done = team.every(own)[: len(some)]
+        done = team.allgather(own)[: len(some)]
         if not some:
             return
         if team.is_first:
@@ -62,7 +62,7 @@ def in_turns(team: Team, blocks: Iterable[B], work: Callable[[B], R]) -> Iterato
 
 def leave_to_first() -> None:
     """End this process if another one of the launcher's runs the command for all."""
-    from maxplus.distributed.launched import is_launched, launched_rank
+    from maxplus.distributed.communicator import is_launched, launched_rank
 
     if is_launched() and launched_rank() > 0:
         raise typer.Exit
@@ -70,14 +70,14 @@ def leave_to_first() -> None:
 
 def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
     """ValueError for an option that is for one process, on all ranks."""
-    from maxplus.distributed.team import agreed
+    from maxplus.distributed.communicator import mark_collective
 
-    raise agreed(
+    raise mark_collective(
         ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")
     )
 
 
-def require_file(team: Team, data: str) -> None:
+def require_file(team: Communicator, data: str) -> None:
     """ValueError for standard input over several ranks, which one of them alone has."""
     from maxplus.tables.bytes_of import STDIN
 

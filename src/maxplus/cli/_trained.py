@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from maxplus.cli._output import Voice
-    from maxplus.distributed import Team
+    from maxplus.distributed import Communicator
     from maxplus.tables import Preparation, Samples
 
 DEVIATIONS = "standard deviations of the training data"
@@ -206,7 +206,7 @@ class UnknownLabels:
             codes, samples = codes[is_known], samples.take(np.flatnonzero(is_known))
         return samples, places[codes]
 
-    def settle(self, team: Team, voice: Voice) -> None:
+    def settle(self, team: Communicator, voice: Voice) -> None:
         """Count the rows of all ranks, and name unknown labels in one line.
 
         Raises
@@ -214,9 +214,9 @@ class UnknownLabels:
         ValueError
             If no row has a known label, or one has not and this is ``strict``.
         """
-        from maxplus.distributed.team import agreed
+        from maxplus.distributed.communicator import mark_collective
 
-        parts = team.every((self.counts, self.n_rows))
+        parts = team.allgather((self.counts, self.n_rows))
         self.counts = sum((counts for counts, _ in parts), Counter())
         self.n_rows = sum(n_rows for _, n_rows in parts)
         if not self.counts:
@@ -229,7 +229,7 @@ class UnknownLabels:
             f"model does not know: {listed}; its classes are {classes}"
         )
         if self._strict or self.n_unknown == self.n_rows:
-            raise agreed(ValueError(f"{message}; correct them, or train with such rows"))
+            raise mark_collective(ValueError(f"{message}; correct them, or train with such rows"))
         voice.remark(
             f"Warning: {message}. These rows are left out: no prediction can be right for them "
             "before maxplus train has seen such labels."

@@ -233,7 +233,7 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
     y, target = targets(samples), samples.encoding.target
     regression = samples.encoding.task == "regression"
     team = current()
-    classes = [] if regression else sorted(set().union(*team.every(np.unique(y).tolist())))
+    classes = [] if regression else sorted(set().union(*team.allgather(np.unique(y).tolist())))
     n_classes = len(classes)
     if n_classes == 1:
         raise ValueError(
@@ -253,7 +253,7 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
             voice.remark(f"Warning: {line}")
         samples = replace(samples, decisions=samples.decisions + leaks)
     if not team.is_alone:
-        rows = team.every(len(samples.X))
+        rows = team.allgather(len(samples.X))
         voice.say(f"  {team.size} ranks, {min(rows):,} to {max(rows):,} rows each")
     return samples, regression
 
@@ -278,7 +278,7 @@ def _bar(estimator: Any, voice: Voice) -> ProgressBar:
 def gather_any(facts: NDArray) -> NDArray:
     """What ranks know of their own rows, together; of any type."""
     team = current()
-    return facts if team.is_alone else np.concatenate(team.every(facts))
+    return facts if team.is_alone else np.concatenate(team.allgather(facts))
 
 
 def _quietly(fit: Callable[[], Any]) -> Any:

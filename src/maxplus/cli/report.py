@@ -22,7 +22,7 @@ from maxplus.cli._trained import Trained, UnknownLabels, open_model, open_sample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.distributed import Team
+    from maxplus.distributed import Communicator
     from maxplus.tables import Samples
 
 # Words that tell so many rows apart at most are looked for; more are called by their numbers.
@@ -59,7 +59,7 @@ def report(
         y = None
         if samples.y is not None:
             unknown = UnknownLabels(trained, data, strict=strict)
-            with team.together():
+            with team.raise_on_all_ranks():
                 samples, y = unknown.known(samples)
             unknown.settle(team, voice)
             if trained.is_classifier:
@@ -99,7 +99,7 @@ def _content(
     return report_content(trained.estimator, samples.X, y, **about)
 
 
-def _ids(samples: Samples, team: Team) -> list[str] | None:
+def _ids(samples: Samples, team: Communicator) -> list[str] | None:
     """The first column that the model does not use and that tells all rows apart."""
     encoding = samples.encoding
     used = {encoding.target, *(column.name for column in encoding.columns)}
@@ -109,7 +109,7 @@ def _ids(samples: Samples, team: Team) -> list[str] | None:
         if name in used:
             continue
         own = [_word(cell) for cell in cells.tolist()]
-        words = own if team.is_alone else [word for words in team.every(own) for word in words]
+        words = own if team.is_alone else [word for words in team.allgather(own) for word in words]
         if words and "" not in words and len(set(words)) == len(words):
             return own
     return None

@@ -26,13 +26,13 @@ def rules(
     """
     voice = Voice(as_json, quiet)
     with plain_errors(quiet):
-        from maxplus.distributed import ALONE
+        from maxplus.distributed import SERIAL
 
         trained = open_model(model)
         samples = open_samples(data, trained, labelled=True, strict=strict)
         unknown = UnknownLabels(trained, data, strict=strict)
         samples, codes = unknown.known(samples)
-        unknown.settle(ALONE, voice)
+        unknown.settle(SERIAL, voice)
         found = trained.estimator.rules(samples.X, trained.estimator.classes_[codes], n)
         voice.say(str(found))
         voice.result({

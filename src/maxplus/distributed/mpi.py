@@ -1,4 +1,4 @@
-"""Ranks that an MPI launcher has started; mpi4py is only needed here."""
+"""The communicator of ranks that an MPI launcher has started; only this module needs mpi4py."""
 
 from __future__ import annotations
 
@@ -14,49 +14,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
-from maxplus._compile.aligned import empty
-from maxplus.distributed.boards import Boards, add_in_order
-from maxplus.distributed.launched import is_launched
-from maxplus.distributed.team import Team, agreed
-from maxplus.distributed.witness import TOLD, Line
+from maxplus.distributed.communicator import Communicator, is_launched, mark_collective
 
 T = TypeVar("T")
 
-# MPI counts in 32 bits: larger arrays go in parts of so many bytes.
+# MPI counts in 32 bits: larger arrays are sent in parts of so many bytes.
 MOST_BYTES = 1 << 30
-# Ranks with the same trouble say so once: each waits a little for those before it.
-GRACE = 0.05
-# How long a rank that fails waits for the others to fail alike, in seconds.
-PATIENCE = 1.0
+# Seconds between the messages of ranks that fail with the same error: the first one ends them all.
+MESSAGE_DELAY = 0.05
+# Seconds that a rank that fails waits for the others to fail alike.
+FAILURE_TIMEOUT = 1.0
 
 
-class MPITeam(Team):
-    """A team by the messages of an mpi4py communicator."""
+class MPICommunicator(Communicator):
+    """Messages through an mpi4py communicator."""
 
     def __init__(self, comm: Any) -> None:
-        # Messages of our own, whatever else the program sends.
-        self._comm, self._trouble = comm.Dup(), comm.Dup()
+        # Duplicates keep these messages apart from those of the program.
+        self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
-        self._rooms: dict[str, NDArray] = {}
+        self._buffers: dict[str, NDArray] = {}
         self._is_crowded = False
         from mpi4py import MPI
 
-        self._near = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.place = self._near.rank
+        self._machine = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self.place = self._machine.rank
         if self.size > 1:
-            # Launchers may have tied each rank to some of the machine's processors, or to none.
-            processors = set().union(*self._near.allgather(_processors()))
-            self.cores = max(1, len(processors) // self._near.size)
-            # All wait in the same way: MPI's two kinds of messages do not meet.
-            crowded = self._near.size > len(processors)
+            # Launchers may have bound each rank to some of the machine's processors, or to none.
+            processors = set().union(*self._machine.allgather(_processors()))
+            self.cores = max(1, len(processors) // self._machine.size)
+            # Blocking and non-blocking collectives do not match: all ranks must use the same kind.
+            crowded = self._machine.size > len(processors)
             self._is_crowded = any(self._comm.allgather(crowded))
-        self._boards = Boards(self._comm, self._near, self._wait)
-        self._line = Line(self._near, self.rank, self.size)
 
     @classmethod
-    def of(cls, comm: Any = None) -> MPITeam:
-        """That of a communicator, or of all ranks there are."""
+    def of(cls, comm: Any = None) -> MPICommunicator:
+        """Return that of an mpi4py communicator, by default of all ranks."""
         try:
             from mpi4py import MPI
         except ImportError:
@@ -73,37 +67,39 @@ class MPITeam(Team):
         return cls(MPI.COMM_WORLD if comm is None else comm)
 
     def check_software(self) -> None:
-        """DifferentRanksError unless all ranks run the same versions."""
+        """Raise DifferentRanksError unless all ranks run the same versions."""
         import numba
 
-        self.agree({
-            "version of maxplus": maxplus.__version__,
-            "version of Python": platform.python_version_tuple()[:2],
-            "version of NumPy": np.__version__,
-            "version of Numba": numba.__version__,
-            "byte order": sys.byteorder,
-        })  # fmt: skip
+        self.agree(
+            {
+                "version of maxplus": maxplus.__version__,
+                "version of Python": platform.python_version_tuple()[:2],
+                "version of NumPy": np.__version__,
+                "version of Numba": numba.__version__,
+                "byte order": sys.byteorder,
+            }
+        )
 
-    def every(self, thing: T) -> list[T]:
-        """What each rank has, in order."""
+    def allgather(self, thing: T) -> list[T]:
+        """Return the objects of all ranks, in their order."""
         return self._comm.allgather(thing)
 
-    def first(self, thing: T) -> T:
-        """What rank 0 has."""
+    def bcast(self, thing: T) -> T:
+        """Return the object of rank 0."""
         return self._comm.bcast(thing, root=0)
 
+    def allgatherv(self, rows: NDArray) -> NDArray:
+        """Return the rows of all ranks, concatenated in their order."""
+        return self._concatenated(rows, everywhere=True)
+
     def gather(self, rows: NDArray) -> NDArray:
-        """The rows of all ranks, one rank's after the other's."""
-        return self._in_parts(rows, everywhere=True)
+        """Return the rows of all ranks on rank 0, and none of them on the others."""
+        return self._concatenated(rows, everywhere=False)
 
-    def collect(self, rows: NDArray) -> NDArray:
-        """`gather` for rank 0 alone."""
-        return self._in_parts(rows, everywhere=False)
-
-    def _in_parts(self, rows: NDArray, *, everywhere: bool) -> NDArray:
-        """All ranks' rows, rank by rank: broadcast, or sent to rank 0, in parts MPI can count."""
+    def _concatenated(self, rows: NDArray, *, everywhere: bool) -> NDArray:
+        """Broadcast each rank's rows, or send them to rank 0, in parts that MPI can count."""
         rows = np.ascontiguousarray(rows)
-        counts = self.every(len(rows))
+        counts = self.allgather(len(rows))
         wanted = everywhere or self.is_first
         whole = np.empty((sum(counts) if wanted else 0, *rows.shape[1:]), rows.dtype)
         width = max(1, rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64)))
@@ -114,11 +110,11 @@ class MPITeam(Team):
             if owner == self.rank and wanted:
                 own[...] = rows
             for lo in range(0, count, step):
-                self._carry(own[lo : lo + step], owner, everywhere)
+                self._send(own[lo : lo + step], owner, everywhere)
             begin += count
         return whole
 
-    def _carry(self, part: NDArray, owner: int, everywhere: bool) -> None:
+    def _send(self, part: NDArray, owner: int, everywhere: bool) -> None:
         data = part.reshape(-1).view(np.uint8)
         if everywhere:
             self._comm.Bcast(data, root=owner)
@@ -127,130 +123,117 @@ class MPITeam(Team):
         elif self.is_first and owner != 0:
             self._comm.Recv(data, source=owner)
 
-    def add_up(self, numbers: NDArray) -> NDArray:
-        """The part of this rank in the sum over all, added in their order.
+    def reduce_scatter(self, numbers: NDArray) -> NDArray:
+        """Return this rank's part of the sum over all ranks, added in their order.
 
-        MPI's own sum may add in another order on every rank.
+        The order of MPI's own reduction is not defined.
         """
         if self.is_alone:
             return numbers
         parts = numbers.reshape(self.size, -1)
-        own = self._room("sum", parts[0].shape, numbers.dtype)
-        if self._boards.suit(parts[0].nbytes):
-            self._boards.add_up(parts, own)
-        else:
-            brought = self._room("brought", parts.shape, numbers.dtype)
-            self._comm.Alltoall(parts, brought)
-            add_in_order(brought, own)
+        received = self._buffer("received", parts.shape, numbers.dtype)
+        self._comm.Alltoall(parts, received)
+        own = self._buffer("sum", parts[0].shape, numbers.dtype)
+        np.add(received[0], received[1], out=own)
+        for part in received[2:]:
+            own += part
         return own
 
-    def spread(self, numbers: NDArray) -> None:
-        """Fill in the parts of the others, each as its rank has it; in place."""
+    def allgather_inplace(self, numbers: NDArray) -> None:
+        """Fill in the parts of the other ranks, each as its rank has it; in place."""
         from mpi4py import MPI
 
-        parts = numbers.reshape(self.size, -1)
-        if self._boards.suit(parts[0].nbytes):
-            self._boards.spread(parts)
-        else:
-            self._comm.Allgather(MPI.IN_PLACE, parts)
+        self._comm.Allgather(MPI.IN_PLACE, numbers.reshape(self.size, -1))
 
-    def _room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-        """Kept for the next call: memory that is new costs more than what happens in it."""
-        room = self._rooms.get(name)
-        if room is None or room.shape != shape or room.dtype != dtype:
-            room = self._rooms[name] = empty(shape, dtype)
-        return room
+    def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+        """Return memory that is kept for the next call: new memory costs more than the sum."""
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.shape != shape or buffer.dtype != dtype:
+            buffer = self._buffers[name] = np.empty(shape, dtype)
+        return buffer
 
     def meet(self, own: NDArray, everybody: NDArray) -> None:
-        """Fill ``everybody`` with what each rank has: a few numbers, as soon as can be."""
+        """Fill ``everybody`` (size, …) with each rank's ``own``: few numbers, low latency."""
         if self._is_crowded:
-            _yield_until(self._comm.Iallgather(own, everybody))
+            # MPI waits without yielding, but the rank it waits for may need this processor.
+            request = self._comm.Iallgather(own, everybody)
+            while not request.Test():
+                _yield_processor()
         else:
             self._comm.Allgather(own, everybody)
 
-    def _wait(self) -> None:
-        """Until all ranks are here."""
-        if self._is_crowded:
-            _yield_until(self._comm.Ibarrier())
-        else:
-            self._comm.Barrier()
-
-    def unite(self, numbers: NDArray) -> None:
-        """By bits: those of 0 are none."""
+    def allreduce_or(self, numbers: NDArray) -> None:
+        """Combine numbers each of which is 0 on all ranks but one; in place, bit by bit."""
         from mpi4py import MPI
 
         self._comm.Allreduce(MPI.IN_PLACE, numbers.reshape(-1).view(np.int64), op=MPI.BOR)
 
     def nearby(self, n: int) -> list[int]:
-        """What each rank of this machine has."""
-        return self._near.allgather(n)
+        """Return the numbers of the ranks on this machine."""
+        return self._machine.allgather(n)
 
     def shared(self, shape: tuple[int, ...]) -> NDArray:
-        """Numbers in memory of the machine's first rank that all its ranks see."""
+        """Return float64 numbers in a shared-memory window of this machine, one for each shape."""
         from mpi4py import MPI
 
         n = math.prod(shape)
         if shape not in self._windows:
             own = 0 if self.place else 8 * n
-            self._windows[shape] = MPI.Win.Allocate_shared(own, 8, comm=self._near)
+            self._windows[shape] = MPI.Win.Allocate_shared(own, 8, comm=self._machine)
         memory, _ = self._windows[shape].Shared_query(0)
         return np.frombuffer(memory, np.float64, n).reshape(shape)
 
     def fails_alike(self, error: BaseException) -> bool:
-        """Whether all ranks come to the same error soon: not, if some wait for messages."""
-        if self.is_alone or getattr(error, "agreed", False):
+        """Return whether all ranks raise the same error soon; not if some wait for messages."""
+        if self.is_alone or getattr(error, "is_collective", False):
             return True
         own = np.frombuffer(sha256(f"{type(error)} {error}".encode()).digest()[:8], np.int64)
-        told = np.empty(self.size, np.int64)
-        request = self._trouble.Iallgather(own, told)
+        errors = np.empty(self.size, np.int64)
+        request = self._failures.Iallgather(own, errors)
         began = time.monotonic()
         while not request.Test():
-            if time.monotonic() - began > PATIENCE:
+            if time.monotonic() - began > FAILURE_TIMEOUT:
                 return False
             time.sleep(0.001)
-        if (told != own[0]).any():
+        if (errors != own[0]).any():
             return False
-        agreed(error)
+        mark_collective(error)
         return True
 
     def end(self, error: BaseException) -> None:
-        """Say what happened here, once, and end all ranks."""
+        """Print the error of this rank and end all ranks."""
         if self.is_alone:
             return
-        time.sleep(GRACE * self.rank)
+        time.sleep(MESSAGE_DELAY * self.rank)
         print(
             f"rank {self.rank} of {self.size} failed, and with it all ranks: "
             f"{type(error).__name__}: {error}{_remedy(error)}",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
-        self._line.hang_up(TOLD)
+            file=sys.stderr,
+            flush=True,
+        )
         self._comm.Abort(1)
 
     def close(self) -> None:
-        """Free the windows and communicators; all ranks together.
+        """Free the windows and communicators; called by all ranks.
 
         An engine that is used afterwards fails at its first message, before it reads a window.
         """
-        self._line.hang_up()
-        self._boards.close()
         for window in self._windows.values():
             window.Free()
         self._windows.clear()
-        for comm in (self._near, self._trouble, self._comm):
+        for comm in (self._machine, self._failures, self._comm):
             comm.Free()
 
 
-def _yield_until(request: Any) -> None:
-    """MPI waits without giving way: somebody we wait for may need this processor."""
-    while not request.Test():
-        if hasattr(os, "sched_yield"):
-            os.sched_yield()
-        else:
-            time.sleep(0)
+def _yield_processor() -> None:
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
+    else:
+        time.sleep(0)
 
 
 def _processors() -> set[int]:
-    """Those that this process may use."""
+    """Return the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

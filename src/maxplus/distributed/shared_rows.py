@@ -1,34 +1,77 @@
-"""The rows of all ranks as one array, for work that rank 0 does for all (`asking`).
+"""Work that rank 0 does for all ranks, on the rows of all of them.
 
-What decides where a training begins looks at few rows, or at some columns at a time. It is written
-for an array; indexing asks the ranks that have the rows.
+Work that runs once, before or after a training, is written for one process and an array. On rank
+0 it gets `SharedRows` instead, whose indexing requests rows from the ranks that have them, so that
+it takes no more memory there than on one machine. All ranks get its result, or its error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.distributed.team import Team
+from maxplus.distributed.communicator import SERIAL, Communicator, mark_collective, using
 
+T = TypeVar("T")
 See = Callable[[NDArray], NDArray]
 
-ROWS, COLUMNS, FACT = "rows", "columns", "fact"
-# Numbers of a block of columns, all ranks' together.
-AT_ONCE = 4_000_000
+# Kinds of requests of rank 0; the last two end the work.
+ROWS, COLUMNS, REDUCTION, RESULT, ERROR = "rows", "columns", "reduction", "result", "error"
+# Numbers of a block of columns, of all ranks together.
+BLOCK_SIZE = 4_000_000
+
+
+class Share(Protocol):
+    """A rank's part of data that is distributed over all ranks."""
+
+    def whole(self, team: Communicator) -> Any:
+        """Return a view of all parts for rank 0, which reads them by requests to all ranks."""
+
+    def answer(self, team: Communicator, question: Any) -> Any:
+        """Answer a request on all ranks; rank 0 gets the answers of all."""
+
+
+def run_root_only(team: Communicator, work: Callable[[Any], T], share: Share) -> T:
+    """Run ``work(all parts)`` on rank 0 and return its result, or raise its error, on all ranks."""
+    whole = share.whole(team)
+    if not team.is_first:
+        return _serve(team, share)
+    try:
+        # The other ranks take no part in what the work calls.
+        with using(SERIAL):
+            result = work(whole)
+    except Exception as error:
+        team.bcast((ERROR, mark_collective(error)))
+        raise
+    team.bcast((RESULT, result))
+    return result
+
+
+def _serve(team: Communicator, share: Share) -> Any:
+    """Answer the requests of rank 0 until its work ends."""
+    while True:
+        question = team.bcast(None)
+        assert question is not None
+        if question[0] == RESULT:
+            return question[1]
+        if question[0] == ERROR:
+            raise mark_collective(question[1])
+        share.answer(team, question)
 
 
 class SharedRows:
-    """Rows (N, P) of which each rank has some; what it gives are arrays.
+    """Rows (N, P) of all ranks, which indexing returns as arrays.
 
-    Rows are chosen by their numbers, by a mask or a slice, columns by ``[:, slice]``. ``see`` is
-    applied to rows wherever they are: `seen` gives the same rows as somebody sees them.
+    Rows are selected by their numbers, a mask or a slice, columns by ``[:, slice]``. ``see`` is
+    a function that is applied to rows on the rank that has them; `seen` sets it.
     """
 
-    def __init__(self, team: Team, own: NDArray, counts: list[int], see: See | None = None) -> None:
+    def __init__(
+        self, team: Communicator, own: NDArray, counts: list[int], see: See | None = None
+    ) -> None:
         self._team, self._own, self._counts, self._see = team, own, counts, see
         self._ends = np.cumsum(counts)
         like = own[:0] if see is None else see(own[:0])
@@ -36,20 +79,20 @@ class SharedRows:
         self.dtype = like.dtype
 
     def __len__(self) -> int:
-        """How many rows all ranks have."""
+        """Return the number of rows of all ranks."""
         return self.shape[0]
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """Number of elements."""
         return int(np.prod(self.shape))
 
     def seen(self, see: See) -> SharedRows:
-        """These rows as ``see`` makes them, when they are asked for."""
+        """Return the same rows with ``see`` applied to whatever is requested."""
         return SharedRows(self._team, self._own, self._counts, see)
 
     def __getitem__(self, which: Any) -> NDArray:
-        """Some rows, or some columns of all rows."""
+        """Return some rows, or some columns of all rows."""
         if isinstance(which, tuple):
             everything, columns = which
             assert everything == slice(None)
@@ -68,69 +111,73 @@ class SharedRows:
         return rows.reshape(*which.shape, *rows.shape[1:])
 
     def min(self, axis: int | None = None) -> Any:
-        """The least number, or that of each column."""
-        return np.min(self._facts(np.min, axis), axis=0)
+        """Return the minimum, or that of each column."""
+        return np.min(self._reductions(np.min, axis), axis=0)
 
     def max(self, axis: int | None = None) -> Any:
-        """The largest number, or that of each column."""
-        return np.max(self._facts(np.max, axis), axis=0)
+        """Return the maximum, or that of each column."""
+        return np.max(self._reductions(np.max, axis), axis=0)
 
     def count_nonzero(self) -> int:
-        """How many numbers are not 0."""
-        return int(np.sum(self._facts(np.count_nonzero, None)))
+        """Return the number of elements that are not 0."""
+        return int(np.sum(self._reductions(np.count_nonzero, None)))
 
     def blocks(self) -> Iterator[tuple[slice, NDArray]]:
-        """All columns, some at a time; no single one, which NumPy would add up in another order."""
+        """Yield all columns in blocks of at least two.
+
+        NumPy would sum a single column in another order.
+        """
         P = self.shape[1]
-        width = max(2, AT_ONCE // max(len(self), 1))
+        width = max(2, BLOCK_SIZE // max(len(self), 1))
         for part in np.array_split(np.arange(P), max(1, P // width)):
             columns = slice(int(part[0]), int(part[-1]) + 1)
             yield columns, self[:, columns]
 
     def mean(self, axis: int, dtype: Any = None) -> NDArray:
-        """That of each column."""
+        """Return the mean of each column."""
         assert axis == 0
         return np.concatenate([block.mean(axis=0, dtype=dtype) for _, block in self.blocks()])
 
-    def _facts(self, what: Callable, axis: int | None) -> list[Any]:
-        told = self._ask(FACT, (what, axis))
-        return [fact for fact in told if fact is not None]
+    def _reductions(self, reduce: Callable, axis: int | None) -> list[Any]:
+        """Return the reductions of all ranks that have rows."""
+        found = self._ask(REDUCTION, (reduce, axis))
+        return [value for value in found if value is not None]
 
     def _ask(self, kind: str, what: Any) -> Any:
         question = kind, what, self._see
-        self._team.first(question)
+        self._team.bcast(question)
         return RowsShare(self._own).answer(self._team, question)
 
 
-def count_nonzero(X: NDArray | SharedRows) -> int:
-    """How many numbers are not 0."""
-    return X.count_nonzero() if isinstance(X, SharedRows) else int(np.count_nonzero(X))
-
-
-def column_blocks(X: NDArray | SharedRows) -> Iterator[tuple[slice, NDArray]]:
-    """Blocks of columns, and which they are; an array is one block."""
-    return X.blocks() if isinstance(X, SharedRows) else iter([(slice(None), X)])
-
-
 class RowsShare:
-    """A rank's own rows, which it hands over when it is asked."""
+    """The `Share` of an array of rows."""
 
     def __init__(self, own: NDArray) -> None:
         self.own = own
 
-    def whole(self, team: Team) -> SharedRows:
-        """The rows of all ranks, as rank 0 sees them."""
-        return SharedRows(team, self.own, team.every(len(self.own)))
+    def whole(self, team: Communicator) -> SharedRows:
+        """Return the rows of all ranks, for rank 0."""
+        return SharedRows(team, self.own, team.allgather(len(self.own)))
 
-    def answer(self, team: Team, question: Any) -> Any:
-        """Hand over this rank's part of what was asked for; rank 0 gets all of it."""
+    def answer(self, team: Communicator, question: Any) -> Any:
+        """Send this rank's part of the requested rows, columns or reduction to rank 0."""
         (kind, what, see), own = question, self.own
         seen = (lambda rows: rows) if see is None else see
         if kind == ROWS:
             begin = team.before(len(own))
             mine = what[(what >= begin) & (what < begin + len(own))] - begin
-            return team.collect(seen(own[mine]))
+            return team.gather(seen(own[mine]))
         if kind == COLUMNS:
-            return team.collect(np.ascontiguousarray(seen(own)[:, what]))
+            return team.gather(np.ascontiguousarray(seen(own)[:, what]))
         reduce, axis = what
-        return team.every(reduce(seen(own), axis) if own.size else None)
+        return team.allgather(reduce(seen(own), axis) if own.size else None)
+
+
+def count_nonzero(X: NDArray | SharedRows) -> int:
+    """Return the number of elements that are not 0."""
+    return X.count_nonzero() if isinstance(X, SharedRows) else int(np.count_nonzero(X))
+
+
+def column_blocks(X: NDArray | SharedRows) -> Iterator[tuple[slice, NDArray]]:
+    """Yield blocks of columns and their slices; an array is one block."""
+    return X.blocks() if isinstance(X, SharedRows) else iter([(slice(None), X)])

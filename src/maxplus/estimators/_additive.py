@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from maxplus.distributed import ALONE, using
+from maxplus.distributed import SERIAL, using
 from maxplus.estimators._calibration import losses_of, temperature
 from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
 from maxplus.models import AdditiveLMM, FeatureMap, Model
@@ -190,14 +190,14 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint])
     """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
     assert problem.rng is not None
     seed, team = int(problem.rng.integers(2**31)), problem.team
-    y = team.collect(problem.y)
-    weight = None if problem.weight is None else team.collect(problem.weight)
+    y = team.gather(problem.y)
+    weight = None if problem.weight is None else team.gather(problem.weight)
 
     def alone(X: NDArray) -> Joint:
-        with using(ALONE), threadpool_limits(1):
+        with using(SERIAL), threadpool_limits(1):
             return train(Rows(X[:], y, weight), seed)
 
-    return team.on_first(alone, problem.X)
+    return team.root_only(alone, problem.X)
 
 
 class Prepared(NamedTuple):

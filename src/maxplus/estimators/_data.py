@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, validate_data
 
-from maxplus.distributed import Team, current
-from maxplus.distributed.team import agreed
+from maxplus.distributed import Communicator, current
+from maxplus.distributed.communicator import mark_collective
 from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
 from maxplus.models import Network
 from maxplus.models.lmm import TermSum
@@ -68,7 +68,7 @@ class LabelledData:
         rows stay where they are.
         """
         team = current()
-        with team.together():
+        with team.raise_on_all_ranks():
             own = cls._own(estimator, X, y, sample_weight, team, like)
         if not team.is_alone:
             _agree(team, own, sample_weight is not None, classes)
@@ -80,7 +80,7 @@ class LabelledData:
 
     @classmethod
     def _own(
-        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, team: Team,
+        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, team: Communicator,
         like: Network | None,
     ) -> LabelledData:  # fmt: skip
         """What this rank has, checked; its labels are not numbered yet."""
@@ -143,14 +143,14 @@ class LabelledData:
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
         # A sum over rows, each with its number, is the same however ranks divide them.
         own = _sum_of_rows(self.X, self.y, self.weight, first)
-        total = sum(team.every(own)) % (1 << DIGEST_BITS)
+        total = sum(team.allgather(own)) % (1 << DIGEST_BITS)
         return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
 
     @property
     def given(self) -> NDArray:
         """``index`` over all ranks: the numbers of samples among all rows that were given."""
         team = current()
-        return team.gather(self.index + team.before(len(self.labels)))
+        return team.allgatherv(self.index + team.before(len(self.labels)))
 
     def on_first(self, work: Callable[[LabelledData], T], rng: np.random.Generator) -> T:
         """What ``work`` makes of the samples of all ranks; rank 0 does it, for everybody.
@@ -161,14 +161,14 @@ class LabelledData:
         team = current()
         if team.is_alone:
             return work(self)
-        y, index = team.collect(self.y), team.collect(self.index + team.before(len(self.labels)))
-        weight = None if self.weight is None else team.collect(self.weight)
+        y, index = team.gather(self.y), team.gather(self.index + team.before(len(self.labels)))
+        weight = None if self.weight is None else team.gather(self.weight)
 
         def draw(X: Any) -> tuple[T, Any]:
             done = work(replace(self, X=X, y=y, weight=weight, index=index))
             return done, rng.bit_generator.state
 
-        done, rng.bit_generator.state = team.on_first(draw, self.X)
+        done, rng.bit_generator.state = team.root_only(draw, self.X)
         return done
 
 
@@ -196,10 +196,12 @@ def _sum_of_rows(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> 
     return total
 
 
-def _agree(team: Team, own: LabelledData, is_weighted: bool, classes: ArrayLike | None) -> None:
+def _agree(
+    team: Communicator, own: LabelledData, is_weighted: bool, classes: ArrayLike | None
+) -> None:
     """DifferentRanksError, or a ValueError, unless ranks can be fitted together."""
     if team.any(PREPARATION in own.columns):
-        raise agreed(
+        raise mark_collective(
             ValueError(
                 "ranks cannot agree on what words, dates and missing values of their data frames "
                 "become; make one Preparation of all rows, and give its features"
@@ -215,23 +217,23 @@ def _agree(team: Team, own: LabelledData, is_weighted: bool, classes: ArrayLike 
     })  # fmt: skip
     weights = 1.0 if own.weight is None else float(own.weight.sum())
     if not team.total(len(own.y)) or not team.largest(weights):
-        raise agreed(ValueError("there are no samples to train on, on any of the ranks"))
+        raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
 
 
-def _labels(team: Team, y: NDArray) -> NDArray:
+def _labels(team: Communicator, y: NDArray) -> NDArray:
     """All different labels of all ranks, in order."""
     own = np.unique(y)
     if team.is_alone:
         return own
-    return np.unique(np.concatenate([labels for labels in team.every(own) if labels.size]))
+    return np.unique(np.concatenate([labels for labels in team.allgather(own) if labels.size]))
 
 
 def _encode(
-    team: Team, y: NDArray, classes: ArrayLike | None, known: NDArray | None
+    team: Communicator, y: NDArray, classes: ArrayLike | None, known: NDArray | None
 ) -> tuple[NDArray, NDArray]:
     """All labels in order, and y as positions among them."""
     labels = np.unique(np.asarray(classes)) if known is None else known
-    with team.together():
+    with team.raise_on_all_ranks():
         _check_labels(y, labels)
     return labels, np.searchsorted(labels, y) if len(y) else np.empty(0, np.int64)
 

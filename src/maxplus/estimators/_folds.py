@@ -59,8 +59,8 @@ def folds_of(rows: Rows, rng: np.random.Generator) -> Folds:
     team = current()
     if team.is_alone:
         return _dealt(rows, rng)
-    y, weight = team.collect(rows.y), None if rows.weight is None else team.collect(rows.weight)
-    return team.on_first(lambda X: _dealt(Rows(X, y, weight), rng), rows.X)
+    y, weight = team.gather(rows.y), None if rows.weight is None else team.gather(rows.weight)
+    return team.root_only(lambda X: _dealt(Rows(X, y, weight), rng), rows.X)
 
 
 def _dealt(rows: Rows, rng: np.random.Generator) -> Folds:

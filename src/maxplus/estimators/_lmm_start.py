@@ -54,7 +54,7 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
     fitted: dict[str, Any] = {
         "slope_": float(facts[SLOPE][0]), "unit_wins_": wins,
         "scale_": facts.get(SPREAD, np.ones(data.X.shape[1])),
-        "feature_importances_": team.on_first(
+        "feature_importances_": team.root_only(
             lambda X: feature_importances(model, X[:: max(1, -(-len(X) // ENOUGH))]), data.X
         ),
     }  # fmt: skip
@@ -75,7 +75,7 @@ def sum_facts(
         some = X[:: max(1, -(-len(X) // ENOUGH))]
         return term_means(model, some), feature_importances(model, some)
 
-    own_means, importances = team.on_first(means, data.X)
+    own_means, importances = team.root_only(means, data.X)
     return {
         "scale_": facts[SPREAD], "unit_wins_": team.sum(model.wins(data.X)),
         "term_means_": own_means, "feature_importances_": importances,

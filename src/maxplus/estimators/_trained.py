@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.distributed import current
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import mark_collective
 from maxplus.estimators._data import LabelledData, mean_loss, rows_for
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
@@ -160,7 +160,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         training on data with this ``digest``.
         """
         team = current()
-        with team.together():
+        with team.raise_on_all_ranks():
             self._check_parameters()
         team.agree({"estimator": type(self).__name__})
         team.agree(_told(self))
@@ -171,7 +171,9 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         if not team.is_alone and team.any(any(map(needs_state, callbacks))):
             assert data.digest  # Found together, because rank 0 writes it alone.
         if state is not None and data.digest != digest:
-            raise agreed(OtherDataError("the data are not those that the training began with"))
+            raise mark_collective(
+                OtherDataError("the data are not those that the training began with")
+            )
         rng = self._generator(present)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
@@ -204,7 +206,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         if present is not None and present.rng is not None:
             return present.rng
         seed = check_random_state(self.random_state).randint(2**31)
-        return np.random.default_rng(current().first(seed))
+        return np.random.default_rng(current().bcast(seed))
 
     def _restored(
         self, data: LabelledData, state: TrainingState, rng: np.random.Generator

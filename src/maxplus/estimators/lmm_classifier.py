@@ -520,7 +520,7 @@ class LMMClassifier(BaseLMMClassifier):
         fitted["temperature_"] = factor
         fitted["warmup_losses_"] = facts.get("warmup_losses", np.empty(0))
         if self.polish is not None:
-            losses = current().gather(model.losses(data.X, data.y))
+            losses = current().allgatherv(model.losses(data.X, data.y))
             fitted["suspects_"] = data.given[np.flatnonzero(~(losses < LOG2))]
         if choice is not None:
             structures = self._joint_training(data.classes).structures

@@ -153,7 +153,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
             model = AdditiveLMM.mean([Scaling.of_facts(facts).folded(model)])
         known = dict(facts)
         if self.polish is not None:
-            losses = current().gather(model.losses(data.X, data.y))
+            losses = current().allgatherv(model.losses(data.X, data.y))
             known["suspects"] = np.flatnonzero(~(losses < self._level))
         factor = self._factor(data, known, model)
         model = model if factor == 1.0 else model.scaled(factor)

@@ -133,7 +133,7 @@ def resume(
     True
     """
     # Rank 0 reads for all.
-    found = current().on_first(lambda _: read_checkpoint(path), np.empty((0, 0)))
+    found = current().root_only(lambda _: read_checkpoint(path), np.empty((0, 0)))
     estimator, state, classes, document = found
     if augment is not None:
         estimator.augment = augment

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus import datasets
-from maxplus.distributed import Team, current, use_mpi
-from maxplus.distributed.launched import is_launched
+from maxplus.distributed import Communicator, current, use_mpi
+from maxplus.distributed.communicator import is_launched
 from maxplus.estimators import LMMClassifier
 from maxplus.lab import measure, paper
 from maxplus.training import History, MaxLoss, TrainingProblem
@@ -54,7 +54,7 @@ def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int
     return {
         "ranks": team.size, "threads": threads, "samples": n, "polyak": seconds[0],
         "constant": seconds[1], "digest": digest.hexdigest(), "best_loss": engine.best_loss,
-        "share": team.every(share), "grown": team.every(measure.present_bytes() - before),
+        "share": team.allgather(share), "grown": team.allgather(measure.present_bytes() - before),
     }  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def _advance(engine: SparseEngine, n: int, history: History) -> float:
     """Seconds per iteration, over so many."""
     seconds, left = 0.0, n
     while left:
-        block = Block(current().first(min(left, 50)))
+        block = Block(current().bcast(min(left, 50)))
         seconds += measure.timed(engine.advance, block)[0]
         history.append(block)
         left -= block.n
@@ -115,7 +115,7 @@ def warm_up(samples: int, n_hidden: int, epochs: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _share(X: NDArray, y: NDArray, team: Team) -> tuple[NDArray, NDArray]:
+def _share(X: NDArray, y: NDArray, team: Communicator) -> tuple[NDArray, NDArray]:
     n = len(y)
     part = slice(team.rank * n // team.size, (team.rank + 1) * n // team.size)
     return X[part].copy(), y[part].copy()
@@ -126,7 +126,7 @@ def end_one(iterations: int) -> dict[str, Any]:
     team, rng = current(), np.random.default_rng(0)
     X, y = rng.normal(size=(20_000, 20)), np.arange(20_000) % 5
     X, y = _share(X, y, team)
-    model = team.first(paper.start(X, y, 50))
+    model = team.bcast(paper.start(X, y, 50))
     engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), paper.constant_steps(y)))
     for _ in range(iterations):
         engine.advance(Block(10))

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.algebra._kernels import maxplus_into
-from maxplus.algebra._winners import maxplus_winners
+from maxplus.algebra._kernels import maxplus_winners, product_into
 from maxplus.models import _softmax
 from maxplus.models._checks import check_weights
 from maxplus.models.base import Model, SparseUpdate, Subgradient
@@ -36,7 +35,7 @@ class _MaxPlusModel(Model):
         """Return z, shape (N, C)."""
         a = self._inputs(X)
         Z = np.empty((len(a), self.n_classes), self.dtype)
-        maxplus_into(a, self._output_weights, Z)
+        product_into(a, self._output_weights, False, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:

@@ -21,7 +21,7 @@ def together(answers: NDArray) -> NDArray:
     team = current()
     if not team.is_alone and answers.dtype.kind == "U":
         answers = answers.astype(f"U{round(team.largest(answers.dtype.itemsize)) // 4}")
-    return team.collect(answers)
+    return team.gather(answers)
 
 
 def answered(ask: Callable[[NDArray], NDArray], X: NDArray) -> NDArray:
@@ -65,7 +65,7 @@ class Asked:
         return cls(
             X, None if y is None else together(y), together(row_fingerprints(X)), name,
             None if numbers is None else together(np.asarray(numbers)).tolist(),
-            None if ids is None else [one for own in team.every(ids) for one in own],
+            None if ids is None else [one for own in team.allgather(ids) for one in own],
             None if missing is None else together(missing),
         )  # fmt: skip
 

@@ -87,7 +87,7 @@ def report_content(
         answered(lambda rows: clf.certified_radius(rows, scale), X),
     )  # fmt: skip
     page = Page(feature_names, image_shape, low, high, scale, unit)
-    return current().on_first(lambda rows: _content(clf, asked.seen(rows), said, page), X)
+    return current().root_only(lambda rows: _content(clf, asked.seen(rows), said, page), X)
 
 
 class Said(NamedTuple):

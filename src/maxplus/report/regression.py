@@ -61,7 +61,7 @@ def regression_content(
     told = answered(
         lambda rows: np.column_stack([reg.predict(rows), *reg.predict_interval(rows, COVERAGE)]), X
     )
-    return current().on_first(
+    return current().root_only(
         lambda rows: _content(reg, asked.seen(rows), told.T, feature_names), X
     )
 

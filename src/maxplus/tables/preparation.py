@@ -74,7 +74,7 @@ class Preparation:
         if scale is None:
             scale = training.image_shape is None
         # Of the rows of all ranks, if there are several.
-        ranges, centre = current().on_first(
+        ranges, centre = current().root_only(
             lambda X: (
                 Ranges.of(X, title, names), X.mean(axis=0, dtype=np.float64) if scale else None
             ),

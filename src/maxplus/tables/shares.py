@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maxplus.distributed import Team
-from maxplus.distributed.team import agreed
+from maxplus.distributed import Communicator
+from maxplus.distributed.communicator import mark_collective
 from maxplus.tables.choices import ColumnChoices
 from maxplus.tables.csv_parts import CsvPart
 from maxplus.tables.deciding import decide
@@ -32,15 +32,17 @@ if TYPE_CHECKING:
     from maxplus.tables.preparation import Preparation
 
 
-def open_share(data: str, choices: ColumnChoices, team: Team) -> Samples:
+def open_share(data: str, choices: ColumnChoices, team: Communicator) -> Samples:
     """A rank's part of a training table; what columns are is decided by all rows."""
     table = read_share(data, team)
-    found = team.on_first(lambda whole: decide(whole, choices), TableShare(table))
+    found = team.root_only(lambda whole: decide(whole, choices), TableShare(table))
     samples = _samples(table, found.encoding, team, Strangers())
     return replace(samples, decisions=(*found.decisions, *samples.decisions))
 
 
-def reopen_share(data: str, preparation: Preparation, team: Team, *, strict: bool) -> Samples:
+def reopen_share(
+    data: str, preparation: Preparation, team: Communicator, *, strict: bool
+) -> Samples:
     """A rank's part of a table whose columns were decided before."""
     encoding, strangers = preparation.encoding, Strangers(strict=strict)
     table = read_share(data, team, dict(encoding.read_as))
@@ -52,21 +54,21 @@ def reopen_share(data: str, preparation: Preparation, team: Team, *, strict: boo
 
 
 def _samples(
-    table: RawTable, encoding: Encoding, team: Team, strangers: Strangers,
+    table: RawTable, encoding: Encoding, team: Communicator, strangers: Strangers,
     image_shape: tuple[int, int] | None = None,
 ) -> Samples:  # fmt: skip
     """Labelled rows of this rank; those without a label are left out, and counted by all."""
     before, unknown = team.before(table.n_rows), np.zeros(table.n_rows, bool)
-    with team.together():
+    with team.raise_on_all_ranks():
         if encoding.has_labels(table):
             unknown = is_missing(encoding.label_cells(table))
-    told = team.every((table.n_rows, int(unknown.sum()), before + int(unknown.argmax())
+    told = team.allgather((table.n_rows, int(unknown.sum()), before + int(unknown.argmax())
                        if unknown.any() else None))  # fmt: skip
     n = sum(count for _, count, _ in told)
     if n and n == sum(rows for rows, _, _ in told):
-        raise agreed(no_labels(table.name, encoding))
+        raise mark_collective(no_labels(table.name, encoding))
     known = np.flatnonzero(~unknown)
-    with team.together():
+    with team.raise_on_all_ranks():
         kept = table.take(known) if n else table
         samples = samples_of(kept, encoding, image_shape, labelled=True, strangers=strangers)
     first = next((row for _, _, row in told if row is not None), 0)
@@ -74,29 +76,31 @@ def _samples(
     return replace(samples, rows=known + before, decisions=lines)
 
 
-def read_share(data: str, team: Team, read_as: Mapping[str, bool | None] | None = None) -> RawTable:
+def read_share(
+    data: str, team: Communicator, read_as: Mapping[str, bool | None] | None = None
+) -> RawTable:
     """About as many rows as each rank has, those of rank 0 first; columns are alike on all."""
     kinds, part = dict(read_as or {}), None
     path = Path(data)
     if path.suffix.lower() in CSV:
-        with team.together():
+        with team.raise_on_all_ranks():
             part = CsvPart(path, team.rank, team.size)
             part = part if part.can_be_cut else None
-    quotes = team.every(0 if part is None else part.quotes)
+    quotes = team.allgather(0 if part is None else part.quotes)
 
     def read(kinds: Mapping[str, bool | None]) -> RawTable:
         return _part(data, team, kinds) if part is None else part.table(quotes, kinds)
 
-    with team.together():
+    with team.raise_on_all_ranks():
         table = read(kinds)
     team.agree({"columns": tuple(table.columns)})
     # A word anywhere makes words of a column everywhere, as they were written.
-    n_rows = team.every(table.n_rows)
-    told = team.every([isinstance(cells, Words) for cells in table.columns.values()])
+    n_rows = team.allgather(table.n_rows)
+    told = team.allgather([isinstance(cells, Words) for cells in table.columns.values()])
     is_words = np.any([kinds for kinds, n in zip(told, n_rows, strict=True) if n], axis=0)
     words = {name for name, worded in zip(table.columns, is_words, strict=True) if worded}
     late = {n for n in words if not isinstance(table.columns[n], Words)} if table.n_rows else set()
-    with team.together():
+    with team.raise_on_all_ranks():
         if late and path.suffix.lower() in CSV:
             table = read({**kinds, **dict.fromkeys(words, True)})
         columns = {
@@ -108,7 +112,7 @@ def read_share(data: str, team: Team, read_as: Mapping[str, bool | None] | None 
     return replace(table, columns=columns, where=lambda row: row_in_words(first + row))
 
 
-def _part(data: str, team: Team, read_as: Mapping[str, bool | None]) -> RawTable:
+def _part(data: str, team: Communicator, read_as: Mapping[str, bool | None]) -> RawTable:
     path = Path(data)
     ending = path.suffix.lower()
     if path.is_dir() or ending in PARQUET:
@@ -142,28 +146,28 @@ class TableShare:
     def __init__(self, own: RawTable) -> None:
         self.own = own
 
-    def whole(self, team: Team) -> WholeTable:
+    def whole(self, team: Communicator) -> WholeTable:
         """All ranks' rows."""
         n = team.total(self.own.n_rows)
         if not n:
             raise NoRowsError(self.own.name)
         columns: Any = _Columns(self, team)
         own = self.own
-        notes = tuple(dict.fromkeys(note for told in team.every(own.notes) for note in told))
+        notes = tuple(dict.fromkeys(note for told in team.allgather(own.notes) for note in told))
         return WholeTable(own.name, columns, row_in_words, notes, own.commas, own.choices, n)
 
-    def answer(self, team: Team, question: Any) -> Cells:
+    def answer(self, team: Communicator, question: Any) -> Cells:
         """A column of all ranks."""
         cells = self.own.columns[question[1]]
         if not isinstance(cells, Words):
-            return team.collect(cells)
+            return team.gather(cells)
         place: dict[str, int] = {}
-        parts = team.every(cells.values)
+        parts = team.allgather(cells.values)
         for values in parts:
             for value in values:
                 place.setdefault(value, len(place))
         new = np.array([*(place[value] for value in cells.values), -1], np.int32)
-        codes = team.collect(new[cells.codes])
+        codes = team.gather(new[cells.codes])
         ordered = cells.ordered and all(values == parts[0] for values in parts)
         return Words(codes, tuple(place), ordered)
 
@@ -171,7 +175,7 @@ class TableShare:
 class _Columns(Mapping[str, Cells]):
     """Columns by name; the last one that was looked at is at hand."""
 
-    def __init__(self, share: TableShare, team: Team) -> None:
+    def __init__(self, share: TableShare, team: Communicator) -> None:
         self._share, self._team = share, team
         self._last: tuple[str, Cells] | None = None
 
@@ -180,7 +184,7 @@ class _Columns(Mapping[str, Cells]):
             raise KeyError(name)
         if self._last is None or self._last[0] != name:
             question = "column", name
-            self._team.first(question)
+            self._team.bcast(question)
             cells = self._share.answer(self._team, question)
             self._last = name, cells
         return self._last[1]

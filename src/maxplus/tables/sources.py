@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maxplus import datasets
-from maxplus.distributed import Team, current
+from maxplus.distributed import Communicator, current
 from maxplus.tables.bytes_of import STDIN
 from maxplus.tables.choices import AUTOMATIC, EVERYTHING, ColumnChoices
 from maxplus.tables.deciding import decide
@@ -99,7 +99,7 @@ def is_built_in(data: str) -> bool:
     return data in SMALL or data.partition(":")[0] in IMAGES
 
 
-def _dealt(samples: Samples, team: Team) -> Samples:
+def _dealt(samples: Samples, team: Communicator) -> Samples:
     """A rank's part of a built-in data set."""
     if team.is_alone:
         return samples

@@ -9,7 +9,7 @@ from collections.abc import Container
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.distributed import Team
+from maxplus.distributed import Communicator
 from maxplus.tables.table import RawTable, TableError
 from maxplus.tables.words import Words, in_quotes
 
@@ -51,11 +51,11 @@ class Strangers:
         """Count holes in a column that had none."""
         self.missing[column] += int(np.count_nonzero(missing))
 
-    def unite(self, team: Team) -> None:
+    def unite(self, team: Communicator) -> None:
         """Count what all ranks have met."""
         if team.is_alone:
             return
-        told = team.every((self.unseen, self.missing, self._examples))
+        told = team.allgather((self.unseen, self.missing, self._examples))
         self.unseen, self.missing, self._examples = Counter(), Counter(), {}
         for unseen, missing, examples in told:
             self.unseen += unseen

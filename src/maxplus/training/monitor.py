@@ -16,7 +16,7 @@ import numba
 from numba.core import event
 from threadpoolctl import threadpool_limits
 
-from maxplus.distributed import ALONE, current, using
+from maxplus.distributed import SERIAL, current, using
 from maxplus.models.base import Network
 from maxplus.training.result import Status, TrainingState
 
@@ -207,7 +207,7 @@ class TrainingMonitor:
         """The reason to end the training before it is complete, on any rank; None if none."""
         team = current()
         if not team.is_alone:
-            reasons = team.every((self.interrupted or self._is_pressed, self._stopped))
+            reasons = team.allgather((self.interrupted or self._is_pressed, self._stopped))
             self._interrupted, self._stopped = (any(ranks) for ranks in zip(*reasons, strict=True))
         if self.interrupted:
             return Status.INTERRUPTED
@@ -271,11 +271,11 @@ def run_parallel(
     """
     team = current()
     if not team.is_alone:
-        with team.together(), using(ALONE):
+        with team.raise_on_all_ranks(), using(SERIAL):
             numbers = range(team.rank, len(jobs), team.size)
             own = run_parallel([jobs[k] for k in numbers], n_threads, monitor)
             mine = {numbers[k]: result for k, result in own}
-        results = {k: result for part in team.every(mine) for k, result in part.items()}
+        results = {k: result for part in team.allgather(mine) for k, result in part.items()}
         yield from sorted(results.items(), key=lambda item: item[0])
         return
     pool, part = (

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._compile.jit import frozen
-from maxplus.distributed import Team, current
+from maxplus.distributed import Communicator, current
 from maxplus.models.base import M, Model, Network, Subgradient
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
@@ -177,7 +177,7 @@ class TrainingProblem:
     start: int = 0
     weight: NDArray | None = None
     rng: np.random.Generator | None = None
-    team: Team = field(default_factory=current)
+    team: Communicator = field(default_factory=current)
     n_samples: int = field(init=False)
     first_sample: int = field(init=False)
 
@@ -193,7 +193,7 @@ class TrainingProblem:
             )
         object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))
-        counts = self.team.every(len(self.y))
+        counts = self.team.allgather(len(self.y))
         object.__setattr__(self, "n_samples", sum(counts))
         object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
 
@@ -210,13 +210,13 @@ class TrainingProblem:
         if self.team.is_alone:
             return self.X, self.y, numbers
         places = self.own(numbers)
-        X, y = self.team.gather(self.X[places]), self.team.gather(self.y[places])
+        X, y = self.team.allgatherv(self.X[places]), self.team.allgatherv(self.y[places])
         return X, y, np.arange(len(y))
 
     def losses(self, model: Network) -> NDArray:
         """Return the losses of the samples of all ranks."""
         X = np.ascontiguousarray(self.X, model.dtype)
-        return self.team.gather(model.losses(X, self.y))
+        return self.team.allgatherv(model.losses(X, self.y))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
         """Return the model with the weights of a state; StateError if they do not fit X."""

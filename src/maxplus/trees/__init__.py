@@ -1,6 +1,5 @@
-"""Short Computational Trees: maxima and minima that are cheap to keep up to date."""
+"""Short Computational Trees: maxima and minima that are updated in O(log n)."""
 
-from maxplus.trees.forest import ShortComputationalForest
-from maxplus.trees.tree import ShortComputationalTree
+from maxplus.trees.short_trees import ShortComputationalForest, ShortComputationalTree
 
 __all__ = ["ShortComputationalForest", "ShortComputationalTree"]

@@ -1,11 +1,11 @@
-"""Jitted operations on one tree, stored level by level in a flat array.
+"""Kernels on one tree, stored level by level in a flat array.
 
 ``offsets[l]`` is where level l starts; level 0 holds the n leaves, level l + 1
 half as many nodes, rounded up, and the last level the root. Node j of a level
 has the children 2j and 2j + 1 of the level below; where the number of nodes is
-odd, the last one has a single child and passes it up. So any n ≥ 1 works with
-fewer than 2n + log₂ n nodes, and leaves keep their order, which is what makes
-"lowest index wins" a matter of going left first.
+odd, the last one has a single child and takes its value. So any n ≥ 1 works with
+fewer than 2n + log₂ n nodes, and leaves keep their order: descending to the left
+child first finds the lowest index.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from maxplus._compile.jit import njit
 
 
 def level_offsets(n_leaves: int) -> np.ndarray:
-    """Start of each level and, last, the total number of nodes; O(log n)."""
+    """Return the start of each level and, last, the total number of nodes; O(log n)."""
     offsets = [0]
     width = n_leaves
     while True:
@@ -26,7 +26,7 @@ def level_offsets(n_leaves: int) -> np.ndarray:
 
 @njit(cache=True)
 def _better(a, b, maximum):
-    """The winner of two nodes; the left one, a, wins a tie."""
+    """Return the better of two nodes; the left one, a, wins a tie."""
     if maximum:
         return a if a >= b else b
     return a if a <= b else b
@@ -47,7 +47,7 @@ def build(nodes, offsets, maximum):
 
 @njit(cache=True)
 def update(nodes, offsets, leaf, value, maximum):
-    """Set one leaf and repair its path to the root; True if the root changed.
+    """Set one leaf and update its path to the root; return whether the root changed.
 
     O(log n), less when an ancestor keeps its value: nothing above it can change.
     """
@@ -69,13 +69,13 @@ def update(nodes, offsets, leaf, value, maximum):
 
 @njit(cache=True)
 def root(nodes, offsets):
-    """The maximum (minimum) of all leaves; O(1)."""
+    """Return the maximum (minimum) of all leaves; O(1)."""
     return nodes[offsets[-1] - 1]
 
 
 @njit(cache=True)
 def winner(nodes, offsets):
-    """The lowest leaf that attains the root's value; O(log n)."""
+    """Return the lowest leaf that attains the root's value; O(log n)."""
     value = root(nodes, offsets)
     j = 0
     for level in range(offsets.size - 3, -1, -1):

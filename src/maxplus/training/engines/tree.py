@@ -17,7 +17,7 @@ from maxplus.training.engines.step import Journal, descend
 from maxplus.training.problem import TrainingProblem
 from maxplus.training.result import Block, Signal
 from maxplus.trees._kernels import build, level_offsets, root, update, winner
-from maxplus.trees.forest import nodes_per_tree
+from maxplus.trees.short_trees import nodes_per_tree
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
     int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)

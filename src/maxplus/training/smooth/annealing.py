@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._compile.jit import njit
-from maxplus.distributed import Team
+from maxplus.distributed import Communicator
 
 # The share of a training over which the temperature falls, and the step size at the end as a share
 # of that at the beginning.
@@ -114,14 +114,14 @@ class Batches:
     depends on the number of ranks, and on nothing else.
     """
 
-    team: Team
+    team: Communicator
     counts: list[int]
     size: int
 
     @classmethod
-    def of(cls, team: Team, n_rows: int, annealing: Annealing) -> Batches:
+    def of(cls, team: Communicator, n_rows: int, annealing: Annealing) -> Batches:
         """Return the batches of this rank's rows and those of all others."""
-        counts = team.every(n_rows)
+        counts = team.allgather(n_rows)
         return cls(team, counts, annealing.batch(sum(counts)))
 
     @property

@@ -19,11 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.aligned import copied, empty, zeros
-from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.intrinsics import exp32, fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import njit
-from maxplus.algebra._exp import exp32
-from maxplus.distributed import Team
+from maxplus.distributed import Communicator
 from maxplus.models import LMM
 from maxplus.training.smooth.annealing import Adam
 
@@ -126,14 +124,14 @@ class SoftWeights:
 
     Parameters
     ----------
-    team : Team
+    team : Communicator
     W1, W2 : arrays of shapes (2P, H) and (H, C)
     memory : Adam's averages of both, of gradients and of their squares, optional
     steps : the number of steps so far
     """
 
     def __init__(
-        self, team: Team, W1: NDArray, W2: NDArray,
+        self, team: Communicator, W1: NDArray, W2: NDArray,
         memory: tuple[Layers, Layers] | None = None, steps: int = 0,
     ) -> None:  # fmt: skip
         self.team, self._shapes = team, (W1.shape, W2.shape)
@@ -141,7 +139,7 @@ class SoftWeights:
         mean, square = (
             (self._part_of(*memory[0]), self._part_of(*memory[1]))
             if memory is not None
-            else (zeros(self._own.shape, np.float32), zeros(self._own.shape, np.float32))
+            else (np.zeros_like(self._own), np.zeros_like(self._own))
         )
         self._adam = Adam(self._own, mean, square, steps)
         # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
@@ -161,7 +159,7 @@ class SoftWeights:
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
         exp_all(self._own[:n], np.float32(-1) / tau, part[:n])
         part[n:] = self._own[n:]
-        self.team.spread(self._seen)
+        self.team.allgather_inplace(self._seen)
         return self._layers(self._seen)
 
     def sums(self) -> Layers:
@@ -170,7 +168,7 @@ class SoftWeights:
 
     def gradient(self) -> NDArray:
         """Return this rank's part of the gradient, summed over all ranks."""
-        own, n = self.team.add_up(self._sums), self._n_first
+        own, n = self.team.reduce_scatter(self._sums), self._n_first
         times(self.team.part(self._seen)[:n], own[:n])
         return own
 
@@ -191,18 +189,18 @@ class SoftWeights:
             return self._layers(own)
         row = self._row()
         self.team.part(row)[:] = own
-        self.team.spread(row)
+        self.team.allgather_inplace(row)
         return self._layers(row)
 
     def _row(self) -> NDArray:
         """Return zeros for both layers, padded so that all ranks have parts of one size."""
-        return zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
+        return np.zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
 
     def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
         row = self._row()
         first, second = self._layers(row)
         first[:], second[:] = W1.reshape(first.shape), W2.reshape(second.shape)
-        return copied(self.team.part(row))
+        return self.team.part(row).copy()
 
     def _layers(self, row: NDArray) -> Layers:
         first, second = self._shapes
@@ -246,7 +244,7 @@ class SoftLMM:
                 layer[:] = 0.0
             return 0.0
         if len(self._E) < n:
-            self._E = empty((n, self.W0.size), np.float32)
+            self._E = np.empty((n, self.W0.size), np.float32)
         E = self._E[:n]
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
         exp_inputs(X, self.W0, np.float32(-1) / t, E)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.distributed.team import agreed
+from maxplus.distributed.communicator import mark_collective
 from maxplus.models import Model, Network
 from maxplus.training.monitor import TrainingMonitor
 from maxplus.training.problem import TrainingProblem
@@ -156,4 +156,4 @@ def require_finite(model: Network) -> None:
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
                 "X (for example with StandardScaler) or take a smaller slope"
             )
-            raise agreed(overflow)
+            raise mark_collective(overflow)

@@ -151,7 +151,7 @@ def advance(
             history.append(block)
             done += block.n
             # All ranks end a block together.
-            size = current().first(_next_size(size, monitor.seconds - began))
+            size = current().bcast(_next_size(size, monitor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = monitor.report(
                 done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from maxplus.distributed import Team
-from maxplus.distributed.team import agreed
+from maxplus.distributed import Communicator
+from maxplus.distributed.communicator import mark_collective
 from maxplus.models import LMM, Model
 from maxplus.training import memory
 from maxplus.training.monitor import TrainingMonitor
@@ -98,7 +98,7 @@ class WarmUp:
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
             weight = weight / team.mean(weight)
-        scaling = team.on_first(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
+        scaling = team.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
         run = (
             _Run.begin(team, scaling, model)
             if state is None
@@ -140,7 +140,7 @@ class WarmUp:
                     f"{annealing.scale:g}; scale X (for example with StandardScaler) or take a "
                     "smaller slope"
                 )
-                raise agreed(overflow)
+                raise mark_collective(overflow)
             if held_out.size:
                 run.judge(model, problem.X[judges], problem.y[judges], team)
             if not monitor.interrupted:
@@ -197,8 +197,8 @@ class WarmUp:
         if not self.hold_out:
             return np.empty(0, np.int64)
         seed = int(rng.integers(2**31))
-        labels = problem.team.collect(problem.y)
-        return problem.team.on_first(lambda _: self._split(labels, seed), problem.X)
+        labels = problem.team.gather(problem.y)
+        return problem.team.root_only(lambda _: self._split(labels, seed), problem.X)
 
     def _split(self, y: NDArray, seed: int) -> NDArray:
         # A class with a single sample cannot be on both sides: it stays where training is.
@@ -237,11 +237,11 @@ class _Run:
         self.layers, self._best = weights.whole(), best
 
     @classmethod
-    def begin(cls, team: Team, scaling: Rescaling, model: LMM) -> _Run:
+    def begin(cls, team: Communicator, scaling: Rescaling, model: LMM) -> _Run:
         return cls(scaling, SoftWeights(team, *scaling.offsets(model)), [], [], None)
 
     @classmethod
-    def restore(cls, team: Team, scaling: Rescaling, state: TrainingState) -> _Run:
+    def restore(cls, team: Communicator, scaling: Rescaling, state: TrainingState) -> _Run:
         arrays = state.arrays
         W, mean, square = (Layers(arrays[f"{name}1"], arrays[f"{name}2"]) for name in "Wmv")
         weights = SoftWeights(team, *W, (mean, square), int(arrays["steps"][0]))
@@ -267,7 +267,7 @@ class _Run:
         self.losses.append(loss if team.is_alone else float(team.sum(np.array([loss]))[0]))
         self.layers = self.weights.whole()
 
-    def judge(self, model: LMM, X: NDArray, y: NDArray, team: Team) -> None:
+    def judge(self, model: LMM, X: NDArray, y: NDArray, team: Communicator) -> None:
         """Record the hard model's accuracy, and the weights if it is the best so far."""
         right = self.hard(model).scores(X).argmax(axis=1) == y
         self.scores.append(team.total(int(right.sum())) / team.total(len(y)))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
+from maxplus._compile.intrinsics import atomic_store, fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner
 from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
@@ -34,7 +34,7 @@ from maxplus.training.engines.sparse._state import (
     SLOPE_ROW,
     SLOPES,
 )
-from maxplus.training.engines.sparse._threads import LINE, STOP, atomic_store, wait_for
+from maxplus.training.engines.sparse._threads import LINE, STOP, wait_for
 from maxplus.training.engines.sparse._worst import (
     offer,
     reset_found,

@@ -10,43 +10,14 @@ engine's many arrays, take several times as long to compile as all kernels toget
 import os
 
 from numba import types
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
+from maxplus._compile.intrinsics import atomic_load
 from maxplus._compile.jit import inner
 
 # flags[0] is the leader's iteration, flags[8·w] that of helper w: a cache line each.
 LINE = 8
 # No iteration has this number.
 STOP = -(2**62)
-
-
-def _element(context, builder, array_type, array, index):
-    data = make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index])
-
-
-@intrinsic
-def atomic_load(typingctx, array, index):
-    """Return array[index], written by any thread (one dimension, eight bytes an item)."""
-
-    def codegen(context, builder, signature, args):
-        place = _element(context, builder, signature.args[0], args[0], args[1])
-        return builder.load_atomic(place, "acquire", 8)
-
-    return array.dtype(array, types.intp), codegen
-
-
-@intrinsic
-def atomic_store(typingctx, array, index, value):
-    """Assign array[index] = value; threads that see it see all writes before it."""
-
-    def codegen(context, builder, signature, args):
-        place = _element(context, builder, signature.args[0], args[0], args[1])
-        builder.store_atomic(args[2], place, "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, array.dtype), codegen
 
 
 if hasattr(os, "sched_yield"):

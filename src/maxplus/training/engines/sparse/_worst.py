@@ -7,9 +7,10 @@ all threads see and, where ranks share memory, all ranks. With k = 1 both are th
 
 import numpy as np
 
+from maxplus._compile.intrinsics import atomic_load, atomic_store
 from maxplus._compile.jit import inner
 from maxplus.training.engines.sparse._state import NONE, SENTINEL
-from maxplus.training.engines.sparse._threads import LINE, atomic_load, atomic_store
+from maxplus.training.engines.sparse._threads import LINE
 
 
 @inner

@@ -161,7 +161,7 @@ class SparseEngine(CompiledEngine):
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         # All ranks regroup at the same time: otherwise each would wait for the others.
-        if self.problem.team.first(self._is_regroup_due()):
+        if self.problem.team.bcast(self._is_regroup_due()):
             self.regroup()
         # Another engine of these ranks may have run since the last block.
         Thresholds.reset(self._state.worst, self._n_workers, self.problem.team)

@@ -14,13 +14,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from maxplus._compile.intrinsics import call_python
 from maxplus._compile.jit import inner
-from maxplus.distributed import Team
+from maxplus.distributed import Communicator
 from maxplus.training.engines.sparse._state import NONE, PATH, SENTINEL
 from maxplus.training.engines.sparse._threads import LINE
 from maxplus.training.engines.sparse._worst import merge_sorted
@@ -36,7 +34,7 @@ class ExchangeCallback:
     ends the block, and `check` raises it afterwards.
     """
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: Communicator) -> None:
         self._team = team
         self._failure: BaseException | None = None
         # The address is valid as long as this object exists.
@@ -55,7 +53,7 @@ class ExchangeCallback:
             if message == _WORST:
                 self._team.meet(self._sent, self._received)
             else:
-                self._team.unite(self._path)
+                self._team.allreduce_or(self._path)
         except BaseException as failure:
             self._failure = failure
             return 1
@@ -79,7 +77,7 @@ class Thresholds(NamedTuple):
     n_slots: int
 
     @classmethod
-    def of(cls, team: Team, n_workers: int) -> Thresholds:
+    def of(cls, team: Communicator, n_workers: int) -> Thresholds:
         """Return a cache line per worker and parity of the iteration, for all ranks nearby."""
         counts = team.nearby(n_workers)
         first = sum(counts[: team.place])
@@ -87,7 +85,7 @@ class Thresholds(NamedTuple):
         return cls(shared, first, sum(counts))
 
     @staticmethod
-    def reset(worst: Any, n_workers: int, team: Team) -> None:
+    def reset(worst: Any, n_workers: int, team: Communicator) -> None:
         """Remove all losses from an engine's memory; return when every rank has removed its own."""
         lines = slice(LINE * worst.first_slot, LINE * (worst.first_slot + n_workers))
         worst.threshold[:, lines] = -np.inf
@@ -97,17 +95,6 @@ class Thresholds(NamedTuple):
     def bytes_needed(n_workers: int) -> int:
         """Return the size of one rank's own lines."""
         return 2 * LINE * n_workers * np.dtype(np.float64).itemsize
-
-
-@intrinsic
-def _call_python(typingctx, address, argument):
-    """Call the ctypes callback at an address."""
-
-    def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
-
-    return types.int64(types.int64, types.int64), codegen
 
 
 @inner
@@ -141,20 +128,20 @@ def exchange_worst(exchange, worst):
         n = worst.sample[finder, place]
         exchange.sent[j] = worst.loss[finder, place]
         exchange.sent[k + j] = np.float64(SENTINEL if n == SENTINEL else exchange.first_sample + n)
-    return _call_python(exchange.address, _WORST) == 0
+    return call_python(exchange.address, _WORST) == 0
 
 
 @inner
 def exchange_paths(exchange):
     """Exchange the paths of the k worst samples of all ranks; return False if messages fail."""
-    return _call_python(exchange.address, _PATHS) == 0
+    return call_python(exchange.address, _PATHS) == 0
 
 
 @inner
 def send_overflow(exchange):
     """Inform the other ranks that this one cannot search any more."""
     exchange.sent[0] = np.nan
-    return _call_python(exchange.address, _WORST) == 0
+    return call_python(exchange.address, _WORST) == 0
 
 
 @inner

@@ -1,9 +1,10 @@
-"""Vectors written out by hand, for what no loop of Numba's becomes by itself.
+"""Hand-vectorised tiles of min-plus and max-plus products with the index of the winner.
 
 A tile is 4 rows of A and a panel of columns of B, a few vectors wide. Its best sums so far stay
 in registers while j runs: each step loads one number of each row and the panel's vectors of one
-j, and makes a sum and a minimum of each pair. Nothing is joined across the lanes of a vector, so
-that a tile may stop at any j and tell what has changed at the price of a comparison.
+j, and computes a sum and a minimum of each pair. Nothing is reduced across the lanes of a vector,
+so that a tile can stop at any j and mark the improved cells with one comparison each. Numba
+compiles no loop to such code.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ ROWS = 4
 # 16 of the 32 registers of 64 bytes hold a tile, or 8 of the 16 that are smaller.
 _BYTES, _VECTORS = (64, 4) if "+avx512f" in FEATURES else (32, 2)
 PANEL_BYTES = _BYTES * _VECTORS
-# What one block holds in which a winner is looked for.
+# Columns of a block in which a winner is searched.
 BLOCK = 64
 
 _INT64, _INT32 = ir.IntType(64), ir.IntType(32)
-# Bytes of what an array may hold here.
+# Bytes of the supported element types.
 _SIZES = {ir.FloatType(): 4, ir.DoubleType(): 8, _INT32: 4}
 
 
 def _load(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
-    """A vector from anywhere in an array: its numbers are aligned, not the whole."""
+    """Load a vector from any index of an array: only its elements are aligned."""
     place = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
     found = builder.load(place)
     found.align = _SIZES[vector.element]
@@ -44,8 +45,8 @@ def _store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
     kept.align = _SIZES[value.type.element]
 
 
-def _spread(builder: Any, number: Any, vector: Any) -> Any:
-    """A number in every lane."""
+def _broadcast(builder: Any, number: Any, vector: Any) -> Any:
+    """Broadcast a number to every lane."""
     nothing = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(nothing, number, _INT32(0))
     return builder.shuffle_vector(
@@ -61,7 +62,11 @@ def _row_pointers(builder: Any, array: Any, first: Any) -> list[Any]:
 
 
 def _tile(name: str, better: str) -> Any:
-    """Code generator of a tile: ``name`` joins two vectors, ``better`` says what has changed."""
+    """Return the code generator of a tile.
+
+    ``name`` is the LLVM intrinsic that reduces two vectors, ``better`` the comparison that tells
+    which cells have improved.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         A, panel, best, block = (
@@ -73,7 +78,7 @@ def _tile(name: str, better: str) -> Any:
         vector = ir.VectorType(kind, lanes)
         cells = [(r, v) for r in range(ROWS) for v in range(_VECTORS)]
         places = [_INT64((r * _VECTORS + v) * lanes) for r, v in cells]
-        one = _spread(builder, hidden_one(builder, kind), vector)
+        one = _broadcast(builder, hidden_one(builder, kind), vector)
         rows = _row_pointers(builder, A, row)
         before = [_load(builder, best.data, place, vector) for place in places]
         # A loop that runs at least once.
@@ -91,7 +96,7 @@ def _tile(name: str, better: str) -> Any:
             _load(builder, panel.data, builder.add(begin, _INT64(v * lanes)), vector)
             for v in range(_VECTORS)
         ]
-        numbers = [_spread(builder, builder.load(builder.gep(at, [j])), vector) for at in rows]
+        numbers = [_broadcast(builder, builder.load(builder.gep(at, [j])), vector) for at in rows]
         after = [
             call(builder, name, [phi, fused_sum(builder, numbers[r], columns[v], one)], SAFE_FLAGS)
             for phi, (r, v) in zip(now, cells, strict=True)
@@ -102,7 +107,7 @@ def _tile(name: str, better: str) -> Any:
         j.add_incoming(following, loop)
         builder.cbranch(builder.icmp_signed("<", following, hi), loop, done)
         builder.position_at_end(done)
-        marks = _spread(builder, builder.trunc(mark, _INT32), ir.VectorType(_INT32, lanes))
+        marks = _broadcast(builder, builder.trunc(mark, _INT32), ir.VectorType(_INT32, lanes))
         for place, old, new in zip(places, before, after, strict=True):
             _store(builder, new, best.data, place)
             kept = _load(builder, block.data, place, marks.type)
@@ -120,23 +125,23 @@ def _tile_signature(A: Any, panel: Any, best: Any, block: Any) -> Any:
 
 @intrinsic
 def minplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
-    """Minima of A[row + r, j] + panel[j], lo ≤ j < hi and lo < hi, and of best, into best.
+    """Update ``best`` with the minima of A[row + r, j] + panel[j] over lo ≤ j < hi; lo < hi.
 
-    ``best`` (4, width of the panel) is contiguous, as are ``panel`` and the int32 ``block``,
-    which becomes ``mark`` where best has become smaller. No number may be NaN.
+    ``best`` (4, width of the panel), ``panel`` and the int32 ``block`` are contiguous; ``block``
+    is set to ``mark`` where ``best`` has decreased. No number may be NaN.
     """
     return _tile_signature(A, panel, best, block), _tile("llvm.minnum", "<")
 
 
 @intrinsic
 def maxplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
-    """`minplus_tile` of maxima."""
+    """Update ``best`` with the maxima, as `minplus_tile` does with the minima."""
     return _tile_signature(A, panel, best, block), _tile("llvm.maxnum", ">")
 
 
 @intrinsic
 def first_of_block(typingctx, a, b, lo, value):
-    """The lowest of BLOCK indices, from lo on, with a_j + b_j == value, less lo; BLOCK if none."""
+    """Return the lowest j < BLOCK with a[lo + j] + b[lo + j] == value; BLOCK if there is none."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         first, second = (make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1))
@@ -145,7 +150,7 @@ def first_of_block(typingctx, a, b, lo, value):
             _load(builder, first.data, args[2], vector),
             _load(builder, second.data, args[2], vector),
         )
-        equal = builder.fcmp_ordered("==", sums, _spread(builder, args[3], vector))
+        equal = builder.fcmp_ordered("==", sums, _broadcast(builder, args[3], vector))
         bits = builder.bitcast(equal, ir.IntType(BLOCK))
         return builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
 
