@@ -159,9 +159,14 @@ def test_scaling_and_structure_reach_the_estimator(tmp_path):
     assert maxplus.load(path).standardize is False
     good("train", IRIS, *BRIEF, "--scale", "-o", path)
     assert maxplus.load(path).standardize == "auto"
-    good("train", IRIS, "--structure", "shapes", "--epochs", 2, "--validate", "none", "-o", path)
+    good(
+        "train", IRIS, "--structure", "shapes", "--max-features", 3, "--epochs", 2,
+        "--validate", "none", "-o", path,
+    )  # fmt: skip
     model = maxplus.load(path)
     assert (model.structure, model.standardize) == ("shapes", "auto")
+    assert model.max_features == 3
+    assert len(model.model_.terms) <= 3
     assert all(features.size == 1 for features, _ in model.model_.terms)
 
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris
 
+from maxplus import LMMClassifier
 from maxplus.estimators._additive import (
     FEW,
     STRUCTURES,
@@ -78,6 +80,27 @@ def test_model_takes_raw_features_and_ignores_how_far_an_outlier_lies():
         model = fit(Rows(X, rows.y), structures=PAIR).model
         scores.append(model.scores(rows.X[1:]))
     assert_array_equal(scores[0], scores[1])
+
+
+@pytest.mark.parametrize("structure", ["shapes", "pairs", "auto"])
+def test_max_features_keeps_the_features_that_count(structure):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8))
+    y = (X[:, 2] + X[:, 5] > 0).astype(int)
+    clf = LMMClassifier(structure=structure, max_features=2, random_state=0).fit(X, y)
+    assert set(np.concatenate([term.features for term in clf.model_.terms])) == {2, 5}
+    assert set(np.flatnonzero(clf.feature_importances_)) == {2, 5}
+    assert clf.score(X, y) > 0.9
+    one = LMMClassifier(structure=structure, max_features=1, random_state=0).fit(X, y)
+    assert {term.features.tolist()[0] for term in one.model_.terms} <= {2, 5}
+
+
+def test_max_features_above_the_number_of_features_changes_nothing():
+    X, y = load_iris(return_X_y=True)
+    free, limited = (
+        LMMClassifier(max_features=k, warmup_epochs=5, random_state=0).fit(X, y) for k in (None, 9)
+    )
+    assert_array_equal(free.predict_proba(X), limited.predict_proba(X))
 
 
 def test_terms_that_hardly_contribute_are_left_out():

@@ -129,6 +129,11 @@ Structure = Annotated[
                  "single columns, pairs of two, auto may have terms over all columns. auto by "
                  "default.", rich_help_panel=CAPACITY),
 ]  # fmt: skip
+MaxFeatures = Annotated[
+    int | None,
+    typer.Option(min=1, help="Use at most this many features, those that contribute most.",
+                 rich_help_panel=CAPACITY),
+]  # fmt: skip
 Scoring = Annotated[
     str | None,
     typer.Option(help="What the structure is chosen by: a scorer of scikit-learn, such as "

@@ -11,7 +11,8 @@ Options = Mapping[str, Any]
 CAPACITY = {"hidden": "n_hidden", "slope": "slope"}
 CLASSES = {**CAPACITY, "confidence": "confidence"}
 OWN = {
-    **CLASSES, "structure": "structure", "scoring": "scoring", "epochs": "warmup_epochs",
+    **CLASSES, "structure": "structure", "max_features": "max_features",
+    "scoring": "scoring", "epochs": "warmup_epochs",
     "robust_eps": "robust_eps", "early_stopping": "early_stopping", "polish": "polish",
     "no_polish": "polish", "max_suspects": "max_suspects", "class_weight": "class_weight",
     "calibrate": "calibrate",

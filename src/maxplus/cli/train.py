@@ -46,6 +46,7 @@ def train(
     slope: opt.Slope = None,
     confidence: opt.Confidence = None,
     structure: opt.Structure = None,
+    max_features: opt.MaxFeatures = None,
     scoring: opt.Scoring = None,
     estimators: opt.Estimators = None,
     bootstrap: opt.Bootstrap = None,

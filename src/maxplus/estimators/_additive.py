@@ -119,12 +119,14 @@ class JointTraining:
     n_jobs : trainings at a time while choosing
     judge : the user's own measure that structures are compared by, optional
     annealing : how the terms are trained
+    max_features : the most features that terms may have, optional
     """
 
     structures: Sequence[Structure] = STRUCTURES
     n_jobs: int = 1
     judge: Judge | None = None
     annealing: Annealing = TERM_ANNEALING
+    max_features: int | None = None
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -154,7 +156,9 @@ class JointTraining:
         if choice is None:
             return Joint(model, status, None, np.empty(0))
         monitor.begin(self.name, is_last=True)
-        everything = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
+        everything = prepare(
+            rows, model.n_classes, np.random.default_rng([seed, FOLDS]), self.max_features
+        )
         losses: list[float] = []
 
         def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
@@ -180,7 +184,7 @@ class JointTraining:
         """Return a structure's sum after a training of a share of the usual length."""
         rng, U = np.random.default_rng(seed), prepared.U
         pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
-        start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng)
+        start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
         annealing = self.annealing._replace(scale=start.scale, length=length)
         model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight, report)
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
@@ -201,24 +205,34 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint])
 
 
 class Prepared(NamedTuple):
-    """Mapped rows, and the pairs of features that explain most after their shape functions."""
+    """Mapped rows, the features in use, and the pairs that explain most after their shapes."""
 
     feature_map: FeatureMap
     U: NDArray
     y: NDArray
     weight: NDArray | None
+    features: list[int]
     pairs: list[tuple[int, int]]
 
 
-def prepare(rows: Rows, n_classes: int, rng: np.random.Generator) -> Prepared:
-    """Map the features, and select pairs by the residuals of briefly trained shape functions."""
+def prepare(
+    rows: Rows, n_classes: int, rng: np.random.Generator, max_features: int | None = None
+) -> Prepared:
+    """Map the features, and select features and pairs after a short training of shape functions.
+
+    Features are ranked by the contributions of their shape functions, pairs by the residuals.
+    """
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     start = initial_terms(Structure(), U, rows.y, n_classes, [], rng)
     annealing = TERM_ANNEALING._replace(scale=start.scale, length=PAIRS_LENGTH)
     shapes = train_terms(start.model, U, rows.y, annealing, rng, rows.weight)
     pairs = select_pairs(U, rows.y, shapes.scores(U), min(U.shape[1], MOST_PAIRS))
-    return Prepared(feature_map, U, rows.y, rows.weight, pairs)
+    features = list(range(U.shape[1]))
+    if max_features is not None:
+        order = np.argsort(-_strengths(shapes, _some(U)), kind="stable")
+        features = sorted(order[:max_features].tolist())
+    return Prepared(feature_map, U, rows.y, rows.weight, features, pairs)
 
 
 def untrained(rows: Rows, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
@@ -234,15 +248,25 @@ def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
     A term is weak if its scores differ between classes, after their means over some of the rows,
     by less than a five-hundredth of what all terms do. Its mean scores go into the intercept.
     """
-    Z = model.term_scores(X[:: max(1, -(-len(X) // ENOUGH))])
-    means = Z.mean(axis=1)
-    spread = np.ptp(Z - means[:, None], axis=2).mean(axis=1)
+    some = _some(X)
+    spread = _strengths(model, some)
     is_weak = spread < WEAK * spread.sum()
     if not is_weak.any():
         return model
     terms = [term for term, weak in zip(model.terms, is_weak, strict=True) if not weak]
-    intercept = model.intercept + means[is_weak].sum(axis=0)
+    intercept = model.intercept + model.term_scores(some).mean(axis=1)[is_weak].sum(axis=0)
     return AdditiveLMM(terms, model.n_features, model.feature_map, intercept)
+
+
+def _some(X: NDArray) -> NDArray:
+    """Return evenly spaced rows, enough for means."""
+    return X[:: max(1, -(-len(X) // ENOUGH))]
+
+
+def _strengths(model: AdditiveLMM, X: NDArray) -> NDArray:
+    """Return the mean range over the classes of each term's centred scores, (T,)."""
+    Z = model.term_scores(X)
+    return np.ptp(Z - Z.mean(axis=1)[:, None], axis=2).mean(axis=1)
 
 
 class _Search:
@@ -285,7 +309,8 @@ class _Search:
     def _try(self, fold: int) -> Status | None:
         kept = self.rows.part(self.fold_of != fold)
         held = np.flatnonzero(self.fold_of == fold)
-        prepared = prepare(kept, self.n_classes, np.random.default_rng([self.seed, fold]))
+        rng = np.random.default_rng([self.seed, fold])
+        prepared = prepare(kept, self.n_classes, rng, self.training.max_features)
         length = self.effort.others if fold else self.effort.first
 
         def train(structure: Structure, part: TrainingMonitor) -> AdditiveLMM:

@@ -93,6 +93,9 @@ class LMMClassifier(BaseLMMClassifier):
         over all features. The structures in question are compared by the log loss of held-out
         rows (three folds, short trainings, on part of the rows where there are many;
         ``search_``), and the simplest that is as good as the best up to noise is taken.
+    max_features : int, optional
+        The most features that a sum may use: those whose shape functions contribute most after a
+        short training. With five, an explanation names everything that counts.
     confidence : float, optional
         How far below its own class a unit starts for the others; the slope times the distance
         between classes by default.
@@ -213,7 +216,7 @@ class LMMClassifier(BaseLMMClassifier):
             "early_stopping is True",
         ),
         Effect(
-            ("scoring", "structure"), lambda own: own._is_sum,
+            ("scoring", "structure", "max_features"), lambda own: own._is_sum,
             "there is a choice of structures, which n_hidden, slope and other parameters of a "
             "single network leave out",
         ),
@@ -223,6 +226,7 @@ class LMMClassifier(BaseLMMClassifier):
         "n_hidden": (whole(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
+        "max_features": (whole(1), NOTHING),
         "confidence": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
@@ -245,6 +249,7 @@ class LMMClassifier(BaseLMMClassifier):
         *,
         slope: float | str = "auto",
         structure: str = "auto",
+        max_features: int | None = None,
         confidence: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
@@ -267,6 +272,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.n_hidden = n_hidden
         self.slope = slope
         self.structure = structure
+        self.max_features = max_features
         self.confidence = confidence
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
@@ -416,7 +422,7 @@ class LMMClassifier(BaseLMMClassifier):
         return JointTraining(
             tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
             None if self.scoring is None else partial(self._judge, classes),
-            TERM_ANNEALING._replace(**self._epochs_and_batch),
+            TERM_ANNEALING._replace(**self._epochs_and_batch), self.max_features,
         )  # fmt: skip
 
     def _single_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:

@@ -47,8 +47,8 @@ class LMMEnsembleClassifier(LMMClassifier):
     bootstrap : bool, default=False
         Train each network on a sample of the rows, drawn with replacement within each class. A
         polish then is about the rows that were drawn.
-    n_hidden, slope, structure, confidence, warmup_epochs, batch_size, robust_eps, augment, \
-early_stopping, validation_fraction, n_iter_no_change, polish, max_suspects, standardize, \
+    n_hidden, slope, structure, max_features, confidence, warmup_epochs, batch_size, robust_eps, \
+augment, early_stopping, validation_fraction, n_iter_no_change, polish, max_suspects, standardize, \
 calibrate, class_weight, scoring
         As in `LMMClassifier`, for each network.
     n_jobs : int, optional
@@ -100,6 +100,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         n_hidden: int | str = "auto",
         slope: float | str = "auto",
         structure: str = "auto",
+        max_features: int | None = None,
         confidence: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
@@ -120,9 +121,9 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         callbacks: Any = None,
     ) -> None:
         super().__init__(
-            n_hidden, slope=slope, structure=structure, confidence=confidence,
-            warmup_epochs=warmup_epochs, batch_size=batch_size, robust_eps=robust_eps,
-            augment=augment, early_stopping=early_stopping,
+            n_hidden, slope=slope, structure=structure, max_features=max_features,
+            confidence=confidence, warmup_epochs=warmup_epochs, batch_size=batch_size,
+            robust_eps=robust_eps, augment=augment, early_stopping=early_stopping,
             validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change,
             polish=polish, max_suspects=max_suspects, standardize=standardize,
             calibrate=calibrate, class_weight=class_weight, scoring=scoring, n_jobs=n_jobs,
@@ -225,7 +226,8 @@ class EnsembleTraining:
             choice, status = self.joint.choose(model, rows, seed, monitor)
             if choice is None:
                 return Joint(model, status, None, np.empty(0))
-            prepared = prepare(rows, model.n_classes, np.random.default_rng([seed, FOLDS]))
+            rng = np.random.default_rng([seed, FOLDS])
+            prepared = prepare(rows, model.n_classes, rng, self.joint.max_features)
             jobs = [
                 partial(self._sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
                 for k in range(K)

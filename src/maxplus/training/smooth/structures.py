@@ -69,7 +69,7 @@ class Start(NamedTuple):
 
 def initial_terms(
     structure: Structure, U: NDArray, y: NDArray, n_classes: int, pairs: Sequence[Pair],
-    rng: np.random.Generator,
+    rng: np.random.Generator, features: Sequence[int] | None = None,
 ) -> Start:  # fmt: skip
     """Return the terms of a structure as boxes around rows of each class; O(N·P).
 
@@ -84,21 +84,23 @@ def initial_terms(
     n_classes : int
     pairs : pairs of features with a term of their own
     rng : numpy.random.Generator
+    features : increasing numbers of the features that terms may have; all by default
     """
     P = U.shape[1]
+    used = range(P) if features is None else features
     subsets: list[tuple[Sequence[int], int]] = []
     if structure.has_shapes:
-        subsets += [((p,), structure.units) for p in range(P)]
-    subsets += [(sorted(pair), structure.units) for pair in pairs]
-    subsets += [(range(P), structure.box_units)] * structure.boxes
+        subsets += [((p,), structure.units) for p in used]
+    subsets += [(sorted(pair), structure.units) for pair in pairs if set(pair) <= set(used)]
+    subsets += [(used, structure.box_units)] * structure.boxes
     scale = structure.size / math.sqrt(len(subsets))
     own = [U[y == d] for d in range(n_classes)]
     terms = [
         Term(
-            np.array(features),
-            _initial_lmm([rows[:, list(features)] for rows in own], n_units, rng).scaled(scale),
+            np.array(subset),
+            _initial_lmm([rows[:, list(subset)] for rows in own], n_units, rng).scaled(scale),
         )
-        for features, n_units in subsets
+        for subset, n_units in subsets
     ]
     return Start(AdditiveLMM(terms, P), scale)
 
