@@ -101,7 +101,8 @@ def test_slopes_that_move_move_minima_everywhere():
 
 
 def test_a_pass_reads_and_writes_all():
-    assert 0 < limits.seconds_of_a_pass(10) < limits.seconds_of_a_pass(3_000_000)
+    few, many = (min(limits.seconds_of_a_pass(n) for _ in range(5)) for n in (10, 3_000_000))
+    assert 0 < few < many
 
 
 def test_what_an_engine_could_reach_is_beside_what_it_does():
