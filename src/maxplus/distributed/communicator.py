@@ -180,7 +180,7 @@ class Communicator(ABC):
         """Run ``work(all rows)`` on rank 0 and return its result, or raise its error, on all ranks.
 
         A single process passes its rows themselves; otherwise ``work`` gets a `SharedRows`, or the
-        ``whole`` of another `Share`, which requests the rows it needs from the other ranks.
+        ``whole`` of another ``Share``, which requests the rows it needs from the other ranks.
         """
         if self.is_alone:
             return work(rows)

@@ -129,7 +129,7 @@ def strongest_rules(
 
     A sum of terms has no units that decide alone. Its rules are boxes in which the least margin
     of the class over any other, summed over all terms, is above 0: each holds as few conditions as
-    that needs, and no label or row changes it either (`maxplus.explain.winning_boxes`).
+    that needs, and no label or row changes it either (``maxplus.explain.winning_boxes``).
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class KeepBestOnInterrupt:
     Without it, Ctrl-C raises KeyboardInterrupt, and a fitted estimator stays as it was before. With
     it, the first Ctrl-C is a request: the training ends at its next report as if it were complete,
     with the status "interrupted" and, in an estimator, a warning. A second Ctrl-C raises
-    KeyboardInterrupt at once. `maxplus train` uses it. It is meant for a single training: in a
+    KeyboardInterrupt at once. ``maxplus train`` uses it. It is meant for a single training: in a
     search or a cross-validation, a partly trained model would be scored as if it were complete.
 
     Signals can be handled in the main thread only, and a handler that is already installed for
