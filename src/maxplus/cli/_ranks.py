@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 @contextmanager
 def all_ranks() -> Iterator[Communicator]:
-    """The team of all ranks that a launcher has started; alone where there is none."""
+    """Use the communicator of all ranks that a launcher has started; `SERIAL` without one."""
     from maxplus.distributed import SERIAL, use_mpi
     from maxplus.distributed.communicator import is_launched
 

@@ -264,7 +264,7 @@ def _has_only_a_message(error: Exception) -> bool:
 
 # -- the current communicator --------------------------------------------------------------------
 
-_CURRENT: ContextVar[Communicator] = ContextVar("team", default=SERIAL)
+_CURRENT: ContextVar[Communicator] = ContextVar("communicator", default=SERIAL)
 
 
 def current() -> Communicator:
