@@ -15,7 +15,7 @@ from maxplus.cli._ranks import in_turns
 from maxplus.cli._trained import UnknownLabels, open_model
 from maxplus.distributed import current
 from maxplus.tables import ColumnChoices, open_source, stream_source
-from teams import run_ranks
+from thread_communicator import run_ranks
 
 pytestmark = pytest.mark.slow
 

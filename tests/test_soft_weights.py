@@ -5,7 +5,7 @@ import pytest
 
 from maxplus.distributed import SERIAL, current
 from maxplus.training.smooth import SoftWeights
-from teams import run_ranks
+from thread_communicator import run_ranks
 
 STEPS, BATCHES = 4, 5
 

@@ -208,7 +208,7 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
     assert None not in own
     total = sum(own) + sum(array.nbytes for array in weights)
     assert SparseEngine.bytes_needed(model, task) == total
-    # And it stays so: samples that change their seats take no new room.
+    # Regrouping samples allocates nothing.
     kept = engine._state
     engine.regroup()
     assert engine._state is kept
@@ -222,11 +222,11 @@ def test_every_sample_has_one_lane(sizes, workers):
     n_lanes = lanes_per_chunk(y)
     layout = arrange(y, order, n_lanes, workers)
     assert len(layout.sample) == count_chunks(y, n_lanes)
-    seated = np.concatenate([s[:n] for s, n in zip(layout.sample, layout.lanes, strict=True)])
-    np.testing.assert_array_equal(np.sort(seated), np.arange(y.size))
+    samples = np.concatenate([s[:n] for s, n in zip(layout.sample, layout.lanes, strict=True)])
+    np.testing.assert_array_equal(np.sort(samples), np.arange(y.size))
     np.testing.assert_array_equal(y[layout.sample], layout.label[:, None] + 0 * layout.sample)
-    seats = set(zip(layout.worker, layout.label, layout.leaf, strict=True))
-    assert len(seats) == len(layout.sample)
+    leaves = set(zip(layout.worker, layout.label, layout.leaf, strict=True))
+    assert len(leaves) == len(layout.sample)
 
 
 def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):

@@ -1,4 +1,4 @@
-"""Whether to polish: what a careful polish asks held-out rows, and keeps."""
+"""`ValidatedPolish`: whether held-out rows support a polish, and what it keeps."""
 
 from types import SimpleNamespace
 
@@ -17,8 +17,8 @@ from maxplus.training.stages import Polish, ValidatedPolish
 pytestmark = pytest.mark.slow
 
 
-def careful(model, X, y, *, helps=True, asked=None, **options):
-    """A careful polish where held-out rows say so; ``asked`` hears that they were asked."""
+def polish_if(model, X, y, *, helps=True, asked=None, **options):
+    """Return a `ValidatedPolish` with a fixed answer; ``asked`` records the calls."""
 
     def ask(*about):
         if asked is not None:
@@ -34,22 +34,22 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
     losses = warm.model_.losses(*iris)
     n_above = int((losses >= LOG2).sum())
     assert n_above >= 2
-    left = careful(warm.model_, *iris, helps=False)
+    left = polish_if(warm.model_, *iris, helps=False)
     assert left.status is Status.UNFIT
     assert_array_equal(left.model.W1, warm.W1_)
     assert left.above.size == n_above
-    done = careful(warm.model_, *iris)
+    done = polish_if(warm.model_, *iris)
     assert done.status is Status.POLISHED
     assert done.losses.max() < LOG2
     # Nobody is asked where nothing is to be done.
     asked = []
-    assert careful(warm.model_, *iris, asked=asked, skip=n_above).status is Status.SKIPPED
+    assert polish_if(warm.model_, *iris, asked=asked, skip=n_above).status is Status.SKIPPED
     fine = np.flatnonzero(losses < LOG2)
-    nothing = careful(warm.model_, iris.X[fine], iris.y[fine], asked=asked, helps=False)
+    nothing = polish_if(warm.model_, iris.X[fine], iris.y[fine], asked=asked, helps=False)
     assert nothing.status is Status.POLISHED
     # Nor where many do not fit.
     y = np.where(np.arange(150) % 15, iris.y, (iris.y + 1) % 3)
-    many = careful(warm.model_, iris.X, y, asked=asked)
+    many = polish_if(warm.model_, iris.X, y, asked=asked)
     assert many.status is Status.UNFIT
     assert many.above.size >= 10
     assert not asked
@@ -70,7 +70,7 @@ def test_a_polish_that_was_begun_is_kept(iris):
     X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
     warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(X, y)
     assert (warm.model_.losses(X, y) >= LOG2).sum() > 2
-    kept = careful(warm.model_, X, y)
+    kept = polish_if(warm.model_, X, y)
     assert kept.status is Status.UNFIT
     assert set(kept.above) <= {0, 150}
     assert kept.above.size >= 1

@@ -1,4 +1,4 @@
-"""What teams of threads cannot tell: messages, memory that ranks share, ends of ranks."""
+"""The MPI communicator: messages, shared memory, and the end of ranks."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from maxplus.distributed import DifferentRanksError
 from maxplus.distributed.mpi import MPICommunicator
 from maxplus.training import MaxLoss, Status, TrainingProblem, constant, polyak, train
 from maxplus.training.engines import SparseEngine
-from teams import split
+from thread_communicator import split
 from trainings import start_at
 
 

@@ -1,4 +1,4 @@
-"""The engines against the law, with every bound of the sparse one audited."""
+"""All engines against the dense engine, with every bound of the sparse engine audited."""
 
 import numpy as np
 

@@ -81,8 +81,8 @@ class Communicator(ABC):
         """Fill in the parts of the other ranks, each as its rank has it; in place."""
 
     @abstractmethod
-    def meet(self, own: NDArray, everybody: NDArray) -> None:
-        """Fill ``everybody`` (size, …) with each rank's ``own``: few numbers, low latency."""
+    def meet(self, own: NDArray, received: NDArray) -> None:
+        """Fill ``received`` (size, …) with each rank's ``own``: few numbers, low latency."""
 
     @abstractmethod
     def allreduce_or(self, numbers: NDArray) -> None:
@@ -223,9 +223,9 @@ class SerialCommunicator(Communicator):
     def allgather_inplace(self, numbers: NDArray) -> None:
         """Do nothing."""
 
-    def meet(self, own: NDArray, everybody: NDArray) -> None:
+    def meet(self, own: NDArray, received: NDArray) -> None:
         """Copy the numbers."""
-        everybody[0] = own
+        received[0] = own
 
     def allreduce_or(self, numbers: NDArray) -> None:
         """Do nothing."""

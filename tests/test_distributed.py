@@ -1,4 +1,4 @@
-"""Ranks: training over several gives what training on one does."""
+"""Distributed training: several ranks give the results of one process."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.result import Block, Signal
-from teams import run_ranks, split
+from thread_communicator import run_ranks, split
 
 
 def start(data, n_hidden=9):
@@ -49,12 +49,12 @@ def same(one, other):
 @pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7)], ids=["max", "top-7"])
 def test_iterates_are_those_of_one_process(iris, size, objective):
     step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
-    law = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
+    expected = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
     parts = split(len(iris.y), size, seed=size)
     for found in run_ranks(
         size, lambda r: course(SparseEngine, iris, parts[r], objective, step, n_iter, 7)
     ):
-        same(found, law)
+        same(found, expected)
 
 
 def fitted(clf, names):
