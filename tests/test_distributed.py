@@ -33,8 +33,8 @@ def start(data, n_hidden=9):
 
 def course(engine_class, data, part, objective, step, n_iter, linear_every):
     X, y = data
-    task = TrainingProblem(X[part], y[part], objective, step, linear_every=linear_every)
-    engine = engine_class(start(data), task)
+    problem = TrainingProblem(X[part], y[part], objective, step, linear_every=linear_every)
+    engine = engine_class(start(data), problem)
     done = train(engine, n_iter)
     return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()
 
@@ -187,9 +187,9 @@ def test_a_polish_is_that_of_one_process(cloud, size):
     model = start((X, y), 20)
 
     def polish(part):
-        task = TrainingProblem(X[part], y[part], rng=np.random.default_rng(5))
+        problem = TrainingProblem(X[part], y[part], rng=np.random.default_rng(5))
         with TrainingMonitor() as monitor:
-            return Polish(LOG2, max_rounds=9).run(model, task, monitor)
+            return Polish(LOG2, max_rounds=9).run(model, problem, monitor)
 
     alone = polish(slice(None))
     assert alone.above.size
@@ -264,8 +264,8 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(iris, run, size):
     parts = split(len(iris.y), size)
 
     def engines(part):
-        task = TrainingProblem(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
-        return [SparseEngine(model.copy(), task) for model in models]
+        problem = TrainingProblem(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
+        return [SparseEngine(model.copy(), problem) for model in models]
 
     expected = [np.concatenate([*losses_by_block(engine)]) for engine in engines(slice(None))]
     assert expected[0].min() > expected[1].max()

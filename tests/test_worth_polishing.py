@@ -25,8 +25,8 @@ def polish_if(model, X, y, *, helps=True, asked=None, **options):
             asked.append(about)
         return helps
 
-    task = TrainingProblem(X, y, rng=np.random.default_rng(0))
-    return ValidatedPolish(ask, Polish(**options)).run(model, task, TrainingMonitor())
+    problem = TrainingProblem(X, y, rng=np.random.default_rng(0))
+    return ValidatedPolish(ask, Polish(**options)).run(model, problem, TrainingMonitor())
 
 
 def test_the_polish_asks_whether_it_is_wanted(iris):
@@ -58,9 +58,9 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
 def test_a_polish_has_a_limit(cloud):
     """Labels without any structure: it would go on for a long time."""
     clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
-    task = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
-    free = Polish().run(clf.model_, task, TrainingMonitor())
-    short = Polish(visits=200).run(clf.model_, task, TrainingMonitor())
+    problem = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
+    free = Polish().run(clf.model_, problem, TrainingMonitor())
+    short = Polish(visits=200).run(clf.model_, problem, TrainingMonitor())
     assert short.steps <= 200 + 45 < free.steps
     assert short.status is Status.GIVEN_UP
 
@@ -85,7 +85,7 @@ class Nudge:
     def __init__(self, more, left):
         self.more, self.left = more, left
 
-    def run(self, model, task, monitor):
+    def run(self, model, problem, monitor):
         moved = model.copy()
         moved.W2[:, 0] += self.more
         return SimpleNamespace(model=moved, above=np.arange(self.left))
@@ -97,8 +97,8 @@ def worth(model, data, more, monitor=None, left=0):
         assert len(rows.y) < len(data.y)
         return model
 
-    task = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
-    return worth_polishing(train, lambda n, length: Nudge(more, left), model, task,
+    problem = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
+    return worth_polishing(train, lambda n, length: Nudge(more, left), model, problem,
                            monitor or TrainingMonitor())  # fmt: skip
 
 

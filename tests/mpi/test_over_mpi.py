@@ -107,8 +107,8 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(comm, iris):
     train(trained, 200)
 
     def engines(own):
-        task = TrainingProblem(X[own], y[own], MaxLoss(), constant(0.02))
-        return [SparseEngine(model, task) for model in (start_at(X, y, 12), trained.best.copy())]
+        problem = TrainingProblem(X[own], y[own], MaxLoss(), constant(0.02))
+        return [SparseEngine(model, problem) for model in (start_at(X, y, 12), trained.best.copy())]
 
     expected = [train(engine, 41) for engine in engines(slice(None))]
     assert expected[0].history["loss"].min() > expected[1].history["loss"].max()
