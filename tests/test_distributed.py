@@ -256,7 +256,7 @@ def in_turn(engines):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("run", [one_after_the_other, in_turn])
-def test_two_sparse_engines_of_a_team_train_as_if_alone(iris, run, size):
+def test_two_sparse_engines_of_a_communicator_do_not_interfere(iris, run, size):
     """They share memory for thresholds: one must not read what another has left there."""
     trained = DenseEngine(start(iris), TrainingProblem(*iris, MaxLoss(), polyak()))
     train(trained, 50)

@@ -284,12 +284,12 @@ def current() -> Communicator:
 
 
 @contextmanager
-def using(team: Communicator) -> Iterator[Communicator]:
+def using(communicator: Communicator) -> Iterator[Communicator]:
     """Use a communicator for the trainings inside.
 
     Parameters
     ----------
-    team : Communicator
+    communicator : Communicator
 
     Yields
     ------
@@ -303,9 +303,9 @@ def using(team: Communicator) -> Iterator[Communicator]:
     ...     current().is_alone
     True
     """
-    token = _CURRENT.set(team)
+    token = _CURRENT.set(communicator)
     try:
-        yield team
+        yield communicator
     finally:
         _CURRENT.reset(token)
 
@@ -333,27 +333,27 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     >>> from sklearn.datasets import load_iris
     >>> import maxplus
     >>> X, y = load_iris(return_X_y=True)
-    >>> with maxplus.distributed.use_mpi() as team:  # of mpiexec -n 4: each has every fourth flower
+    >>> with maxplus.distributed.use_mpi() as comm:  # of mpiexec -n 4: each has every fourth flower
     ...     clf = maxplus.SubgradientLMMClassifier(12, max_iter=5, random_state=0)
-    ...     clf = clf.fit(X[team.rank :: team.size], y[team.rank :: team.size])
+    ...     clf = clf.fit(X[comm.rank :: comm.size], y[comm.rank :: comm.size])
     >>> clf.n_features_in_
     4
     """
     from maxplus.distributed.mpi import MPICommunicator
 
-    team = MPICommunicator.of(comm)
+    communicator = MPICommunicator.of(comm)
     try:
-        with using(team):
-            team.check_software()
-            yield team
+        with using(communicator):
+            communicator.check_software()
+            yield communicator
     except BaseException as error:
-        if not team.fails_alike(error):
-            team.end(error)
-        if not team.is_first:
+        if not communicator.fails_alike(error):
+            communicator.end(error)
+        if not communicator.is_first:
             _print_on_first_only(error)
         raise
     finally:
-        team.close()
+        communicator.close()
 
 
 def _print_on_first_only(error: BaseException) -> None:
