@@ -15,7 +15,7 @@ warnings.simplefilter("ignore")
 for name in {!r}:
     compile_part(name)
 """
-# Every bound derived again, and samples that change their seats.
+# The audit of all bounds, and the regrouping of samples.
 AUDITED = """
 import numpy as np
 from maxplus.models.initialization import prototype_lmm

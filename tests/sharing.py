@@ -1,10 +1,10 @@
-"""What is costly to make is made by one worker, and the others copy it."""
+"""Costly fixtures that one pytest worker makes and the others copy."""
 
 import os
 import shutil
 import time
 
-PATIENCE = 900.0
+TIMEOUT = 900.0
 
 
 def made_once(tmp_path_factory, name, make):
@@ -16,7 +16,7 @@ def made_once(tmp_path_factory, name, make):
     try:
         shared.mkdir()
     except FileExistsError:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not done.exists():
             assert not failed.exists(), f"another worker could not make {name}"
             assert time.monotonic() < end, f"another worker has not made {name}"

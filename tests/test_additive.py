@@ -30,13 +30,7 @@ from maxplus.training.smooth.structures import (
     select_pairs,
 )
 from strategies import DTYPES, SEEDS, grid_array, quick
-
-
-def random_lmm(rng, n_features, n_hidden, n_classes, dtype=np.float64):
-    W0 = np.abs(grid_array(rng, 2 * n_features, dtype)) + dtype(0.5)
-    W0[1::2] *= -1
-    W1 = grid_array(rng, (2 * n_features, n_hidden), dtype)
-    return LMM(W0, W1, grid_array(rng, (n_hidden, n_classes), dtype))
+from sums import random_lmm
 
 
 def random_model(rng, n_features=4, n_classes=3, n_terms=4, dtype=np.float64, **others):

@@ -15,7 +15,7 @@ from maxplus.cli._ranks import in_turns
 from maxplus.cli._trained import UnknownLabels, open_model
 from maxplus.distributed import current
 from maxplus.tables import ColumnChoices, open_source, stream_source
-from teams import run_ranks
+from thread_communicator import run_ranks
 
 pytestmark = pytest.mark.slow
 
@@ -110,14 +110,14 @@ def test_ranks_count_together_what_one_process_counts(orchard_model, most_radii)
     """In blocks of seven rows, with radii and without; rank 0 knows all in the end."""
 
     def counted(_):
-        team, trained = current(), open_model(orchard_model)
+        comm, trained = current(), open_model(orchard_model)
         measure = trained.measure(False)
         count = certifying.Count(trained, measure, [0.05, 0.2], most_radii)
         blocks = stream_source(ORCHARD, trained.preparation, labelled=True, rows_at_once=7)
         unknown = UnknownLabels(trained, ORCHARD, strict=False)
-        for _ in in_turns(team, blocks, lambda s: count.add(*unknown.known(s))):
+        for _ in in_turns(comm, blocks, lambda s: count.add(*unknown.known(s))):
             pass
-        count.unite(team)
+        count.unite(comm)
         return count
 
     alone = counted(None)

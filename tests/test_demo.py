@@ -139,53 +139,53 @@ def test_the_certificate_in_words(comparison, certified, words):
 
 
 @pytest.fixture
-def mlp_task():
+def mlp_problem():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
     return MLP.random((4, 8, 5, 3), rng), TrainingProblem(X, y, MeanLoss(), constant(0.01))
 
 
-def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_task):
-    model, task = mlp_task
-    losses, gradient = model.losses_and_gradient(task.X, task.y)
-    np.testing.assert_allclose(losses, model.losses(task.X, task.y), rtol=1e-12)
+def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_problem):
+    model, problem = mlp_problem
+    losses, gradient = model.losses_and_gradient(problem.X, problem.y)
+    np.testing.assert_allclose(losses, model.losses(problem.X, problem.y), rtol=1e-12)
     for i in range(model.theta.size):
         up, down = model.copy(), model.copy()
         up.theta[i] += 1e-6
         down.theta[i] -= 1e-6
-        rise = up.losses(task.X, task.y).mean() - down.losses(task.X, task.y).mean()
+        rise = up.losses(problem.X, problem.y).mean() - down.losses(problem.X, problem.y).mean()
         assert rise / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
 
 
-def test_mlp_mean_subgradient_is_its_gradient(mlp_task):
-    model, task = mlp_task
-    full = model.mean_subgradient(task.X, task.y)
+def test_mlp_mean_subgradient_is_its_gradient(mlp_problem):
+    model, problem = mlp_problem
+    full = model.mean_subgradient(problem.X, problem.y)
     flat = np.concatenate([full[name].value for name in model.layers])
-    np.testing.assert_allclose(flat, model.losses_and_gradient(task.X, task.y)[1], atol=1e-14)
+    np.testing.assert_allclose(flat, model.losses_and_gradient(problem.X, problem.y)[1], atol=1e-14)
 
 
-def test_adam_lowers_the_mean_loss(mlp_task):
-    model, task = mlp_task
-    result = train(AdamEngine(model, task), 200)
+def test_adam_lowers_the_mean_loss(mlp_problem):
+    model, problem = mlp_problem
+    result = train(AdamEngine(model, problem), 200)
     loss = result.history["loss"]
     assert loss[-1] < 0.7 * loss[0]
 
 
-def test_adams_first_step_has_the_length_of_its_rate(mlp_task):
-    model, task = mlp_task
+def test_adams_first_step_has_the_length_of_its_rate(mlp_problem):
+    model, problem = mlp_problem
     before = model.theta.copy()
-    _, gradient = model.losses_and_gradient(task.X, task.y)
-    train(AdamEngine(model, task), 1)
+    _, gradient = model.losses_and_gradient(problem.X, problem.y)
+    train(AdamEngine(model, problem), 1)
     moved = np.abs(gradient) > 1e-4
     np.testing.assert_allclose(
         (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
     )
 
 
-def test_adam_on_batches_draws_from_all_samples(mlp_task):
-    model, task = mlp_task
-    task = replace(task, rng=np.random.default_rng(1))
-    before = model.losses(task.X, task.y).mean()
-    result = train(AdamEngine(model, task, batch=4), 300)
-    assert model.losses(task.X, task.y).mean() < 0.7 * before
+def test_adam_on_batches_draws_from_all_samples(mlp_problem):
+    model, problem = mlp_problem
+    problem = replace(problem, rng=np.random.default_rng(1))
+    before = model.losses(problem.X, problem.y).mean()
+    result = train(AdamEngine(model, problem, batch=4), 300)
+    assert model.losses(problem.X, problem.y).mean() < 0.7 * before
     assert np.unique(result.history["loss"]).size > 250

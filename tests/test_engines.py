@@ -138,9 +138,11 @@ def plain_training(X, y, W, rule, linear_every, samples):
 
 def assert_plain_training_agrees(engine, history, start):
     """The history of ``engine`` is what plain loops give; returns the largest loss of each step."""
-    task = engine.problem
+    problem = engine.problem
     W = [start.W0, start.W1, start.W2]
-    expected, W = plain_training(task.X, task.y, W, task.step, task.linear_every, history["sample"])
+    expected, W = plain_training(
+        problem.X, problem.y, W, problem.step, problem.linear_every, history["sample"]
+    )
     for name in ("loss", "step"):
         assert_allclose(history[name], expected[name], rtol=1e-9, atol=1e-9, err_msg=name)
     for name, w in zip(LAYERS, W, strict=True):
@@ -170,7 +172,7 @@ def test_of_equally_bad_samples_the_first_is_taken(cloud):
 
 
 def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
-    """A task that starts at t = 6 moves W0 first, and Polyak's step aims at the target."""
+    """A problem that starts at t = 6 moves W0 first, and Polyak's step aims at the target."""
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
     engine = make("dense", model, X, y, polyak(0.5), linear_every=7, start=6)
@@ -343,15 +345,15 @@ def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, linear_ev
 def test_engines_of_one_task_share_no_memory(cloud, name):
     """The second training begins when the first has seen lower losses."""
     X, y = cloud
-    task = TrainingProblem(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
+    problem = TrainingProblem(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
     model = start_at(X, y, n_hidden=6)
     histories = []
     for _ in range(2):
         rng = np.random.default_rng(3)
-        engine = ENGINES[name](model.copy(), replace(task, rng=rng))
+        engine = ENGINES[name](model.copy(), replace(problem, rng=rng))
         histories.append(run(engine, 100)[0])
     assert_same_history(*histories)
-    assert task.step.memory[0] == np.inf
+    assert problem.step.memory[0] == np.inf
 
 
 @pytest.mark.parametrize("rule", [constant(0.02, target=2.0), level(2000, target=2.0)])
@@ -401,7 +403,7 @@ def test_the_tree_engine_takes_what_it_said(cloud, n_samples, n_hidden, dtype):
 
 @pytest.fixture(scope="module")
 def large():
-    """A task whose trees take some 80 MB, and its model."""
+    """A problem whose trees take some 80 MB, and its model."""
     X, y = np.zeros((2000, 100)), np.arange(2000) % 2
     model = random_lmm("gaussian", (100, 12, 2), 1.0, 1.0, X.dtype, np.random.default_rng(0))
     return model, TrainingProblem(X, y, MaxLoss(), polyak())

@@ -39,12 +39,12 @@ def units(blobs):
 
 def test_warm_up_takes_about_the_memory_it_declares(blobs, units):
     stage = WarmUp(Annealing(15.0, n_epochs=3, batch_size=100))
-    task = TrainingProblem(*blobs, rng=np.random.default_rng(0))
-    needed = stage.bytes_needed(units, task)
+    problem = TrainingProblem(*blobs, rng=np.random.default_rng(0))
+    needed = stage.bytes_needed(units, problem)
     with TrainingMonitor() as monitor:
         monitor.begin(stage.name, is_last=True)
-        stage.run(units, task, monitor)  # compiled
-        taken = most_memory(lambda: stage.run(units, task, monitor))
+        stage.run(units, problem, monitor)  # compiled
+        taken = most_memory(lambda: stage.run(units, problem, monitor))
     assert 0.7 * needed < taken < 1.2 * needed
 
 

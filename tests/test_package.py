@@ -13,8 +13,8 @@ from processes import run_fresh
 
 SOURCE = Path(maxplus.__file__).parent
 ROOT = Path(__file__).parents[1]
-# What each layer may import of the package, besides itself, how and when kernels are compiled,
-# where arrays begin, and how files are written.
+# What each layer may import of the package, besides itself, the compilation of kernels, and how
+# files are written.
 EVERYWHERE = {"_compile", "_files", "__version__"}
 BELOW = {
     "algebra": set(),

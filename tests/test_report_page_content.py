@@ -26,7 +26,7 @@ from maxplus.report.unseen import headline
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 from maxplus.tables import RawTable, row_fingerprints
 from report_pages import sum_report
-from teams import run_ranks, split
+from thread_communicator import run_ranks, split
 
 pytestmark = pytest.mark.slow
 matplotlib = pytest.importorskip("matplotlib")

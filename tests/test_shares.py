@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from maxplus.distributed import current
 from maxplus.tables import Preparation, TableError, open_source, stream_source
-from teams import run_ranks
+from thread_communicator import run_ranks
 
 
 def messy_columns(n=203):

@@ -5,7 +5,7 @@ import pytest
 
 from maxplus.distributed import SERIAL, current
 from maxplus.training.smooth import SoftWeights
-from teams import run_ranks
+from thread_communicator import run_ranks
 
 STEPS, BATCHES = 4, 5
 
@@ -24,15 +24,15 @@ def pushes(layers):
     return [rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes]
 
 
-def course(team, layers, pushes):
+def course(comm, layers, pushes):
     """All that there is to see after some steps, each of which begins with what was kept."""
-    weights = SoftWeights(team, *layers)
+    weights = SoftWeights(comm, *layers)
     for k in range(STEPS):
         shown = [layer.copy() for layer in weights.show(np.float32(0.3 - 0.05 * k))]
         for sums, push in zip(weights.sums(), pushes, strict=True):
             sums[:] = push[k].sum(axis=0)
         weights.move(0.1)
-        weights = SoftWeights(team, *weights.whole(), weights.memory(), weights.steps)
+        weights = SoftWeights(comm, *weights.whole(), weights.memory(), weights.steps)
     means, squares = weights.memory()
     return [*shown, *weights.whole(), *means, *squares]
 

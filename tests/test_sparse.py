@@ -63,8 +63,8 @@ DATA = {
 }
 
 
-def problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
-    """A fresh model and the task to train it on."""
+def model_and_problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
+    """A fresh model and the problem to train it on."""
     rng = np.random.default_rng(seed)
     X = np.ascontiguousarray(X, dtype)
     n_classes = int(y.max()) + 1
@@ -87,12 +87,12 @@ def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
     X, y = DATA[data]()
     n = 540  # more than the ring of past steps holds
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
-    dense = DenseEngine(*problem(*args))
+    dense = DenseEngine(*model_and_problem(*args))
     expected = train(dense, n)
     for chunks in ("large", "small"):
         if chunks == "small":
             request.getfixturevalue("small_chunks")
-        engine = SparseEngine(*problem(*args))
+        engine = SparseEngine(*model_and_problem(*args))
         assert engine._n_workers == 1
         assert_same_training(engine, train(engine, n), dense, expected)
 
@@ -103,7 +103,7 @@ def test_two_workers_have_the_dense_iterates(two_workers, data, rule, linear_eve
     X, y = DATA[data]()
     n = 60
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
-    engine, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
+    engine, dense = SparseEngine(*model_and_problem(*args)), DenseEngine(*model_and_problem(*args))
     assert engine._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
     assert_same_training(engine, train(engine, n), dense, train(dense, n))
 
@@ -117,8 +117,8 @@ def test_no_bound_is_ever_violated(two_workers, data, linear_every, rule):
     X, y = X[:150], y[:150]
     n = 80
     args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), linear_every)
-    engine = SparseEngine(*problem(*args), audit=True)
-    dense = DenseEngine(*problem(*args))
+    engine = SparseEngine(*model_and_problem(*args), audit=True)
+    dense = DenseEngine(*model_and_problem(*args))
     assert_same_training(engine, train(engine, n), dense, train(dense, n))
 
 
@@ -131,15 +131,15 @@ def test_a_level_run_sleeps_when_its_steps_are_small(small_from, two_workers):
     rule = level(n)
     rule = rule if small_from is None else rule._replace(small_from=small_from)
     args = (X[:200], y[:200], 20, rule, 7)
-    engine = SparseEngine(*problem(*args), audit=True)
-    dense = DenseEngine(*problem(*args))
+    engine = SparseEngine(*model_and_problem(*args), audit=True)
+    dense = DenseEngine(*model_and_problem(*args))
     assert_same_training(engine, train(engine, n), dense, train(dense, n))
     assert np.isfinite(engine._state.search.base).any() == (small_from != FOREVER)
 
 
 def test_the_audit_finds_a_false_bound():
     X, y = DATA["iris"]()
-    engine = SparseEngine(*problem(X, y, 12, polyak(), 0), audit=True)
+    engine = SparseEngine(*model_and_problem(X, y, 12, polyak(), 0), audit=True)
     engine._state.minima.g2[:] += 1.0
     with pytest.raises(AssertionError, match="below g2"):
         train(engine, 3)
@@ -159,7 +159,10 @@ def test_generated_problems(shape, levels, linear_every, rule, seed):
     X = rng.integers(0, levels, (n_samples, n_features)) / levels
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
     args = (X, y, n_hidden, RULES[rule](150, n_classes), linear_every)
-    sparse, dense = SparseEngine(*problem(*args), audit=True), DenseEngine(*problem(*args))
+    sparse, dense = (
+        SparseEngine(*model_and_problem(*args), audit=True),
+        DenseEngine(*model_and_problem(*args)),
+    )
     assert_same_training(sparse, train(sparse, 150), dense, train(dense, 150))
 
 
@@ -167,20 +170,20 @@ def test_a_class_may_be_missing():
     X, y = DATA["iris"]()
     X, y = X[y != 1], y[y != 1]
     args = (X, y, 10, RULES["two-phase"](200, 3), 7)
-    sparse, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
+    sparse, dense = SparseEngine(*model_and_problem(*args)), DenseEngine(*model_and_problem(*args))
     assert_same_training(sparse, train(sparse, 200), dense, train(dense, 200))
 
 
 def test_memory_is_planned_before_it_is_allocated(monkeypatch):
     X, y = DATA["digits"]()
-    model, task = problem(X, y, 30, polyak(), 0)
-    engine = SparseEngine(model, task)
+    model, problem = model_and_problem(X, y, 30, polyak(), 0)
+    engine = SparseEngine(model, problem)
     held = sum(own_bytes(array) or 0 for group in engine._state for array in arrays_of(group))
-    planned = SparseEngine.bytes_needed(model, task)
+    planned = SparseEngine.bytes_needed(model, problem)
     assert 0.9 * planned < held <= planned
     monkeypatch.setattr("maxplus.training.memory.available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"MB.*fewer hidden units, fewer samples or float32"):
-        SparseEngine(model, task)
+        SparseEngine(model, problem)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -190,7 +193,7 @@ def test_memory_is_planned_before_it_is_allocated(monkeypatch):
 def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers, monkeypatch):
     if workers > numba.config.NUMBA_NUM_THREADS:
         pytest.skip("one processor only")
-    monkeypatch.setattr(sparse_engine, "_count_workers", lambda model, task: workers)
+    monkeypatch.setattr(sparse_engine, "_count_workers", lambda model, problem: workers)
     if data == "wide":  # row numbers beyond int16, and a class without samples
         X, y = np.random.default_rng(0).random((20, 17_000)), np.arange(20) % 2 * 2
         # These fill arrays and make none; compiled for such row numbers they would take a minute.
@@ -198,17 +201,17 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
             monkeypatch.setattr(sparse_engine._kernels, kernel, Mock())
     else:
         X, y = DATA[data]()
-    model, task = problem(X, y, n_hidden, polyak(), 0, dtype)
-    task = replace(task, objective=objective)
-    engine = SparseEngine(model, task)
+    model, problem = model_and_problem(X, y, n_hidden, polyak(), 0, dtype)
+    problem = replace(problem, objective=objective)
+    engine = SparseEngine(model, problem)
     weights = (engine.best.W0, engine.best.W1, engine.best.W2)
-    others = {id(array) for array in (task.X, task.y, *engine._state.weights)}
+    others = {id(array) for array in (problem.X, problem.y, *engine._state.weights)}
     held = [array for array in arrays_of(tuple(vars(engine).values())) if id(array) not in others]
     own = [own_bytes(array) for array in held]
     assert None not in own
     total = sum(own) + sum(array.nbytes for array in weights)
-    assert SparseEngine.bytes_needed(model, task) == total
-    # And it stays so: samples that change their seats take no new room.
+    assert SparseEngine.bytes_needed(model, problem) == total
+    # Regrouping samples allocates nothing.
     kept = engine._state
     engine.regroup()
     assert engine._state is kept
@@ -222,11 +225,11 @@ def test_every_sample_has_one_lane(sizes, workers):
     n_lanes = lanes_per_chunk(y)
     layout = arrange(y, order, n_lanes, workers)
     assert len(layout.sample) == count_chunks(y, n_lanes)
-    seated = np.concatenate([s[:n] for s, n in zip(layout.sample, layout.lanes, strict=True)])
-    np.testing.assert_array_equal(np.sort(seated), np.arange(y.size))
+    samples = np.concatenate([s[:n] for s, n in zip(layout.sample, layout.lanes, strict=True)])
+    np.testing.assert_array_equal(np.sort(samples), np.arange(y.size))
     np.testing.assert_array_equal(y[layout.sample], layout.label[:, None] + 0 * layout.sample)
-    seats = set(zip(layout.worker, layout.label, layout.leaf, strict=True))
-    assert len(seats) == len(layout.sample)
+    leaves = set(zip(layout.worker, layout.label, layout.leaf, strict=True))
+    assert len(leaves) == len(layout.sample)
 
 
 def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
@@ -237,7 +240,7 @@ def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
 
     monkeypatch.setattr(sparse_engine._kernels, "sparse_block", fail)
     X, y = DATA["iris"]()
-    engine = SparseEngine(*problem(X, y, 10, polyak(), 0))
+    engine = SparseEngine(*model_and_problem(X, y, 10, polyak(), 0))
     if engine._n_workers < 2:
         pytest.skip("one processor only")
     with pytest.raises(RuntimeError, match="no helper today"):
@@ -255,7 +258,7 @@ def test_a_helper_that_comes_late_is_waited_for(two_workers, monkeypatch):
     monkeypatch.setattr(sparse_engine._kernels, "sparse_block", late)
     X, y = DATA["iris"]()
     args = (X, y, 10, polyak(), 7)
-    sparse, dense = SparseEngine(*problem(*args)), DenseEngine(*problem(*args))
+    sparse, dense = SparseEngine(*model_and_problem(*args)), DenseEngine(*model_and_problem(*args))
     assert_same_training(sparse, train(sparse, 5), dense, train(dense, 5))
 
 
@@ -267,15 +270,15 @@ def test_losses_too_small_for_float32_are_told_apart(slope, dtype):
     X = np.concatenate([rng.normal(0.0, 0.05, (20, 2)), rng.normal(1.0, 0.05, (20, 2))])
     X, y = X.astype(dtype), np.repeat([0, 1], 20)
     model = prototype_lmm(X[[0, 20]], y[[0, 20]], 2, slope, slope)
-    task = TrainingProblem(X, y, MaxLoss(), constant(1e-3, target=-1.0), 0)
-    sparse, dense = SparseEngine(model.copy(), task), DenseEngine(model.copy(), task)
+    problem = TrainingProblem(X, y, MaxLoss(), constant(1e-3, target=-1.0), 0)
+    sparse, dense = SparseEngine(model.copy(), problem), DenseEngine(model.copy(), problem)
     assert_same_training(sparse, train(sparse, 5), dense, train(dense, 5))
 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
 def test_steps_that_overflow_end_as_such(dtype, alpha):
     X, y = DATA["iris"]()
-    engine = SparseEngine(*problem(X, y, 10, constant(alpha), 0, dtype))
+    engine = SparseEngine(*model_and_problem(X, y, 10, constant(alpha), 0, dtype))
     with np.errstate(all="ignore"):
         result = train(engine, 300)
     assert result.status is Status.OVERFLOW
@@ -289,8 +292,8 @@ def test_sums_over_many_iterations_stay_bounds():
     X, y = rng.random((96, 2)), rng.integers(0, 3, 96)
     n = 20_000
     rule = two_phase(polyak(), constant(1e-4), n)
-    model, task = problem(X, y, 12, rule, 0)
-    engine = SparseEngine(model, task)
+    model, problem = model_and_problem(X, y, 12, rule, 0)
+    engine = SparseEngine(model, problem)
     train(engine, n)
     engine._audit = True
     train(engine, 700)

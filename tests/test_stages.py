@@ -109,14 +109,14 @@ def run_mixture(data, callbacks=(), state=None, level=1e-6):
     """Train Iris through all three stages; from a state on, if there is one."""
     rng = np.random.default_rng(0)
     model = box_lmm(*data, 30, 3, slope=6.0, drop=15.0, rng=rng)
-    task = TrainingProblem(*data, rng=rng, step=constant(0.01))
+    problem = TrainingProblem(*data, rng=rng, step=constant(0.01))
     stages = mixture(level)
     with TrainingMonitor(callbacks) as monitor:
         if state is not None:
             (stage,) = (stage for stage in stages if stage.name == state.stage)
-            model = stage.check(state, task, LMM)
-            return run_stages(stages, model, task, monitor, state, state.before)
-        return run_stages(stages, model, task, monitor)
+            model = stage.check(state, problem, LMM)
+            return run_stages(stages, model, problem, monitor, state, state.before)
+        return run_stages(stages, model, problem, monitor)
 
 
 def test_stages_may_be_mixed(iris):

@@ -21,8 +21,10 @@ from maxplus.training.smooth.structures import Structure
 def fit(rows, seed=0, structures=STRUCTURES, n_jobs=1):
     """Choose among structures, and train."""
     rng = np.random.default_rng(seed)
-    task = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-    return JointTraining(structures, n_jobs).run(untrained(rows, 2, rng), task, TrainingMonitor())
+    problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+    return JointTraining(structures, n_jobs).run(
+        untrained(rows, 2, rng), problem, TrainingMonitor()
+    )
 
 
 def interaction(n=500):

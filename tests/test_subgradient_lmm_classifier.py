@@ -268,8 +268,8 @@ def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
     clf = lmm(**parameters, max_iter=45).fit(*cloud)
     assert clf.max_loss_ > clf.history_["loss"].min()
     clf.partial_fit(*cloud)
-    task = TrainingProblem(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
-    whole = train(ENGINES[engine](initial(cloud).model_, task), 90).history
+    problem = TrainingProblem(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
+    whole = train(ENGINES[engine](initial(cloud).model_, problem), 90).history
     for name in HISTORY:
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
 

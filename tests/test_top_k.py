@@ -276,11 +276,11 @@ def ties():
 
 def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **options):
     """Train both ways; returns the sparse engine, the dense one and its result."""
-    task = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
+    problem = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
     if dense is None:
-        engine = DenseEngine(start_at(X, y, 12), task)
+        engine = DenseEngine(start_at(X, y, 12), problem)
         dense = engine, train(engine, n_iter)
-    sparse = SparseEngine(start_at(X, y, 12), task, **options)
+    sparse = SparseEngine(start_at(X, y, 12), problem, **options)
     assert_same_training(sparse, train(sparse, n_iter), *dense)
     return sparse, dense
 
@@ -315,8 +315,8 @@ def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
 def test_sparse_is_dense_on_digits(digits, two_workers, k, linear_every):
     X, y = digits.astype(np.float32)
     rule = two_phase(polyak(), constant(0.02), 150)
-    task = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
-    engines = [kind(start_at(X, y, 20, 0.3), task) for kind in (DenseEngine, SparseEngine)]
+    problem = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
+    engines = [kind(start_at(X, y, 20, 0.3), problem) for kind in (DenseEngine, SparseEngine)]
     expected, got = (train(engine, 300) for engine in engines)
     assert_same_training(engines[1], got, engines[0], expected)
 
@@ -348,9 +348,9 @@ def test_generated_problems(shape, levels, k, linear_every, rule, dtype, seed):
     rng = np.random.default_rng(seed)
     X = (rng.integers(0, levels, (n_samples, n_features)) / levels).astype(dtype)
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
-    task = TrainingProblem(X, y, TopKLoss(k), RULES[rule], linear_every)
-    dense = DenseEngine(start_at(X, y, n_hidden, seed=seed), task)
-    sparse = SparseEngine(start_at(X, y, n_hidden, seed=seed), task, audit=True)
+    problem = TrainingProblem(X, y, TopKLoss(k), RULES[rule], linear_every)
+    dense = DenseEngine(start_at(X, y, n_hidden, seed=seed), problem)
+    sparse = SparseEngine(start_at(X, y, n_hidden, seed=seed), problem, audit=True)
     expected = train(dense, 120)
     assert_same_training(sparse, train(sparse, 120), dense, expected)
 
@@ -359,9 +359,9 @@ def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
     """Small steps on ten flowers: easy chunks are not looked at for hundreds of iterations."""
     monkeypatch.setattr("maxplus.training.engines.sparse._state.MAX_LANES", 16)
     X, y = iris
-    task = TrainingProblem(X, y, TopKLoss(10), two_phase(polyak(), constant(0.01), 60), 7)
-    dense = DenseEngine(start_at(X, y, 12), task)
-    sparse = SparseEngine(start_at(X, y, 12), task, audit=True)
+    problem = TrainingProblem(X, y, TopKLoss(10), two_phase(polyak(), constant(0.01), 60), 7)
+    dense = DenseEngine(start_at(X, y, 12), problem)
+    sparse = SparseEngine(start_at(X, y, 12), problem, audit=True)
     woken = 0
     for loss in train(dense, 900).history["loss"]:
         before = sparse._state.search.updated.copy()
@@ -398,10 +398,10 @@ def test_memory_is_planned_for_all_k_samples(digits):
     model = start_at(X, y, 30)
 
     def planned_and_held(k):
-        task = TrainingProblem(X, y, TopKLoss(k), polyak())
-        engine = SparseEngine(model.copy(), task)
+        problem = TrainingProblem(X, y, TopKLoss(k), polyak())
+        engine = SparseEngine(model.copy(), problem)
         held = sum(own_bytes(array) or 0 for group in engine._state for array in arrays_of(group))
-        return SparseEngine.bytes_needed(model, task), held
+        return SparseEngine.bytes_needed(model, problem), held
 
     for k in (1, 50, 500):
         planned, held = planned_and_held(k)

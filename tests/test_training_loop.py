@@ -301,8 +301,8 @@ def test_trained_engine_is_consistent_after_an_interrupt(cloud, engine):
     objective = MeanLoss() if engine == "sgd" else MaxLoss()
 
     def begin():
-        task = TrainingProblem(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
-        return ENGINES[engine](start_at(X, y, 3), task)
+        problem = TrainingProblem(X, y, objective, constant(0.05), rng=np.random.default_rng(0))
+        return ENGINES[engine](start_at(X, y, 3), problem)
 
     def weights(model):
         return tuple(W.tobytes() for W in model.weights_by_name().values())

@@ -1,4 +1,4 @@
-"""Whether to polish: what a careful polish asks held-out rows, and keeps."""
+"""`ValidatedPolish`: whether held-out rows support a polish, and what it keeps."""
 
 from types import SimpleNamespace
 
@@ -17,16 +17,16 @@ from maxplus.training.stages import Polish, ValidatedPolish
 pytestmark = pytest.mark.slow
 
 
-def careful(model, X, y, *, helps=True, asked=None, **options):
-    """A careful polish where held-out rows say so; ``asked`` hears that they were asked."""
+def polish_if(model, X, y, *, helps=True, asked=None, **options):
+    """Return a `ValidatedPolish` with a fixed answer; ``asked`` records the calls."""
 
     def ask(*about):
         if asked is not None:
             asked.append(about)
         return helps
 
-    task = TrainingProblem(X, y, rng=np.random.default_rng(0))
-    return ValidatedPolish(ask, Polish(**options)).run(model, task, TrainingMonitor())
+    problem = TrainingProblem(X, y, rng=np.random.default_rng(0))
+    return ValidatedPolish(ask, Polish(**options)).run(model, problem, TrainingMonitor())
 
 
 def test_the_polish_asks_whether_it_is_wanted(iris):
@@ -34,22 +34,22 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
     losses = warm.model_.losses(*iris)
     n_above = int((losses >= LOG2).sum())
     assert n_above >= 2
-    left = careful(warm.model_, *iris, helps=False)
+    left = polish_if(warm.model_, *iris, helps=False)
     assert left.status is Status.UNFIT
     assert_array_equal(left.model.W1, warm.W1_)
     assert left.above.size == n_above
-    done = careful(warm.model_, *iris)
+    done = polish_if(warm.model_, *iris)
     assert done.status is Status.POLISHED
     assert done.losses.max() < LOG2
     # Nobody is asked where nothing is to be done.
     asked = []
-    assert careful(warm.model_, *iris, asked=asked, skip=n_above).status is Status.SKIPPED
+    assert polish_if(warm.model_, *iris, asked=asked, skip=n_above).status is Status.SKIPPED
     fine = np.flatnonzero(losses < LOG2)
-    nothing = careful(warm.model_, iris.X[fine], iris.y[fine], asked=asked, helps=False)
+    nothing = polish_if(warm.model_, iris.X[fine], iris.y[fine], asked=asked, helps=False)
     assert nothing.status is Status.POLISHED
     # Nor where many do not fit.
     y = np.where(np.arange(150) % 15, iris.y, (iris.y + 1) % 3)
-    many = careful(warm.model_, iris.X, y, asked=asked)
+    many = polish_if(warm.model_, iris.X, y, asked=asked)
     assert many.status is Status.UNFIT
     assert many.above.size >= 10
     assert not asked
@@ -58,9 +58,9 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
 def test_a_polish_has_a_limit(cloud):
     """Labels without any structure: it would go on for a long time."""
     clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
-    task = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
-    free = Polish().run(clf.model_, task, TrainingMonitor())
-    short = Polish(visits=200).run(clf.model_, task, TrainingMonitor())
+    problem = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
+    free = Polish().run(clf.model_, problem, TrainingMonitor())
+    short = Polish(visits=200).run(clf.model_, problem, TrainingMonitor())
     assert short.steps <= 200 + 45 < free.steps
     assert short.status is Status.GIVEN_UP
 
@@ -70,7 +70,7 @@ def test_a_polish_that_was_begun_is_kept(iris):
     X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
     warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(X, y)
     assert (warm.model_.losses(X, y) >= LOG2).sum() > 2
-    kept = careful(warm.model_, X, y)
+    kept = polish_if(warm.model_, X, y)
     assert kept.status is Status.UNFIT
     assert set(kept.above) <= {0, 150}
     assert kept.above.size >= 1
@@ -85,7 +85,7 @@ class Nudge:
     def __init__(self, more, left):
         self.more, self.left = more, left
 
-    def run(self, model, task, monitor):
+    def run(self, model, problem, monitor):
         moved = model.copy()
         moved.W2[:, 0] += self.more
         return SimpleNamespace(model=moved, above=np.arange(self.left))
@@ -97,8 +97,8 @@ def worth(model, data, more, monitor=None, left=0):
         assert len(rows.y) < len(data.y)
         return model
 
-    task = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
-    return worth_polishing(train, lambda n, length: Nudge(more, left), model, task,
+    problem = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
+    return worth_polishing(train, lambda n, length: Nudge(more, left), model, problem,
                            monitor or TrainingMonitor())  # fmt: skip
 
 

@@ -23,10 +23,10 @@ def start_at(X, y, n_hidden=8, slope=2.0, seed=0, *, init="prototypes"):
 
 def warm_up(model, X, y, annealing, rng, *, weight=None, callbacks=(), **options):
     """The outcome of a warm-up; options are those of the stage."""
-    task = TrainingProblem(X, y, weight=weight, rng=rng)
+    problem = TrainingProblem(X, y, weight=weight, rng=rng)
     monitor = TrainingMonitor(callbacks)
     monitor.begin(WarmUp.name, is_last=True)
-    return WarmUp(annealing, **options).run(model, task, monitor)
+    return WarmUp(annealing, **options).run(model, problem, monitor)
 
 
 def polish(model, X, y, rng, **options):

@@ -56,22 +56,22 @@ def bound_over_time(models, X, y, label, chunk):
     """A chunk's largest loss, its bound, and when it must be looked at again."""
     exact = [model.losses(X[chunk], y[chunk]).max() for model in models]
     worst = [model.losses(X, y).max() for model in models]
-    bound, bounds, visits = exact[0], [exact[0]], [0]
+    bound, bounds, updates = exact[0], [exact[0]], [0]
     for t in range(1, len(models)):
         bound += growth_of(models[t - 1], models[t], label)
         if bound >= worst[t]:
             bound = exact[t]
-            visits.append(t)
+            updates.append(t)
         bounds.append(bound)
     fig, ax = plt.subplots(figsize=(7.4, 3.1))
     ax.plot(worst, color=GREY, linewidth=0.9, label="the worst loss of all samples")
     ax.plot(bounds, color=VERMILION, label="the bound on this chunk")
     ax.plot(exact, color=BLUE, label="the chunk's largest loss")
-    ax.plot(visits, [exact[t] for t in visits], "o", color=BLUE, markersize=4, label="visits")
+    ax.plot(updates, [exact[t] for t in updates], "o", color=BLUE, markersize=4, label="updates")
     ax.set(
         xlabel="iteration",
         ylabel="loss",
-        title=f"{len(visits)} visits, the first included, in {len(models) - 1} iterations",
+        title=f"{len(updates)} updates, the first included, in {len(models) - 1} iterations",
     )
     ax.legend(fontsize=8)
     return fig

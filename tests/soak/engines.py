@@ -1,4 +1,4 @@
-"""The engines against the law, with every bound of the sparse one audited."""
+"""All engines against the dense engine, with every bound of the sparse engine audited."""
 
 import numpy as np
 
@@ -19,14 +19,14 @@ def engines(rng, folder):
         rule = step_rule(rng, n, int(y.max()) + 1)
         linear_every = int(rng.choice([0, 1, 3, 100]))
         start = lmm(rng, X, y)
-        task = TrainingProblem(X, y, objective, rule, linear_every)
-        dense = DenseEngine(start.copy(), task)
+        problem = TrainingProblem(X, y, objective, rule, linear_every)
+        dense = DenseEngine(start.copy(), problem)
         expected = train(dense, n)
-        others = [SparseEngine(start.copy(), task)]
+        others = [SparseEngine(start.copy(), problem)]
         if X.dtype == np.float64:
-            others.append(SparseEngine(start.copy(), task, audit=True))
+            others.append(SparseEngine(start.copy(), problem, audit=True))
         if isinstance(objective, MaxLoss):
-            others.append(TreeEngine(start.copy(), task))
+            others.append(TreeEngine(start.copy(), problem))
         for other in others:
             assert_same_training(other, train(other, n), dense, expected)
         counts["problems"] += 1

@@ -41,22 +41,20 @@ _WORKQUEUE = Lock()
 _FORKED = Event()
 
 
-def njit(
-    function: Callable | None = None, *, cache: bool = False, within: bool = False, **options: Any
-) -> Any:
+def njit(function: Callable | None = None, *, cache: bool = False, **options: Any) -> Any:
     """`numba.njit` with a cache whose failure costs a compilation and nothing else.
 
     A parallel kernel has its single-threaded version as the attribute ``serial``, which takes a
     fraction of the time to compile and suits work that is done before a second thread starts.
-    Calls of a parallel kernel are safe from several threads, see `alone`. With ``within=True``
-    only other kernels call it, and those are to be called through `alone`.
+    Calls of a parallel kernel are safe from several threads.
     """
     if function is None:
-        return partial(njit, cache=cache, within=within, **options)
+        return partial(njit, cache=cache, **options)
     kernel = _dispatcher(function, cache, options)
-    if not options.get("parallel") or within:
+    if not options.get("parallel"):
         return kernel
-    return alone(kernel, _dispatcher(function, cache, {**options, "parallel": False}, "-serial"))
+    serial = _dispatcher(function, cache, {**options, "parallel": False}, "-serial")
+    return _thread_safe(kernel, serial)
 
 
 def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], variant: str = "") -> Any:
@@ -105,7 +103,7 @@ def warn_uncached() -> None:
     )
 
 
-def alone(kernel: Callable, serial: Callable | None = None) -> Any:
+def _thread_safe(kernel: Callable, serial: Callable) -> Any:
     """Wrap a parallel kernel so that several threads may call it at the same time.
 
     A forked process calls ``serial`` instead, the single-threaded version: OpenMP would end it.
@@ -114,11 +112,6 @@ def alone(kernel: Callable, serial: Callable | None = None) -> Any:
     @wraps(kernel)
     def call(*arguments: Any) -> Any:
         if _FORKED.is_set():
-            if serial is None:
-                raise RuntimeError(
-                    "this process was forked after kernels had run in parallel, which OpenMP does "
-                    "not survive; start processes by 'spawn' or 'forkserver', or use engine='dense'"
-                )
             return serial(*arguments)
         with nullcontext() if _threading_layer() in ("omp", "tbb") else _WORKQUEUE:
             return kernel(*arguments)

@@ -90,17 +90,17 @@ class Count:
         self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
         self._waiting.clear()
 
-    def unite(self, team: Communicator) -> None:
+    def unite(self, comm: Communicator) -> None:
         """Count what all ranks have counted, each some of the rows; rank 0 knows it all."""
-        if team.is_alone:
+        if comm.is_alone:
             return
         counts = np.array([self.rows, self._n_right, self.filled, self.seen, *self._kept], np.int64)
-        self.rows, self._n_right, self.filled, self.seen, *kept = team.sum(counts).tolist()
+        self.rows, self._n_right, self.filled, self.seen, *kept = comm.sum(counts).tolist()
         self._kept = np.array(kept, np.int64)
         if self.has_radii:
             self._find_radii()
-            self._rights = [team.gather(np.concatenate([np.zeros(0, bool), *self._rights]))]
-            self._radii = [team.gather(np.concatenate([np.zeros(0), *self._radii]))]
+            self._rights = [comm.gather(np.concatenate([np.zeros(0, bool), *self._rights]))]
+            self._radii = [comm.gather(np.concatenate([np.zeros(0), *self._radii]))]
 
     @property
     def has_radii(self) -> bool:

@@ -56,9 +56,10 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
     """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
 
-    A warning is a line as well, once for all folds and members that give it, and so is that kernels
-    are being compiled; or nothing at all if ``quiet``. Of ranks that all fail alike one ``speaks``;
-    where one fails by itself, all are ended (`maxplus.distributed.distributed`).
+    A warning is printed as one line, once for all folds and networks that give it, and so is the
+    note that kernels are being compiled; nothing is printed if ``quiet``. Of ranks that fail with
+    the same error one prints it (``speaks``); if a single rank fails, all are ended
+    (`maxplus.distributed.use_mpi`).
     """
     from maxplus.training.monitor import announce_compilation
 

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 @contextmanager
 def all_ranks() -> Iterator[Communicator]:
-    """The team of all ranks that a launcher has started; alone where there is none."""
+    """Use the communicator of all ranks that a launcher has started; `SERIAL` without one."""
     from maxplus.distributed import SERIAL, use_mpi
     from maxplus.distributed.communicator import is_launched
 
@@ -27,9 +27,9 @@ def all_ranks() -> Iterator[Communicator]:
         yield SERIAL
         return
     left: typer.Exit | None = None
-    with use_mpi() as team:
+    with use_mpi() as comm:
         try:
-            yield team
+            yield comm
         except typer.Exit as leaving:
             # Everybody leaves, as it should be: no failure of one rank.
             left = leaving
@@ -37,7 +37,7 @@ def all_ranks() -> Iterator[Communicator]:
         raise left
 
 
-def in_turns(team: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
     """What ``work`` makes of each block, in their order, on rank 0.
 
     All ranks read the same blocks, and each works on every size-th of them. What fails on one
@@ -49,14 +49,14 @@ def in_turns(team: Communicator, blocks: Iterable[B], work: Callable[[B], R]) ->
     while True:
         # Each rank reads by itself what the others read as well.
         with using(SERIAL):
-            some = list(islice(left, team.size))
+            some = list(islice(left, comm.size))
         own = None
-        with team.raise_on_all_ranks(), using(SERIAL):
-            own = work(some[team.rank]) if team.rank < len(some) else None
-        done = team.allgather(own)[: len(some)]
+        with comm.raise_on_all_ranks(), using(SERIAL):
+            own = work(some[comm.rank]) if comm.rank < len(some) else None
+        done = comm.allgather(own)[: len(some)]
         if not some:
             return
-        if team.is_first:
+        if comm.is_first:
             yield from done  # type: ignore[misc]
 
 
@@ -77,9 +77,9 @@ def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
     )
 
 
-def require_file(team: Communicator, data: str) -> None:
+def require_file(comm: Communicator, data: str) -> None:
     """ValueError for standard input over several ranks, which one of them alone has."""
     from maxplus.tables.bytes_of import STDIN
 
-    if not team.is_alone and data == STDIN:
+    if not comm.is_alone and data == STDIN:
         refuse_over_ranks("standard input", "name a file for DATA")

@@ -68,8 +68,8 @@ class Trained:
         from maxplus.distributed import current
 
         low, high = float(samples.X.min(initial=math.inf)), float(samples.X.max(initial=-math.inf))
-        team = current()
-        return {"low": -team.largest(-low), "high": team.largest(high)}
+        comm = current()
+        return {"low": -comm.largest(-low), "high": comm.largest(high)}
 
     def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
         """What a change of 1 means in certificates, and what stays as it is."""
@@ -206,7 +206,7 @@ class UnknownLabels:
             codes, samples = codes[is_known], samples.take(np.flatnonzero(is_known))
         return samples, places[codes]
 
-    def settle(self, team: Communicator, voice: Voice) -> None:
+    def settle(self, comm: Communicator, voice: Voice) -> None:
         """Count the rows of all ranks, and name unknown labels in one line.
 
         Raises
@@ -216,7 +216,7 @@ class UnknownLabels:
         """
         from maxplus.distributed.communicator import mark_collective
 
-        parts = team.allgather((self.counts, self.n_rows))
+        parts = comm.allgather((self.counts, self.n_rows))
         self.counts = sum((counts for counts, _ in parts), Counter())
         self.n_rows = sum(n_rows for _, n_rows in parts)
         if not self.counts:

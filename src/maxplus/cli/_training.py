@@ -232,8 +232,8 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
     samples = open_source(data, choices)
     y, target = targets(samples), samples.encoding.target
     regression = samples.encoding.task == "regression"
-    team = current()
-    classes = [] if regression else sorted(set().union(*team.allgather(np.unique(y).tolist())))
+    comm = current()
+    classes = [] if regression else sorted(set().union(*comm.allgather(np.unique(y).tolist())))
     n_classes = len(classes)
     if n_classes == 1:
         raise ValueError(
@@ -242,19 +242,19 @@ def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samp
         )
     kind = "a number" if regression else f"with {n_classes} classes"
     voice.say(
-        f"{samples.name}: {team.total(len(samples.X)):,} rows, {samples.X.shape[1]:,} features, "
+        f"{samples.name}: {comm.total(len(samples.X)):,} rows, {samples.X.shape[1]:,} features, "
         f"target {target!r}{',' * regression} {kind}"
     )
     for line in samples.decisions:
         voice.say(f"  {line}")
-    if team.is_alone:
+    if comm.is_alone:
         leaks = tuple(_leak_lines(samples))
         for line in leaks:
             voice.remark(f"Warning: {line}")
         samples = replace(samples, decisions=samples.decisions + leaks)
-    if not team.is_alone:
-        rows = team.allgather(len(samples.X))
-        voice.say(f"  {team.size} ranks, {min(rows):,} to {max(rows):,} rows each")
+    if not comm.is_alone:
+        rows = comm.allgather(len(samples.X))
+        voice.say(f"  {comm.size} ranks, {min(rows):,} to {max(rows):,} rows each")
     return samples, regression
 
 
@@ -277,8 +277,8 @@ def _bar(estimator: Any, voice: Voice) -> ProgressBar:
 
 def gather_any(facts: NDArray) -> NDArray:
     """What ranks know of their own rows, together; of any type."""
-    team = current()
-    return facts if team.is_alone else np.concatenate(team.allgather(facts))
+    comm = current()
+    return facts if comm.is_alone else np.concatenate(comm.allgather(facts))
 
 
 def _quietly(fit: Callable[[], Any]) -> Any:

@@ -70,10 +70,10 @@ def _measured(
 
     times: list[float | None] = []
     for steps in (polyak(), paper.constant_steps(y)):
-        model, task = paper.start_and_task(X, y, steps, hidden)
-        needed = CLASSES[name].bytes_needed(model, task)
+        model, problem = paper.start_and_problem(X, y, steps, hidden)
+        needed = CLASSES[name].bytes_needed(model, problem)
         try:
-            engine = CLASSES[name](model, task)
+            engine = CLASSES[name](model, problem)
         except NotEnoughMemoryError:
             times.append(None)
             continue

@@ -54,9 +54,9 @@ def certify(
 
     Example: maxplus certify model.maxplus test.csv --eps 0.1 --eps 0.2
     """
-    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
-        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
-        require_file(team, data)
+    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
+        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
+        require_file(comm, data)
         if plot is not None:
             require_folder(plot, "--plot")
         from maxplus.cli._certifying import ROWS_WITH_RADII, Count, check_eps
@@ -69,11 +69,11 @@ def certify(
         count = Count(trained, measure, steps, None if wants_radii else ROWS_WITH_RADII)
         blocks = sample_blocks(data, trained, labelled=True, strict=strict)
         unknown = UnknownLabels(trained, data, strict=strict)
-        for _ in in_turns(team, blocks, lambda samples: count.add(*unknown.known(samples))):
+        for _ in in_turns(comm, blocks, lambda samples: count.add(*unknown.known(samples))):
             pass
-        unknown.settle(team, voice)
-        count.unite(team)
-        if not team.is_first:
+        unknown.settle(comm, voice)
+        count.unite(comm)
+        if not comm.is_first:
             return
         voice.say(f"ε and radii are in {measure.unit}{held_words(measure)}.")
         table = plain_table("ε", "certified accuracy")

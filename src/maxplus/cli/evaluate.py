@@ -44,11 +44,11 @@ def evaluate(
     Rows count from 1, the first line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
-    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
+    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
         import numpy as np
 
-        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
-        require_file(team, data)
+        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
+        require_file(comm, data)
         if plot is not None:
             require_folder(plot, "--plot")
         trained = open_model(model, classifier=False)
@@ -67,9 +67,9 @@ def evaluate(
             return samples.name, _equal_rows(trained, samples), *answers(trained, samples, y)
 
         # What is said about rows is kept, in the order of the file; the rows are not.
-        told = [part for part in in_turns(team, blocks, told_of) if part is not None]
-        unknown.settle(team, voice)
-        if not team.is_first:
+        told = [part for part in in_turns(comm, blocks, told_of) if part is not None]
+        unknown.settle(comm, voice)
+        if not comm.is_first:
             return
         equal, *columns = map(np.concatenate, zip(*(block[1:] for block in told), strict=True))
         name, n_equal = told[0][0], int(equal.sum()) if _knows_its_rows(trained) else None

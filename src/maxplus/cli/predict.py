@@ -84,9 +84,9 @@ def predict(
     Rows count from 1, the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
-    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
-        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
-        if not team.is_alone and (data == "-" or out is None):
+    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
+        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
+        if not comm.is_alone and (data == "-" or out is None):
             refuse_over_ranks("standard input or output", "name a file for DATA and for --out")
         if out is not None:
             require_folder(out, "--out")
@@ -104,8 +104,8 @@ def predict(
             return columns if measure is None else columns | _radii(trained, samples, measure)
 
         blocks = sample_blocks(data, trained, strict=strict, also=carried)
-        with _sink(out, voice, head, spreadsheet_safe) if team.is_first else nullcontext() as sink:
-            for columns in in_turns(team, blocks, columns_of):
+        with _sink(out, voice, head, spreadsheet_safe) if comm.is_first else nullcontext() as sink:
+            for columns in in_turns(comm, blocks, columns_of):
                 assert sink is not None
                 sink.write(columns)
                 n += len(columns["row"])

@@ -47,9 +47,9 @@ def report(
     and explanations. Rows count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
-        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
-        require_file(team, data)
+    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
+        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
+        require_file(comm, data)
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
@@ -59,15 +59,15 @@ def report(
         y = None
         if samples.y is not None:
             unknown = UnknownLabels(trained, data, strict=strict)
-            with team.raise_on_all_ranks():
+            with comm.raise_on_all_ranks():
                 samples, y = unknown.known(samples)
-            unknown.settle(team, voice)
+            unknown.settle(comm, voice)
             if trained.is_classifier:
                 y = trained.estimator.classes_[y]
         with voice.busy("Certifying and explaining"):
             content = _content(trained, samples, y, raw_units)
-            page = render_page(content) if team.is_first else ""
-        if not team.is_first:
+            page = render_page(content) if comm.is_first else ""
+        if not comm.is_first:
             return
         write_whole(out, page.encode("utf-8"))
         voice.say(f"{content['headline']['words']}. {content['headline']['text']}")
@@ -85,10 +85,10 @@ def _content(
     from maxplus.distributed import current
     from maxplus.report import regression_content, report_content
 
-    team = current()
+    comm = current()
     about: dict[str, Any] = {
         "name": Path(samples.name).name, "feature_names": trained.feature_names,
-        "row_numbers": samples.rows + 1, "ids": _ids(samples, team),
+        "row_numbers": samples.rows + 1, "ids": _ids(samples, comm),
     }  # fmt: skip
     if not trained.is_classifier:
         return regression_content(trained.estimator, samples.X, y, **about)
@@ -99,17 +99,17 @@ def _content(
     return report_content(trained.estimator, samples.X, y, **about)
 
 
-def _ids(samples: Samples, team: Communicator) -> list[str] | None:
+def _ids(samples: Samples, comm: Communicator) -> list[str] | None:
     """The first column that the model does not use and that tells all rows apart."""
     encoding = samples.encoding
     used = {encoding.target, *(column.name for column in encoding.columns)}
-    if team.total(len(samples.X)) > MOST_IDS:
+    if comm.total(len(samples.X)) > MOST_IDS:
         return None
     for name, cells in samples.table.columns.items():
         if name in used:
             continue
         own = [_word(cell) for cell in cells.tolist()]
-        words = own if team.is_alone else [word for words in team.allgather(own) for word in words]
+        words = own if comm.is_alone else [word for words in comm.allgather(own) for word in words]
         if words and "" not in words and len(set(words)) == len(words):
             return own
     return None

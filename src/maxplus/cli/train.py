@@ -77,14 +77,14 @@ def train(
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    with all_ranks() as team, plain_errors(quiet, speaks=team.is_first):
-        voice = Voice(as_json and team.is_first, quiet or not team.is_first)
+    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
+        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
         from maxplus.cli import _training
         from maxplus.cli._validating import validate_training, validation_plan
 
         require_folder(out, "--out")
         how = validation_plan(validate)
-        if not team.is_alone:
+        if not comm.is_alone:
             if suspects is not None:
                 refuse_over_ranks("--suspects", "find them with maxplus predict afterwards")
             if groups is not None:

@@ -81,8 +81,8 @@ class Communicator(ABC):
         """Fill in the parts of the other ranks, each as its rank has it; in place."""
 
     @abstractmethod
-    def meet(self, own: NDArray, everybody: NDArray) -> None:
-        """Fill ``everybody`` (size, …) with each rank's ``own``: few numbers, low latency."""
+    def meet(self, own: NDArray, received: NDArray) -> None:
+        """Fill ``received`` (size, …) with each rank's ``own``: few numbers, low latency."""
 
     @abstractmethod
     def allreduce_or(self, numbers: NDArray) -> None:
@@ -223,9 +223,9 @@ class SerialCommunicator(Communicator):
     def allgather_inplace(self, numbers: NDArray) -> None:
         """Do nothing."""
 
-    def meet(self, own: NDArray, everybody: NDArray) -> None:
+    def meet(self, own: NDArray, received: NDArray) -> None:
         """Copy the numbers."""
-        everybody[0] = own
+        received[0] = own
 
     def allreduce_or(self, numbers: NDArray) -> None:
         """Do nothing."""
@@ -264,7 +264,7 @@ def _has_only_a_message(error: Exception) -> bool:
 
 # -- the current communicator --------------------------------------------------------------------
 
-_CURRENT: ContextVar[Communicator] = ContextVar("team", default=SERIAL)
+_CURRENT: ContextVar[Communicator] = ContextVar("communicator", default=SERIAL)
 
 
 def current() -> Communicator:
@@ -284,12 +284,12 @@ def current() -> Communicator:
 
 
 @contextmanager
-def using(team: Communicator) -> Iterator[Communicator]:
+def using(communicator: Communicator) -> Iterator[Communicator]:
     """Use a communicator for the trainings inside.
 
     Parameters
     ----------
-    team : Communicator
+    communicator : Communicator
 
     Yields
     ------
@@ -303,9 +303,9 @@ def using(team: Communicator) -> Iterator[Communicator]:
     ...     current().is_alone
     True
     """
-    token = _CURRENT.set(team)
+    token = _CURRENT.set(communicator)
     try:
-        yield team
+        yield communicator
     finally:
         _CURRENT.reset(token)
 
@@ -333,27 +333,27 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     >>> from sklearn.datasets import load_iris
     >>> import maxplus
     >>> X, y = load_iris(return_X_y=True)
-    >>> with maxplus.distributed.use_mpi() as team:  # of mpiexec -n 4: each has every fourth flower
+    >>> with maxplus.distributed.use_mpi() as comm:  # of mpiexec -n 4: each has every fourth flower
     ...     clf = maxplus.SubgradientLMMClassifier(12, max_iter=5, random_state=0)
-    ...     clf = clf.fit(X[team.rank :: team.size], y[team.rank :: team.size])
+    ...     clf = clf.fit(X[comm.rank :: comm.size], y[comm.rank :: comm.size])
     >>> clf.n_features_in_
     4
     """
     from maxplus.distributed.mpi import MPICommunicator
 
-    team = MPICommunicator.of(comm)
+    communicator = MPICommunicator.of(comm)
     try:
-        with using(team):
-            team.check_software()
-            yield team
+        with using(communicator):
+            communicator.check_software()
+            yield communicator
     except BaseException as error:
-        if not team.fails_alike(error):
-            team.end(error)
-        if not team.is_first:
+        if not communicator.fails_alike(error):
+            communicator.end(error)
+        if not communicator.is_first:
             _print_on_first_only(error)
         raise
     finally:
-        team.close()
+        communicator.close()
 
 
 def _print_on_first_only(error: BaseException) -> None:

@@ -152,15 +152,15 @@ class MPICommunicator(Communicator):
             buffer = self._buffers[name] = np.empty(shape, dtype)
         return buffer
 
-    def meet(self, own: NDArray, everybody: NDArray) -> None:
-        """Fill ``everybody`` (size, …) with each rank's ``own``: few numbers, low latency."""
+    def meet(self, own: NDArray, received: NDArray) -> None:
+        """Fill ``received`` (size, …) with each rank's ``own``: few numbers, low latency."""
         if self._is_crowded:
             # MPI waits without yielding, but the rank it waits for may need this processor.
-            request = self._comm.Iallgather(own, everybody)
+            request = self._comm.Iallgather(own, received)
             while not request.Test():
                 _yield_processor()
         else:
-            self._comm.Allgather(own, everybody)
+            self._comm.Allgather(own, received)
 
     def allreduce_or(self, numbers: NDArray) -> None:
         """Combine numbers each of which is 0 on all ranks but one; in place, bit by bit."""

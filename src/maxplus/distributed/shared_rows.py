@@ -27,39 +27,39 @@ BLOCK_SIZE = 4_000_000
 class Share(Protocol):
     """A rank's part of data that is distributed over all ranks."""
 
-    def whole(self, team: Communicator) -> Any:
+    def whole(self, comm: Communicator) -> Any:
         """Return a view of all parts for rank 0, which reads them by requests to all ranks."""
 
-    def answer(self, team: Communicator, question: Any) -> Any:
+    def answer(self, comm: Communicator, question: Any) -> Any:
         """Answer a request on all ranks; rank 0 gets the answers of all."""
 
 
-def run_root_only(team: Communicator, work: Callable[[Any], T], share: Share) -> T:
+def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) -> T:
     """Run ``work(all parts)`` on rank 0 and return its result, or raise its error, on all ranks."""
-    whole = share.whole(team)
-    if not team.is_first:
-        return _serve(team, share)
+    whole = share.whole(comm)
+    if not comm.is_first:
+        return _serve(comm, share)
     try:
         # The other ranks take no part in what the work calls.
         with using(SERIAL):
             result = work(whole)
     except Exception as error:
-        team.bcast((ERROR, mark_collective(error)))
+        comm.bcast((ERROR, mark_collective(error)))
         raise
-    team.bcast((RESULT, result))
+    comm.bcast((RESULT, result))
     return result
 
 
-def _serve(team: Communicator, share: Share) -> Any:
+def _serve(comm: Communicator, share: Share) -> Any:
     """Answer the requests of rank 0 until its work ends."""
     while True:
-        question = team.bcast(None)
+        question = comm.bcast(None)
         assert question is not None
         if question[0] == RESULT:
             return question[1]
         if question[0] == ERROR:
             raise mark_collective(question[1])
-        share.answer(team, question)
+        share.answer(comm, question)
 
 
 class SharedRows:
@@ -70,9 +70,9 @@ class SharedRows:
     """
 
     def __init__(
-        self, team: Communicator, own: NDArray, counts: list[int], see: See | None = None
+        self, comm: Communicator, own: NDArray, counts: list[int], see: See | None = None
     ) -> None:
-        self._team, self._own, self._counts, self._see = team, own, counts, see
+        self._comm, self._own, self._counts, self._see = comm, own, counts, see
         self._ends = np.cumsum(counts)
         like = own[:0] if see is None else see(own[:0])
         self.shape = (int(self._ends[-1]), *like.shape[1:])
@@ -89,7 +89,7 @@ class SharedRows:
 
     def seen(self, see: See) -> SharedRows:
         """Return the same rows with ``see`` applied to whatever is requested."""
-        return SharedRows(self._team, self._own, self._counts, see)
+        return SharedRows(self._comm, self._own, self._counts, see)
 
     def __getitem__(self, which: Any) -> NDArray:
         """Return some rows, or some columns of all rows."""
@@ -145,8 +145,8 @@ class SharedRows:
 
     def _ask(self, kind: str, what: Any) -> Any:
         question = kind, what, self._see
-        self._team.bcast(question)
-        return RowsShare(self._own).answer(self._team, question)
+        self._comm.bcast(question)
+        return RowsShare(self._own).answer(self._comm, question)
 
 
 class RowsShare:
@@ -155,22 +155,22 @@ class RowsShare:
     def __init__(self, own: NDArray) -> None:
         self.own = own
 
-    def whole(self, team: Communicator) -> SharedRows:
+    def whole(self, comm: Communicator) -> SharedRows:
         """Return the rows of all ranks, for rank 0."""
-        return SharedRows(team, self.own, team.allgather(len(self.own)))
+        return SharedRows(comm, self.own, comm.allgather(len(self.own)))
 
-    def answer(self, team: Communicator, question: Any) -> Any:
+    def answer(self, comm: Communicator, question: Any) -> Any:
         """Send this rank's part of the requested rows, columns or reduction to rank 0."""
         (kind, what, see), own = question, self.own
         seen = (lambda rows: rows) if see is None else see
         if kind == ROWS:
-            begin = team.before(len(own))
+            begin = comm.before(len(own))
             mine = what[(what >= begin) & (what < begin + len(own))] - begin
-            return team.gather(seen(own[mine]))
+            return comm.gather(seen(own[mine]))
         if kind == COLUMNS:
-            return team.gather(np.ascontiguousarray(seen(own)[:, what]))
+            return comm.gather(np.ascontiguousarray(seen(own)[:, what]))
         reduce, axis = what
-        return team.allgather(reduce(seen(own), axis) if own.size else None)
+        return comm.allgather(reduce(seen(own), axis) if own.size else None)
 
 
 def count_nonzero(X: NDArray | SharedRows) -> int:

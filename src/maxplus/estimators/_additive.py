@@ -193,15 +193,15 @@ class JointTraining:
 def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint]) -> Joint:
     """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
     assert problem.rng is not None
-    seed, team = int(problem.rng.integers(2**31)), problem.team
-    y = team.gather(problem.y)
-    weight = None if problem.weight is None else team.gather(problem.weight)
+    seed, comm = int(problem.rng.integers(2**31)), problem.comm
+    y = comm.gather(problem.y)
+    weight = None if problem.weight is None else comm.gather(problem.weight)
 
     def alone(X: NDArray) -> Joint:
         with using(SERIAL), threadpool_limits(1):
             return train(Rows(X[:], y, weight), seed)
 
-    return team.root_only(alone, problem.X)
+    return comm.root_only(alone, problem.X)
 
 
 class Prepared(NamedTuple):

@@ -67,20 +67,20 @@ class LabelledData:
         are those of the estimator. Ranks that fit together agree on columns, types and classes;
         rows stay where they are.
         """
-        team = current()
-        with team.raise_on_all_ranks():
-            own = cls._own(estimator, X, y, sample_weight, team, like)
-        if not team.is_alone:
-            _agree(team, own, sample_weight is not None, classes)
+        comm = current()
+        with comm.raise_on_all_ranks():
+            own = cls._own(estimator, X, y, sample_weight, comm, like)
+        if not comm.is_alone:
+            _agree(comm, own, sample_weight is not None, classes)
         known = None if like is None else estimator.classes_
         if classes is None and known is None:
-            classes = _labels(team, own.y)
-        found, codes = _encode(team, own.y, classes, known)
+            classes = _labels(comm, own.y)
+        found, codes = _encode(comm, own.y, classes, known)
         return replace(own, y=codes, classes=found)
 
     @classmethod
     def _own(
-        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, team: Communicator,
+        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, comm: Communicator,
         like: Network | None,
     ) -> LabelledData:  # fmt: skip
         """What this rank has, checked; its labels are not numbered yet."""
@@ -88,14 +88,14 @@ class LabelledData:
         # scikit-learn notes the columns on the estimator that it is given.
         witness = copy(of_features(estimator)) if like is not None else copy(estimator)
         # One of several ranks may have no rows at all.
-        least = {} if team.is_alone else {"ensure_min_samples": 0}
+        least = {} if comm.is_alone else {"ensure_min_samples": 0}
         X, y = validate_data(witness, X, y, dtype=FLOATS, reset=like is None, **least)
         columns = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
         X = np.ascontiguousarray(X, None if like is None else like.dtype)
         check_magnitude(X)
         if len(y):
             check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, len(y), some=team.is_alone)
+        weight = check_sample_weight(sample_weight, len(y), some=comm.is_alone)
         index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
         labels = y
         if weight is not None:
@@ -138,19 +138,19 @@ class LabelledData:
         return known
 
     def _found_digest(self) -> str:
-        team = current()
-        n, first = team.total(len(self.y)), team.before(len(self.y))
+        comm = current()
+        n, first = comm.total(len(self.y)), comm.before(len(self.y))
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
         # A sum over rows, each with its number, is the same however ranks divide them.
         own = _sum_of_rows(self.X, self.y, self.weight, first)
-        total = sum(team.allgather(own)) % (1 << DIGEST_BITS)
+        total = sum(comm.allgather(own)) % (1 << DIGEST_BITS)
         return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
 
     @property
     def given(self) -> NDArray:
         """``index`` over all ranks: the numbers of samples among all rows that were given."""
-        team = current()
-        return team.allgatherv(self.index + team.before(len(self.labels)))
+        comm = current()
+        return comm.allgatherv(self.index + comm.before(len(self.labels)))
 
     def on_first(self, work: Callable[[LabelledData], T], rng: np.random.Generator) -> T:
         """What ``work`` makes of the samples of all ranks; rank 0 does it, for everybody.
@@ -158,27 +158,27 @@ class LabelledData:
         There y, weight and index are those of all ranks, and X can be indexed as if it were; what
         is drawn from ``rng`` there counts for all.
         """
-        team = current()
-        if team.is_alone:
+        comm = current()
+        if comm.is_alone:
             return work(self)
-        y, index = team.gather(self.y), team.gather(self.index + team.before(len(self.labels)))
-        weight = None if self.weight is None else team.gather(self.weight)
+        y, index = comm.gather(self.y), comm.gather(self.index + comm.before(len(self.labels)))
+        weight = None if self.weight is None else comm.gather(self.weight)
 
         def draw(X: Any) -> tuple[T, Any]:
             done = work(replace(self, X=X, y=y, weight=weight, index=index))
             return done, rng.bit_generator.state
 
-        done, rng.bit_generator.state = team.root_only(draw, self.X)
+        done, rng.bit_generator.state = comm.root_only(draw, self.X)
         return done
 
 
 def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
     """The weighted mean over the samples of all ranks."""
-    team = current()
-    if team.is_alone:
+    comm = current()
+    if comm.is_alone:
         return float(np.average(losses, weights=weight))
     weight = np.ones(len(losses)) if weight is None else weight
-    total, weights = team.sum(np.array([weight @ losses, weight.sum()]))
+    total, weights = comm.sum(np.array([weight @ losses, weight.sum()]))
     return float(total / weights)
 
 
@@ -197,10 +197,10 @@ def _sum_of_rows(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> 
 
 
 def _agree(
-    team: Communicator, own: LabelledData, is_weighted: bool, classes: ArrayLike | None
+    comm: Communicator, own: LabelledData, is_weighted: bool, classes: ArrayLike | None
 ) -> None:
     """DifferentRanksError, or a ValueError, unless ranks can be fitted together."""
-    if team.any(PREPARATION in own.columns):
+    if comm.any(PREPARATION in own.columns):
         raise mark_collective(
             ValueError(
                 "ranks cannot agree on what words, dates and missing values of their data frames "
@@ -208,7 +208,7 @@ def _agree(
             )
         )
     names = own.columns.get("feature_names_in_")
-    team.agree({
+    comm.agree({
         "number of features": own.X.shape[1],
         "names of features": None if names is None else tuple(names),
         "type of features": own.X.dtype.str,
@@ -216,24 +216,24 @@ def _agree(
         "sample_weight, given or not": is_weighted,
     })  # fmt: skip
     weights = 1.0 if own.weight is None else float(own.weight.sum())
-    if not team.total(len(own.y)) or not team.largest(weights):
+    if not comm.total(len(own.y)) or not comm.largest(weights):
         raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
 
 
-def _labels(team: Communicator, y: NDArray) -> NDArray:
+def _labels(comm: Communicator, y: NDArray) -> NDArray:
     """All different labels of all ranks, in order."""
     own = np.unique(y)
-    if team.is_alone:
+    if comm.is_alone:
         return own
-    return np.unique(np.concatenate([labels for labels in team.allgather(own) if labels.size]))
+    return np.unique(np.concatenate([labels for labels in comm.allgather(own) if labels.size]))
 
 
 def _encode(
-    team: Communicator, y: NDArray, classes: ArrayLike | None, known: NDArray | None
+    comm: Communicator, y: NDArray, classes: ArrayLike | None, known: NDArray | None
 ) -> tuple[NDArray, NDArray]:
     """All labels in order, and y as positions among them."""
     labels = np.unique(np.asarray(classes)) if known is None else known
-    with team.raise_on_all_ranks():
+    with comm.raise_on_all_ranks():
         _check_labels(y, labels)
     return labels, np.searchsorted(labels, y) if len(y) else np.empty(0, np.int64)
 

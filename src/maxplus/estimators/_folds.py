@@ -56,11 +56,11 @@ class Folds(NamedTuple):
 
 def folds_of(rows: Rows, rng: np.random.Generator) -> Folds:
     """Deal all rows, or a stratified part of many, to folds; of all ranks' rows, for each."""
-    team = current()
-    if team.is_alone:
+    comm = current()
+    if comm.is_alone:
         return _dealt(rows, rng)
-    y, weight = team.gather(rows.y), None if rows.weight is None else team.gather(rows.weight)
-    return team.root_only(lambda X: _dealt(Rows(X, y, weight), rng), rows.X)
+    y, weight = comm.gather(rows.y), None if rows.weight is None else comm.gather(rows.weight)
+    return comm.root_only(lambda X: _dealt(Rows(X, y, weight), rng), rows.X)
 
 
 def _dealt(rows: Rows, rng: np.random.Generator) -> Folds:

@@ -1,6 +1,6 @@
 """Data frames with words, dates and missing values become numbers at the door, in one way.
 
-The tables' room is loaded when a data frame comes, not before.
+`maxplus.tables` is imported when a data frame is passed, not before.
 """
 
 from __future__ import annotations

@@ -49,12 +49,12 @@ def check_lmm_facts(state: TrainingState) -> None:
 def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> dict[str, Any]:
     """Fitted attributes of LMM classifiers, from the facts of the start and of all stages."""
     # Samples of earlier calls are gone; units that they needed then should stay.
-    team = current()
-    wins = team.sum(model.wins(data.X)) + facts.get(WINS, 0)
+    comm = current()
+    wins = comm.sum(model.wins(data.X)) + facts.get(WINS, 0)
     fitted: dict[str, Any] = {
         "slope_": float(facts[SLOPE][0]), "unit_wins_": wins,
         "scale_": facts.get(SPREAD, np.ones(data.X.shape[1])),
-        "feature_importances_": team.root_only(
+        "feature_importances_": comm.root_only(
             lambda X: feature_importances(model, X[:: max(1, -(-len(X) // ENOUGH))]), data.X
         ),
     }  # fmt: skip
@@ -69,14 +69,14 @@ def sum_facts(
     data: LabelledData, facts: Mapping[str, NDArray], model: AdditiveLMM
 ) -> dict[str, Any]:
     """Return the fitted attributes that sums of terms have beside those of all classifiers."""
-    team = current()
+    comm = current()
 
     def means(X: NDArray) -> tuple[NDArray, NDArray]:
         some = X[:: max(1, -(-len(X) // ENOUGH))]
         return term_means(model, some), feature_importances(model, some)
 
-    own_means, importances = team.root_only(means, data.X)
+    own_means, importances = comm.root_only(means, data.X)
     return {
-        "scale_": facts[SPREAD], "unit_wins_": team.sum(model.wins(data.X)),
+        "scale_": facts[SPREAD], "unit_wins_": comm.sum(model.wins(data.X)),
         "term_means_": own_means, "feature_importances_": importances,
     }  # fmt: skip

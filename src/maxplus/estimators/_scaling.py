@@ -16,8 +16,6 @@ from maxplus.training.result import StateError, TrainingState
 CENTRE, SPREAD = "centre", "spread"
 # Quantiles between which values are ordinary; farther than 1.5 times their distance is far out.
 ORDINARY, REACH = (0.05, 0.95), 1.5
-# Standard deviations beyond which a value does not count for more in an estimate.
-FAR = 10.0
 # A feature whose deviation is this small a part of its size does not vary, but for rounding.
 ROUNDING = 1e-12
 # More features than this of one range, this share of whose values is 0, are an image's pixels.

@@ -159,16 +159,16 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         Training goes on from the ``present`` model, if there is one, or from a ``state`` of a
         training on data with this ``digest``.
         """
-        team = current()
-        with team.raise_on_all_ranks():
+        comm = current()
+        with comm.raise_on_all_ranks():
             self._check_parameters()
-        team.agree({"estimator": type(self).__name__})
-        team.agree(_told(self))
+        comm.agree({"estimator": type(self).__name__})
+        comm.agree(_told(self))
         self._warn_of_no_effect()
         like = None if present is None else present.model
         data = self._labelled(X, y, sample_weight, classes, like)
         callbacks = as_callbacks(self.callbacks)
-        if not team.is_alone and team.any(any(map(needs_state, callbacks))):
+        if not comm.is_alone and comm.any(any(map(needs_state, callbacks))):
             assert data.digest  # Found together, because rank 0 writes it alone.
         if state is not None and data.digest != digest:
             raise mark_collective(
@@ -177,7 +177,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         rng = self._generator(present)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
-            if not team.is_first:
+            if not comm.is_first:
                 callbacks = [c for c in callbacks if isinstance(c, KeepBestOnInterrupt)]
             elif self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))

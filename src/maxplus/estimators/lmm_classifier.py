@@ -555,11 +555,11 @@ class LMMClassifier(BaseLMMClassifier):
         wanted = float(facts[TEMPERATURE][0])
         if "suspects" not in facts or self.polish == "auto":
             return wanted
-        team = current()
-        suspects = facts["suspects"] - team.before(len(data.y))
+        comm = current()
+        suspects = facts["suspects"] - comm.before(len(data.y))
         mine = suspects[(suspects >= 0) & (suspects < len(data.y))]
         fine = np.delete(np.arange(len(data.y)), mine)
-        if not team.total(fine.size):
+        if not comm.total(fine.size):
             return wanted
         Z = model.scores(self._scaled(facts, data.X[fine]))
         return keep_level(wanted, Z, data.y[fine], self._level)

@@ -26,8 +26,8 @@ DIGITS = range(1, 13)
 MARGIN = 1e-6
 # Binary variables beyond which a search is refused.
 MOST_SWITCHES = 5_000
-# Codes of SciPy's solver.
-OPTIMAL, INFEASIBLE = 0, 2
+# Status code of SciPy's solver.
+INFEASIBLE = 2
 
 
 class Change(NamedTuple):

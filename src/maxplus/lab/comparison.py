@@ -76,11 +76,11 @@ def train_mlp(
     n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     rng = np.random.default_rng(seed)
     model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
-    task = TrainingProblem(
+    problem = TrainingProblem(
         split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng
     )
     with watch("MLP (mean)") as callback:
-        result = train(AdamEngine(model, task, settings.batch), iterations, [callback])
+        result = train(AdamEngine(model, problem, settings.batch), iterations, [callback])
     return _judge("MLP (mean)", model, split, result.seconds, result.history["loss"])
 
 

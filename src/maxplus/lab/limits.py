@@ -33,7 +33,7 @@ def moved_by_a_step(
     X, y = X[:IMAGES], y[:IMAGES]
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    model, problem = paper.start_and_task(X, y, polyak(), n_hidden, linear_every)
+    model, problem = paper.start_and_problem(X, y, polyak(), n_hidden, linear_every)
     engine = DenseEngine(model, problem)
     before, minima, groups = model.hidden(X), [], []
     for _ in range(steps):

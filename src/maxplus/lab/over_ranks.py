@@ -33,13 +33,13 @@ from maxplus.training.result import Block
 def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int) -> dict[str, Any]:
     """Polyak steps and as many constant ones on MNIST: seconds of each, and what came out."""
     numba.set_num_threads(threads)
-    team, before = current(), measure.present_bytes()
+    comm, before = current(), measure.present_bytes()
     data = datasets.load_mnist()
     X, y = data.X_train[:samples], data.y_train[:samples]
     n = len(y)
     model = paper.start(X, y, n_hidden)
     # A rank keeps its own rows only.
-    part = slice(team.rank * n // team.size, (team.rank + 1) * n // team.size)
+    part = slice(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
     X, steps, y = X[part].copy(), paper.two_phases(y, iterations), y[part].copy()
     del data
     problem = TrainingProblem(X, y, MaxLoss(), steps, paper.LINEAR_EVERY)
@@ -52,9 +52,9 @@ def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int
     for array in (*engine.model.weights_by_name().values(), *history.values()):
         digest.update(np.ascontiguousarray(array).data)
     return {
-        "ranks": team.size, "threads": threads, "samples": n, "polyak": seconds[0],
+        "ranks": comm.size, "threads": threads, "samples": n, "polyak": seconds[0],
         "constant": seconds[1], "digest": digest.hexdigest(), "best_loss": engine.best_loss,
-        "share": team.allgather(share), "grown": team.allgather(measure.present_bytes() - before),
+        "share": comm.allgather(share), "grown": comm.allgather(measure.present_bytes() - before),
     }  # fmt: skip
 
 
@@ -76,18 +76,18 @@ def _advance(engine: SparseEngine, n: int, history: History) -> float:
 
 def meetings(rounds: int, n_classes: int) -> dict[str, Any]:
     """Seconds of a meeting to which all come at once: a worst sample's path from everybody."""
-    team = current()
+    comm = current()
     told = np.zeros(3 + 4 * n_classes)
-    heard = np.empty((team.size, told.size))
+    heard = np.empty((comm.size, told.size))
     for _ in range(100):
-        team.meet(told, heard)
+        comm.meet(told, heard)
     seconds = []
     for _ in range(rounds):
         began = time.perf_counter()
-        team.meet(told, heard)
+        comm.meet(told, heard)
         seconds.append(time.perf_counter() - began)
     return {
-        "ranks": team.size,
+        "ranks": comm.size,
         "mean": float(np.mean(seconds)),
         "median": float(np.median(seconds)),
     }
@@ -95,8 +95,8 @@ def meetings(rounds: int, n_classes: int) -> dict[str, Any]:
 
 def warm_up(samples: int, n_hidden: int, epochs: int) -> dict[str, Any]:
     """Seconds of a warm-up on MNIST, one thread each, with the same batches in all."""
-    data, team = datasets.load_mnist(), current()
-    X, y = _share(data.X_train[:samples], data.y_train[:samples], team)
+    data, comm = datasets.load_mnist(), current()
+    X, y = _share(data.X_train[:samples], data.y_train[:samples], comm)
     stages: dict[str, list[float]] = {}
 
     def listen(progress: Any) -> None:
@@ -110,27 +110,27 @@ def warm_up(samples: int, n_hidden: int, epochs: int) -> dict[str, Any]:
     # The first epoch compiles.
     per_epoch = (course[-1] - course[0]) / max(1, len(course) - 1)
     return {
-        "ranks": team.size, "epoch": per_epoch, "loss": float(clf.warmup_losses_[-1]),
+        "ranks": comm.size, "epoch": per_epoch, "loss": float(clf.warmup_losses_[-1]),
         "accuracy": float(clf.score(data.X_test[:2000], data.y_test[:2000])),
     }  # fmt: skip
 
 
-def _share(X: NDArray, y: NDArray, team: Communicator) -> tuple[NDArray, NDArray]:
+def _share(X: NDArray, y: NDArray, comm: Communicator) -> tuple[NDArray, NDArray]:
     n = len(y)
-    part = slice(team.rank * n // team.size, (team.rank + 1) * n // team.size)
+    part = slice(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
     return X[part].copy(), y[part].copy()
 
 
 def end_one(iterations: int) -> dict[str, Any]:
     """The last rank kills itself in the middle of a training; whoever started it counts."""
-    team, rng = current(), np.random.default_rng(0)
+    comm, rng = current(), np.random.default_rng(0)
     X, y = rng.normal(size=(20_000, 20)), np.arange(20_000) % 5
-    X, y = _share(X, y, team)
-    model = team.bcast(paper.start(X, y, 50))
+    X, y = _share(X, y, comm)
+    model = comm.bcast(paper.start(X, y, 50))
     engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), paper.constant_steps(y)))
     for _ in range(iterations):
         engine.advance(Block(10))
-    if team.rank == team.size - 1:
+    if comm.rank == comm.size - 1:
         print(json.dumps({"began": time.time()}), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     while True:

@@ -39,7 +39,7 @@ def two_phases(y: NDArray, n_polyak: int) -> StepRule:
     return two_phase(polyak(), constant_steps(y), n_polyak)
 
 
-def start_and_task(
+def start_and_problem(
     X: NDArray,
     y: NDArray,
     steps: StepRule,
@@ -59,4 +59,4 @@ def engine_on(
     linear_every: int = LINEAR_EVERY,
 ) -> Engine:
     """An engine at the paper's start, on the maximum loss."""
-    return ENGINES[engine](*start_and_task(X, y, steps, n_hidden, linear_every))
+    return ENGINES[engine](*start_and_problem(X, y, steps, n_hidden, linear_every))

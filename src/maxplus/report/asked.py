@@ -18,10 +18,10 @@ MOST_COUNTED = 100_000
 
 def together(answers: NDArray) -> NDArray:
     """What all ranks have answered about their rows, on rank 0; words may be of any length."""
-    team = current()
-    if not team.is_alone and answers.dtype.kind == "U":
-        answers = answers.astype(f"U{round(team.largest(answers.dtype.itemsize)) // 4}")
-    return team.gather(answers)
+    comm = current()
+    if not comm.is_alone and answers.dtype.kind == "U":
+        answers = answers.astype(f"U{round(comm.largest(answers.dtype.itemsize)) // 4}")
+    return comm.gather(answers)
 
 
 def answered(ask: Callable[[NDArray], NDArray], X: NDArray) -> NDArray:
@@ -61,11 +61,11 @@ class Asked:
         ids: Sequence[str] | None = None, missing: NDArray | None = None,
     ) -> Asked:  # fmt: skip
         """Those of all ranks; X is this rank's own until `seen` says what the others have."""
-        team = current()
+        comm = current()
         return cls(
             X, None if y is None else together(y), together(row_fingerprints(X)), name,
             None if numbers is None else together(np.asarray(numbers)).tolist(),
-            None if ids is None else [one for own in team.allgather(ids) for one in own],
+            None if ids is None else [one for own in comm.allgather(ids) for one in own],
             None if missing is None else together(missing),
         )  # fmt: skip
 

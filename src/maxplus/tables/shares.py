@@ -32,43 +32,43 @@ if TYPE_CHECKING:
     from maxplus.tables.preparation import Preparation
 
 
-def open_share(data: str, choices: ColumnChoices, team: Communicator) -> Samples:
+def open_share(data: str, choices: ColumnChoices, comm: Communicator) -> Samples:
     """A rank's part of a training table; what columns are is decided by all rows."""
-    table = read_share(data, team)
-    found = team.root_only(lambda whole: decide(whole, choices), TableShare(table))
-    samples = _samples(table, found.encoding, team, Strangers())
+    table = read_share(data, comm)
+    found = comm.root_only(lambda whole: decide(whole, choices), TableShare(table))
+    samples = _samples(table, found.encoding, comm, Strangers())
     return replace(samples, decisions=(*found.decisions, *samples.decisions))
 
 
 def reopen_share(
-    data: str, preparation: Preparation, team: Communicator, *, strict: bool
+    data: str, preparation: Preparation, comm: Communicator, *, strict: bool
 ) -> Samples:
     """A rank's part of a table whose columns were decided before."""
     encoding, strangers = preparation.encoding, Strangers(strict=strict)
-    table = read_share(data, team, dict(encoding.read_as))
-    samples = _samples(table, encoding, team, strangers, preparation.image_shape)
-    strangers.unite(team)
-    if team.is_first:
+    table = read_share(data, comm, dict(encoding.read_as))
+    samples = _samples(table, encoding, comm, strangers, preparation.image_shape)
+    strangers.unite(comm)
+    if comm.is_first:
         strangers.warn(table.name)
     return samples
 
 
 def _samples(
-    table: RawTable, encoding: Encoding, team: Communicator, strangers: Strangers,
+    table: RawTable, encoding: Encoding, comm: Communicator, strangers: Strangers,
     image_shape: tuple[int, int] | None = None,
 ) -> Samples:  # fmt: skip
     """Labelled rows of this rank; those without a label are left out, and counted by all."""
-    before, unknown = team.before(table.n_rows), np.zeros(table.n_rows, bool)
-    with team.raise_on_all_ranks():
+    before, unknown = comm.before(table.n_rows), np.zeros(table.n_rows, bool)
+    with comm.raise_on_all_ranks():
         if encoding.has_labels(table):
             unknown = is_missing(encoding.label_cells(table))
-    told = team.allgather((table.n_rows, int(unknown.sum()), before + int(unknown.argmax())
+    told = comm.allgather((table.n_rows, int(unknown.sum()), before + int(unknown.argmax())
                        if unknown.any() else None))  # fmt: skip
     n = sum(count for _, count, _ in told)
     if n and n == sum(rows for rows, _, _ in told):
         raise mark_collective(no_labels(table.name, encoding))
     known = np.flatnonzero(~unknown)
-    with team.raise_on_all_ranks():
+    with comm.raise_on_all_ranks():
         kept = table.take(known) if n else table
         samples = samples_of(kept, encoding, image_shape, labelled=True, strangers=strangers)
     first = next((row for _, _, row in told if row is not None), 0)
@@ -77,30 +77,30 @@ def _samples(
 
 
 def read_share(
-    data: str, team: Communicator, read_as: Mapping[str, bool | None] | None = None
+    data: str, comm: Communicator, read_as: Mapping[str, bool | None] | None = None
 ) -> RawTable:
     """About as many rows as each rank has, those of rank 0 first; columns are alike on all."""
     kinds, part = dict(read_as or {}), None
     path = Path(data)
     if path.suffix.lower() in CSV:
-        with team.raise_on_all_ranks():
-            part = CsvPart(path, team.rank, team.size)
+        with comm.raise_on_all_ranks():
+            part = CsvPart(path, comm.rank, comm.size)
             part = part if part.can_be_cut else None
-    quotes = team.allgather(0 if part is None else part.quotes)
+    quotes = comm.allgather(0 if part is None else part.quotes)
 
     def read(kinds: Mapping[str, bool | None]) -> RawTable:
-        return _part(data, team, kinds) if part is None else part.table(quotes, kinds)
+        return _part(data, comm, kinds) if part is None else part.table(quotes, kinds)
 
-    with team.raise_on_all_ranks():
+    with comm.raise_on_all_ranks():
         table = read(kinds)
-    team.agree({"columns": tuple(table.columns)})
+    comm.agree({"columns": tuple(table.columns)})
     # A word anywhere makes words of a column everywhere, as they were written.
-    n_rows = team.allgather(table.n_rows)
-    told = team.allgather([isinstance(cells, Words) for cells in table.columns.values()])
+    n_rows = comm.allgather(table.n_rows)
+    told = comm.allgather([isinstance(cells, Words) for cells in table.columns.values()])
     is_words = np.any([kinds for kinds, n in zip(told, n_rows, strict=True) if n], axis=0)
     words = {name for name, worded in zip(table.columns, is_words, strict=True) if worded}
     late = {n for n in words if not isinstance(table.columns[n], Words)} if table.n_rows else set()
-    with team.raise_on_all_ranks():
+    with comm.raise_on_all_ranks():
         if late and path.suffix.lower() in CSV:
             table = read({**kinds, **dict.fromkeys(words, True)})
         columns = {
@@ -108,20 +108,20 @@ def read_share(
             else cells
             for name, cells in table.columns.items()
         }  # fmt: skip
-    first = team.before(table.n_rows)
+    first = comm.before(table.n_rows)
     return replace(table, columns=columns, where=lambda row: row_in_words(first + row))
 
 
-def _part(data: str, team: Communicator, read_as: Mapping[str, bool | None]) -> RawTable:
+def _part(data: str, comm: Communicator, read_as: Mapping[str, bool | None]) -> RawTable:
     path = Path(data)
     ending = path.suffix.lower()
     if path.is_dir() or ending in PARQUET:
-        return parquet_part(path, team.rank, team.size)
+        return parquet_part(path, comm.rank, comm.size)
     if ending in NUMPY:
-        return npz_part(path, team.rank, team.size)
+        return npz_part(path, comm.rank, comm.size)
     # What cannot be cut, because it is packed for example, is read by everybody.
     table = read_table(data, read_as or None)
-    cuts = [k * table.n_rows // team.size for k in (team.rank, team.rank + 1)]
+    cuts = [k * table.n_rows // comm.size for k in (comm.rank, comm.rank + 1)]
     return table.part(*cuts)
 
 
@@ -146,28 +146,28 @@ class TableShare:
     def __init__(self, own: RawTable) -> None:
         self.own = own
 
-    def whole(self, team: Communicator) -> WholeTable:
+    def whole(self, comm: Communicator) -> WholeTable:
         """All ranks' rows."""
-        n = team.total(self.own.n_rows)
+        n = comm.total(self.own.n_rows)
         if not n:
             raise NoRowsError(self.own.name)
-        columns: Any = _Columns(self, team)
+        columns: Any = _Columns(self, comm)
         own = self.own
-        notes = tuple(dict.fromkeys(note for told in team.allgather(own.notes) for note in told))
+        notes = tuple(dict.fromkeys(note for told in comm.allgather(own.notes) for note in told))
         return WholeTable(own.name, columns, row_in_words, notes, own.commas, own.choices, n)
 
-    def answer(self, team: Communicator, question: Any) -> Cells:
+    def answer(self, comm: Communicator, question: Any) -> Cells:
         """A column of all ranks."""
         cells = self.own.columns[question[1]]
         if not isinstance(cells, Words):
-            return team.gather(cells)
+            return comm.gather(cells)
         place: dict[str, int] = {}
-        parts = team.allgather(cells.values)
+        parts = comm.allgather(cells.values)
         for values in parts:
             for value in values:
                 place.setdefault(value, len(place))
         new = np.array([*(place[value] for value in cells.values), -1], np.int32)
-        codes = team.gather(new[cells.codes])
+        codes = comm.gather(new[cells.codes])
         ordered = cells.ordered and all(values == parts[0] for values in parts)
         return Words(codes, tuple(place), ordered)
 
@@ -175,8 +175,8 @@ class TableShare:
 class _Columns(Mapping[str, Cells]):
     """Columns by name; the last one that was looked at is at hand."""
 
-    def __init__(self, share: TableShare, team: Communicator) -> None:
-        self._share, self._team = share, team
+    def __init__(self, share: TableShare, comm: Communicator) -> None:
+        self._share, self._comm = share, comm
         self._last: tuple[str, Cells] | None = None
 
     def __getitem__(self, name: str) -> Cells:
@@ -184,8 +184,8 @@ class _Columns(Mapping[str, Cells]):
             raise KeyError(name)
         if self._last is None or self._last[0] != name:
             question = "column", name
-            self._team.bcast(question)
-            cells = self._share.answer(self._team, question)
+            self._comm.bcast(question)
+            cells = self._share.answer(self._comm, question)
             self._last = name, cells
         return self._last[1]
 

@@ -64,14 +64,14 @@ def open_source(
     >>> open_source("iris").X.shape
     (150, 4)
     """
-    team = current()
-    if not team.is_alone and not is_built_in(data):
+    comm = current()
+    if not comm.is_alone and not is_built_in(data):
         if preparation is None:
-            return open_share(data, choices, team)
-        return reopen_share(data, preparation, team, strict=strict)
+            return open_share(data, choices, comm)
+        return reopen_share(data, preparation, comm, strict=strict)
     name, _, part = data.partition(":")
     if name in IMAGES and part in ("", "train", "test"):
-        return _dealt(_images(name, part or "train"), team)
+        return _dealt(_images(name, part or "train"), comm)
     shape = SHAPES.get(data) if data in SMALL else None
     if data in SMALL:
         table = _built_in(data)
@@ -91,7 +91,7 @@ def open_source(
         table, encoding, shape, labelled=labelled in (None, True), decisions=decisions,
         strangers=Strangers(),
     )  # fmt: skip
-    return _dealt(samples, team)
+    return _dealt(samples, comm)
 
 
 def is_built_in(data: str) -> bool:
@@ -99,12 +99,12 @@ def is_built_in(data: str) -> bool:
     return data in SMALL or data.partition(":")[0] in IMAGES
 
 
-def _dealt(samples: Samples, team: Communicator) -> Samples:
+def _dealt(samples: Samples, comm: Communicator) -> Samples:
     """A rank's part of a built-in data set."""
-    if team.is_alone:
+    if comm.is_alone:
         return samples
     n = len(samples.X)
-    return samples.take(np.arange(team.rank * n // team.size, (team.rank + 1) * n // team.size))
+    return samples.take(np.arange(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size))
 
 
 def stream_source(

@@ -51,11 +51,11 @@ class Strangers:
         """Count holes in a column that had none."""
         self.missing[column] += int(np.count_nonzero(missing))
 
-    def unite(self, team: Communicator) -> None:
+    def unite(self, comm: Communicator) -> None:
         """Count what all ranks have met."""
-        if team.is_alone:
+        if comm.is_alone:
             return
-        told = team.allgather((self.unseen, self.missing, self._examples))
+        told = comm.allgather((self.unseen, self.missing, self._examples))
         self.unseen, self.missing, self._examples = Counter(), Counter(), {}
         for unseen, missing, examples in told:
             self.unseen += unseen

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Remedies where weights or rows take the memory.
+# The remedy where weights and rows take the memory.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
-FEWER_ROWS = "use fewer samples or fewer features"
 
 
 class NotEnoughMemoryError(MemoryError, ValueError):

@@ -205,9 +205,9 @@ class TrainingMonitor:
     @property
     def stop_reason(self) -> Status | None:
         """The reason to end the training before it is complete, on any rank; None if none."""
-        team = current()
-        if not team.is_alone:
-            reasons = team.allgather((self.interrupted or self._is_pressed, self._stopped))
+        comm = current()
+        if not comm.is_alone:
+            reasons = comm.allgather((self.interrupted or self._is_pressed, self._stopped))
             self._interrupted, self._stopped = (any(ranks) for ranks in zip(*reasons, strict=True))
         if self.interrupted:
             return Status.INTERRUPTED
@@ -269,13 +269,13 @@ def run_parallel(
     Each job is called with a monitor that has no callbacks. It is interrupted, and with it every
     job that still runs, when ``monitor`` is, or when the generator is closed.
     """
-    team = current()
-    if not team.is_alone:
-        with team.raise_on_all_ranks(), using(SERIAL):
-            numbers = range(team.rank, len(jobs), team.size)
+    comm = current()
+    if not comm.is_alone:
+        with comm.raise_on_all_ranks(), using(SERIAL):
+            numbers = range(comm.rank, len(jobs), comm.size)
             own = run_parallel([jobs[k] for k in numbers], n_threads, monitor)
             mine = {numbers[k]: result for k, result in own}
-        results = {k: result for part in team.allgather(mine) for k, result in part.items()}
+        results = {k: result for part in comm.allgather(mine) for k, result in part.items()}
         yield from sorted(results.items(), key=lambda item: item[0])
         return
     pool, part = (

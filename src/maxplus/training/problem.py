@@ -164,7 +164,7 @@ class TrainingProblem:
     start : the iteration number t of the first iteration
     weight : positive sample weights of shape (N,), or None; they matter for a mean only
     rng : generator of stages that draw or shuffle samples
-    team : the ranks that train together; X, y and weight are the rows of this one
+    comm : the communicator of the ranks; X, y and weight are the rows of this rank
     n_samples : number of samples of all ranks
     first_sample : the number of this rank's first sample among those of all ranks
     """
@@ -177,7 +177,7 @@ class TrainingProblem:
     start: int = 0
     weight: NDArray | None = None
     rng: np.random.Generator | None = None
-    team: Communicator = field(default_factory=current)
+    comm: Communicator = field(default_factory=current)
     n_samples: int = field(init=False)
     first_sample: int = field(init=False)
 
@@ -193,9 +193,9 @@ class TrainingProblem:
             )
         object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))
-        counts = self.team.allgather(len(self.y))
+        counts = self.comm.allgather(len(self.y))
         object.__setattr__(self, "n_samples", sum(counts))
-        object.__setattr__(self, "first_sample", sum(counts[: self.team.rank]))
+        object.__setattr__(self, "first_sample", sum(counts[: self.comm.rank]))
 
     def own(self, numbers: NDArray) -> NDArray:
         """Return the row numbers in X of those samples that belong to this rank."""
@@ -207,16 +207,16 @@ class TrainingProblem:
 
         ``places`` are their row numbers in these X and y, which over several ranks hold no others.
         """
-        if self.team.is_alone:
+        if self.comm.is_alone:
             return self.X, self.y, numbers
         places = self.own(numbers)
-        X, y = self.team.allgatherv(self.X[places]), self.team.allgatherv(self.y[places])
+        X, y = self.comm.allgatherv(self.X[places]), self.comm.allgatherv(self.y[places])
         return X, y, np.arange(len(y))
 
     def losses(self, model: Network) -> NDArray:
         """Return the losses of the samples of all ranks."""
         X = np.ascontiguousarray(self.X, model.dtype)
-        return self.team.allgatherv(model.losses(X, self.y))
+        return self.comm.allgatherv(model.losses(X, self.y))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
         """Return the model with the weights of a state; StateError if they do not fit X."""

@@ -79,8 +79,8 @@ def measure_splits(
     A full run trains in as many processes as there are processors, one thread each.
     """
     runs = [(table, model, seed) for table in tables for seed in range(n_seeds) for model in models]
-    team = Parallel(n_jobs=1 if settings.quick else os.cpu_count(), return_as="generator")
-    parts = team(
+    parallel = Parallel(n_jobs=1 if settings.quick else os.cpu_count(), return_as="generator")
+    parts = parallel(
         delayed(settings.parts.get)(
             f"{table.name} {model} {seed}",
             partial(held_out, models[model](seed), table.X, table.y, splitter(seed)),

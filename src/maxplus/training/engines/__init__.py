@@ -1,4 +1,7 @@
-"""Engines: ways to carry out the same iterations. All give the same iterates."""
+"""Engines: implementations of the training iterations.
+
+The dense, tree and sparse engines give the same iterates; the SGD engine minimises the mean loss.
+"""
 
 from maxplus.training.engines.base import Engine
 from maxplus.training.engines.dense import DenseEngine

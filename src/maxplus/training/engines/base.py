@@ -53,9 +53,9 @@ class Engine(ABC):
     spans_ranks: ClassVar[bool] = False
 
     def __init__(self, model: Model, problem: TrainingProblem) -> None:
-        if not (problem.team.is_alone or self.spans_ranks):
+        if not (problem.comm.is_alone or self.spans_ranks):
             raise ValueError(
-                f"engine={self.name!r} is for one process; over {problem.team.size} ranks use "
+                f"engine={self.name!r} is for one process; over {problem.comm.size} ranks use "
                 "engine='sparse', which gives the same iterates"
             )
         if not self.minimises(type(problem.objective)):

@@ -114,15 +114,15 @@ class Batches:
     depends on the number of ranks, and on nothing else.
     """
 
-    team: Communicator
+    comm: Communicator
     counts: list[int]
     size: int
 
     @classmethod
-    def of(cls, team: Communicator, n_rows: int, annealing: Annealing) -> Batches:
+    def of(cls, comm: Communicator, n_rows: int, annealing: Annealing) -> Batches:
         """Return the batches of this rank's rows and those of all others."""
-        counts = team.allgather(n_rows)
-        return cls(team, counts, annealing.batch(sum(counts)))
+        counts = comm.allgather(n_rows)
+        return cls(comm, counts, annealing.batch(sum(counts)))
 
     @property
     def number(self) -> int:
@@ -131,11 +131,11 @@ class Batches:
 
     def deal(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
         """Return a rank's rows of each batch of an epoch, and a generator to augment them with."""
-        n = self.counts[self.team.rank]
-        if self.team.is_alone:
+        n = self.counts[self.comm.rank]
+        if self.comm.is_alone:
             order = rng.permutation(n)
             return [order[k * self.size :][: self.size] for k in range(self.number)], rng
-        own = np.random.default_rng([int(rng.integers(2**63)), self.team.rank])
+        own = np.random.default_rng([int(rng.integers(2**63)), self.comm.rank])
         order = own.permutation(n)
         return [order[self._cut(n, k) : self._cut(n, k + 1)] for k in range(self.number)], own
 
@@ -144,10 +144,10 @@ class Batches:
 
     def share(self, k: int) -> float:
         """Return the share of batch k that this rank has."""
-        if self.team.is_alone:
+        if self.comm.is_alone:
             return 1.0
         rows = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
-        return rows[self.team.rank] / sum(rows)
+        return rows[self.comm.rank] / sum(rows)
 
 
 class Adam:

@@ -124,17 +124,17 @@ class SoftWeights:
 
     Parameters
     ----------
-    team : Communicator
+    comm : Communicator
     W1, W2 : arrays of shapes (2P, H) and (H, C)
     memory : Adam's averages of both, of gradients and of their squares, optional
     steps : the number of steps so far
     """
 
     def __init__(
-        self, team: Communicator, W1: NDArray, W2: NDArray,
+        self, comm: Communicator, W1: NDArray, W2: NDArray,
         memory: tuple[Layers, Layers] | None = None, steps: int = 0,
     ) -> None:  # fmt: skip
-        self.team, self._shapes = team, (W1.shape, W2.shape)
+        self.comm, self._shapes = comm, (W1.shape, W2.shape)
         self._own = self._part_of(W1, W2)
         mean, square = (
             (self._part_of(*memory[0]), self._part_of(*memory[1]))
@@ -146,7 +146,7 @@ class SoftWeights:
         # them. Allocated once: new memory in every step would cost more than the step's work.
         self._seen, self._sums = self._row(), self._row()
         # The number of weights of the own part that belong to W1.
-        self._n_first = min(max(0, W1.size - team.rank * self._own.size), self._own.size)
+        self._n_first = min(max(0, W1.size - comm.rank * self._own.size), self._own.size)
 
     @property
     def steps(self) -> int:
@@ -155,11 +155,11 @@ class SoftWeights:
 
     def show(self, tau: np.float32) -> Layers:
         """Return exp(−W1/τ) and W2 of all ranks; the next call overwrites them; O(P·H / ranks)."""
-        part, n = self.team.part(self._seen), self._n_first
+        part, n = self.comm.part(self._seen), self._n_first
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
         exp_all(self._own[:n], np.float32(-1) / tau, part[:n])
         part[n:] = self._own[n:]
-        self.team.allgather_inplace(self._seen)
+        self.comm.allgather_inplace(self._seen)
         return self._layers(self._seen)
 
     def sums(self) -> Layers:
@@ -168,8 +168,8 @@ class SoftWeights:
 
     def gradient(self) -> NDArray:
         """Return this rank's part of the gradient, summed over all ranks."""
-        own, n = self.team.reduce_scatter(self._sums), self._n_first
-        times(self.team.part(self._seen)[:n], own[:n])
+        own, n = self.comm.reduce_scatter(self._sums), self._n_first
+        times(self.comm.part(self._seen)[:n], own[:n])
         return own
 
     def move(self, rate: float) -> None:
@@ -185,22 +185,22 @@ class SoftWeights:
         return self._whole(self._adam.mean), self._whole(self._adam.square)
 
     def _whole(self, own: NDArray) -> Layers:
-        if self.team.is_alone:
+        if self.comm.is_alone:
             return self._layers(own)
         row = self._row()
-        self.team.part(row)[:] = own
-        self.team.allgather_inplace(row)
+        self.comm.part(row)[:] = own
+        self.comm.allgather_inplace(row)
         return self._layers(row)
 
     def _row(self) -> NDArray:
         """Return zeros for both layers, padded so that all ranks have parts of one size."""
-        return np.zeros(self.team.padded(sum(map(math.prod, self._shapes))), np.float32)
+        return np.zeros(self.comm.padded(sum(map(math.prod, self._shapes))), np.float32)
 
     def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
         row = self._row()
         first, second = self._layers(row)
         first[:], second[:] = W1.reshape(first.shape), W2.reshape(second.shape)
-        return self.team.part(row).copy()
+        return self.comm.part(row).copy()
 
     def _layers(self, row: NDArray) -> Layers:
         first, second = self._shapes

@@ -271,7 +271,7 @@ def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, lo
     if not stuck.size:
         return
     own = np.ascontiguousarray(problem.X, model.dtype)
-    idle = np.flatnonzero(problem.team.sum(model.wins(own)) == 0)
+    idle = np.flatnonzero(problem.comm.sum(model.wins(own)) == 0)
     X, y, places = problem.rows(stuck)
     X = np.ascontiguousarray(X, model.dtype)
     lowest = model.W2.min()

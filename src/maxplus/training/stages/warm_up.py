@@ -88,7 +88,7 @@ class WarmUp:
     ) -> WarmedUp:
         """Train a copy of the model; ``problem.rng`` draws the held-out samples, and shuffles."""
         memory.require(self.bytes_needed(model, problem), f"the {self.name}", memory.FEWER_UNITS)
-        annealing, rng, team = self.annealing, problem.rng, problem.team
+        annealing, rng, comm = self.annealing, problem.rng, problem.comm
         assert rng is not None
         held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
         X, y, weight = problem.X, problem.y, problem.weight
@@ -97,17 +97,17 @@ class WarmUp:
             kept = np.setdiff1d(np.arange(len(y)), judges)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
-            weight = weight / team.mean(weight)
-        scaling = team.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
+            weight = weight / comm.mean(weight)
+        scaling = comm.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
         run = (
-            _Run.begin(team, scaling, model)
+            _Run.begin(comm, scaling, model)
             if state is None
-            else _Run.restore(team, scaling, state)
+            else _Run.restore(comm, scaling, state)
         )
         if state is not None:
             state.restore_generator(rng)
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.scale)
-        batches = Batches.of(team, len(y), annealing)
+        batches = Batches.of(comm, len(y), annealing)
         n_batches, n_epochs = batches.number, annealing.epochs(sum(batches.counts))
         schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
         status = run.verdict(n_epochs, self.patience)
@@ -142,7 +142,7 @@ class WarmUp:
                 )
                 raise mark_collective(overflow)
             if held_out.size:
-                run.judge(model, problem.X[judges], problem.y[judges], team)
+                run.judge(model, problem.X[judges], problem.y[judges], comm)
             if not monitor.interrupted:
                 # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
                 settled = run.state(model, held_out, rng)
@@ -197,8 +197,8 @@ class WarmUp:
         if not self.hold_out:
             return np.empty(0, np.int64)
         seed = int(rng.integers(2**31))
-        labels = problem.team.gather(problem.y)
-        return problem.team.root_only(lambda _: self._split(labels, seed), problem.X)
+        labels = problem.comm.gather(problem.y)
+        return problem.comm.root_only(lambda _: self._split(labels, seed), problem.X)
 
     def _split(self, y: NDArray, seed: int) -> NDArray:
         # A class with a single sample cannot be on both sides: it stays where training is.
@@ -237,14 +237,14 @@ class _Run:
         self.layers, self._best = weights.whole(), best
 
     @classmethod
-    def begin(cls, team: Communicator, scaling: Rescaling, model: LMM) -> _Run:
-        return cls(scaling, SoftWeights(team, *scaling.offsets(model)), [], [], None)
+    def begin(cls, comm: Communicator, scaling: Rescaling, model: LMM) -> _Run:
+        return cls(scaling, SoftWeights(comm, *scaling.offsets(model)), [], [], None)
 
     @classmethod
-    def restore(cls, team: Communicator, scaling: Rescaling, state: TrainingState) -> _Run:
+    def restore(cls, comm: Communicator, scaling: Rescaling, state: TrainingState) -> _Run:
         arrays = state.arrays
         W, mean, square = (Layers(arrays[f"{name}1"], arrays[f"{name}2"]) for name in "Wmv")
-        weights = SoftWeights(team, *W, (mean, square), int(arrays["steps"][0]))
+        weights = SoftWeights(comm, *W, (mean, square), int(arrays["steps"][0]))
         best = Layers(arrays["best1"], arrays["best2"]) if "best1" in arrays else None
         losses, scores = arrays["losses"].tolist(), arrays["scores"].tolist()
         return cls(scaling, weights, losses, scores, best)
@@ -263,14 +263,14 @@ class _Run:
 
     def end_epoch(self, loss: float) -> None:
         """Record the mean loss, from a rank's share of it, and the present weights."""
-        team = self.weights.team
-        self.losses.append(loss if team.is_alone else float(team.sum(np.array([loss]))[0]))
+        comm = self.weights.comm
+        self.losses.append(loss if comm.is_alone else float(comm.sum(np.array([loss]))[0]))
         self.layers = self.weights.whole()
 
-    def judge(self, model: LMM, X: NDArray, y: NDArray, team: Communicator) -> None:
+    def judge(self, model: LMM, X: NDArray, y: NDArray, comm: Communicator) -> None:
         """Record the hard model's accuracy, and the weights if it is the best so far."""
         right = self.hard(model).scores(X).argmax(axis=1) == y
-        self.scores.append(team.total(int(right.sum())) / team.total(len(y)))
+        self.scores.append(comm.total(int(right.sum())) / comm.total(len(y)))
         if self.scores[-1] >= max(self.scores):
             self._best = Layers(self.layers.W1.copy(), self.layers.W2.copy())
 

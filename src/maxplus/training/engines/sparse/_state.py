@@ -125,13 +125,13 @@ class Sizes(NamedTuple):
         B = lanes_per_chunk(problem.y)
         k = samples_per_step(problem)
         S = n_workers if n_slots is None else n_slots
-        path = 0 if problem.team.is_alone else 1 + PATH * model.n_classes
-        found = 0 if problem.team.is_alone else 2 * k
+        path = 0 if problem.comm.is_alone else 1 + PATH * model.n_classes
+        found = 0 if problem.comm.is_alone else 2 * k
         offsets = level_offsets(count_leaves(problem.y, B, n_workers))
         return cls(
             K=count_chunks(problem.y, B), B=B,
             P=model.n_features, H=model.n_hidden, C=model.n_classes,
-            W=n_workers, S=S, T=problem.team.size, k=k, Q=-(-k // S),
+            W=n_workers, S=S, T=problem.comm.size, k=k, Q=-(-k // S),
             E=entries_per_step(model, problem), R=ring_length(k),
             leaves=int(offsets[1]), nodes=int(offsets[-1]), bounds=offsets.size,
             path=path, sent=found + path if k == 1 else found,

@@ -71,7 +71,7 @@ class SparseEngine(CompiledEngine):
         super().__init__(model, problem)
         self._audit = audit
         self._n_workers = _count_workers(model, problem)
-        thresholds = Thresholds.of(problem.team, self._n_workers)
+        thresholds = Thresholds.of(problem.comm, self._n_workers)
         sizes = Sizes.of(model, problem, self._n_workers, thresholds.n_slots)
         self._state = self._allocate(sizes, thresholds)
         self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
@@ -95,9 +95,9 @@ class SparseEngine(CompiledEngine):
 
     def _allocate(self, sizes: Sizes, thresholds: Thresholds) -> State:
         """Allocate all arrays; samples are assigned to lanes later."""
-        model, X, team = self.model, self.problem.X, self.problem.team
+        model, X, comm = self.model, self.problem.X, self.problem.comm
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
-        self._exchange = ExchangeCallback(team)
+        self._exchange = ExchangeCallback(comm)
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.problem.y},
             "worst": {
@@ -107,10 +107,10 @@ class SparseEngine(CompiledEngine):
             "exchange": {
                 "address": self._exchange.address,
                 "first_sample": self.problem.first_sample,
-                "rank": team.rank,
+                "rank": comm.rank,
             },
             "scale": {
-                "x_largest": team.largest(float(np.abs(X).max(initial=0.0))),
+                "x_largest": comm.largest(float(np.abs(X).max(initial=0.0))),
                 "eps": float(np.finfo(sizes.F).eps),
                 "small": 0.0125 * largest[2],
                 "small_rise": 0.00075 * largest[2],
@@ -161,10 +161,10 @@ class SparseEngine(CompiledEngine):
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
         # All ranks regroup at the same time: otherwise each would wait for the others.
-        if self.problem.team.bcast(self._is_regroup_due()):
+        if self.problem.comm.bcast(self._is_regroup_due()):
             self.regroup()
         # Another engine of these ranks may have run since the last block.
-        Thresholds.reset(self._state.worst, self._n_workers, self.problem.team)
+        Thresholds.reset(self._state.worst, self._n_workers, self.problem.comm)
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as threads:
             try:

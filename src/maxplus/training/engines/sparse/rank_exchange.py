@@ -34,13 +34,13 @@ class ExchangeCallback:
     ends the block, and `check` raises it afterwards.
     """
 
-    def __init__(self, team: Communicator) -> None:
-        self._team = team
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
         self._failure: BaseException | None = None
         # The address is valid as long as this object exists.
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._exchange)
         self.address = 0
-        if not team.is_alone:
+        if not comm.is_alone:
             self.address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     def bind(self, exchange: Any) -> None:
@@ -51,9 +51,9 @@ class ExchangeCallback:
     def _exchange(self, message: int) -> int:
         try:
             if message == _WORST:
-                self._team.meet(self._sent, self._received)
+                self._comm.meet(self._sent, self._received)
             else:
-                self._team.allreduce_or(self._path)
+                self._comm.allreduce_or(self._path)
         except BaseException as failure:
             self._failure = failure
             return 1
@@ -77,19 +77,19 @@ class Thresholds(NamedTuple):
     n_slots: int
 
     @classmethod
-    def of(cls, team: Communicator, n_workers: int) -> Thresholds:
+    def of(cls, comm: Communicator, n_workers: int) -> Thresholds:
         """Return a cache line per worker and parity of the iteration, for all ranks nearby."""
-        counts = team.nearby(n_workers)
-        first = sum(counts[: team.place])
-        shared = team.shared((2, LINE * sum(counts)))
+        counts = comm.nearby(n_workers)
+        first = sum(counts[: comm.place])
+        shared = comm.shared((2, LINE * sum(counts)))
         return cls(shared, first, sum(counts))
 
     @staticmethod
-    def reset(worst: Any, n_workers: int, team: Communicator) -> None:
+    def reset(worst: Any, n_workers: int, comm: Communicator) -> None:
         """Remove all losses from an engine's memory; return when every rank has removed its own."""
         lines = slice(LINE * worst.first_slot, LINE * (worst.first_slot + n_workers))
         worst.threshold[:, lines] = -np.inf
-        team.any(False)
+        comm.any(False)
 
     @staticmethod
     def bytes_needed(n_workers: int) -> int:

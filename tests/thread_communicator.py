@@ -1,4 +1,4 @@
-"""Teams of threads: ranks without MPI, that meet at a barrier."""
+"""Threads as ranks: a communicator without MPI."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,33 +7,33 @@ import numpy as np
 
 from maxplus.distributed import Communicator, using
 
-# Nobody waits longer than this for the others: a deadlock is a failure.
-PATIENCE = 60.0
+# Seconds after which a barrier fails, so that a deadlock is an error.
+TIMEOUT = 60.0
 
 
-class Hall:
-    """Where the threads of a team meet."""
+class SharedState:
+    """What the threads of a communicator share: a barrier, messages and arrays."""
 
     def __init__(self, size):
         self.size = size
-        self.barrier = threading.Barrier(size, timeout=PATIENCE)
-        self.brought = [None] * size
+        self.barrier = threading.Barrier(size, timeout=TIMEOUT)
+        self.messages = [None] * size
         self.shared = {}
 
 
 class ThreadCommunicator(Communicator):
-    """One rank of a team of threads."""
+    """One of several ranks that are threads of this process."""
 
-    def __init__(self, hall, rank):
-        self.hall, self.rank, self.size, self.place = hall, rank, hall.size, rank
+    def __init__(self, common, rank):
+        self._common, self.rank, self.size, self.place = common, rank, common.size, rank
         self.cores = 1
 
     def allgather(self, thing):
-        self.hall.brought[self.rank] = thing
-        self.hall.barrier.wait()
-        brought = list(self.hall.brought)
-        self.hall.barrier.wait()
-        return brought
+        self._common.messages[self.rank] = thing
+        self._common.barrier.wait()
+        messages = list(self._common.messages)
+        self._common.barrier.wait()
+        return messages
 
     def bcast(self, thing):
         return self.allgather(thing)[0]
@@ -46,7 +46,7 @@ class ThreadCommunicator(Communicator):
         return whole if self.is_first else whole[:0]
 
     def reduce_scatter(self, numbers):
-        total, *others = [self.part(told) for told in self.allgather(numbers.copy())]
+        total, *others = [self.part(sent) for sent in self.allgather(numbers.copy())]
         total = total.copy()
         for other in others:
             total += other
@@ -55,35 +55,35 @@ class ThreadCommunicator(Communicator):
     def allgather_inplace(self, numbers):
         numbers[:] = np.concatenate(self.allgather(self.part(numbers).copy()))
 
-    def meet(self, own, everybody):
-        everybody[:] = self.allgather(own.copy())
+    def meet(self, own, received):
+        received[:] = self.allgather(own.copy())
 
     def allreduce_or(self, numbers):
-        told = self.allgather(numbers.copy())
-        numbers.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in told])
+        parts = self.allgather(numbers.copy())
+        numbers.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in parts])
 
     def nearby(self, n):
         return self.allgather(n)
 
     def shared(self, shape):
         if self.is_first:
-            self.hall.shared.setdefault(shape, np.zeros(shape))
+            self._common.shared.setdefault(shape, np.zeros(shape))
         self.allgather(None)
-        return self.hall.shared[shape]
+        return self._common.shared[shape]
 
 
 def run_ranks(size, work):
-    """What ``work(rank)`` returns on each rank of a team; the first error there is, if any."""
-    hall = Hall(size)
+    """Return the results of ``work(rank)`` on all ranks, or raise the first error."""
+    common = SharedState(size)
     failures = []
 
     def one(rank):
         try:
-            with using(ThreadCommunicator(hall, rank)):
+            with using(ThreadCommunicator(common, rank)):
                 return work(rank)
         except BaseException as error:
             failures.append(error)
-            hall.barrier.abort()
+            common.barrier.abort()
             raise
 
     with ThreadPoolExecutor(size) as pool:

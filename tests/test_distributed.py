@@ -1,4 +1,4 @@
-"""Ranks: training over several gives what training on one does."""
+"""Distributed training: several ranks give the results of one process."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from maxplus.training import (
 )
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.result import Block, Signal
-from teams import run_ranks, split
+from thread_communicator import run_ranks, split
 
 
 def start(data, n_hidden=9):
@@ -33,8 +33,8 @@ def start(data, n_hidden=9):
 
 def course(engine_class, data, part, objective, step, n_iter, linear_every):
     X, y = data
-    task = TrainingProblem(X[part], y[part], objective, step, linear_every=linear_every)
-    engine = engine_class(start(data), task)
+    problem = TrainingProblem(X[part], y[part], objective, step, linear_every=linear_every)
+    engine = engine_class(start(data), problem)
     done = train(engine, n_iter)
     return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()
 
@@ -49,12 +49,12 @@ def same(one, other):
 @pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7)], ids=["max", "top-7"])
 def test_iterates_are_those_of_one_process(iris, size, objective):
     step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
-    law = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
+    expected = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
     parts = split(len(iris.y), size, seed=size)
     for found in run_ranks(
         size, lambda r: course(SparseEngine, iris, parts[r], objective, step, n_iter, 7)
     ):
-        same(found, law)
+        same(found, expected)
 
 
 def fitted(clf, names):
@@ -187,9 +187,9 @@ def test_a_polish_is_that_of_one_process(cloud, size):
     model = start((X, y), 20)
 
     def polish(part):
-        task = TrainingProblem(X[part], y[part], rng=np.random.default_rng(5))
+        problem = TrainingProblem(X[part], y[part], rng=np.random.default_rng(5))
         with TrainingMonitor() as monitor:
-            return Polish(LOG2, max_rounds=9).run(model, task, monitor)
+            return Polish(LOG2, max_rounds=9).run(model, problem, monitor)
 
     alone = polish(slice(None))
     assert alone.above.size
@@ -256,7 +256,7 @@ def in_turn(engines):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("run", [one_after_the_other, in_turn])
-def test_two_sparse_engines_of_a_team_train_as_if_alone(iris, run, size):
+def test_two_sparse_engines_of_a_communicator_do_not_interfere(iris, run, size):
     """They share memory for thresholds: one must not read what another has left there."""
     trained = DenseEngine(start(iris), TrainingProblem(*iris, MaxLoss(), polyak()))
     train(trained, 50)
@@ -264,8 +264,8 @@ def test_two_sparse_engines_of_a_team_train_as_if_alone(iris, run, size):
     parts = split(len(iris.y), size)
 
     def engines(part):
-        task = TrainingProblem(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
-        return [SparseEngine(model.copy(), task) for model in models]
+        problem = TrainingProblem(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
+        return [SparseEngine(model.copy(), problem) for model in models]
 
     expected = [np.concatenate([*losses_by_block(engine)]) for engine in engines(slice(None))]
     assert expected[0].min() > expected[1].max()
