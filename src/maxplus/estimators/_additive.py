@@ -183,7 +183,7 @@ class JointTraining:
     ) -> AdditiveLMM:  # fmt: skip
         """Return a structure's sum after a training of a share of the usual length."""
         rng, U = np.random.default_rng(seed), prepared.U
-        pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
+        pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
         start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
         annealing = self.annealing._replace(scale=start.scale, length=length)
         model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight, report)
@@ -227,11 +227,13 @@ def prepare(
     start = initial_terms(Structure(), U, rows.y, n_classes, [], rng)
     annealing = TERM_ANNEALING._replace(scale=start.scale, length=PAIRS_LENGTH)
     shapes = train_terms(start.model, U, rows.y, annealing, rng, rows.weight)
-    pairs = select_pairs(U, rows.y, shapes.scores(U), min(U.shape[1], MOST_PAIRS))
     features = list(range(U.shape[1]))
     if max_features is not None:
         order = np.argsort(-_strengths(shapes, _some(U)), kind="stable")
         features = sorted(order[:max_features].tolist())
+    n_pairs = min(len(features), MOST_PAIRS)
+    found = select_pairs(U[:, features], rows.y, shapes.scores(U), n_pairs)
+    pairs = [(features[p], features[q]) for p, q in found]
     return Prepared(feature_map, U, rows.y, rows.weight, features, pairs)
 
 

@@ -82,7 +82,7 @@ def initial_terms(
     U : array of shape (N, P), mapped features
     y : array of shape (N,), classes 0..C−1
     n_classes : int
-    pairs : pairs of features with a term of their own
+    pairs : pairs of features with a term of their own, all of ``features``
     rng : numpy.random.Generator
     features : increasing numbers of the features that terms may have; all by default
     """
@@ -91,7 +91,7 @@ def initial_terms(
     subsets: list[tuple[Sequence[int], int]] = []
     if structure.has_shapes:
         subsets += [((p,), structure.units) for p in used]
-    subsets += [(sorted(pair), structure.units) for pair in pairs if set(pair) <= set(used)]
+    subsets += [(sorted(pair), structure.units) for pair in pairs]
     subsets += [(used, structure.box_units)] * structure.boxes
     scale = structure.size / math.sqrt(len(subsets))
     own = [U[y == d] for d in range(n_classes)]
