@@ -131,8 +131,8 @@ Structure = Annotated[
 ]  # fmt: skip
 MaxFeatures = Annotated[
     int | None,
-    typer.Option(min=1, help="Use at most this many features, those that contribute most.",
-                 rich_help_panel=CAPACITY),
+    typer.Option(min=1, help="Use at most this many features, those that contribute most. All by "
+                 "default.", rich_help_panel=CAPACITY),
 ]  # fmt: skip
 Scoring = Annotated[
     str | None,
