@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-optional test-lowest test-mpi coverage soak reproduce-quick pictures \
-        lint format dist bench bench-quick bench-mpi clean
+.PHONY: demo test test-fast test-experiments test-optional test-lowest test-mpi coverage soak \
+        reproduce-quick pictures lint format dist bench bench-quick bench-mpi clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -21,21 +21,26 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	touch $@
 
 demo: $(VENV)/.kernels
-	$(BIN)/maxplus demo
+	$(BIN)/python -m experiments demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-test test-fast test-optional test-mpi coverage docs reproduce-quick $(VENV)/.compiled: \
+test test-fast test-experiments test-optional test-mpi coverage docs reproduce-quick $(VENV)/.compiled: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Three workers for two cores, because tests wait for processes that they start; one thread each:
 # libraries for matrix products would take both cores. Who is done first helps the others.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+# The experiments have tests of their own: `make test-experiments`.
+LIBRARY := --ignore=tests/experiments
 test: $(VENV)/.compiled
-	$(PYTEST)
+	$(PYTEST) $(LIBRARY)
 
 # What takes long is left out; with kernels compiled, an answer in a minute.
 test-fast: $(VENV)/.compiled
-	$(PYTEST) -m "not slow"
+	$(PYTEST) $(LIBRARY) -m "not slow"
+
+test-experiments: $(VENV)/.compiled
+	$(PYTEST) tests/experiments
 
 # What nearly all tests need, on both cores, before their workers start.
 $(VENV)/.compiled: $(VENV)/.kernels
@@ -51,7 +56,7 @@ test-optional: $(VENV)/.compiled
 # tests take about half as long again as without. A page with every line is build/coverage/index.html.
 coverage: $(VENV)/.compiled
 	rm -f .coverage .coverage.*
-	$(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term
+	$(PYTEST) $(LIBRARY) --cov --cov-report=html:build/coverage --cov-report=term
 
 # Once through everything with the lowest versions of what is needed, in a new environment.
 test-lowest:
@@ -75,7 +80,7 @@ test-mpi: $(VENV)/.compiled
 
 # All experiments at reduced scale: under three minutes. Without --quick: about two hours.
 reproduce-quick: $(VENV)/.compiled
-	$(BIN)/maxplus reproduce all --quick --out build/reproduce-quick
+	$(BIN)/python -m experiments all --quick --out build/reproduce-quick
 
 # The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,
 # docs/gallery) until the library, what draws or makes pages, or a measurement has changed.
@@ -84,7 +89,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 build/docs-cache: $(VENV)/.kernels $(VENV)/.docs \
-  $(wildcard docs/_ext/*.py docs/drawing/*.py results/*.json results/*/*.json)
+  $(wildcard docs/_ext/*.py docs/drawing/*.py experiments/readings.py results/*.json results/*/*.json)
 	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
 	mkdir -p $@
 
@@ -124,16 +129,16 @@ dist: $(VENV)/.installed
 # BENCH=results renews what is committed, and then the numbers in README.md, which a test compares.
 BENCH ?= build/bench
 bench: bench-quick
-	$(BIN)/maxplus reproduce long-run million streams --out $(BENCH)
+	$(BIN)/python -m experiments long-run million streams --out $(BENCH)
 
 bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	$(BIN)/maxplus reproduce products answers iris-torch timing --out $(BENCH)
+	$(BIN)/python -m experiments products answers iris-torch timing --out $(BENCH)
 
 # What several ranks cost and gain: six minutes on two cores that nobody else uses.
 bench-mpi: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[mpi,plot]"
-	$(BIN)/maxplus reproduce mpi --out $(BENCH)
+	$(BIN)/python -m experiments mpi --out $(BENCH)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo dist .coverage*

@@ -8,10 +8,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "_ext")]
 
-# For the processes that run the pages' code: where they find what draws, and how they draw; one
-# thread each, so that building beside other work makes nobody wait.
+# For the processes that run the pages' code: where they find `drawing` and `experiments`, and how
+# they draw; one thread each, so that the build leaves the other cores free.
 os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")])
+    filter(None, [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
 )
 os.environ["MAXPLUS_EXAMPLES"] = str(HERE.parent / "examples")
 os.environ["MAXPLUS_RESULTS"] = str(HERE.parent / "results")

@@ -24,7 +24,7 @@ TOP = {
     "LICENSE", "Makefile", "README.md", "SECURITY.md", "hatch_build.py", "pyproject.toml",
     ".gitignore",
 }  # fmt: skip
-FOLDERS = ("src", "tests", "examples", "constraints")
+FOLDERS = ("src", "experiments", "tests", "examples", "constraints")
 MOST_BYTES = 2_000_000
 
 

@@ -167,7 +167,6 @@ def commands(folder):
     good("certify", model, ORCHARD)
     good("rules", model, ORCHARD)
     good("compare", ORCHARD, "--models", "kNN", "--validate", 0.2)
-    assert "quality" in good("reproduce")
     refused = run("train", ORCHARD, "--no-such-option")
     assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
 

@@ -32,8 +32,6 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
         "certify",
         "export",
         "report",
-        "reproduce",
-        "bench",
         "compile",
     ]:
         assert name in names
@@ -53,6 +51,20 @@ def test_help_is_a_sentence_with_the_default():
             is_shown = not (option.default is None or option.default is False)
             is_told = is_shown or option.required or option.secondary_opts or "default" in text
             assert is_told or option.name == "names", f"{name} --{option.name}: {text!r}"
+
+
+def test_version():
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.stdout == f"maxplus {maxplus.__version__}\n"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from maxplus.cli.app import app; app(['--help'], standalone_mode=False);"
+        "sys.exit(bool({'numpy', 'numba', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_python_knows_the_command_as_a_module():
@@ -98,12 +110,6 @@ def test_a_missing_package_is_named_without_a_traceback(
     assert f"pip install '{extra}'" in bad(command, orchard_model, *rest)
 
 
-def test_bench_times_every_engine():
-    printed = good("bench", "--samples", 60, "--features", 4, "--hidden", 8, "--seconds", 0.1)
-    for engine in ("dense", "tree", "sparse"):
-        assert re.search(rf"{engine} +[\d.e-]+ +[\d.e-]+ +[\d.]+ \w?B", printed)
-
-
 MISTAKES = {
     "an unknown option": (("train", IRIS, "--no-such"), "No such option: --no-such", "train"),
     "no word for a number": (
@@ -112,13 +118,12 @@ MISTAKES = {
         "train",
     ),
     "a number out of range": (
-        ("reproduce", "iris", "--seeds", 0),
-        "Invalid value for '--seeds'",
-        "repro",
+        ("train", IRIS, "-H", 0),
+        "Invalid value for '--hidden'",
+        "train",
     ),
     "a missing argument": (("predict",), "Missing argument 'MODEL'", "predict"),
     "an unknown command": (("forecast",), "No such command 'forecast'", ""),
-    "an unknown name": (("reproduce", "everything"), "no experiment 'everything'", "reproduce"),
 }
 
 

@@ -24,8 +24,6 @@ def commands(orchard_model, tmp_path):
         "certify": (orchard_model, ORCHARD, "--eps", 0.1, "--plot", tmp_path / "c.svg"),
         "report": (orchard_model, ORCHARD, "-o", tmp_path / "r.html"),
         "export": (orchard_model, tmp_path / "m.onnx"),
-        "demo": ("--iterations", 5, "--out", tmp_path),
-        "reproduce": (),
     }
 
 
@@ -43,14 +41,6 @@ def test_quiet_commands_say_nothing(commands):
     for name in set(commands) - {"predict"}:
         result = run(name, *commands[name], "--quiet")
         assert (result.exit_code, result.output) == (0, ""), name
-
-
-def test_the_benchmark_speaks_json():
-    result = run("bench", "--samples", 30, "--features", 2, "--hidden", 4, "--seconds", 0.1,
-                 "--json", "-q")  # fmt: skip
-    document = json.loads(result.stdout)
-    assert set(document["engines"]) == {"dense", "tree", "sparse"}
-    assert all(times["polyak_ms"] > 0 for times in document["engines"].values())
 
 
 def test_errors_leave_standard_output_empty(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A table's line with one number in bold and the command that measured it.
 QUOTE = re.compile(r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "
-                   r"`maxplus reproduce (?P<name>[\w-]+)` \|$", re.MULTILINE)  # fmt: skip
+                   r"`python -m experiments (?P<name>[\w-]+)` \|$", re.MULTILINE)  # fmt: skip
 
 
 def values(name):

@@ -52,22 +52,6 @@ BELOW = {
         "estimators",
         "plots",
     },
-    "lab": {
-        "algebra",
-        "datasets",
-        "models",
-        "training",
-        "certify",
-        "estimators",
-        "evaluation",
-        "io",
-        "images",
-        "metrics",
-        "plots",
-        "distributed",
-        "report",
-        "tables",
-    },
 }
 # Calls upwards, made when they are used: a fitted estimator saves itself.
 LATE = {"estimators": {"io"}}
@@ -155,6 +139,13 @@ def test_imports_point_one_way(layer):
     for path in files:
         used = {name.split(".")[1] for name in imports_of(path) if name.count(".")}
         assert used <= {layer, *BELOW[layer], *LATE.get(layer, ()), *EVERYWHERE}, path
+
+
+def test_the_library_does_not_import_experiments():
+    for path in sorted(SOURCE.rglob("*.py")):
+        assert not re.search(r"^\s*(from|import) experiments\b", path.read_text(), re.MULTILINE), (
+            path
+        )
 
 
 def test_kernel_files_define_no_classes_but_tuples():

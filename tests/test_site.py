@@ -73,7 +73,7 @@ def test_every_measurement_is_a_page(tmp_path):
     )
     assert r"| \|x\| | 2 |" in page
     assert "![How fast: growth](speed-growth.png)" in page
-    assert "`maxplus reproduce speed` at full scale, in 3 s (cores 2)" in page
+    assert "`python -m experiments speed` at full scale, in 3 s (cores 2)" in page
     assert (place / "speed-growth.png").read_bytes() == b"picture"
     headings, entries = zip(
         *re.findall(r"## (.+)\n\n(- .+)\n", (place / "list.txt").read_text()), strict=True
@@ -83,7 +83,7 @@ def test_every_measurement_is_a_page(tmp_path):
 
 
 def test_every_experiment_has_a_place_in_the_list_of_results():
-    from maxplus.lab.registry import BENCHMARKS, EXPERIMENTS
+    from experiments.registry import BENCHMARKS, EXPERIMENTS
 
     listed = [name for names in part("result_pages").GROUPS.values() for name in names]
     assert sorted(listed) == sorted([*EXPERIMENTS, *BENCHMARKS])

@@ -86,7 +86,7 @@ def _page(name: str, record: dict) -> str:
     kind = "at reduced scale" if record["quick"] else "at full scale"
     took = "" if record["seconds"] is None else f", in {record['seconds']:,.0f} s"
     parts.append(
-        f"---\n\nMeasured by `maxplus reproduce {name}` {kind}{took} ({_machine(record)}). "
+        f"---\n\nMeasured by `python -m experiments {name}` {kind}{took} ({_machine(record)}). "
         f"This page is made of `results/{name}/{name}.json`."
     )
     return "\n\n".join(parts) + "\n"

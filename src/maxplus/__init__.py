@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from maxplus import export as export
     from maxplus import images as images
     from maxplus import io as io
-    from maxplus import lab as lab
     from maxplus import metrics as metrics
     from maxplus import models as models
     from maxplus import plots as plots
@@ -60,7 +59,7 @@ _HOMES = {
 }
 _ROOMS = (
     "algebra", "certify", "datasets", "distributed", "estimators", "evaluation", "explain",
-    "export", "images", "io", "lab", "metrics", "models", "plots", "report", "tables", "training",
+    "export", "images", "io", "metrics", "models", "plots", "report", "tables", "training",
     "trees",
 )  # fmt: skip
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.measure import machine_facts
 from maxplus._files import write_whole
-from maxplus.lab.measure import machine_facts
 from soak.attacks import certificates, flips
 from soak.engines import engines, sgd
 from soak.files import checkpoints, models, tables

@@ -9,17 +9,14 @@ import typer
 from maxplus import __version__
 from maxplus.cli._one_line import OneLineErrors
 from maxplus.cli._ranks import leave_to_first
-from maxplus.cli.bench import bench
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
 from maxplus.cli.compile import compile_kernels
-from maxplus.cli.demo import demo
 from maxplus.cli.evaluate import evaluate
 from maxplus.cli.explain import explain
 from maxplus.cli.export import export
 from maxplus.cli.predict import predict
 from maxplus.cli.report import report
-from maxplus.cli.reproduce import reproduce
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
@@ -32,10 +29,7 @@ app = typer.Typer(
     add_completion=False,
 )
 # In the order in which they are used.
-for command in (
-    train, compare, predict, evaluate, explain, rules, certify, report, export, demo,
-    reproduce, bench,
-):  # fmt: skip
+for command in (train, compare, predict, evaluate, explain, rules, certify, report, export):
     app.command()(command)
 app.command("compile")(compile_kernels)
 

@@ -1,0 +1,134 @@
+"""Models compared on one split: trained in the same way, judged by the same losses."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.finding import Table, Watch, unwatched
+from experiments.measure import timed
+from experiments.metrics import Evaluation, evaluate
+from experiments.rivals import MLP, AdamEngine
+from maxplus.estimators import LMMClassifier, NoEffectWarning, SubgradientLMMClassifier
+from maxplus.models import Model
+from maxplus.training import MeanLoss, TrainingProblem, constant, train
+
+SIDES = ("train", "test")
+FIGURES = ("max_loss", "mean_loss", "accuracy")
+# A model's three figures, as text.
+Cells = tuple[str, str, str]
+
+
+class PaperResult(NamedTuple):
+    """What the paper's tables say: max loss, average loss, accuracy; NaN where they are silent."""
+
+    train: tuple[float, float, float]
+    test: tuple[float, float, float]
+    seconds: float = math.nan
+
+
+class Split(NamedTuple):
+    """Samples to train on and samples to test with, classes 0..C−1."""
+
+    X_train: NDArray
+    X_test: NDArray
+    y_train: NDArray
+    y_test: NDArray
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One trained model's results; the curve is its objective before each step."""
+
+    name: str
+    train: Evaluation
+    test: Evaluation
+    seconds: float
+    loss_curve: NDArray
+
+    def values(self) -> dict[str, float]:
+        """Its seconds and figures on both sides, by name."""
+        figures = {
+            f"{side}_{what}": getattr(getattr(self, side), what)
+            for side in SIDES
+            for what in FIGURES
+        }
+        return {"seconds": self.seconds, **figures}
+
+
+class MLPSettings(NamedTuple):
+    """Widths of the hidden layers, Adam's rate, and samples per step (None is all)."""
+
+    hidden: tuple[int, int]
+    rate: float
+    batch: int | None = None
+
+
+def train_mlp(
+    settings: MLPSettings, split: Split, seed: int, iterations: int, watch: Watch = unwatched
+) -> TrainedModel:
+    """Train an MLP by Adam on the mean loss and judge what it ends with."""
+    n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
+    rng = np.random.default_rng(seed)
+    model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
+    problem = TrainingProblem(
+        split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng
+    )
+    with watch("MLP (mean)") as callback:
+        result = train(AdamEngine(model, problem, settings.batch), iterations, [callback])
+    return _judge("MLP (mean)", model, split, result.seconds, result.history["loss"])
+
+
+def train_lmm(
+    name: str,
+    settings: dict[str, Any],
+    split: Split,
+    seed: int,
+    iterations: int,
+    watch: Watch = unwatched,
+) -> TrainedModel:
+    """Train the paper's classifier and judge what it keeps."""
+    with watch(name) as callback:
+        model = SubgradientLMMClassifier(
+            **settings, max_iter=iterations, random_state=seed, callbacks=callback
+        )
+        seconds, _ = timed(fit_or_raise, model, split.X_train, split.y_train)
+    return _judge(name, model.model_, split, seconds, model.loss_curve_)
+
+
+def fit_or_raise(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
+    """Fit without warnings about parameters that have no effect."""
+    with warnings.catch_warnings():
+        # The paper's settings are kept, whether or not its constant steps come to count.
+        warnings.simplefilter("ignore", NoEffectWarning)
+        model.fit(X, y)
+
+
+def beside_the_paper(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
+    """Of each model its name, then the paper's figures and ours, in pairs."""
+    columns = (
+        "model", "max loss (paper)", "max loss", "mean loss (paper)", "mean loss",
+        "accuracy (paper)", "accuracy",
+    )  # fmt: skip
+    cells = [
+        (name, *(cell for pair in zip(theirs, ours, strict=True) for cell in pair))
+        for name, theirs, ours in rows
+    ]
+    return Table(caption, columns, cells)
+
+
+def _judge(
+    name: str, model: Model, split: Split, seconds: float, loss_curve: NDArray
+) -> TrainedModel:
+    return TrainedModel(
+        name,
+        evaluate(model, split.X_train, split.y_train),
+        evaluate(model, split.X_test, split.y_test),
+        seconds,
+        loss_curve,
+    )

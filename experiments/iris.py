@@ -1,0 +1,226 @@
+"""Iris: an MLP, the LMM on the mean loss, and the LMM on the maximum loss, over many splits.
+
+The paper's section "MLP vs. LMM on Iris": a random 70/30 split, widths
+(P, 2P, H, C) = (4, 8, 20, 3), as many iterations for each model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.datasets import load_iris
+from sklearn.model_selection import train_test_split
+
+from experiments.comparison import (
+    FIGURES,
+    MLPSettings,
+    PaperResult,
+    Split,
+    TrainedModel,
+    beside_the_paper,
+    fit_or_raise,
+    train_lmm,
+    train_mlp,
+)
+from experiments.finding import Finding, Settings, Table, Watch, mean_and_spread, unwatched
+from maxplus.estimators import SubgradientLMMClassifier
+from maxplus.plots import plot_comparison
+
+N_HIDDEN = 20
+N_ITERATIONS = 50_000
+MLP_SETTINGS = MLPSettings(hidden=(8, N_HIDDEN), rate=0.01)
+# A typical split: its LMM (max) has the lower median of the training losses of seeds 0 to 9.
+TYPICAL_SEED = 8
+
+# The paper does not state its k for Iris; 4 is its k for MNIST. Over 25 splits, slopes that
+# stay as they are ended with a lower median training loss (0.44) than slopes that move every
+# 100 iterations (0.53). Test flowers had no say in it.
+LMM_SETTINGS: dict[str, Any] = {
+    "n_hidden": N_HIDDEN, "slope": 4.0, "linear_every": 0, "learning_rate": 0.05,
+}  # fmt: skip
+MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant"}
+MAX_SETTINGS: dict[str, Any] = {"objective": "max", "step": "two-phase", "polyak_fraction": 0.5}
+
+PAPER = {
+    "MLP (mean)": PaperResult((1.839, 0.025, 0.99), (8.744, 0.047, 0.88), 33),
+    "LMM (mean)": PaperResult((1.025, 0.16, 0.981), (1.253, 0.227, 0.9111)),
+    "LMM (max)": PaperResult((0.426, 0.245, 1.0), (1.03, 0.311, 0.9333), 151),
+}
+
+FULL_SEEDS, QUICK_SEEDS, QUICK_ITERATIONS = 10, 3, 5_000
+# Slopes for as many units as training flowers.
+SLOPES = (4.0, 20.0, 40.0)
+GOAL_INTERPOLATED = 1e-3
+GOAL_MEDIAN, GOAL_BEST, GOAL_ACCURACY = 0.6, 0.426, 0.933
+
+
+@dataclass(frozen=True)
+class IrisComparison:
+    """The three models' results on one split.
+
+    From iteration ``switch`` on the LMM (max)'s steps are constant.
+    """
+
+    seed: int
+    iterations: int
+    mlp: TrainedModel
+    lmm_mean: TrainedModel
+    lmm_max: TrainedModel
+    switch: int
+    n_classes: int
+
+    @property
+    def models(self) -> tuple[TrainedModel, TrainedModel, TrainedModel]:
+        """All three, in the paper's order."""
+        return self.mlp, self.lmm_mean, self.lmm_max
+
+
+def compare_on_iris(
+    seed: int = TYPICAL_SEED, iterations: int = N_ITERATIONS, watch: Watch = unwatched
+) -> IrisComparison:
+    """Train the three models on one random split and evaluate them.
+
+    Parameters
+    ----------
+    seed : int
+        Decides the split and where each training starts.
+    iterations : int
+        Iterations of each training.
+    watch : callable, optional
+        Called with a model's name; returns a context manager that gives a
+        training callback, such as `maxplus.training.progress.ProgressBar`.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C: half a comparison is none.
+    """
+    compile_kernels()
+    X, y = load_iris(return_X_y=True)
+    split = Split(*train_test_split(X, y, test_size=0.3, random_state=seed))
+    mlp = train_mlp(MLP_SETTINGS, split, seed, iterations, watch)
+    lmm_mean, lmm_max = (
+        train_lmm(name, LMM_SETTINGS | settings, split, seed, iterations, watch)
+        for name, settings in (("LMM (mean)", MEAN_SETTINGS), ("LMM (max)", MAX_SETTINGS))
+    )
+    switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * iterations)
+    return IrisComparison(seed, iterations, mlp, lmm_mean, lmm_max, switch, int(y.max()) + 1)
+
+
+def compile_kernels() -> None:
+    """Have Numba compile what the trainings need, so that their seconds are their own.
+
+    Takes a while when it has never been done on this machine, and no time later.
+    """
+    X, y = load_iris(return_X_y=True)
+    for settings in (MEAN_SETTINGS, MAX_SETTINGS):
+        fit_or_raise(SubgradientLMMClassifier(**LMM_SETTINGS, **settings, max_iter=1), X, y)
+
+
+def run(settings: Settings) -> Finding:
+    """Train all three models on every split."""
+    iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
+    seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
+    runs = [compare_on_iris(seed, iterations) for seed in settings.track(seeds, "Iris, splits")]
+    worst = sorted(run.lmm_max.train.max_loss for run in runs)
+    median, certified = worst[len(worst) // 2], sum(r.lmm_max.train.certified for r in runs)
+    perfect = sum(r.lmm_max.train.accuracy == 1.0 for r in runs)
+    accuracy = sum(r.lmm_max.test.accuracy for r in runs) / len(runs)
+    text = (
+        f"{len(runs)} random 70/30 splits, {iterations:,} iterations each. The LMM on the maximum "
+        f"loss ends at a median training maximum of {median:.3f}, at best {worst[0]:.3f} (the "
+        f"paper, on one split: {PAPER['LMM (max)'].train[0]}); all training flowers are right in "
+        f"{perfect} of {len(runs)} runs, in {certified} of them provably (maximum loss below log "
+        f"2). Its mean test accuracy is {accuracy:.1%}. The paper's test set has 45 flowers, so "
+        "its 93.3 % and 91.1 % differ by one flower; hence many splits. Our MLP trains to a lower "
+        "loss than the paper's; losses are not clipped. The paper does not state its k for Iris; "
+        "we take 4, its value for MNIST."
+    )
+    if worst[0] > GOAL_BEST or median > GOAL_MEDIAN or accuracy < GOAL_ACCURACY:
+        text += (
+            f" Aimed for: median at most {GOAL_MEDIAN}, best at most {GOAL_BEST}, mean test "
+            f"accuracy at least {GOAL_ACCURACY:.1%}; not all of it was reached at this scale."
+        )
+    all_units = [_one_unit_each(k, iterations) for k in settings.track(SLOPES, "H = N")]
+    text += _one_unit_each_text(all_units)
+    typical = min(runs, key=lambda run: abs(run.lmm_max.train.max_loss - median))
+    return Finding(
+        "MLP against LMM on Iris",
+        text,
+        [
+            _table("train", runs), _table("test", runs), _times(runs),
+            _one_unit_each_table(all_units),
+        ],
+        {
+            "runs": [
+                {"seed": run.seed, **{model.name: model.values() for model in run.models}}
+                for run in runs
+            ],
+            "median": median, "best": worst[0], "one_unit_each": all_units,
+        },
+        {
+            "comparison": plot_comparison(
+                typical.lmm_max.loss_curve, typical.models, typical.n_classes,
+                switch=typical.switch, sample="flower",
+            )
+        },
+        f"{len(runs)} splits, {iterations:,} iterations" if settings.quick else "",
+    )  # fmt: skip
+
+
+def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
+    """As many units as training flowers: the maximum loss before and after training."""
+    X, y = load_iris(return_X_y=True)
+    X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
+    settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}
+    model = SubgradientLMMClassifier(**settings, max_iter=iterations, random_state=0)
+    fit_or_raise(model, X, y)
+    return {"slope": slope, "first": float(model.loss_curve_[0]), "best": model.max_loss_}
+
+
+def _one_unit_each_text(results: list[dict[str, float]]) -> str:
+    lowest = min(results, key=lambda r: r["best"])
+    reached = "is" if lowest["best"] < GOAL_INTERPOLATED else "is not"
+    return (
+        " With as many units as training flowers the paper's construction interpolates: the "
+        "maximum loss is a matter of the slope k alone, about exp(−0.2·k) on Iris, whose nearest "
+        "flowers of different classes are 0.2 apart. Training hardly improves on that start. "
+        f"With k = {lowest['slope']:g} it is {lowest['best']:.1e}, which {reached} below "
+        f"{GOAL_INTERPOLATED:g}; the paper says that it converges to zero and does not name k."
+    )
+
+
+def _one_unit_each_table(results: list[dict[str, float]]) -> Table:
+    rows = [(f"{r['slope']:g}", f"{r['first']:.3g}", f"{r['best']:.3g}") for r in results]
+    columns = ("slope k", "max loss at first", "max loss after training")
+    return Table("As many units as training flowers", columns, rows)
+
+
+def _table(side: str, runs: list[IrisComparison]) -> Table:
+    rows = []
+    for k, name in enumerate(PAPER):
+        found = [getattr(run.models[k], side) for run in runs]
+        max_loss, mean_loss, accuracy = ([getattr(e, what) for e in found] for what in FIGURES)
+        paper = getattr(PAPER[name], side)
+        theirs = (str(paper[0]), str(paper[1]), f"{paper[2]:.1%}")
+        ours = (
+            mean_and_spread(max_loss),
+            mean_and_spread(mean_loss),
+            mean_and_spread(accuracy, 1, 100) + " %",
+        )
+        rows.append((name, theirs, ours))
+    return beside_the_paper(f"Iris, {side} flowers", rows)
+
+
+def _times(runs: list[IrisComparison]) -> Table:
+    rows = [
+        (
+            name,
+            "–" if math.isnan(paper.seconds) else f"{paper.seconds:.0f}",
+            mean_and_spread((run.models[k].seconds for run in runs), 2),
+        )
+        for k, (name, paper) in enumerate(PAPER.items())
+    ]
+    return Table("Seconds of training", ("model", "paper", "ours"), rows)

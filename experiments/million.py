@@ -1,0 +1,86 @@
+"""One million samples: MNIST images, shifted by up to two pixels and noised.
+
+Half Polyak, half constant steps with 500 units in float32, within 20 GB. Pixels
+are multiples of 1/255, as a byte holds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import measure, paper
+from experiments.finding import Finding, Settings, Table
+from experiments.process import in_a_process
+from maxplus import datasets
+from maxplus.training import MaxLoss
+from maxplus.training.memory import human_bytes
+
+FULL = {"samples": 1_000_000, "iterations": 1_000}
+QUICK = {"samples": 3_000, "iterations": 40}
+GOAL_BYTES = 20_000_000_000
+BATCH = 10_000
+
+
+def run(settings: Settings) -> Finding:
+    """Measure in a process of its own, whose memory nothing else has used."""
+    sizes = QUICK if settings.quick else FULL
+    values = in_a_process(train, sizes)
+    return describe(values, f"{sizes['samples']:,} images" if settings.quick else "")
+
+
+def describe(values: dict[str, Any], scale: str = "") -> Finding:
+    """Set-up, steps and memory."""
+    kept = "within" if values["peak"] <= GOAL_BYTES else "more than"
+    text = (
+        f"{values['samples']:,} images made of MNIST's, {paper.N_HIDDEN} units, "
+        f"{values['iterations']:,} sparse iterations, half of them Polyak steps: "
+        f"{human_bytes(values['peak'])} at the peak, {kept} the {human_bytes(GOAL_BYTES)} asked "
+        "for, the data included."
+    )
+    rows = [
+        ("set-up, s", f"{values['set_up']:.0f}"),
+        ("Polyak step, ms", f"{1e3 * values['polyak']:.0f}"),
+        ("constant step, ms", f"{1e3 * values['constant']:.0f}"),
+        ("lowest maximum loss", f"{values['best_loss']:.3f}"),
+    ]
+    table = Table("Cost", ("what", "measured"), rows)
+    return Finding("A million images", text, [table], dict(values), scale=scale)
+
+
+def train(samples: int, iterations: int) -> dict[str, Any]:
+    """Make the images, train, and judge once more with a dense forward pass."""
+    data = datasets.load_mnist()
+    X, y = enlarge(data.X_train, data.y_train, samples, np.random.default_rng(0))
+    half = iterations // 2
+    set_up, engine = measure.timed(paper.engine_on, X, y, paper.two_phases(y, half))
+    seconds = [
+        measure.seconds_per_iteration(engine, half),
+        measure.seconds_per_iteration(engine, iterations - half),
+    ]
+    worst = MaxLoss().value(engine.model.losses(X, y), None)
+    return {
+        "samples": samples, "iterations": iterations, "set_up": set_up, "polyak": seconds[0],
+        "constant": seconds[1], "best_loss": engine.best_loss, "last_loss": worst.loss,
+        "peak": measure.peak_bytes(),
+    }  # fmt: skip
+
+
+def enlarge(X: NDArray, y: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Random images, each batch shifted alike, with noise of a few grey levels."""
+    images = np.empty((n, X.shape[1]), np.float32)
+    labels = np.empty(n, np.int64)
+    bytes_ = np.rint(255 * X).astype(np.int16).reshape(-1, 28, 28)
+    for lo in range(0, n, BATCH):
+        hi = min(lo + BATCH, n)
+        chosen = rng.integers(0, len(y), hi - lo)
+        down, right = rng.integers(-2, 3, 2)
+        moved = np.roll(bytes_[chosen], (down, right), axis=(1, 2))
+        noise = rng.integers(-8, 9, moved.shape, np.int16)
+        moved = np.where(moved > 0, np.clip(moved + noise, 0, 255), 0)
+        images[lo:hi] = moved.reshape(hi - lo, -1)
+        images[lo:hi] /= 255
+        labels[lo:hi] = y[chosen]
+    return images, labels

@@ -1,0 +1,120 @@
+"""How many weights a subgradient touches: the average loss against single images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import paper
+from experiments.finding import Finding, Settings, Table
+from maxplus import datasets
+from maxplus.models import LinearMaxPlus, Model, ZeroHidden
+from maxplus.models.initialization import glorot_uniform
+from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+N_CLASSES = 10
+WIDTHS = (5, 10, 20, 50, 100, 200, 500)
+QUICK_WIDTHS, QUICK_IMAGES = (5, 20, 100), 500
+PAPER_MEAN, PAPER_SINGLE = 0.82, 0.048
+
+
+class Sparsity(NamedTuple):
+    """γ, the share of entries that are not zero, of the two kinds of subgradient."""
+
+    of_mean: float
+    of_single: float
+
+
+def run(settings: Settings) -> Finding:
+    """γ for the Linear Max-Plus model over its width, and for the other two models."""
+    data = datasets.load_mnist()
+    rng = np.random.default_rng(0)
+    n = QUICK_IMAGES if settings.quick else len(data.y_train)
+    part = np.sort(rng.permutation(len(data.y_train))[:n])
+    X, y = data.X_train[part], data.y_train[part]
+    widths = QUICK_WIDTHS if settings.quick else WIDTHS
+    models: dict[str, Model] = {
+        f"Linear Max-Plus, H = {H}": _linear_max_plus(X.shape[1], H, rng) for H in widths
+    }
+    models["zero hidden layers"] = ZeroHidden(
+        glorot_uniform(X.shape[1], N_CLASSES, rng).T.astype(np.float32)
+    )
+    models[f"LMM, H = {paper.N_HIDDEN}"] = paper.start(X, y, rng=rng)
+    found = {
+        name: measure(model, X, y) for name, model in settings.track(list(models.items()), "γ")
+    }
+    curve = [found[f"Linear Max-Plus, H = {H}"] for H in widths]
+    nearest = int(np.argmin([abs(np.log(g.of_single / PAPER_SINGLE)) for g in curve]))
+    text = (
+        "γ is the share of a subgradient's entries that are not zero. The paper reports "
+        f"{PAPER_MEAN} for the average loss and {PAPER_SINGLE} on average for single images, for a "
+        "Linear Max-Plus model on MNIST at Glorot's initialisation, and does not state its width. "
+        f"Over {n:,} images the width that comes nearest to the paper's single-image value is "
+        f"H = {widths[nearest]}: {curve[nearest].of_mean:.2f} and {curve[nearest].of_single:.3f}. "
+        "The wider the layer, the sparser both become: a single image moves at most one unit per "
+        "class. Pixels that are black in every image never count, which bounds γ of the average."
+    )
+    rows = [(name, f"{g.of_mean:.3g}", f"{g.of_single:.3g}") for name, g in found.items()]
+    columns = ("model", "γ of the average loss", "mean γ of one image")
+    theirs = ("Linear Max-Plus (paper, width not stated)", PAPER_MEAN, PAPER_SINGLE)
+    return Finding(
+        "Sparsity of subgradients",
+        text,
+        [Table("Share of non-zero entries, MNIST", columns, [theirs, *rows])],
+        {"images": n, **{name: g._asdict() for name, g in found.items()}},
+        {"widths": _draw(widths, curve)},
+        f"{n:,} images" if settings.quick else "",
+    )
+
+
+def measure(model: Model, X: NDArray, y: NDArray) -> Sparsity:
+    """Both γ over all samples; costs N subgradients of single samples."""
+    total = {name: np.zeros(getattr(model, name).shape) for name in model.layers}
+    touched = 0
+    for x, label in zip(X, y, strict=True):
+        subgradient = model.subgradient(x, int(label))
+        touched += subgradient.n_nonzero()
+        for name, entries in subgradient.items():
+            total[name][entries.index] += entries.value
+    n_nonzero = sum(int(np.count_nonzero(G)) for G in total.values())
+    return Sparsity(n_nonzero / model.n_weights(), touched / len(y) / model.n_weights())
+
+
+def _linear_max_plus(n_features: int, n_hidden: int, rng: np.random.Generator) -> LinearMaxPlus:
+    return LinearMaxPlus(
+        glorot_uniform(n_features, n_hidden, rng).astype(np.float32),
+        np.zeros(n_hidden, np.float32),
+        glorot_uniform(n_hidden, N_CLASSES, rng).astype(np.float32),
+    )
+
+
+def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
+    figure = new_figure(7.0, 4.4)
+    ax = figure.subplots()
+    ax.set(xscale="log", yscale="log")
+    for values, colour, label, theirs in (
+        ([g.of_mean for g in curve], VERMILION, "average loss", PAPER_MEAN),
+        ([g.of_single for g in curve], BLUE, "one image (mean)", PAPER_SINGLE),
+    ):
+        ax.plot(widths, values, "o-", color=colour)
+        ax.axhline(theirs, color=colour, linewidth=1, linestyle="--", alpha=0.6)
+        ax.annotate(
+            f"the paper: {theirs}", (widths[-1], theirs), xytext=(4, 3), textcoords="offset points",
+            ha="right", fontsize=SMALL, color=colour, alpha=0.8,
+        )  # fmt: skip
+        ax.annotate(
+            label, (widths[-1], values[-1]), xytext=(-8, -10), textcoords="offset points",
+            ha="right", fontsize=SMALL, color=INK,
+        )  # fmt: skip
+    ax.set_xticks(widths, [str(H) for H in widths])
+    ax.minorticks_off()
+    ax.grid(axis="y", color=GREY, alpha=0.2)
+    ax.set_xlabel("hidden units H")
+    ax.set_ylabel("γ, share of non-zero entries")
+    quiet_frame(ax, "Linear Max-Plus, MNIST: one image moves little")
+    return figure

@@ -1,3 +1,0 @@
-"""One experiment a file, with ``run(settings) -> Finding``; `maxplus.lab.registry` names them."""
-
-__all__: list[str] = []

@@ -1,0 +1,175 @@
+"""The Iris comparison of ``python -m experiments demo``."""
+
+import inspect
+import math
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from experiments import demo as demo_module
+from experiments.__main__ import app
+from experiments.iris import PAPER, compare_on_iris
+from experiments.metrics import Evaluation
+from experiments.rivals import MLP, AdamEngine
+from maxplus.training import MeanLoss, TrainingProblem, constant, train
+
+
+def run(*arguments):
+    """The command's outcome; wide enough that nothing is broken into lines."""
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return compare_on_iris(seed=1, iterations=300)
+
+
+def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new" / "folder"
+    result = run("demo", "--seed", 1, "--iterations", 50, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert (out / "iris.png").read_bytes().startswith(b"\x89PNG")
+    for words in ("seed 1", *PAPER, "the paper", "0.426", "certificate", f"Figure: {out}"):
+        assert words in result.output
+    for name in PAPER:
+        assert f"{name.ljust(10)} " in result.stderr
+    assert "50/50" in result.stderr
+
+
+def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("demo", "--iterations", 5, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "pip install 'maxplus[plot]'" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--iterations", "-3"], ["--iterations", "0"], ["--seed", "-1"], ["--seed", "one"]],
+)
+def test_a_bad_number_is_explained(arguments, tmp_path):
+    result = run("demo", "--out", tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert arguments[0] in result.stderr
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_where_the_folder_should_be_is_explained(below, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    result = run("demo", "--out", file / below)
+    assert result.exit_code == 2
+    assert "--out" in result.stderr
+
+
+def test_ctrl_c_ends_with_130(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo_module, "_run", interrupted)
+    result = run("demo", "--out", tmp_path)
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted; nothing was saved.\n"
+
+
+def test_defaults_of_the_command_are_those_of_the_function():
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(compare_on_iris).parameters.items()
+    }
+    assert (defaults["seed"], defaults["iterations"]) == (demo_module.SEED, demo_module.ITERATIONS)
+
+
+def test_comparison_has_all_flowers_and_models(comparison):
+    assert [model.name for model in comparison.models] == list(PAPER)
+    for model in comparison.models:
+        assert model.train.losses.shape == (105,)
+        assert model.test.losses.shape == (45,)
+        assert model.seconds > 0
+    assert comparison.lmm_max.loss_curve.shape == (300,)
+    assert comparison.switch == 150
+    assert comparison.lmm_max.train.max_loss == comparison.lmm_max.loss_curve.min()
+
+
+def test_comparison_depends_on_nothing_but_the_seed(comparison):
+    again = compare_on_iris(seed=1, iterations=300)
+    for ours, theirs in zip(comparison.models, again.models, strict=True):
+        np.testing.assert_array_equal(ours.test.losses, theirs.test.losses)
+
+
+def test_evaluation_and_its_certificate():
+    sure = Evaluation(np.array([0.1, 0.5]), np.array([0, 2]), np.array([0, 2]))
+    assert (sure.max_loss, sure.mean_loss, sure.accuracy) == (0.5, 0.3, 1.0)
+    assert sure.certified
+    unsure = Evaluation(np.array([0.1, math.log(2)]), np.array([0, 2]), np.array([0, 1]))
+    assert not unsure.certified
+    assert unsure.accuracy == 0.5
+
+
+@pytest.mark.parametrize(
+    ("certified", "words"), [(True, "certificate holds"), (False, "does not hold")]
+)
+def test_the_certificate_in_words(comparison, certified, words):
+    loss = 0.4 if certified else 0.9
+    train = Evaluation(np.array([loss, 0.1]), np.array([1, 1]), np.array([int(certified), 1]))
+    model = type(comparison.lmm_max)("LMM (max)", train, train, 1.0, np.array([loss]))
+    changed = type(comparison)(**{**vars(comparison), "lmm_max": model})
+    assert words in demo_module._certificate(changed)
+
+
+@pytest.fixture
+def mlp_problem():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
+    return MLP.random((4, 8, 5, 3), rng), TrainingProblem(X, y, MeanLoss(), constant(0.01))
+
+
+def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_problem):
+    model, problem = mlp_problem
+    losses, gradient = model.losses_and_gradient(problem.X, problem.y)
+    np.testing.assert_allclose(losses, model.losses(problem.X, problem.y), rtol=1e-12)
+    for i in range(model.theta.size):
+        up, down = model.copy(), model.copy()
+        up.theta[i] += 1e-6
+        down.theta[i] -= 1e-6
+        rise = up.losses(problem.X, problem.y).mean() - down.losses(problem.X, problem.y).mean()
+        assert rise / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
+
+
+def test_mlp_mean_subgradient_is_its_gradient(mlp_problem):
+    model, problem = mlp_problem
+    full = model.mean_subgradient(problem.X, problem.y)
+    flat = np.concatenate([full[name].value for name in model.layers])
+    np.testing.assert_allclose(flat, model.losses_and_gradient(problem.X, problem.y)[1], atol=1e-14)
+
+
+def test_adam_lowers_the_mean_loss(mlp_problem):
+    model, problem = mlp_problem
+    result = train(AdamEngine(model, problem), 200)
+    loss = result.history["loss"]
+    assert loss[-1] < 0.7 * loss[0]
+
+
+def test_adams_first_step_has_the_length_of_its_rate(mlp_problem):
+    model, problem = mlp_problem
+    before = model.theta.copy()
+    _, gradient = model.losses_and_gradient(problem.X, problem.y)
+    train(AdamEngine(model, problem), 1)
+    moved = np.abs(gradient) > 1e-4
+    np.testing.assert_allclose(
+        (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
+    )
+
+
+def test_adam_on_batches_draws_from_all_samples(mlp_problem):
+    model, problem = mlp_problem
+    problem = replace(problem, rng=np.random.default_rng(1))
+    before = model.losses(problem.X, problem.y).mean()
+    result = train(AdamEngine(model, problem, batch=4), 300)
+    assert model.losses(problem.X, problem.y).mean() < 0.7 * before
+    assert np.unique(result.history["loss"]).size > 250

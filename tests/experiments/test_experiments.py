@@ -1,0 +1,226 @@
+"""The experiments of ``python -m experiments``: their files, and that they are honest."""
+
+import csv
+import json
+import math
+import re
+from functools import cache, partial
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments import (
+    EXPERIMENTS,
+    Settings,
+    mnist,
+    noise,
+    quality,
+    sparsity,
+    timing,
+    zero_hidden,
+)
+from experiments.__main__ import app
+from experiments.process import in_a_process
+from experiments.write import is_finished
+from maxplus import LMMClassifier, LMMEnsembleClassifier, datasets
+from mnist_files import HAS_MNIST, NEEDS_MNIST
+from processes import answered_here
+from sharing import made_once
+
+pytestmark = pytest.mark.slow
+
+runner = CliRunner()
+
+
+ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing", "quality")
+
+NAMES = [name for name in EXPERIMENTS if HAS_MNIST or name not in ON_IMAGES]
+
+# Rows of digits that the experiment on wrong labels has here; two thirds of them to train on.
+FEW_DIGITS = 450
+
+
+def few_digits(load=datasets.load_digits):
+    """The first of them."""
+    data = load()
+    return data._replace(X=data.X[:FEW_DIGITS], y=data.y[:FEW_DIGITS])
+
+
+def only_beside_elsewhere(function, arguments):
+    """One of the many measurements in a process of its own."""
+    return (in_a_process if function is timing.measure_beside else answered_here)(
+        function, arguments
+    )
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """The folder of a quick run with one seed, and what was printed.
+
+    Experiments are made smaller still; ``make reproduce-quick`` runs them as they are.
+    """
+    out = made_once(tmp_path_factory, "everything", reproduce_all)
+    printed = out / "printed.txt"
+    return out, printed.read_text(encoding="utf-8")
+
+
+def reproduce_all(out):
+    """All experiments, as small as can be."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (noise, quality):
+            patch.setattr(module, "LMMClassifier", partial(LMMClassifier, warmup_epochs=10))
+            patch.setattr(
+                module, "LMMEnsembleClassifier", partial(LMMEnsembleClassifier, warmup_epochs=10)
+            )
+        patch.setattr(datasets, "load_digits", few_digits)
+        patch.setattr(datasets, "load_mnist", cache(datasets.load_mnist))
+        patch.setattr(timing, "in_a_process", only_beside_elsewhere)
+        patch.setattr(sparsity, "QUICK_IMAGES", 60)
+        patch.setattr(zero_hidden, "QUICK_IMAGES", 300)
+        patch.setattr(zero_hidden, "QUICK_ITERATIONS", 60)
+        patch.setattr(mnist, "QUICK_IMAGES", 300)
+        patch.setattr(mnist, "QUICK_ITERATIONS", 60)
+        patch.setattr(quality, "QUICK_IMAGES", 100)
+        patch.setattr(quality, "FOLDS", 2)
+        patch.setattr(quality, "SMALL", {"iris": 96.0})
+        patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
+        patch.setattr(timing, "VARIANTS", (timing.DENSE, *timing.VARIANTS[-2:]))
+        result = runner.invoke(app, [*NAMES, "--quick", "--seeds", "1", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    (out / "printed.txt").write_text(result.output, encoding="utf-8")
+
+
+def values(out, name):
+    return json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["values"]
+
+
+def test_each_experiment_leaves_all_files(everything):
+    out, _ = everything
+    for name in NAMES:
+        record = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))
+        assert record["quick"] is True
+        assert record["machine"]["numpy"]
+        assert record["seconds"] > 0
+        for what in record["figures"]:
+            for kind in ("png", "svg"):
+                assert (out / name / f"{name}-{what}.{kind}").stat().st_size > 1000
+        tables = sorted((out / name).glob("*.csv"))
+        assert len(tables) == len(record["tables"])
+        with open(tables[0], newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+        assert rows[0] == record["tables"][0]["columns"]
+        assert len(rows) == 1 + len(record["tables"][0]["rows"])
+
+
+def test_the_report_gathers_all(everything):
+    out, printed = everything
+    report = (out / "REPORT.md").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for name in NAMES:
+        title = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["title"]
+        assert title in report
+        assert title in page
+        assert title in printed
+    for path in re.findall(r"\]\(([^)]+)\)", report):
+        assert (out / path).is_file()
+    # Self-contained: nothing is fetched from anywhere.
+    assert "data:image/png;base64," in page
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert page.count("reduced scale") > 1
+
+
+def test_the_theorem_and_the_certificate_hold(everything):
+    out, _ = everything
+    cases = values(out, "approximation")["cases"]
+    assert all(case["error"] <= case["bound"] * (1 + 1e-9) for case in cases)
+    runs = values(out, "certificate")["runs"]
+    reached = [run for run in runs if run["iteration"] is not None]
+    assert reached
+    assert all(run["accuracy"] == 1.0 and run["loss"] < 0.6932 for run in reached)
+
+
+def test_one_unit_for_each_flower_interpolates(everything):
+    results = values(everything[0], "iris")["one_unit_each"]
+    assert min(result["best"] for result in results) < 1e-3
+
+
+@NEEDS_MNIST
+def test_the_mnist_tables_agree_with_each_other(everything):
+    out, _ = everything
+    found = values(out, "mnist")
+    with open(out / "mnist" / "mnist-3.csv", newline="", encoding="utf-8") as file:
+        rows = [[int(cell) for cell in row[1:]] for row in list(csv.reader(file))[1:]]
+    right = sum(row[i] for i, row in enumerate(rows)) / sum(map(sum, rows))
+    assert right == pytest.approx(found["LMM (max)"]["test_accuracy"], abs=1e-12)
+    assert 0.0 < found["macro_f1"]["LMM (max)"] <= 1.0
+    assert len(found["seeds"]) == 1
+    assert not (out / "mnist" / "parts-quick-1").exists()
+
+
+@NEEDS_MNIST
+def test_single_subgradients_are_the_sparser_ones(everything):
+    found = values(everything[0], "sparsity")
+    models = [g for g in found.values() if isinstance(g, dict)]
+    assert len(models) == 5
+    for gamma in models:
+        assert 0 < gamma["of_single"] <= gamma["of_mean"] <= 1
+
+
+def test_resuming_leaves_finished_parts_alone(everything):
+    out, _ = everything
+    path = out / "init" / "init.json"
+    before = path.stat().st_mtime_ns
+    args = ["init", "--quick", "--seeds", "1", "--resume", "--out", str(out)]
+    result = runner.invoke(app, args)
+    assert "finished before" in result.output
+    assert path.stat().st_mtime_ns == before
+
+
+def test_other_settings_are_not_finished(everything):
+    out, _ = everything
+    assert is_finished(out / "init", "init", Settings(quick=True, seeds=1))
+    assert not is_finished(out / "init", "init", Settings(quick=True, seeds=2))
+    assert not is_finished(out / "init", "init", Settings(seeds=1))
+    assert not is_finished(out / "elsewhere", "init", Settings(quick=True, seeds=1))
+
+
+def test_noise_compares_the_objectives(everything):
+    found = values(everything[0], "noise")
+    assert len(found) == len(noise.MODELS)
+    for runs in found.values():
+        for run in runs:
+            assert 0 <= run["noisy"] <= 100
+            assert 0 <= run["found"] <= 100
+    # What may be left alone is left alone: the polish never has more suspects than allowed.
+    allowed = math.ceil(0.05 * FEW_DIGITS * 2 / 3)
+    assert found["warm-up, polish: gentle, 5 % suspects"][0]["suspects"] <= allowed
+
+
+def test_regression_is_beside_others_and_says_what_it_covers(everything):
+    out, _ = everything
+    found = values(out, "regression")
+    assert set(found["scores"]) == {"diabetes", "friedman1", "friedman2", "friedman3", "waves"}
+    for name, own in found["scores"].items():
+        assert {"LMMRegressor()", "ridge", "nearest neighbours", "forest", "boosting"} == set(own)
+        assert all(len(scores) == 1 and scores[0] <= 1.0 for scores in own.values())
+        assert 0.6 < found["covered"][name][0] <= 1.0
+
+
+@NEEDS_MNIST
+def test_quality_says_what_was_reached(everything):
+    out, printed = everything
+    found = values(out, "quality")
+    assert set(found["recipes"]) == {recipe.name for recipe in quality.RECIPES}
+    for runs in found["recipes"].values():
+        (run,) = runs
+        assert run["certified"] == sorted(run["certified"], reverse=True)
+        assert run["certified"][0] <= run["test"]
+        if run["max_loss"] < math.log(2):
+            assert run["train"] == 100.0
+    with open(out / "quality" / "quality-1.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["figure"] for row in rows] == [goal.what for goal in quality.GOALS]
+    first = found["recipes"][quality.DEFAULT][0]
+    assert rows[0]["reached"] == f"{first['test']:.2f} %"
+    assert rows[0]["verdict"] == "missed"
+    assert "Wrong labels" in printed
