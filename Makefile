@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .PHONY: demo test test-fast test-experiments test-optional test-lowest test-mpi coverage soak \
-        reproduce-quick pictures lint format dist bench bench-quick bench-mpi clean
+        reproduce reproduce-quick pictures lint format dist bench bench-quick bench-mpi clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.installed: pyproject.toml
@@ -24,7 +24,8 @@ demo: $(VENV)/.kernels
 	$(BIN)/python -m experiments demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-test test-fast test-experiments test-optional test-mpi coverage docs reproduce-quick $(VENV)/.compiled: \
+test test-fast test-experiments test-optional test-mpi coverage docs reproduce \
+  reproduce-quick $(VENV)/.compiled: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Three workers for two cores, because tests wait for processes that they start; one thread each:
@@ -78,7 +79,10 @@ test-mpi: $(VENV)/.compiled
 	$(RANKS) 120 $(BIN)/mpiexec -n 3 $(MPI_TESTS)
 	MAXPLUS_LAUNCHES=1 $(RANKS) 300 $(MPI_TESTS)
 
-# All experiments at reduced scale: under three minutes. Without --quick: about two hours.
+# The paper's experiments, about two hours; finished parts are kept. At reduced scale: under three minutes.
+reproduce: $(VENV)/.compiled
+	$(BIN)/python -m experiments all --resume --out build/reproduce
+
 reproduce-quick: $(VENV)/.compiled
 	$(BIN)/python -m experiments all --quick --out build/reproduce-quick
 
