@@ -13,8 +13,9 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
-# Numba's disk cache does not notice when a kernel in another file has changed.
-KERNELS := $(shell find src -name '*.py')
+# Numba's disk cache does not notice when a kernel in another file has changed: all kernels are dropped
+# when a module with kernels changes.
+KERNELS := $(shell grep -rlE '@(njit|inner|intrinsic)|_compile' src --include='*.py')
 $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	find src -name '*.nbi' -delete
 	rm -rf build/kernels*
