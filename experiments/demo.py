@@ -57,7 +57,7 @@ def _run(seed: int, iterations: int, out: Path, voice: Voice) -> None:
 
     console = voice.console
     with announce_compilation(voice.remark):
-        compile_kernels()
+        compile_kernels(iterations)
     console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
     comparison = compare_on_iris(
         seed, iterations, lambda name: ProgressBar(name.ljust(10), voice.aside)

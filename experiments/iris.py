@@ -97,7 +97,7 @@ def compare_on_iris(
     KeyboardInterrupt
         On Ctrl-C: half a comparison is none.
     """
-    compile_kernels()
+    compile_kernels(iterations)
     X, y = load_iris(return_X_y=True)
     split = Split(*train_test_split(X, y, test_size=0.3, random_state=seed))
     mlp = train_mlp(MLP_SETTINGS, split, seed, iterations, watch)
@@ -109,14 +109,17 @@ def compare_on_iris(
     return IrisComparison(seed, iterations, mlp, lmm_mean, lmm_max, switch, int(y.max()) + 1)
 
 
-def compile_kernels() -> None:
-    """Have Numba compile what the trainings need, so that their seconds are their own.
+def compile_kernels(iterations: int) -> None:
+    """Compile the kernels of trainings of so many iterations, so that they are not timed.
 
-    Takes a while when it has never been done on this machine, and no time later.
+    The number decides which engine is selected; the training ends after its first block.
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
-        fit_or_raise(SubgradientLMMClassifier(**LMM_SETTINGS, **settings, max_iter=1), X, y)
+        lmm = SubgradientLMMClassifier(
+            **LMM_SETTINGS, **settings, max_iter=iterations, callbacks=lambda progress: True
+        )
+        fit_or_raise(lmm, X, y)
 
 
 def run(settings: Settings) -> Finding:
