@@ -22,7 +22,7 @@ TOLERANCE = 1e-4
 # Keys that hold seconds or names of files.
 VARIABLE = re.compile("seconds|model$|^data$|^out$|^report$|_file$|figure$")
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
-NETWORK = ("--hidden", 9, "--slope", 5, "--epochs", 3)
+NETWORK = ("--hidden", 9, "--set", "slope=5", "--set", "warmup_epochs=3")
 BRIEF = (*NETWORK, "--validate", "none")
 
 
@@ -60,8 +60,8 @@ def _runs(paths, folder):
     yield "train messy, printed", good("train", paths["messy"], "-o", messy, *NETWORK)
     yield "train commas", document("train", paths["commas"], "-o", commas, *BRIEF)
     yield "train subgradient", document(
-        "train", paths["wine"], "-o", wine, "--paper", "--hidden", 12, "--iterations", 300,
-        "--validate", 2,
+        "train", paths["wine"], "-o", wine, "--algorithm", "subgradient", "--hidden", 12, "--set",
+        "max_iter=300", "--validate", 2,
     )  # fmt: skip
     yield "train regression", document("train", paths["diabetes"], "-o", numbers, "--validate", 2)
     yield "train ensemble", document("train", IRIS, "-o", several, "--estimators", 2, *BRIEF)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
+    from maxplus.tables import TableEncoder
 
 _HOMES = {
     "LMMClassifier": "maxplus.estimators",
@@ -49,6 +50,7 @@ _HOMES = {
     "LinearMaxPlusClassifier": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
+    "TableEncoder": "maxplus.tables",
     "compare": "maxplus.evaluation",
     "export_onnx": "maxplus.export",
     "from_pipeline": "maxplus.estimators",
@@ -70,6 +72,7 @@ __all__ = [
     "LinearMaxPlusClassifier",
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
+    "TableEncoder",
     "compare",
     "export_onnx",
     "from_pipeline",

@@ -16,7 +16,13 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 
 from maxplus.distributed import Communicator, current
 from maxplus.distributed.communicator import mark_collective
-from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
+from maxplus.estimators._frames import (
+    COLUMNS,
+    as_numbers,
+    encoders_differ,
+    of_features,
+    prepared,
+)
 from maxplus.models import Network
 from maxplus.models.lmm import TermSum
 
@@ -39,7 +45,7 @@ class LabelledData:
     index : which of the rows that were given are in X
     labels : of all rows that were given
     columns : what scikit-learn notes of X's columns, n_features_in_ and, perhaps, their names;
-        and ``preparation_``, if X was a data frame that had to be made into numbers
+        and ``encoder_``, if X was a data frame that had to be encoded
     """
 
     X: NDArray
@@ -84,13 +90,13 @@ class LabelledData:
         like: Network | None,
     ) -> LabelledData:  # fmt: skip
         """What this rank has, checked; its labels are not numbered yet."""
-        X, preparation = prepared(estimator, X, y, "classification", goes_on=like is not None)
+        X, encoded = prepared(estimator, X, y, "classification", goes_on=like is not None)
         # scikit-learn notes the columns on the estimator that it is given.
         witness = copy(of_features(estimator)) if like is not None else copy(estimator)
         # One of several ranks may have no rows at all.
         least = {} if comm.is_alone else {"ensure_min_samples": 0}
         X, y = validate_data(witness, X, y, dtype=FLOATS, reset=like is None, **least)
-        columns = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
+        columns = encoded or {n: v for n, v in vars(witness).items() if n in COLUMNS}
         X = np.ascontiguousarray(X, None if like is None else like.dtype)
         check_magnitude(X)
         if len(y):
@@ -200,11 +206,11 @@ def _agree(
     comm: Communicator, own: LabelledData, is_weighted: bool, classes: ArrayLike | None
 ) -> None:
     """DifferentRanksError, or a ValueError, unless ranks can be fitted together."""
-    if comm.any(PREPARATION in own.columns):
+    if encoders_differ(comm, own.columns):
         raise mark_collective(
             ValueError(
-                "ranks cannot agree on what words, dates and missing values of their data frames "
-                "become; make one Preparation of all rows, and give its features"
+                "ranks have inferred different encodings of their data frames; fit one "
+                "TableEncoder to all rows, and give its features"
             )
         )
     names = own.columns.get("feature_names_in_")

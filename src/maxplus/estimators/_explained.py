@@ -35,7 +35,7 @@ class ExplainedClassifier(TrainedClassifier):
 
     model_: LMM | AdditiveLMM
     term_means_: NDArray
-    preparation_: Any
+    encoder_: Any
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
         """How far each row may move, in the L∞ norm, before its prediction could change.
@@ -136,7 +136,7 @@ class ExplainedClassifier(TrainedClassifier):
         domain : Domain, optional
             The values that columns may take where the smallest change of one is sought that
             flips the prediction, and the units in which changes are counted. That of
-            ``preparation_`` if there is one (words change as a whole, nothing leaves the range
+            ``encoder_`` if there is one (words change as a whole, nothing leaves the range
             seen in training, distances are training deviations); else any number may be taken,
             and distances are in units of ``scale_``.
         fixed : names of columns, or indices of features, that cannot change
@@ -232,11 +232,11 @@ class ExplainedClassifier(TrainedClassifier):
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
-        """The domain that is given, or the preparation's, or a free one; perhaps renamed."""
+        """The domain that is given, or the encoder's, or a free one; perhaps renamed."""
         P = self.model_.n_features
-        prepared: Any = getattr(self, "preparation_", None)
-        if domain is None and hasattr(prepared, "domain"):
-            domain = Domain.of(prepared.domain())
+        encoder: Any = getattr(self, "encoder_", None)
+        if domain is None and hasattr(encoder, "domain"):
+            domain = Domain.of(encoder.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
         check_domain(domain, P)
@@ -328,7 +328,7 @@ class ExplainedClassifier(TrainedClassifier):
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """The usual ``scale`` of certificates: how far features may move for a radius of 1, (P,).
 
-        Numbers move by their deviation in training: those of ``preparation_`` if there is one,
+        Numbers move by their deviation in training: those of ``encoder_`` if there is one,
         else ``scale_``. Categories and two-valued columns, of which fractions mean nothing, are
         held fixed (0); with ``categories`` their 0/1 features move as well.
 
@@ -402,7 +402,7 @@ class ExplainedClassifier(TrainedClassifier):
 
     def _feature_words(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
-        if hasattr(self, "preparation_"):
-            names = self.preparation_.feature_names
+        if hasattr(self, "encoder_"):
+            names = self.encoder_.feature_names
         P = self.model_.n_features
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]

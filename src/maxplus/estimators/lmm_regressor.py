@@ -219,11 +219,11 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         self._check_parameters()
         refuse_ranks("a regression", "train it in one process")
         warn_of_no_effect(self, self._effects)
-        X, preparation = prepared(self, X, y, "regression")
+        X, encoded = prepared(self, X, y, "regression")
         # scikit-learn notes the columns on the estimator that it is given.
         witness = copy(self)
         X, y = validate_data(witness, X, y, dtype=FLOATS, y_numeric=True)
-        fitted = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
+        fitted = encoded or {n: v for n, v in vars(witness).items() if n in COLUMNS}
         fitted["training_summary_"] = targets_summary(np.asarray(y, np.float64))
         X = np.ascontiguousarray(X)
         weight = check_sample_weight(sample_weight, len(y))
@@ -318,11 +318,11 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         """
         self._check_learned("explain")
         rows = self._rows(X)
-        prepared: Any = getattr(self, "preparation_", None)
-        if domain is None and hasattr(prepared, "domain"):
-            domain = Domain.of(prepared.domain())
+        encoder: Any = getattr(self, "encoder_", None)
+        if domain is None and hasattr(encoder, "domain"):
+            domain = Domain.of(encoder.domain())
         if domain is None:
-            words = getattr(prepared, "feature_names", getattr(self, "feature_names_in_", None))
+            words = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
             P = self.model_.n_features
             domain = Domain.free(P, names=[f"x{p}" for p in range(P)] if words is None else words)
         with threads(self.n_jobs):
