@@ -316,6 +316,7 @@ def validate_training(
 ) -> Validation | None:
     """Validate and print; None, with a remark, where rows are too few or Ctrl-C ends it."""
     model, data = clone(training.estimator), training.data
+    assert data.y is not None
     if training.is_folded:
         model = make_pipeline(StandardScaler(), model)
     try:

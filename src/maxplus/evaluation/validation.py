@@ -230,6 +230,7 @@ def validate(
     data = as_dataset(X, y, groups)
     if encoder is None:
         encoder = data.encoder or data.table.encoder or TableEncoder()
+    assert data.y is not None
     classify = is_classifier(model)
     splits = make_splits(data.y, cv, classes=classify, seed=random_state, groups=data.groups)
     found = _held_out(model, data, encoder, splits, on_progress, callbacks)
@@ -275,8 +276,11 @@ def _held_out(
         on_progress(done)
     lengths = [len(test) for _, test in splits.pairs]
     tests = np.concatenate([test for _, test in splits.pairs])
-    shares = [part.certified for part in parts]
-    bounds = None if parts[0].interval is None else [part.interval for part in parts]
+    shares: list[Any] = [part.certified for part in parts]
+    interval = None
+    if parts[0].interval is not None:
+        low, high = zip(*(part.interval for part in parts), strict=True)
+        interval = np.concatenate(low), np.concatenate(high)
     return HeldOut(
         names=data.rows[tests] + 1,
         fold=np.repeat(np.arange(len(lengths)), lengths),
@@ -284,7 +288,7 @@ def _held_out(
         y=data.y[tests] if classes is None else np.searchsorted(classes, data.y[tests]),
         outcome=np.concatenate([part.outcome for part in parts]),
         certified=None if None in shares else float(np.average(shares, weights=lengths)),
-        interval=bounds and tuple(map(np.concatenate, zip(*bounds, strict=True))),
+        interval=interval,
     )
 
 

@@ -88,7 +88,7 @@ class Dataset:
         -------
         Dataset
         """
-        parts = {
+        parts: dict[str, Any] = {
             name: None if (values := getattr(self, name)) is None else values[rows]
             for name in ("y", "groups", "X", "missing")
         }
@@ -327,7 +327,8 @@ def _encoded(
     table: RawTable, encoder: TableEncoder, labelled: bool, unknown: UnknownValues, first_row: int
 ) -> Dataset:
     """Return the rows of a table as a fitted encoder takes them, with labels if it has them."""
-    target, rows, lines = encoder.target_, np.arange(table.n_rows), ()
+    target, rows = encoder.target_, np.arange(table.n_rows)
+    lines: tuple[str, ...] = ()
     has_labels = target.name in table.columns
     if has_labels:
         without = target.missing(table)

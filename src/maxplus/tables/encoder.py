@@ -274,7 +274,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if reset:
                 names = list(X.column_names if hasattr(X, "column_names") else X.columns)
                 self.n_features_in_ = len(names)
-                vars(self).pop("feature_names_in_", None)
+                self.__dict__.pop("feature_names_in_", None)
                 if all(isinstance(name, str) for name in names):
                     self.feature_names_in_ = np.array(names, object)
             return table

@@ -125,11 +125,11 @@ class Overrides(NamedTuple):
                     f"{name} must be a list of column names; got {parameters[name]!r:.60}; write "
                     f"[{parameters[name]!r:.60}]"
                 )
-        lists = (tuple(parameters[name]) for name in ("categorical", "numeric"))
+        categorical, numeric, keep = (
+            tuple(parameters[name]) for name in ("categorical", "numeric", "keep")
+        )
         names = tuple(name for name in drop if name != AUTO)
-        return cls(
-            *lists, names, tuple(parameters["keep"]), parameters["missing"], AUTO in drop
-        )  # fmt: skip
+        return cls(categorical, numeric, names, keep, parameters["missing"], AUTO in drop)
 
     def check(self, table: RawTable, target: str | None) -> None:
         """Raise TableError where a column does not exist, or is in two lists."""
