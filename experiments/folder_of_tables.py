@@ -68,6 +68,7 @@ def _read(path: Path) -> LabelledTable:
         encoder = TableEncoder(categorical=words, missing="error")
         data = split_target(table, target, "classification").encoded(encoder)
         X, labels = data.X, data.y
+        assert labels is not None
     except TableError as error:
         raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
     return LabelledTable(_name(path), X, np.unique(labels, return_inverse=True)[1])

@@ -150,7 +150,7 @@ def train_table(
     Parameters
     ----------
     data : the argument of the command
-    encoder : what the options say about columns
+    encoder : unfitted, with the options about columns
     target : options --target, --task and --groups
     options : those of `build_estimator`
     checkpoint : file of checkpoints, if any

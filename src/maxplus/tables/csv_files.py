@@ -168,7 +168,7 @@ def typed_batches(
 ) -> Iterator[Batch]:
     """Yield the columns of each block, all or ``only`` some, converted while reading.
 
-    ``read_as`` tells which are text; others have their types in the first block.
+    ``read_as`` marks text columns; others have their types in the first block.
 
     Raises
     ------
@@ -371,7 +371,7 @@ def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
 
 @contextmanager
 def _csv_errors(source: Source) -> Iterator[list[Any]]:
-    """What is wrong with a CSV file, in words for the person who made it.
+    """Turn errors of pyarrow and csv into TableError.
 
     Gives a list for ragged rows to be noted in.
     """
