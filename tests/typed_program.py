@@ -41,6 +41,7 @@ PUBLIC: list[Nothing] = [
     maxplus.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.MaxPlusClassifier,  # type: ignore[list-item]
     maxplus.SubgradientLMMClassifier,  # type: ignore[list-item]
+    maxplus.TableEncoder,  # type: ignore[list-item]
     maxplus.compare,  # type: ignore[list-item]
     maxplus.export_onnx,  # type: ignore[list-item]
     maxplus.from_pipeline,  # type: ignore[list-item]
