@@ -70,15 +70,8 @@ class Communicator(ABC):
         """Return the rows of all ranks on rank 0, and none of them on the others."""
 
     @abstractmethod
-    def reduce_scatter(self, numbers: NDArray) -> NDArray:
-        """Return this rank's part of the sum over all ranks, added in their order.
-
-        The next call may overwrite it.
-        """
-
-    @abstractmethod
-    def allgather_inplace(self, numbers: NDArray) -> None:
-        """Fill in the parts of the other ranks, each as its rank has it; in place."""
+    def sum(self, array: NDArray) -> NDArray:
+        """Return the sum over all ranks, added in their order: the same bits on all of them."""
 
     @abstractmethod
     def meet(self, own: NDArray, received: NDArray) -> None:
@@ -97,24 +90,6 @@ class Communicator(ABC):
         """Return float64 numbers in memory that those ranks share, one array for each shape."""
 
     # -- derived operations ----------------------------------------------------------------------
-
-    def sum(self, array: NDArray) -> NDArray:
-        """Return the sum over all ranks, added in their order: the same bits on all of them."""
-        if not self.is_alone:
-            whole = np.zeros(self.padded(array.size), array.dtype)
-            whole[: array.size] = np.ravel(array)
-            self.part(whole)[:] = self.reduce_scatter(whole)
-            self.allgather_inplace(whole)
-            array = whole[: array.size].reshape(np.shape(array))
-        return array
-
-    def padded(self, n: int) -> int:
-        """Return n, rounded up to a multiple of the number of ranks."""
-        return n + -n % self.size
-
-    def part(self, numbers: NDArray) -> NDArray:
-        """Return this rank's part of an array that is divided evenly among the ranks."""
-        return numbers.reshape(self.size, -1)[self.rank]
 
     def total(self, n: int) -> int:
         """Return the sum of an integer over all ranks."""
@@ -216,12 +191,9 @@ class SerialCommunicator(Communicator):
         """Return the rows."""
         return rows
 
-    def reduce_scatter(self, numbers: NDArray) -> NDArray:
-        """Return the numbers."""
-        return numbers
-
-    def allgather_inplace(self, numbers: NDArray) -> None:
-        """Do nothing."""
+    def sum(self, array: NDArray) -> NDArray:
+        """Return the array."""
+        return array
 
     def meet(self, own: NDArray, received: NDArray) -> None:
         """Copy the numbers."""
