@@ -43,12 +43,12 @@ class Communicator(ABC):
 
     @property
     def is_first(self) -> bool:
-        """Whether this is rank 0, which writes files and prints."""
+        """True on rank 0, which writes files and prints."""
         return self.rank == 0
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is a single rank."""
+        """True for a single rank."""
         return self.size == 1
 
     # -- messages --------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Communicator(ABC):
         share = RowsShare(rows) if isinstance(rows, np.ndarray) else rows
         return run_root_only(self, work, share)
 
-    def fails_alike(self, error: BaseException) -> bool:
+    def raised_on_all_ranks(self, error: BaseException) -> bool:
         """Return whether all ranks have raised this error: then none waits for another."""
         return True
 
@@ -287,8 +287,8 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     """Let all ranks of an MPI communicator train one model, each with rows of its own.
 
     Every rank makes the same calls inside. Classifiers are then fitted on the rows of all ranks,
-    those of rank 0 first; every rank has the fitted model in the end, and what belongs to training
-    rows (``training_losses_``) for its own. An error on one rank ends all of them.
+    those of rank 0 first. Afterwards every rank has the fitted model, and what belongs to training
+    rows (``training_losses_``) for its own rows. An error on one rank ends all of them.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
             communicator.check_software()
             yield communicator
     except BaseException as error:
-        if not communicator.fails_alike(error):
+        if not communicator.raised_on_all_ranks(error):
             communicator.end(error)
         if not communicator.is_first:
             _print_on_first_only(error)

@@ -18,7 +18,7 @@ from maxplus.distributed.communicator import Communicator, is_launched, mark_col
 
 T = TypeVar("T")
 
-# MPI counts in 32 bits: larger arrays are sent in parts of so many bytes.
+# Bytes of the parts that larger arrays are sent in: MPI counts in 32 bits.
 MOST_BYTES = 1 << 30
 # Seconds between the messages of ranks that fail with the same error: the first one ends them all.
 MESSAGE_DELAY = 0.05
@@ -173,7 +173,7 @@ class MPICommunicator(Communicator):
         memory, _ = self._windows[shape].Shared_query(0)
         return np.frombuffer(memory, np.float64, n).reshape(shape)
 
-    def fails_alike(self, error: BaseException) -> bool:
+    def raised_on_all_ranks(self, error: BaseException) -> bool:
         """Return whether all ranks raise the same error soon; not if some wait for messages."""
         if self.is_alone or getattr(error, "is_collective", False):
             return True

@@ -44,6 +44,8 @@ class AdditiveLMM(TermSum):
     array([[2., 2.]])
     """
 
+    is_sum = True
+
     def __init__(
         self,
         terms: Iterable[Term | tuple[ArrayLike, LMM]],
@@ -327,6 +329,6 @@ def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
             raise ValueError(f"units must hold at least one unit of each term; term {t} has none")
         kept = own - (ends[t] - lmm.n_hidden)
         terms.append(Term(features, LMM(lmm.W0.copy(), lmm.W1[:, kept], lmm.W2[kept])))
-    if isinstance(model, LMM):
+    if not model.is_sum:
         return terms[0].lmm
     return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -47,7 +47,12 @@ class Term(NamedTuple):
 
 
 class TermSum(Network):
-    """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`."""
+    """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`.
+
+    ``is_sum`` is False for a single network, whose scores single units decide.
+    """
+
+    is_sum: ClassVar[bool]
 
     @property
     @abstractmethod
@@ -128,6 +133,7 @@ class LMM(Model, TermSum):
     numbers feature by feature.
     """
 
+    is_sum = False
     layers = ("W2", "W1", "W0")
 
     def __init__(self, W0: NDArray, W1: NDArray, W2: NDArray) -> None:
