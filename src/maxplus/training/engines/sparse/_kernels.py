@@ -19,10 +19,10 @@ from maxplus.training.engines.sparse._minima import (
 )
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 from maxplus.training.engines.sparse._state import NONE
-from maxplus.training.engines.sparse._worst import merge_sorted
-from maxplus.training.engines.sparse.rank_exchange import (
+from maxplus.training.engines.sparse._worst import (
     exchange_paths,
     exchange_worst,
+    merge_sorted,
     order_received,
     read_path,
     send_overflow,
