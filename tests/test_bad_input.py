@@ -71,7 +71,7 @@ PARAMETERS = [
     ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
     ([LMMRegressor], "loss", ["cubed", None], ["'squared', 'absolute'"]),
     ([LMMRegressor], "epochs", [*WHOLE, "many"], ["integer >= 1"]),
-    (LMMS, "confidence", POSITIVE, ["> 0"]),
+    (LMMS, "init_margin", POSITIVE, ["> 0"]),
     (STEPPED[1:], "objective", ["top-k"], ["'max', 'mean'"]),
     (STEPPED[:1], "top_k", [0, -2, 1.0, 1.5, 0.0, -0.1, NAN, INF], ["integer >= 1", "< 1"]),
     (STEPPED[:1], "top_k", ["all", None, True, [2]], ["integer >= 1", "fraction"]),

@@ -85,7 +85,7 @@ def test_structure_limits_the_terms(noisy, structure, most):
 @pytest.mark.parametrize(
     "options",
     [{"n_hidden": 8}, {"slope": 2.0}, {"polish": "log2"}, {"robust_eps": 0.1},
-     {"early_stopping": True}, {"confidence": 3.0}, {"standardize": False},
+     {"early_stopping": True}, {"init_margin": 3.0}, {"standardize": False},
      {"augment": lambda rows, rng: rows}],
 )  # fmt: skip
 def test_parameters_of_a_single_network_ask_for_one(iris, options):

@@ -88,7 +88,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
         "--class-weight", "balanced", "--calibrate",
     )  # fmt: skip
     assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
-        7, random_state=5, slope=3.0, confidence=2.0, max_suspects=0.1, warmup_epochs=3,
+        7, random_state=5, slope=3.0, init_margin=2.0, max_suspects=0.1, warmup_epochs=3,
         robust_eps=0.01, early_stopping=True, polish=0.6, n_jobs=1,
         class_weight="balanced", calibrate=True,
     ).get_params()  # fmt: skip
@@ -99,7 +99,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
         "--iterate", "last",
     )  # fmt: skip
     assert maxplus.load(tmp_path / "m").get_params() == maxplus.SubgradientLMMClassifier(
-        7, max_iter=11, random_state=5, slope=3.0, confidence=2.0, init="uniform", top_k=5,
+        7, max_iter=11, random_state=5, slope=3.0, init_margin=2.0, init="uniform", top_k=5,
         objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
         learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
     ).get_params()  # fmt: skip

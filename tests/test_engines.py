@@ -371,13 +371,13 @@ def test_training_ends_at_the_target(cloud, name, rule):
 
 
 @pytest.mark.parametrize(
-    ("confidence", "signal"), [(300.0, Signal.STATIONARY), (500.0, Signal.TARGET)]
+    ("init_margin", "signal"), [(300.0, Signal.STATIONARY), (500.0, Signal.TARGET)]
 )
 @pytest.mark.parametrize("name", MAX_ENGINES)
-def test_training_ends_where_nothing_can_move(name, confidence, signal):
+def test_training_ends_where_nothing_can_move(name, init_margin, signal):
     """A loss of e^−600 has a subgradient whose square underflows; e^−1000 is 0."""
     X, y = np.array([[0.0], [1e6]]), np.array([0, 1])
-    model = prototype_lmm(X, y, 2, 1.0, confidence)
+    model = prototype_lmm(X, y, 2, 1.0, init_margin)
     engine = make(name, model, X, y)
     history, ended = run(engine, 10)
     assert ended == signal

@@ -53,7 +53,7 @@ def losses(clf, X, y):
 
 
 def test_prototypes_start(cloud):
-    clf = initial(cloud, slope=3.0, confidence=1.5)
+    clf = initial(cloud, slope=3.0, init_margin=1.5)
     X, y = cloud.X[clf.prototypes_], cloud.y[clf.prototypes_]
     distance = np.abs(cloud.X[:, None] - X[None]).max(axis=2)
     height = np.where(y[:, None] == np.arange(3), 1.5, -1.5)
@@ -83,7 +83,7 @@ def test_the_automatic_slope_is_about_the_median(iris):
 
 @pytest.mark.parametrize(("init", "spread"), [("gaussian", 1.0), ("uniform", 3**-0.5)])
 def test_random_starts(cloud, init, spread):
-    clf = initial(cloud, n_hidden=400, init=init, slope=2.0, confidence=0.5)
+    clf = initial(cloud, n_hidden=400, init=init, slope=2.0, init_margin=0.5)
     assert np.std(clf.W1_) == pytest.approx(2.0 * spread, rel=0.1)
     assert np.std(clf.W2_) == pytest.approx(0.5 * spread, rel=0.15)
     assert (np.abs(clf.W1_).max() <= 2.0) == (init == "uniform")
@@ -201,7 +201,7 @@ def test_the_certificate(max_iter):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(m, 0.5, (40, 2)) for m in (-2, 0, 2)])
     y = np.repeat([0, 1, 2], 40)
-    clf = lmm(20, max_iter=max_iter, confidence=0.1).fit(X, y)
+    clf = lmm(20, max_iter=max_iter, init_margin=0.1).fit(X, y)
     assert clf.certified_ == (clf.max_loss_ < LOG_2) == (max_iter == 300)
     if clf.certified_:
         assert clf.score(X, y) == 1.0
@@ -226,7 +226,7 @@ def test_reaching_the_target_ends_training(cloud, engine):
 
 @MAX_ENGINES
 def test_a_zero_subgradient_ends_training(engine):
-    clf = lmm(engine=engine, slope=1.0, confidence=300.0).fit([[0.0], [1e6]], [0, 1])
+    clf = lmm(engine=engine, slope=1.0, init_margin=300.0).fit([[0.0], [1e6]], [0, 1])
     assert clf.status_ == "stationary"
     assert "subgradient is zero" in clf.status_message_
     assert clf.n_iter_ == 1
@@ -319,7 +319,7 @@ def test_warm_start_goes_on_from_the_parameters(cloud):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_hidden", 12), ("slope", 2.0), ("confidence", 1.0), ("init", "gaussian")],
+    [("n_hidden", 12), ("slope", 2.0), ("init_margin", 1.0), ("init", "gaussian")],
 )
 def test_going_on_says_that_the_beginning_is_past(cloud, tmp_path, name, value):
     clf = lmm(max_iter=5, engine="dense", warm_start=True).fit(*cloud)

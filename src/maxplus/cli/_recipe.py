@@ -9,7 +9,7 @@ Options = Mapping[str, Any]
 
 # Options, and the parameters that they set.
 CAPACITY = {"hidden": "n_hidden", "slope": "slope"}
-CLASSES = {**CAPACITY, "confidence": "confidence"}
+CLASSES = {**CAPACITY, "confidence": "init_margin"}
 OWN = {
     **CLASSES, "structure": "structure", "max_features": "max_features",
     "scoring": "scoring", "epochs": "warmup_epochs",

@@ -56,7 +56,7 @@ class Boxes(NamedTuple):
 
 
 def boxes_for(
-    rows: Rows, n_classes: int, capacity: Capacity, confidence: float | None,
+    rows: Rows, n_classes: int, capacity: Capacity, init_margin: float | None,
     rng: np.random.Generator,
 ) -> Boxes:  # fmt: skip
     """Return where the training of a single network begins.
@@ -66,14 +66,14 @@ def boxes_for(
     rows : scaled features, classes and weights
     n_classes : C
     capacity : units and slope
-    confidence : how far below its own class a unit starts for others; slope times distance if None
+    init_margin : how far below its own class a unit starts for others; slope times distance if None
     rng : what clusters begin with
     """
     X, y = rows.X, rows.y
     distance = class_distance(X, y, rng)
     slope = CLASS_SLOPE / distance if capacity.slope is None else capacity.slope
     check_reach(X, slope)
-    drop = slope * distance if confidence is None else float(confidence)
+    drop = slope * distance if init_margin is None else float(init_margin)
     n_hidden = capacity.hidden_for(X, n_classes)
     memory.require(
         box_lmm_bytes(X, y, n_hidden, n_classes), f"a start with n_hidden={n_hidden:,}",

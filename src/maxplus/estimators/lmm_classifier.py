@@ -73,7 +73,7 @@ class LMMClassifier(BaseLMMClassifier):
     A number given for ``n_hidden`` or ``slope`` asks for a single network over all features
     instead, in which each hidden unit is a box: it starts from clusters of each class, and has a
     warm-up and, where that costs nothing on held-out rows, a polish that brings training losses
-    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``confidence``,
+    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``,
     ``standardize=False`` and a polish that is asked for are for such a network, too, and ask for it
     as well. `SubgradientLMMClassifier` is the paper's own algorithm.
 
@@ -96,7 +96,7 @@ class LMMClassifier(BaseLMMClassifier):
     max_features : int, optional
         The most features that a sum may use: those whose shape functions contribute most after a
         short training. With five, an explanation names everything that counts.
-    confidence : float, optional
+    init_margin : float, optional
         How far below its own class a unit starts for the others; the slope times the distance
         between classes by default.
     warmup_epochs : int or "auto", default="auto"
@@ -227,7 +227,7 @@ class LMMClassifier(BaseLMMClassifier):
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
         "max_features": (whole(1), NOTHING),
-        "confidence": (real(above=0.0), NOTHING),
+        "init_margin": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
         "robust_eps": (real(minimum=0.0),),
@@ -250,7 +250,7 @@ class LMMClassifier(BaseLMMClassifier):
         slope: float | str = "auto",
         structure: str = "auto",
         max_features: int | None = None,
-        confidence: float | None = None,
+        init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         robust_eps: float = 0.0,
@@ -273,7 +273,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.slope = slope
         self.structure = structure
         self.max_features = max_features
-        self.confidence = confidence
+        self.init_margin = init_margin
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
         self.robust_eps = robust_eps
@@ -324,7 +324,7 @@ class LMMClassifier(BaseLMMClassifier):
             and self.polish in ("auto", None)
             and not (self.robust_eps or self.early_stopping)
             and self.augment is None
-            and self.confidence is None
+            and self.init_margin is None
         )
 
     @property
@@ -365,7 +365,7 @@ class LMMClassifier(BaseLMMClassifier):
                 rows = replace(rows, X=rows.X[:])
                 return Start(untrained(rows, data.n_classes, rng), facts)
             rows = replace(rows, X=scaling(rows.X))
-            boxes = boxes_for(rows, data.n_classes, self._capacity, self.confidence, rng)
+            boxes = boxes_for(rows, data.n_classes, self._capacity, self.init_margin, rng)
             facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
             return Start(boxes.model, facts)
 
@@ -395,7 +395,7 @@ class LMMClassifier(BaseLMMClassifier):
         rng: np.random.Generator, monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a single network, trained for a share of the usual length."""
-        boxes = boxes_for(rows, n_classes, capacity, self.confidence, rng)
+        boxes = boxes_for(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)

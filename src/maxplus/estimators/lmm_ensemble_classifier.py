@@ -47,7 +47,7 @@ class LMMEnsembleClassifier(LMMClassifier):
     bootstrap : bool, default=False
         Train each network on a sample of the rows, drawn with replacement within each class. A
         polish then is about the rows that were drawn.
-    n_hidden, slope, structure, max_features, confidence, warmup_epochs, batch_size, robust_eps, \
+    n_hidden, slope, structure, max_features, init_margin, warmup_epochs, batch_size, robust_eps, \
 augment, early_stopping, validation_fraction, n_iter_no_change, polish, max_suspects, standardize, \
 calibrate, class_weight, scoring
         As in `LMMClassifier`, for each network.
@@ -101,7 +101,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         slope: float | str = "auto",
         structure: str = "auto",
         max_features: int | None = None,
-        confidence: float | None = None,
+        init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         robust_eps: float = 0.0,
@@ -122,7 +122,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     ) -> None:
         super().__init__(
             n_hidden, slope=slope, structure=structure, max_features=max_features,
-            confidence=confidence, warmup_epochs=warmup_epochs, batch_size=batch_size,
+            init_margin=init_margin, warmup_epochs=warmup_epochs, batch_size=batch_size,
             robust_eps=robust_eps, augment=augment, early_stopping=early_stopping,
             validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change,
             polish=polish, max_suspects=max_suspects, standardize=standardize,
@@ -281,7 +281,7 @@ class EnsembleTraining:
     ) -> tuple[LMM, NDArray]:
         rng = np.random.default_rng(seed)
         own = drawn(rows, rng) if self.ensemble.bootstrap else rows
-        boxes = boxes_for(own, n_classes, self.ensemble._capacity, self.ensemble.confidence, rng)
+        boxes = boxes_for(own, n_classes, self.ensemble._capacity, self.ensemble.init_margin, rng)
         known = {"slope": np.array([boxes.slope]), "distance": np.array([boxes.distance])}
         stages = self.ensemble._single_stages(len(own.y), {**self.facts, **known})
         problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)

@@ -49,7 +49,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         samples.
     slope : float or "auto", default="auto"
         The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance of two samples).
-    confidence : float, optional
+    init_margin : float, optional
         The paper's k in W2; equal to the slope by default.
     init : {"prototypes", "gaussian", "uniform"}, default="prototypes"
         The paper's construction from random training samples, or i.i.d. weights.
@@ -84,7 +84,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     keep : {"best", "last"}, default="best"
         Keep the parameters with the lowest objective seen, or the last ones.
     warm_start : bool, default=False
-        Start `fit` from the present parameters. ``n_hidden``, ``slope``, ``confidence`` and
+        Start `fit` from the present parameters. ``n_hidden``, ``slope``, ``init_margin`` and
         ``init`` say where a training from scratch begins: changed after that they have no effect
         until one begins anew, which a warning tells.
     n_jobs : int, optional
@@ -132,7 +132,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
 
     model_: LMM
     _automatic_engine = "sparse"
-    _beginning = ("n_hidden", "slope", "confidence", "init")
+    _beginning = ("n_hidden", "slope", "init_margin", "init")
     _effects = (
         *EFFECTS,
         Effect(("top_k",), lambda own: own.objective == "top-k", "objective is 'top-k'"),
@@ -141,7 +141,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         **SUBGRADIENT,
         "n_hidden": (whole(1),),
         "slope": (real(above=0.0), one_of("auto")),
-        "confidence": (real(above=0.0), NOTHING),
+        "init_margin": (real(above=0.0), NOTHING),
         "init": (one_of("prototypes", "gaussian", "uniform"),),
         "objective": (one_of("max", "mean", "top-k"),),
         "top_k": (samples(1),),
@@ -153,7 +153,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         n_hidden: int = 100,
         *,
         slope: float | str = "auto",
-        confidence: float | None = None,
+        init_margin: float | None = None,
         init: str = "prototypes",
         objective: str = "max",
         top_k: int | float = 0.1,
@@ -173,7 +173,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     ) -> None:
         self.n_hidden = n_hidden
         self.slope = slope
-        self.confidence = confidence
+        self.init_margin = init_margin
         self.init = init
         self.objective = objective
         self.top_k = top_k
@@ -212,15 +212,15 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         slope = self.slope
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
         check_reach(X, slope)
-        confidence = slope if self.confidence is None else float(self.confidence)
+        init_margin = slope if self.init_margin is None else float(self.init_margin)
         facts = {SLOPE: np.array([slope])}
         self._require_memory(X, n_classes)
         if self.init == "prototypes":
             chosen = choose_prototypes(y, self.n_hidden, rng)
             facts[PROTOTYPES] = data.index[chosen]
-            return Start(prototype_lmm(X[chosen], y[chosen], n_classes, slope, confidence), facts)
+            return Start(prototype_lmm(X[chosen], y[chosen], n_classes, slope, init_margin), facts)
         shape = (X.shape[1], int(self.n_hidden), n_classes)
-        return Start(random_lmm(self.init, shape, slope, confidence, X.dtype, rng), facts)
+        return Start(random_lmm(self.init, shape, slope, init_margin, X.dtype, rng), facts)
 
     def _require_memory(self, X: NDArray, n_classes: int) -> None:
         """Refuse a start that memory does not hold."""
