@@ -101,7 +101,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     assert maxplus.load(tmp_path / "m").get_params() == maxplus.SubgradientLMMClassifier(
         7, max_iter=11, random_state=5, slope=3.0, init_margin=2.0, init="uniform", top_k=5,
         objective="max", step="polyak", polyak_target=0.1, polyak_fraction=0.3,
-        learning_rate=0.2, linear_every=4, engine="dense", keep="last", n_jobs=1,
+        learning_rate=0.2, w0_update_interval=4, engine="dense", keep="last", n_jobs=1,
     ).get_params()  # fmt: skip
     good("train", IRIS, "-o", tmp_path / "m", "--paper", "-n", 5, "--validate", "none")
     recipe = maxplus.SubgradientLMMClassifier(max_iter=5, random_state=0)

@@ -31,9 +31,11 @@ def start(data, n_hidden=9):
     return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, 2.0, 1.0)
 
 
-def course(engine_class, data, part, objective, step, n_iter, linear_every):
+def course(engine_class, data, part, objective, step, n_iter, w0_update_interval):
     X, y = data
-    problem = TrainingProblem(X[part], y[part], objective, step, linear_every=linear_every)
+    problem = TrainingProblem(
+        X[part], y[part], objective, step, w0_update_interval=w0_update_interval
+    )
     engine = engine_class(start(data), problem)
     done = train(engine, n_iter)
     return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()

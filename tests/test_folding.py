@@ -57,7 +57,7 @@ def test_every_fact_follows(trained, iris):
 
 def test_slopes_are_per_unit_of_scale(iris):
     # One iteration moves no slope: all of them are the one that training began with.
-    clf = SubgradientLMMClassifier(20, max_iter=1, linear_every=0, random_state=0).fit(
+    clf = SubgradientLMMClassifier(20, max_iter=1, w0_update_interval=0, random_state=0).fit(
         iris.X, iris.y
     )
     assert np.allclose(np.abs(clf.W0_), clf.slope_)

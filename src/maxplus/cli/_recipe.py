@@ -22,7 +22,7 @@ PAPER = {
     **CLASSES, "iterations": "max_iter", "init": "init", "objective": "objective",
     "top_k": "top_k", "step": "step", "polyak_target": "polyak_target",
     "polyak_fraction": "polyak_fraction", "learning_rate": "learning_rate",
-    "linear_every": "linear_every", "engine": "engine", "iterate": "keep",
+    "linear_every": "w0_update_interval", "engine": "engine", "iterate": "keep",
 }  # fmt: skip
 REGRESSION = {"epochs": "epochs", "loss": "loss"}
 ALL = {**ENSEMBLE, **PAPER, **REGRESSION}

@@ -219,7 +219,7 @@ class SubgradientClassifier(TrainedClassifier):
         return TrainingProblem(
             data.X, data.y, self._objectives()[self.objective],
             self._step_rule(data.n_classes, best),
-            linear_every=int(getattr(self, "linear_every", 0)), start=earlier.size,
+            w0_update_interval=int(getattr(self, "w0_update_interval", 0)), start=earlier.size,
             weight=data.weight, rng=rng,
         )  # fmt: skip
 

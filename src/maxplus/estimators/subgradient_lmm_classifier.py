@@ -68,8 +68,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         Share of the iterations with Polyak steps in "two-phase".
     learning_rate : float, default=0.1
         The paper's ε: the constant step is ε / (2·√(2·n_classes)).
-    linear_every : int, default=100
-        W0 moves at iterations t = 0, 1, … with (t + 1) % linear_every == 0;
+    w0_update_interval : int, default=100
+        W0 moves at iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
         1 is always, 0 is never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
         How iterations are carried out. "dense", "tree" and "sparse" minimise the
@@ -145,7 +145,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         "init": (one_of("prototypes", "gaussian", "uniform"),),
         "objective": (one_of("max", "mean", "top-k"),),
         "top_k": (samples(1),),
-        "linear_every": (whole(0),),
+        "w0_update_interval": (whole(0),),
     }
 
     def __init__(
@@ -161,7 +161,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,
-        linear_every: int = 100,
+        w0_update_interval: int = 100,
         engine: str = "auto",
         max_iter: int = 10_000,
         keep: str = "best",
@@ -181,7 +181,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         self.polyak_target = polyak_target
         self.polyak_fraction = polyak_fraction
         self.learning_rate = learning_rate
-        self.linear_every = linear_every
+        self.w0_update_interval = w0_update_interval
         self.engine = engine
         self.max_iter = max_iter
         self.keep = keep
