@@ -356,7 +356,7 @@ def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options
 @BOTH
 def test_certified_accuracy(iris, options):
     clf = LMMEnsembleClassifier(2, **options).fit(iris.X, WORDS[iris.y])
-    shares = clf.certify(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
+    shares = clf.certified_accuracy(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
     right = clf.predict(iris.X) == WORDS[iris.y]
     assert shares[0] == right.mean()
     assert shares[1] == (right & certified_at(clf.model_, iris.X, 0.05)).mean()

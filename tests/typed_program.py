@@ -244,7 +244,7 @@ def classify(X: Array, y: Array) -> None:
     assert_type(clf.predict_proba(X), Array)
     assert_type(clf.decision_function(X), Array)
     assert_type(clf.certified_radius(X), Array)
-    assert_type(clf.certify(X, y, 0.1), float | Array)
+    assert_type(clf.certified_accuracy(X, y, 0.1), float | Array)
     assert_type(clf.explain(X), Explanation)
     assert_type(clf.explain(X).text(0), str)
     assert_type(clf.rules(X, y), Rules)

@@ -71,7 +71,7 @@ class ExplainedClassifier(TrainedClassifier):
         with threads(self.n_jobs):
             return certified_radius(self.model_, X, scale)
 
-    def certify(
+    def certified_accuracy(
         self, X: Any, y: Any, eps: ArrayLike, scale: ArrayLike | None = None
     ) -> float | NDArray:
         """Certified accuracy: the share of rows that are right and stay right within eps.

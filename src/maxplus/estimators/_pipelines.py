@@ -33,9 +33,8 @@ def from_pipeline(pipeline: Any) -> Any:
 
     What is before the classifier must be affine in each feature, such as a StandardScaler; it is
     folded into the weights of a copy (`LMMClassifier.fold`), whose predictions are the pipeline's,
-    up to rounding. Its methods (``explain``, ``certify``, ``rules``, ``save`` and all others)
-    then take what the pipeline takes, and speak of the features by the names and in the units that
-    they have there.
+    up to rounding. Its methods (``explain``, ``certified_accuracy``, ``rules``, ``save``, …) then
+    take what the pipeline takes, with the names and units that features have there.
 
     Parameters
     ----------
