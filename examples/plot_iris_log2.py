@@ -21,7 +21,7 @@ clf = SubgradientLMMClassifier(
 ).fit(X_train, y_train)
 
 print(f"largest training loss: {clf.max_loss_:.3f} (log 2 is {np.log(2):.3f})")
-print(f"every training flower is right: {clf.certified_}")
+print(f"every training flower is right: {clf.perfect_fit_}")
 print(f"new flowers that are right: {clf.score(X_test, y_test):.1%}")
 
 # %%

@@ -399,7 +399,7 @@ def test_calibration_can_be_asked_for(noisy):
 
 def test_a_polished_level_survives_the_temperature(iris):
     clf = LMMClassifier(30, calibrate=True, polish="log2", random_state=0).fit(*iris)
-    assert clf.certified_
+    assert clf.perfect_fit_
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
     y = np.array([0, 1])
     level = losses_of(0.9 * Z, y).max()
@@ -423,7 +423,7 @@ def test_a_polish_is_asked_for_by_held_out_rows(iris, noisy):
     options = {"n_hidden": 30, "random_state": 0}
     fitted = LMMClassifier(**options).fit(*iris)
     assert fitted.status_ == Status.POLISHED.value
-    assert fitted.certified_
+    assert fitted.perfect_fit_
     one = LMMClassifier(**options, n_jobs=1).fit(*iris)
     assert_array_equal(one.W1_, fitted.W1_)
     left = LMMClassifier(**options).fit(*noisy)

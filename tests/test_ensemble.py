@@ -87,7 +87,7 @@ def test_fitted_attributes_are_about_all_training_rows(iris, options):
     assert_array_equal(clf.training_losses_, losses)
     assert clf.max_loss_ == losses.max()
     assert clf.mean_loss_ == pytest.approx(losses.mean())
-    assert clf.certified_ == (losses.max() < LOG2)
+    assert clf.perfect_fit_ == (losses.max() < LOG2)
     assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
     assert clf.loss_curve_.shape == (options["warmup_epochs"],)
     assert np.isfinite(clf.loss_curve_).all()

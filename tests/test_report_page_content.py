@@ -459,7 +459,7 @@ def test_training_that_proves_nothing_has_no_such_heading(clinic):
     heading = "What the training proves"
     content = about(clf, X, y)
     content["certificate"] = training_certificate(clf)
-    assert (heading in render_page(content)) == clf.certified_
+    assert (heading in render_page(content)) == clf.perfect_fit_
     for loss, proven in ((0.5, True), (0.9, False)):
         other = copy.copy(clf)
         other.max_loss_ = loss

@@ -202,8 +202,8 @@ def test_the_certificate(max_iter):
     X = np.concatenate([rng.normal(m, 0.5, (40, 2)) for m in (-2, 0, 2)])
     y = np.repeat([0, 1, 2], 40)
     clf = lmm(20, max_iter=max_iter, init_margin=0.1).fit(X, y)
-    assert clf.certified_ == (clf.max_loss_ < LOG_2) == (max_iter == 300)
-    if clf.certified_:
+    assert clf.perfect_fit_ == (clf.max_loss_ < LOG_2) == (max_iter == 300)
+    if clf.perfect_fit_:
         assert clf.score(X, y) == 1.0
 
 
@@ -230,7 +230,7 @@ def test_a_zero_subgradient_ends_training(engine):
     assert clf.status_ == "stationary"
     assert "subgradient is zero" in clf.status_message_
     assert clf.n_iter_ == 1
-    assert clf.certified_
+    assert clf.perfect_fit_
 
 
 @MAX_ENGINES

@@ -249,7 +249,7 @@ def classify(X: Array, y: Array) -> None:
     assert_type(clf.explain(X).text(0), str)
     assert_type(clf.rules(X, y), Rules)
     assert_type(clf.max_loss_, float)
-    assert_type(clf.certified_, bool)
+    assert_type(clf.perfect_fit_, bool)
     assert_type(clf.suspects_, Array)
     assert_type(clf.n_hidden_, int)
     assert_type(clf.model_, LMM | AdditiveLMM)

@@ -346,7 +346,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         return self._said(X, log_softmax)
 
     @property
-    def certified_(self) -> bool:
+    def perfect_fit_(self) -> bool:
         """Whether max_loss_ < log 2: then every sample of the last training is classified right.
 
         This is the paper's proposition 2.2. It says nothing about new samples.

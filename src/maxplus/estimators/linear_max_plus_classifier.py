@@ -56,7 +56,7 @@ class LinearMaxPlusClassifier(SubgradientClassifier):
     b_ : array of shape (H,)
     W_ : array of shape (H, C)
     classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
-certified_, model_
+perfect_fit_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples

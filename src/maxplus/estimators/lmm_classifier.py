@@ -188,7 +188,7 @@ class LMMClassifier(BaseLMMClassifier):
     status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
         sentence
     max_loss_, mean_loss_ : of the final model on the training set
-    certified_ : whether max_loss_ < log 2
+    perfect_fit_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
 
     Examples

@@ -70,7 +70,7 @@ calibrate, class_weight, scoring
     suspects_ : training samples whose loss is not below the polish's level
     warmup_losses_, loss_curve_ : mean over the networks of the soft loss of each epoch
     n_iter_ : epochs of each network
-    status_, status_message_, max_loss_, mean_loss_, certified_, training_losses_, \
+    status_, status_message_, max_loss_, mean_loss_, perfect_fit_, training_losses_, \
 training_labels_ : of the ensemble, as in `LMMClassifier`
     classes_, n_features_in_, feature_names_in_
 

@@ -50,7 +50,7 @@ class MaxPlusClassifier(SubgradientClassifier):
     ----------
     W_ : array of shape (C, P)
     classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
-certified_, model_
+perfect_fit_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples

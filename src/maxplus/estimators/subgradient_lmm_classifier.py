@@ -116,7 +116,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         sentence
     loss_curve_ : the objective before each step; with sgd, the drawn sample's loss
     max_loss_, mean_loss_ : of the kept parameters on the training set
-    certified_ : whether max_loss_ < log 2
+    perfect_fit_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
     model_ : the `maxplus.models.LMM` behind it
 
