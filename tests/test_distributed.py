@@ -63,7 +63,15 @@ def fitted(clf, names):
     return {name: getattr(clf, name) for name in names}
 
 
-EXACT = ("W0_", "W1_", "W2_", "classes_", "unit_wins_", "prototypes_", "feature_importances_")
+EXACT = (
+    "W0_",
+    "W1_",
+    "W2_",
+    "classes_",
+    "unit_activation_counts_",
+    "prototypes_",
+    "feature_importances_",
+)
 
 
 def fit_part(data, part, weight=None, **options):

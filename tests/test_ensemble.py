@@ -62,7 +62,11 @@ def test_scores_are_the_mean_of_the_networks(networks, iris, options):
     assert_allclose(clf.predict_proba(iris.X).sum(axis=1), 1.0)
     assert clf.score(iris.X, WORDS[iris.y]) > 0.93
     assert isinstance(clf.model_, AdditiveLMM)
-    assert clf.n_hidden_ == sum(model.n_hidden for model in networks()) == len(clf.unit_wins_)
+    assert (
+        clf.n_hidden_
+        == sum(model.n_hidden for model in networks())
+        == len(clf.unit_activation_counts_)
+    )
 
 
 @given(SEEDS, st.integers(1, 4), st.integers(0, 2))
@@ -88,7 +92,7 @@ def test_fitted_attributes_are_about_all_training_rows(iris, options):
     assert clf.max_loss_ == losses.max()
     assert clf.mean_loss_ == pytest.approx(losses.mean())
     assert clf.perfect_fit_ == (losses.max() < LOG2)
-    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
     assert clf.loss_curve_.shape == (options["warmup_epochs"],)
     assert np.isfinite(clf.loss_curve_).all()
     assert clf.feature_importances_.sum() == pytest.approx(1.0)
@@ -101,9 +105,9 @@ def test_pruning_changes_no_score_of_a_training_row(iris):
     pruned = clf.prune()
     assert pruned.dropped > 0
     assert pruned.dropped + pruned.left == 180
-    assert clf.n_hidden_ == pruned.left == clf.unit_wins_.size
+    assert clf.n_hidden_ == pruned.left == clf.unit_activation_counts_.size
     assert_array_equal(clf.decision_function(iris.X), before)
-    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
 
 
 @BOTH

@@ -67,7 +67,7 @@ def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
     else:
         clf.set_params(max_iter=200)
     clf.fit(iris.X, iris.y)
-    assert np.array_equal(clf.unit_wins_, slow_wins(clf.model_, iris.X))
+    assert np.array_equal(clf.unit_activation_counts_, slow_wins(clf.model_, iris.X))
     scores, certified = clf.decision_function(iris.X), clf.perfect_fit_
     clf.save(tmp_path / "m")
     again = maxplus.load(tmp_path / "m")
@@ -76,7 +76,7 @@ def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
     assert provable <= dropped
     assert left == clf.n_hidden_ == 100 - dropped
     assert np.array_equal(clf.decision_function(iris.X), scores)
-    assert (clf.unit_wins_ > 0).all()
+    assert (clf.unit_activation_counts_ > 0).all()
     assert clf.perfect_fit_ == certified
     assert clf.prune() == (0, 0, left)
     if recipe is not LMMClassifier:

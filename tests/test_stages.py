@@ -289,10 +289,10 @@ def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
 
 def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
     clf = SubgradientLMMClassifier(40, max_iter=300, engine="dense", random_state=0).fit(*iris)
-    needed = clf.unit_wins_ > 0
+    needed = clf.unit_activation_counts_ > 0
     assert 0 < needed.sum() < 40
     clf.set_params(max_iter=1, keep="last").partial_fit(iris.X[:5], iris.y[:5])
-    W1, kept = clf.W1_.copy(), clf.unit_wins_ > 0
+    W1, kept = clf.W1_.copy(), clf.unit_activation_counts_ > 0
     assert kept[needed].all()
     # The few new samples alone would have left most of those units without a win.
     assert (clf.model_.wins(iris.X[:5]) == 0)[needed].any()
@@ -337,13 +337,13 @@ def test_weights_count_in_the_warm_up(iris):
 def test_idle_units_help_neighbours_that_share_a_path(iris):
     """Two flowers of different species lie so close that steps on one undo those on the other."""
     clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
-    assert (clf.unit_wins_ == 0).any()
+    assert (clf.unit_activation_counts_ == 0).any()
     result = polish(clf.model_, *iris, np.random.default_rng(0))
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.n_iter > 3
     # What helped are units that decided nothing before and decide something now.
-    idle = clf.unit_wins_ == 0
+    idle = clf.unit_activation_counts_ == 0
     assert (result.model.wins(iris.X)[idle] > 0).any()
 
 

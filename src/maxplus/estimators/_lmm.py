@@ -62,7 +62,7 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
     model_: LMM | AdditiveLMM
     slope_: float
     scale_: NDArray
-    unit_wins_: NDArray
+    unit_activation_counts_: NDArray
     feature_importances_: NDArray
     prototypes_: NDArray
     _model_class = LMM
@@ -155,16 +155,19 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
         (True, 100)
         """
         check_is_fitted(self, "model_")
-        if not hasattr(self, "unit_wins_"):
+        if not hasattr(self, "unit_activation_counts_"):
             raise ValueError(
-                "this model does not know unit_wins_, how often its units won: it comes from an "
+                "this model does not know unit_activation_counts_, how often its units won: it comes from an "
                 "older file; fit it again"
             )
-        never = self.unit_wins_ == 0
+        never = self.unit_activation_counts_ == 0
         provable = useless_units(self.model_) & never
         drop = provable if only_provable else never
         keep = np.flatnonzero(~drop)
-        facts = {"model_": with_units(self.model_, keep), "unit_wins_": self.unit_wins_[keep]}
+        facts = {
+            "model_": with_units(self.model_, keep),
+            "unit_activation_counts_": self.unit_activation_counts_[keep],
+        }
         if hasattr(self, "prototypes_"):
             facts["prototypes_"] = self.prototypes_[keep]
         self.__dict__ = vars(self) | facts

@@ -16,7 +16,7 @@ from maxplus.explain.importances import ENOUGH
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training.result import StateError, TrainingState
 
-SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_wins", "distance"
+SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_activation_counts", "distance"
 # How stages went, as fitted attributes.
 COURSES = ("warmup_losses", "validation_scores", "polish_losses")
 
@@ -52,7 +52,7 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
     comm = current()
     wins = comm.sum(model.wins(data.X)) + facts.get(WINS, 0)
     fitted: dict[str, Any] = {
-        "slope_": float(facts[SLOPE][0]), "unit_wins_": wins,
+        "slope_": float(facts[SLOPE][0]), "unit_activation_counts_": wins,
         "scale_": facts.get(SPREAD, np.ones(data.X.shape[1])),
         "feature_importances_": comm.root_only(
             lambda X: feature_importances(model, X[:: max(1, -(-len(X) // ENOUGH))]), data.X
@@ -77,6 +77,6 @@ def sum_facts(
 
     own_means, importances = comm.root_only(means, data.X)
     return {
-        "scale_": facts[SPREAD], "unit_wins_": comm.sum(model.wins(data.X)),
+        "scale_": facts[SPREAD], "unit_activation_counts_": comm.sum(model.wins(data.X)),
         "term_means_": own_means, "feature_importances_": importances,
     }  # fmt: skip

@@ -181,7 +181,7 @@ class LMMClassifier(BaseLMMClassifier):
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_wins_ : how often each unit decides a class's score of its term on the training samples
+    unit_activation_counts_ : how often each unit decides a class's score of its term on the training samples
     feature_importances_ : array of shape (P,), how much each feature contributes to margins on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together

@@ -65,7 +65,7 @@ calibrate, class_weight, scoring
     Attributes
     ----------
     model_ : the `maxplus.models.AdditiveLMM` of all networks' terms
-    n_hidden_, unit_wins_, term_means_, feature_importances_ : of all terms
+    n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : of all terms
     temperature_, search_, scale_ : as in `LMMClassifier`
     suspects_ : training samples whose loss is not below the polish's level
     warmup_losses_, loss_curve_ : mean over the networks of the soft loss of each epoch

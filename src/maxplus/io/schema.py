@@ -210,7 +210,7 @@ ATTRIBUTES: dict[str, Value | Array] = {
     "lipschitz_": Value(lambda v: _is_float(v) and v >= 0.0),
     "interpolates_": Value(lambda v: isinstance(v, bool)),
     "prototypes_": _UNITS,
-    "unit_wins_": _UNITS,
+    "unit_activation_counts_": _UNITS,
     "suspects_": _COUNTS,
     "training_rows_": _COUNTS,
     "warmup_losses_": _LOSSES,
@@ -247,7 +247,7 @@ ATTRIBUTES: dict[str, Value | Array] = {
 # Fitted attributes that an estimator may have, behind the condition that it must have them.
 _CLASSIFIER = {"always": "n_iter_ status_ max_loss_ mean_loss_", "sometimes": "training_rows_"}
 _NETWORK = {
-    "always": "scale_ unit_wins_ feature_importances_",
+    "always": "scale_ unit_activation_counts_ feature_importances_",
     "single": "slope_",
     "sometimes": "prototypes_ suspects_",
 }
