@@ -198,7 +198,7 @@ def test_progress_tells_of_the_choice(noisy):
 def test_a_callback_ends_the_search_and_the_training(noisy):
     clf = LMMClassifier(**QUICK, callbacks=lambda p: p.iteration == 3).fit(*noisy)
     assert clf.status_ == Status.CALLBACK.value
-    assert clf.warmup_losses_.size == clf.n_iter_ == 0
+    assert clf.loss_curve_.size == clf.n_iter_ == 0
     assert not hasattr(clf, "search_")
     assert clf.predict(noisy[0]).shape == (240,)
 
@@ -211,7 +211,7 @@ def test_ctrl_c_ends_the_search(noisy):
     with pytest.warns(UserWarning, match="interrupted after 0 epochs of the warm-up"):
         clf = LMMClassifier(**QUICK, callbacks=[press, KeepBestOnInterrupt()]).fit(*noisy)
     assert clf.status_ == Status.INTERRUPTED.value
-    assert clf.warmup_losses_.size == 0
+    assert clf.loss_curve_.size == 0
 
 
 def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):

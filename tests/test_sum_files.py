@@ -44,7 +44,7 @@ def test_classifier_with_a_sum_comes_back_from_its_file(dtype, is_mapped, tmp_pa
         "scale_",
         "unit_activation_counts_",
         "feature_importances_",
-        "warmup_losses_",
+        "loss_curve_",
     ):
         assert_array_equal(getattr(again, name), getattr(clf, name), strict=True)
     assert again.temperature_ == clf.temperature_

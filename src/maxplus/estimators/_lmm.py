@@ -157,8 +157,8 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
         check_is_fitted(self, "model_")
         if not hasattr(self, "unit_activation_counts_"):
             raise ValueError(
-                "this model does not know unit_activation_counts_, how often its units won: it comes from an "
-                "older file; fit it again"
+                "this model does not know unit_activation_counts_, how often its units won: it "
+                "comes from an older file; fit it again"
             )
         never = self.unit_activation_counts_ == 0
         provable = useless_units(self.model_) & never

@@ -17,8 +17,12 @@ from maxplus.models import LMM, AdditiveLMM
 from maxplus.training.result import StateError, TrainingState
 
 SLOPE, PROTOTYPES, WINS, DISTANCE = "slope", "prototypes", "unit_activation_counts", "distance"
-# How stages went, as fitted attributes.
-COURSES = ("warmup_losses", "validation_scores", "polish_losses")
+# How stages went, and the fitted attributes for it.
+COURSES = {
+    "warmup_losses": "loss_curve_",
+    "validation_scores": "validation_scores_",
+    "polish_losses": "polish_losses_",
+}
 
 
 def check_reach(X: NDArray, slope: float) -> None:
@@ -62,7 +66,7 @@ def lmm_facts(data: LabelledData, facts: Mapping[str, NDArray], model: LMM) -> d
         fitted["prototypes_"] = facts[PROTOTYPES]
     if "suspects" in facts:
         fitted["suspects_"] = data.given[facts["suspects"]]
-    return fitted | {f"{name}_": facts[name] for name in COURSES if name in facts}
+    return fitted | {own: facts[name] for name, own in COURSES.items() if name in facts}
 
 
 def sum_facts(

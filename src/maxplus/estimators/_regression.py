@@ -125,7 +125,7 @@ def fit_regression(
         "feature_importances_": feature_importances(model, X, weight=weight),
         "residuals_": residuals,
         "residual_quantiles_": residual_quantiles(residuals),
-        "curve_losses_": np.array(losses),
+        "loss_curve_": np.array(losses),
         "n_iter_": len(losses),
         "status_": status.value,
     }

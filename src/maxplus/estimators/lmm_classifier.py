@@ -177,11 +177,12 @@ class LMMClassifier(BaseLMMClassifier):
     slope_ : of a single network's training, per unit of ``scale_``; W0_ is
         temperature_·slope_ / scale_
     suspects_ : training samples that are not below the polish's level (before the temperature)
-    warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
+    loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_activation_counts_ : how often each unit decides a class's score of its term on the training samples
+    unit_activation_counts_ : how often each unit decides a class's score of its term on the
+        training samples
     feature_importances_ : array of shape (P,), how much each feature contributes to margins on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
@@ -202,7 +203,7 @@ class LMMClassifier(BaseLMMClassifier):
     """
 
     suspects_: NDArray
-    warmup_losses_: NDArray
+    loss_curve_: NDArray
     polish_losses_: NDArray
     search_: dict[str, Any]
     temperature_: float
@@ -291,11 +292,6 @@ class LMMClassifier(BaseLMMClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    @property
-    def loss_curve_(self) -> NDArray:
-        """The mean soft loss of each epoch of the warm-up."""
-        return self.warmup_losses_
 
     def _labelled(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
@@ -524,7 +520,7 @@ class LMMClassifier(BaseLMMClassifier):
         fitted = TrainedClassifier._facts(self, data, facts, replace(trained, model=model))
         fitted |= sum_facts(data, facts, model)
         fitted["temperature_"] = factor
-        fitted["warmup_losses_"] = facts.get("warmup_losses", np.empty(0))
+        fitted["loss_curve_"] = facts.get("warmup_losses", np.empty(0))
         if self.polish is not None:
             losses = current().allgatherv(model.losses(data.X, data.y))
             fitted["suspects_"] = data.given[np.flatnonzero(~(losses < LOG2))]

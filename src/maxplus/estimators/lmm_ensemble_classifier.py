@@ -68,7 +68,7 @@ calibrate, class_weight, scoring
     n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : of all terms
     temperature_, search_, scale_ : as in `LMMClassifier`
     suspects_ : training samples whose loss is not below the polish's level
-    warmup_losses_, loss_curve_ : mean over the networks of the soft loss of each epoch
+    loss_curve_ : mean over the networks of the soft loss of each epoch
     n_iter_ : epochs of each network
     status_, status_message_, max_loss_, mean_loss_, perfect_fit_, training_losses_, \
 training_labels_ : of the ensemble, as in `LMMClassifier`
@@ -166,7 +166,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         if "suspects" in known:
             fitted["suspects_"] = data.given[known["suspects"]]
         losses = facts.get("warmup_losses", np.empty(0))
-        return fitted | {"temperature_": factor, "warmup_losses_": losses}
+        return fitted | {"temperature_": factor, "loss_curve_": losses}
 
     def _scaled(self, facts: Mapping[str, NDArray], X: NDArray) -> NDArray:
         return X

@@ -102,7 +102,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         that trained, or with ``save(path, remember_rows=True)``
     residual_quantiles_ : their quantiles for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995
         and 0.999; what the interval is made from
-    curve_losses_, loss_curve_ : mean soft loss of each epoch, of standardised targets
+    loss_curve_ : mean soft loss of each epoch, of standardised targets
     n_iter_ : epochs
     status_, status_message_ : why learning ended, as a code (`maxplus.training.Status`) and as a
         sentence
@@ -152,7 +152,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
     feature_importances_: NDArray
     residuals_: NDArray
     residual_quantiles_: NDArray
-    curve_losses_: NDArray
+    loss_curve_: NDArray
     slope_: float
     interpolates_: bool
     lipschitz_: float
@@ -250,11 +250,6 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
     def _crosses(self) -> bool:
         """Whether pyramids are too flat for the points that they stand at."""
         return not self.interpolates_ and self.slope_ < self.lipschitz_
-
-    @property
-    def loss_curve_(self) -> NDArray:
-        """The mean soft loss of each epoch; pyramids have none, as nothing is trained."""
-        return self.curve_losses_
 
     def _learn(self, X: NDArray, y: NDArray, weight: NDArray | None) -> dict[str, Any]:
         """Return the fitted attributes of a sum of terms."""

@@ -106,8 +106,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     slope_ : the slope that training started with, per unit of ``scale_``
     scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
     prototypes_ : indices into the training set (init="prototypes" only)
-    unit_activation_counts_ : how often each unit decides a class's score on the training samples, those of
-        every `partial_fit` included
+    unit_activation_counts_ : how often each unit decides a class's score on the training samples,
+        those of every `partial_fit` included
     feature_importances_ : array of shape (P,), how often and how much each feature decides on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     history_ : mapping of arrays per iteration: "loss", "sample", "step"

@@ -213,10 +213,9 @@ ATTRIBUTES: dict[str, Value | Array] = {
     "unit_activation_counts_": _UNITS,
     "suspects_": _COUNTS,
     "training_rows_": _COUNTS,
-    "warmup_losses_": _LOSSES,
+    "loss_curve_": _LOSSES,
     "validation_scores_": _LOSSES,
     "polish_losses_": _LOSSES,
-    "curve_losses_": _LOSSES,
     "residuals_": Array(
         np.float64, "n", _are_residuals, "does not hold finite numbers >= 0 in order"
     ),
@@ -254,14 +253,14 @@ _NETWORK = {
 _WARMED_UP = {
     "always": "temperature_",
     "sum": "term_means_",
-    "sometimes": "warmup_losses_ validation_scores_ polish_losses_",
+    "sometimes": "loss_curve_ validation_scores_ polish_losses_",
 }
 _REGRESSOR = {
     "trained": "n_iter_ status_ residual_quantiles_",
     "interpolated": "lipschitz_",
     "single": "slope_",
     "sum": "bounds_",
-    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ curve_losses_ "
+    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ loss_curve_ "
     "residuals_ training_rows_",
 }
 
