@@ -127,7 +127,7 @@ def certificates():
         assert np.array_equal(clf.predict(moved), clf.predict(X))
     assert 0.0 < clf.certified_accuracy(X, y, 0.1) <= 1.0
     assert "Row 1" in str(clf.explain(X[:2]))
-    assert len(clf.rules(X, y, 3).to_table()) <= 3
+    assert len(clf.rules(X, y, 3).to_records()) <= 3
     assert clf.prune().left > 0
 
 
