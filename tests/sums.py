@@ -3,7 +3,7 @@
 import numpy as np
 
 from maxplus import LMMClassifier, LMMRegressor
-from maxplus.estimators._intervals import COVERAGES
+from maxplus.estimators.lmm_regressor import COVERAGES
 from maxplus.explain import term_means
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import grid_array

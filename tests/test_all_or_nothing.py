@@ -16,7 +16,7 @@ from maxplus import (
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._base import TrainedClassifier
 from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import TrainingOverflowError
 from processes import interrupt_second_fits

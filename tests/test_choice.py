@@ -15,10 +15,14 @@ from sklearn.preprocessing import StandardScaler
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.estimators._additive import FEW, STRUCTURES
-from maxplus.estimators._boxes import Capacity
-from maxplus.estimators._calibration import keep_level, losses_of, temperature
-from maxplus.estimators._folds import deal_folds, stratified_part
-from maxplus.estimators._scaling import Scaling, share_a_unit
+from maxplus.estimators._cross_validation import (
+    deal_folds,
+    keep_level,
+    losses_of,
+    stratified_part,
+    temperature,
+)
+from maxplus.estimators._lmm import Capacity, Scaling, share_a_unit
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from certified import inside
 from maxplus import LMMClassifier, LMMEnsembleClassifier
 from maxplus.certify import certified_at, certified_radius
-from maxplus.estimators._folds import Rows
+from maxplus.estimators._cross_validation import Rows
 from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
 from maxplus.models import LOG2, AdditiveLMM
 from maxplus.training import KeepBestOnInterrupt

@@ -5,7 +5,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.estimators._folding import fold_affine
+from maxplus.estimators._lmm import fold_affine
 
 RECIPES = {
     "stages": LMMClassifier(30, standardize=False, random_state=0),

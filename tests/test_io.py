@@ -21,7 +21,7 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus._files import write_whole
-from maxplus.estimators._folding import fold_affine
+from maxplus.estimators._lmm import fold_affine
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import Preparation, RawTable

@@ -16,9 +16,9 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import LMMRegressor
-from maxplus.estimators._effects import NoEffectWarning
-from maxplus.estimators._regression import STRUCTURES
-from maxplus.estimators._scaling import Scaling
+from maxplus.estimators._lmm import Scaling
+from maxplus.estimators._parameters import NoEffectWarning
+from maxplus.estimators.lmm_regressor import STRUCTURES
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.soft_terms import (

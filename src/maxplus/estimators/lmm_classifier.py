@@ -15,13 +15,24 @@ from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
 from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
-from maxplus.estimators._boxes import Capacity, boxes_for
-from maxplus.estimators._calibration import keep_level
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._effects import Effect
-from maxplus.estimators._folds import Rows, held_out_temperature
-from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._lmm_start import DISTANCE, SLOPE, sum_facts
+from maxplus.estimators._base import Start, TrainedClassifier
+from maxplus.estimators._cross_validation import (
+    Rows,
+    held_out_temperature,
+    keep_level,
+    worth_polishing,
+)
+from maxplus.estimators._dataset import LabelledData
+from maxplus.estimators._lmm import (
+    DISTANCE,
+    SLOPE,
+    BaseLMMClassifier,
+    Capacity,
+    Scaling,
+    boxes_for,
+    check_scaling,
+    sum_facts,
+)
 from maxplus.estimators._parameters import (
     CALLABLE,
     CLASS_WEIGHTS,
@@ -30,6 +41,7 @@ from maxplus.estimators._parameters import (
     SCORER,
     TRAINED,
     TRUTH,
+    Effect,
     Parameters,
     as_callbacks,
     needs_state,
@@ -38,9 +50,6 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
-from maxplus.estimators._scaling import Scaling, check_scaling
-from maxplus.estimators._trained import Start, TrainedClassifier
-from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples

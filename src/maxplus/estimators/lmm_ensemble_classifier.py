@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from maxplus.distributed import current
 from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank, prepare
-from maxplus.estimators._boxes import boxes_for
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._folds import FOLDS, Rows
-from maxplus.estimators._lmm_start import sum_facts
+from maxplus.estimators._base import TrainedClassifier
+from maxplus.estimators._cross_validation import FOLDS, Rows
+from maxplus.estimators._dataset import LabelledData
+from maxplus.estimators._lmm import Scaling, boxes_for, sum_facts
 from maxplus.estimators._parameters import TRUTH, Parameters, refuse_checkpoints, whole
-from maxplus.estimators._scaling import Scaling
-from maxplus.estimators._trained import TrainedClassifier
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.models import LMM, AdditiveLMM, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._intervals import COVERAGES
-from maxplus.estimators._saving import PER_ROW
+from maxplus.estimators._base import PER_ROW
+from maxplus.estimators.lmm_regressor import COVERAGES
 from maxplus.io.container import FileError
 from maxplus.models import AdditiveLMM, Network
 from maxplus.training import History, Status

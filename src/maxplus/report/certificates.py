@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.certify import CertifiedRows
-from maxplus.estimators._training_summary import training_summary
+from maxplus.estimators._base import training_summary
 from maxplus.explain.domain import held_columns
 from maxplus.models import LOG2
 from maxplus.report._text import percent, plural

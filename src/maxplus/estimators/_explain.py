@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._base import TrainedClassifier
 from maxplus.estimators._frames import missing_in
-from maxplus.estimators._parameters import check_value, whole
-from maxplus.estimators._threads import threads
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._parameters import check_value, threads, whole
 from maxplus.explain import (
     Change,
     Domain,
