@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from maxplus import trees as trees
     from maxplus.estimators import (
         LinearMaxPlusClassifier,
+        LipschitzInterpolator,
         LMMClassifier,
         LMMEnsembleClassifier,
         LMMRegressor,
@@ -47,6 +48,7 @@ _HOMES = {
     "LMMEnsembleClassifier": "maxplus.estimators",
     "LMMRegressor": "maxplus.estimators",
     "LinearMaxPlusClassifier": "maxplus.estimators",
+    "LipschitzInterpolator": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
@@ -68,6 +70,7 @@ __all__ = [
     "LMMEnsembleClassifier",
     "LMMRegressor",
     "LinearMaxPlusClassifier",
+    "LipschitzInterpolator",
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
     "compare",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
-from maxplus.estimators._base import TrainedClassifier
+from maxplus.estimators._dataset import validated_rows
 from maxplus.estimators._frames import missing_in
 from maxplus.estimators._parameters import check_value, threads, whole
 from maxplus.explain import (
@@ -29,12 +29,21 @@ from maxplus.explain.counterfactuals import missing_columns
 from maxplus.models import LMM, AdditiveLMM
 
 
-class ExplainedClassifier(TrainedClassifier):
-    """Methods of classifiers that call `maxplus.certify` and `maxplus.explain`."""
+class ExplainMixin:
+    """Methods of LMM classifiers that call `maxplus.certify` and `maxplus.explain`."""
 
+    n_jobs: int | None
     model_: LMM | AdditiveLMM
+    classes_: NDArray
+    training_losses_: NDArray
+    training_labels_: NDArray
     term_means_: NDArray
     preparation_: Any
+
+    def _validated(self, X: Any) -> NDArray:
+        """Return X, validated, in the type of the fitted model."""
+        check_is_fitted(self, "model_")
+        return validated_rows(self, X, self.model_)
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
         """How far each row may move, in the L∞ norm, before its prediction could change.
