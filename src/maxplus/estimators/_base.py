@@ -153,7 +153,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """What a fit knows beside the model, before its stages; arrays only in checkpoints.
+    """Knowledge of a fit beside the model, before its stages; as arrays only in checkpoints.
 
     Attributes
     ----------
@@ -543,7 +543,7 @@ class BaseMaxPlusClassifier(
 
     @property
     def perfect_fit_(self) -> bool:
-        """Whether max_loss_ < log 2, which proves that all training samples are classified right.
+        """True if max_loss_ < log 2, which proves that all training samples are classified right.
 
         This is the paper's proposition 2.2. It says nothing about new samples.
         """

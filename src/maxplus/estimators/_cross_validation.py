@@ -31,7 +31,7 @@ FOLDS = 3
 MANY_ROWS, LENGTH, LENGTH_OF_MANY = 4_000, 0.25, 0.2
 # Rows that are used: at least this many, and at least this part.
 ENOUGH, PART = 2_000, 8
-# Rows of a class that a part of the rows keeps, if there are so many.
+# The least number of rows of a class that a part of the rows keeps.
 LEAST_OF_A_CLASS = 6
 
 T = TypeVar("T")

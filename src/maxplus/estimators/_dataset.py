@@ -428,7 +428,7 @@ class Scaling(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether it is the identity."""
+        """True for the identity."""
         return not self.centre.any() and bool((self.spread == 1.0).all())
 
     def __call__(self, X: NDArray) -> NDArray:

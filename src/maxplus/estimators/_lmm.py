@@ -73,7 +73,7 @@ class Capacity(NamedTuple):
         return min(wanted, max(FEW_UNITS * n_classes, _count_different(X, wanted)))
 
 
-class Boxes(NamedTuple):
+class InitialBoxes(NamedTuple):
     """An initial network of boxes, their slope, and the distance between classes."""
 
     model: LMM
@@ -84,7 +84,7 @@ class Boxes(NamedTuple):
 def initial_boxes(
     rows: Dataset, n_classes: int, capacity: Capacity, init_margin: float | None,
     rng: np.random.Generator,
-) -> Boxes:  # fmt: skip
+) -> InitialBoxes:  # fmt: skip
     """Return a single network before its training.
 
     Parameters
@@ -109,7 +109,7 @@ def initial_boxes(
         model = box_lmm(X, y, n_hidden, n_classes, slope, drop, rng)
     if rows.weight is not None:
         model.W2 += _class_offsets(y, rows.weight, n_classes).astype(model.dtype)
-    return Boxes(model, slope, distance)
+    return InitialBoxes(model, slope, distance)
 
 
 def check_reach(X: NDArray, slope: float) -> None:
@@ -149,7 +149,7 @@ def _class_offsets(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
 
 
 class Pruned(NamedTuple):
-    """How many units were dropped, how many of those can win nowhere, and how many are left."""
+    """Numbers of units: dropped, those of them that can win nowhere, and those left."""
 
     dropped: int
     provable: int
@@ -284,7 +284,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         Parameters
         ----------
         only_provable : bool, default=False
-            Whether to drop only units that can win nowhere.
+            If True, drop only units that can win nowhere.
 
         Returns
         -------
@@ -324,10 +324,10 @@ class Affine(NamedTuple):
 def from_pipeline(pipeline: Any) -> Any:
     """Return the classifier of a fitted pipeline as one that takes the pipeline's raw features.
 
-    What is before the classifier must be affine in each feature, such as a StandardScaler; it is
-    folded into the weights of a copy (`LMMClassifier.fold`), whose predictions are the pipeline's,
-    up to rounding. Its methods (``explain``, ``certified_accuracy``, ``rules``, ``save``, …) then
-    take what the pipeline takes, with the names and units that features have there.
+    The steps before the classifier must be affine in each feature, such as a StandardScaler; they
+    are folded into the weights of a copy (`LMMClassifier.fold`), whose predictions are those of the
+    pipeline, up to rounding. Its methods (``explain``, ``certified_accuracy``, ``rules``, ``save``,
+    …) then take what the pipeline takes, with the names and units that features have there.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def from_pipeline(pipeline: Any) -> Any:
 
 
 def _affine_of(name: str, step: Any) -> Affine:
-    """Return the step as an affine map of each feature; ValueError if it is none."""
+    """Return the step as an affine map of each feature; ValueError if it is not affine."""
     if isinstance(step, StandardScaler):
         return Affine(
             step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0

@@ -44,8 +44,8 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     W0_, W1_, W2_ : the weights
     lipschitz_ : the Lipschitz constant of the training data in the L∞ norm
     interpolates_ : whether h passes through all chosen points. It does when K is at
-        least their Lipschitz constant, unless K·x is so much larger than the
-        differences of targets that rounding shows: then centre the features
+        least their Lipschitz constant, unless K·x is larger than the differences
+        of targets by more than their precision: then centre the features
     prototypes_ : indices of the chosen points in the training set
     n_features_in_, feature_names_in_
 
@@ -166,7 +166,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
                 f"slope {self.slope_:g} passes through the training points; take a larger slope, "
                 "or LMMRegressor where targets are noisy",
             )
-        # Where they cross by rounding alone, they meet.
+        # Crossings within rounding are removed.
         return lower, np.where(crossed, upper, np.maximum(lower, upper))
 
     def _curve(self, X: Any, model: LMM) -> NDArray:

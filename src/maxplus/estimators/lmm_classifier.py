@@ -67,7 +67,7 @@ class LMMClassifier(BaseLMMClassifier):
     instead, in which each hidden unit is a box: it starts from clusters of each class, and has a
     warm-up and, where that costs nothing on held-out rows, a polish that brings training losses
     below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``,
-    ``standardize=False`` and a polish that is asked for are for such a network, too, and ask for it
+    ``standardize=False`` and an explicit ``polish`` are for such a network, too, and select it
     as well. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
@@ -90,8 +90,8 @@ class LMMClassifier(BaseLMMClassifier):
         The most features that a sum may use: those whose shape functions contribute most after a
         short training. With five, an explanation names everything that counts.
     init_margin : float, optional
-        How far below its own class a unit starts for the others; the slope times the distance
-        between classes by default.
+        The initial difference of a unit's outputs for its own class and others; the slope times the
+        distance between classes by default.
     warmup_epochs : int or "auto", default="auto"
         Passes over the samples in the warm-up; "auto" is 10, and more where that would be
         fewer than 500 batches.
@@ -115,13 +115,13 @@ class LMMClassifier(BaseLMMClassifier):
     polish : "auto", "log2", float or None, default="auto"
         After the warm-up, bring every training loss below this level
         (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None leaves it
-        out. "auto" is log 2, if cross-validation says that it costs no accuracy and no log loss
+        out. "auto" is log 2, if cross-validation shows that it costs no accuracy and no log loss
         beyond noise: three short trainings, made where some samples are above it, are polished
         and compared with themselves on held-out rows. Such a polish takes no longer than the
         warm-up. ``suspects_`` lists the samples that are left.
-        A level that was asked for and is not reached is a ConvergenceWarning.
+        An explicit level that is not reached is a ConvergenceWarning.
     max_suspects : int or float, default=0
-        How many samples, or which part of them, the polish may leave above its level: those
+        Number of samples, or fraction of them, that the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
     standardize : "auto" or False, default="auto"
         "auto" gives each feature of a sum a monotone map: clipped to an interval around its
@@ -134,13 +134,13 @@ class LMMClassifier(BaseLMMClassifier):
     calibrate : bool or "auto", default="auto"
         Multiply all weights by the temperature that suits held-out rows best. No prediction and
         no radius changes. "auto" does for a sum of terms, whose choice gives it for free; True
-        estimates it by three short trainings for a single network. After a polish that was asked
-        for, the temperature stays where every polished loss is below its level.
+        estimates it by three short trainings for a single network. After an explicit
+        polish, the temperature stays where every polished loss is below its level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
         Weights of the classes, times those of the samples, in search, warm-up and temperature;
         "balanced" gives all classes the same weight in sum. The polish knows no weights.
     scoring : None, str or callable(estimator, X, y), default=None
-        What structures are compared by on held-out rows, the more the better, such as
+        The score of structures on held-out rows, the larger the better, such as
         "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
     n_jobs : int, optional
         Threads; None and −1 are all. The outcome does not depend on it, but for the last digits of
@@ -159,7 +159,7 @@ class LMMClassifier(BaseLMMClassifier):
     model_ : the `maxplus.models.AdditiveLMM`, or the `maxplus.models.LMM` of a single network
     n_hidden_ : int, hidden units of all terms
     scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
-    temperature_ : what all weights were multiplied by in the end, 1.0 if nothing was calibrated
+    temperature_ : the factor of all weights after training, 1.0 without calibration
     search_ : what was tried (sums of terms): "candidates" in words, held-out "losses" of shape
         (candidates, folds), inf where a fold was spared, "scores" if there is a ``scoring``, −inf
         where a fold was spared, and which was "chosen"
@@ -303,7 +303,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _is_sum(self) -> bool:
-        """Whether the model is a sum of terms: no parameter needs a single network."""
+        """True for a sum of terms: no parameter needs a single network."""
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
@@ -402,7 +402,7 @@ class LMMClassifier(BaseLMMClassifier):
         )  # fmt: skip
 
     def _single_stages(self, n_samples: int, state: FitState) -> Sequence[Stage]:
-        """Return the stages of a single network on so many samples."""
+        """Return the stages of a single network for a number of samples."""
         slope, distance, scaling = state.slope, state.distance, state.scaling
         assert slope is not None
         assert distance is not None
@@ -450,7 +450,7 @@ class LMMClassifier(BaseLMMClassifier):
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
-        """Return the warm-up of so many samples, or a part of it: then nothing is held out."""
+        """Return the warm-up for a number of samples, or a part of it: then nothing is held out."""
         if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
         usual = Annealing(length=length, **self._epochs_and_batch)

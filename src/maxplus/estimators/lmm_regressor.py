@@ -57,7 +57,7 @@ from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
 
-# A fixed number: a quantile for every coverage would give back every training row's residual.
+# A fixed number: a quantile for every coverage would reveal the residual of every training row.
 COVERAGES = np.array([*range(50, 1000, 50), 975, 990, 995, 999]) / 1000
 # Rounding of a coverage that stands in COVERAGES.
 TOLERANCE = 1e-9
@@ -416,12 +416,12 @@ def residual_quantiles(residuals: NDArray) -> NDArray:
 
 
 def interval_width(quantiles: NDArray, coverage: float) -> float:
-    """Return the quantile of the least of COVERAGES that is not below; inf if there is none."""
+    """Return the quantile of the least of COVERAGES that is not below; inf beyond all of them."""
     place = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
     return float(quantiles[place]) if place < len(quantiles) else math.inf
 
 
-class Prepared(NamedTuple):
+class _Prepared(NamedTuple):
     """Mapped rows, standardised targets, and the pairs that explain most after shape functions.
 
     A target is middle + deviation·(standardised target).
@@ -436,7 +436,7 @@ class Prepared(NamedTuple):
     pairs: list[Pair]
 
 
-class Choice(NamedTuple):
+class _Choice(NamedTuple):
     """The losses of all structures in each fold, which was chosen, and its held-out residuals."""
 
     losses: NDArray  # (structures, folds); inf where a fold was left out
@@ -458,7 +458,7 @@ def difference(Z: NDArray, bounds: NDArray) -> NDArray:
 def choose(
     rows: Dataset, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
     monitor: TrainingMonitor,
-) -> Choice:  # fmt: skip
+) -> _Choice:  # fmt: skip
     """Return the simplest structure whose held-out loss is that of the best, up to noise.
 
     All structures are trained for the first of three folds, the best three for the others; of many
@@ -472,7 +472,7 @@ def choose(
     n, K = len(rows.y), len(structures)
     losses = np.full((K, FOLDS), np.inf)
     if n < 2 * FOLDS:
-        return Choice(losses, 0, np.empty(0))
+        return _Choice(losses, 0, np.empty(0))
     residuals = np.full((K, n), np.nan)
     alive = list(range(K))
     total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
@@ -511,30 +511,30 @@ def choose(
 
 
 def _train_part(
-    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
     monitor: TrainingMonitor,
 ) -> AdditiveLMM:  # fmt: skip
     """Train until the end, or until the monitor is interrupted."""
     return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
 
 
-def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Dataset, loss: str) -> Choice:
+def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Dataset, loss: str) -> _Choice:
     """Return the first structure that is as good as the best, of those held out the most often."""
     n_seen = np.isfinite(losses).sum(axis=1)
     candidates = np.flatnonzero(n_seen == n_seen.max()).tolist()
     known = np.isfinite(residuals[candidates]).all(axis=0)
     own = {c: row_losses(residuals[c, known], loss) for c in candidates}
     chosen = simplest_of_the_best(own, rows.part(known).weight)
-    return Choice(losses, chosen, residuals[chosen] if known.all() else np.empty(0))
+    return _Choice(losses, chosen, residuals[chosen] if known.all() else np.empty(0))
 
 
-def prepare(rows: Dataset, loss: str, epochs: int | str, rng: np.random.Generator) -> Prepared:
+def prepare(rows: Dataset, loss: str, epochs: int | str, rng: np.random.Generator) -> _Prepared:
     """Map features, standardise targets, and select pairs of features; O(N·P²)."""
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     middle, deviation = _scale_of(rows.y, rows.weight, loss)
     target = (rows.y - middle) / deviation
-    shapes = Prepared(feature_map, U, target, rows.weight, middle, deviation, [])
+    shapes = _Prepared(feature_map, U, target, rows.weight, middle, deviation, [])
     if U.shape[1] < 2:
         return shapes
     Z = _train_mapped(Structure(size=1.0), shapes, loss, epochs, PAIRS_LENGTH, rng, None).scores(U)
@@ -562,7 +562,7 @@ def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, flo
 
 
 def train(
-    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
     on_epoch: OnEpoch | None,
 ) -> AdditiveLMM:  # fmt: skip
     """Return a sum of terms with z_1 − z_0 in the targets' unit, as a function of raw features.
@@ -583,7 +583,7 @@ def train(
 
 
 def _train_mapped(
-    structure: Structure, prepared: Prepared, loss: str, epochs: int | str, length: float,
+    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, length: float,
     rng: np.random.Generator, on_epoch: OnEpoch | None,
 ) -> AdditiveLMM:  # fmt: skip
     """Return a trained sum of mapped features; units start around rows of low and high targets."""
@@ -599,7 +599,7 @@ def _train_mapped(
 
 
 def _annealing(epochs: int | str, n_rows: int) -> Annealing:
-    """Return the usual annealing, or one of so many epochs."""
+    """Return the usual annealing, or one with a given number of epochs."""
     annealing = TERM_ANNEALING
     if epochs == "auto":
         return annealing

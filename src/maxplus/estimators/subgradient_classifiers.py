@@ -310,7 +310,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         W0 moves at iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
         1 is always, 0 is never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
-        How iterations are carried out. "dense", "tree" and "sparse" minimise the
+        The implementation of the iterations. "dense", "tree" and "sparse" minimise the
         maximum and give the same iterates, to the last bit; "dense" and "sparse" do
         "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
         sample. "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or
@@ -477,8 +477,8 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
     """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
 
     The paper's baseline. Its scores can only compare features with constants,
-    so its loss soon stays where it is; `LMMClassifier` goes further. What a parameter means is said
-    in `SubgradientLMMClassifier`, where it is not said here.
+    so its loss soon stays where it is; `LMMClassifier` goes further. Parameters without a
+    description are those of `SubgradientLMMClassifier`.
 
     Parameters
     ----------
@@ -595,8 +595,8 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
     a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
     the paper measures how sparse subgradients are. By default it minimises the mean loss with
     constant steps: from random weights the maximum loss hardly leaves log C. Scale the features
-    first; with all of one sign, ReLU hardly divides them. What a parameter means is said in
-    `SubgradientLMMClassifier`, where it is not said here.
+    first; with all of one sign, ReLU hardly divides them. Parameters
+    without a description are those of `SubgradientLMMClassifier`.
 
     Parameters
     ----------
