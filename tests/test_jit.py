@@ -16,7 +16,7 @@ from numba.core import caching
 import maxplus
 from maxplus._compile.jit import warn_uncached
 from maxplus._compile.linking import require
-from maxplus.certify import box_bounds
+from maxplus.certify import certified_radius
 from maxplus.explain import decisive_paths, single_feature_flips
 
 SOURCE = """
@@ -146,10 +146,10 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
     def results():
         flips = single_feature_flips(model, X)
         paths = decisive_paths(model, X)
-        return (model.scores(X), model.wins(X), *box_bounds(model, X, 0.1), *flips, *paths)
+        return (model.scores(X), model.wins(X), certified_radius(model, X), *flips, *paths)
 
     few = results()
-    for place in ("models.lmm", "certify.bounds", "explain.boundary", "models._lmm_kernels"):
+    for place in ("models.lmm", "certify.margins", "explain.boundary", "models._lmm_kernels"):
         monkeypatch.setattr(f"maxplus.{place}.PARALLEL_FROM", 0)
     for one, other in zip(few, results(), strict=True):
         assert np.array_equal(one, other, equal_nan=True)

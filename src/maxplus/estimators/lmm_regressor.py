@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.certify.margins import AdditiveMargins
+from maxplus.certify.margins import Margins
 from maxplus.estimators._data import FLOATS, check_sample_weight, checked_rows, within_range
 from maxplus.estimators._effects import Effect, warn_of_no_effect
 from maxplus.estimators._endings import Ended, warn_of_shortfall
@@ -373,7 +373,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         every, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
         with threads(self.n_jobs):
             lower, below = (
-                AdditiveMargins(self.model_, rows, np.full(len(rows), d), factors)
+                Margins(self.model_, rows, np.full(len(rows), d), factors)
                 .lowest(every, reach).gap
                 for d in (1, 0)
             )  # fmt: skip

@@ -12,9 +12,9 @@ from scipy.special import ndtr, ndtri
 
 from maxplus.certify.bounds import caps
 from maxplus.certify.margins import (
-    AdditiveMargins,
+    Margins,
     Shape,
-    add_lowest_margins,
+    shape_margins,
     shapes_of,
     sum_of_scores,
     term_margins,
@@ -269,7 +269,7 @@ class _Search:
         ).tolist()
         self._in_terms = np.concatenate([self.members[c] for c in self.used])
         P = domain.n_features
-        self._margins = AdditiveMargins(model, np.zeros((0, P)), np.zeros(0, int), np.zeros(P))
+        self._margins = Margins(model, np.zeros((0, P)), np.zeros(0, int), np.zeros(P))
         self.grids = {c: self._grid(c) for c in self.used}
 
     # -- margins ------------------------------------------------------------------------------
@@ -564,11 +564,7 @@ def _shape_margins(
     shape: Shape, low: NDArray, high: NDArray, _low: NDArray, _high: NDArray, y: NDArray
 ) -> NDArray:
     """Return the lowest margins of the terms over one feature; exact."""
-    ends = [np.ascontiguousarray(end[:, shape.feature]) for end in (low, high)]
-    margins = np.zeros((len(y), shape.scores.shape[1]))
-    scores = sum_of_scores(shape.lmms, np.concatenate(ends))
-    add_lowest_margins(*ends, scores, shape.points, shape.scores, y, margins)
-    return margins
+    return shape_margins(shape, low, high, y)
 
 
 def _word_margins(

@@ -69,6 +69,10 @@ class TermSum(Network):
     def n_hidden(self) -> int:
         """Number of hidden units H of all terms."""
 
+    @abstractmethod
+    def astype(self, dtype: DTypeLike) -> TermSum:
+        """Return the model in another float type."""
+
     @property
     def largest_input(self) -> float:
         """Bound below which no input makes a score overflow; with a map there is no such input.
