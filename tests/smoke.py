@@ -125,9 +125,9 @@ def certificates():
     for _ in range(20):
         moved = X + 0.999 * radius[:, None] * RNG.choice([-1.0, 1.0], X.shape)
         assert np.array_equal(clf.predict(moved), clf.predict(X))
-    assert 0.0 < clf.certify(X, y, 0.1) <= 1.0
+    assert 0.0 < clf.certified_accuracy(X, y, 0.1) <= 1.0
     assert "Row 1" in str(clf.explain(X[:2]))
-    assert len(clf.rules(X, y, 3).to_table()) <= 3
+    assert len(clf.rules(X, y, 3).to_records()) <= 3
     assert clf.prune().left > 0
 
 

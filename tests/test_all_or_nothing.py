@@ -16,7 +16,7 @@ from maxplus import (
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._base import TrainedClassifier
 from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import TrainingOverflowError
 from processes import interrupt_second_fits
@@ -173,7 +173,7 @@ def fitted_or_refused(clf, X, y):
         return
     for W in clf.model_.weights_by_name().values():
         assert np.isfinite(W).all()
-    assert clf.unit_wins_.sum() == len(y) * len(clf.classes_)
+    assert clf.unit_activation_counts_.sum() == len(y) * len(clf.classes_)
     assert np.isfinite(clf.training_losses_).all()
     assert np.isfinite(clf.predict_proba(X)).all()
 

@@ -71,7 +71,7 @@ PARAMETERS = [
     ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
     ([LMMRegressor], "loss", ["cubed", None], ["'squared', 'absolute'"]),
     ([LMMRegressor], "epochs", [*WHOLE, "many"], ["integer >= 1"]),
-    (LMMS, "confidence", POSITIVE, ["> 0"]),
+    (LMMS, "init_margin", POSITIVE, ["> 0"]),
     (STEPPED[1:], "objective", ["top-k"], ["'max', 'mean'"]),
     (STEPPED[:1], "top_k", [0, -2, 1.0, 1.5, 0.0, -0.1, NAN, INF], ["integer >= 1", "< 1"]),
     (STEPPED[:1], "top_k", ["all", None, True, [2]], ["integer >= 1", "fraction"]),
@@ -90,7 +90,7 @@ PARAMETERS = [
         [0, -1.0, NAN, INF, True, False],
         ["> 0", "'auto', 'log2' or None"],
     ),
-    (STEPPED[:1], "linear_every", [-1, 2.5, "7", None], ["integer >= 0"]),
+    (STEPPED[:1], "w0_update_interval", [-1, 2.5, "7", None], ["integer >= 0"]),
 ]
 CASES = [
     pytest.param(estimator, name, value, allowed, id=f"{estimator.__name__}-{name}-{value}")
@@ -428,7 +428,7 @@ def test_nothing_may_be_a_fraction_too(iris):
     LMMClassifier(max_suspects=0.0, verbose=0.0)._check_parameters()
     own = {"random_state": 0, "engine": "dense"}
     whole, fraction = (
-        quick(SubgradientLMMClassifier, linear_every=n, **own).fit(*iris) for n in (0, 0.0)
+        quick(SubgradientLMMClassifier, w0_update_interval=n, **own).fit(*iris) for n in (0, 0.0)
     )
     assert np.array_equal(whole.W1_, fraction.W1_)
     with pytest.raises(ValueError, match="top_k must be"):

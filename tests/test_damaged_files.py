@@ -78,7 +78,7 @@ def use(model, X, path):
         assert model.status_message_
     if hasattr(model, "certify"):
         scale = model.certificate_scale()
-        model.certify(X, answers, [0.0, 0.1], scale=scale)
+        model.certified_accuracy(X, answers, [0.0, 0.1], scale=scale)
         assert not np.isnan(model.certified_radius(X, scale=scale)).any()
         str(model.explain(X[:2]))
     if hasattr(model, "units"):

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from certified import inside
 from maxplus import LMMClassifier, LMMEnsembleClassifier
 from maxplus.certify import certified_at, certified_radius
-from maxplus.estimators._folds import Rows
+from maxplus.estimators._cross_validation import Rows
 from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
 from maxplus.models import LOG2, AdditiveLMM
 from maxplus.training import KeepBestOnInterrupt
@@ -62,7 +62,11 @@ def test_scores_are_the_mean_of_the_networks(networks, iris, options):
     assert_allclose(clf.predict_proba(iris.X).sum(axis=1), 1.0)
     assert clf.score(iris.X, WORDS[iris.y]) > 0.93
     assert isinstance(clf.model_, AdditiveLMM)
-    assert clf.n_hidden_ == sum(model.n_hidden for model in networks()) == len(clf.unit_wins_)
+    assert (
+        clf.n_hidden_
+        == sum(model.n_hidden for model in networks())
+        == len(clf.unit_activation_counts_)
+    )
 
 
 @given(SEEDS, st.integers(1, 4), st.integers(0, 2))
@@ -87,8 +91,8 @@ def test_fitted_attributes_are_about_all_training_rows(iris, options):
     assert_array_equal(clf.training_losses_, losses)
     assert clf.max_loss_ == losses.max()
     assert clf.mean_loss_ == pytest.approx(losses.mean())
-    assert clf.certified_ == (losses.max() < LOG2)
-    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert clf.perfect_fit_ == (losses.max() < LOG2)
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
     assert clf.loss_curve_.shape == (options["warmup_epochs"],)
     assert np.isfinite(clf.loss_curve_).all()
     assert clf.feature_importances_.sum() == pytest.approx(1.0)
@@ -101,9 +105,9 @@ def test_pruning_changes_no_score_of_a_training_row(iris):
     pruned = clf.prune()
     assert pruned.dropped > 0
     assert pruned.dropped + pruned.left == 180
-    assert clf.n_hidden_ == pruned.left == clf.unit_wins_.size
+    assert clf.n_hidden_ == pruned.left == clf.unit_activation_counts_.size
     assert_array_equal(clf.decision_function(iris.X), before)
-    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
 
 
 @BOTH
@@ -356,7 +360,7 @@ def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options
 @BOTH
 def test_certified_accuracy(iris, options):
     clf = LMMEnsembleClassifier(2, **options).fit(iris.X, WORDS[iris.y])
-    shares = clf.certify(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
+    shares = clf.certified_accuracy(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
     right = clf.predict(iris.X) == WORDS[iris.y]
     assert shares[0] == right.mean()
     assert shares[1] == (right & certified_at(clf.model_, iris.X, 0.05)).mean()

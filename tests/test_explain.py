@@ -84,20 +84,20 @@ def test_a_single_unit_and_two_classes(iris):
         assert words not in str(explanation)
 
 
-def test_tables_are_data_frames(why):
+def test_explanations_as_data_frames(why):
     pandas = pytest.importorskip("pandas")
-    table, records = why.to_table(), why.to_records()
+    table, records = why.to_frame(), why.to_records()
     assert isinstance(table, pandas.DataFrame)
     assert list(table.columns) == FIELDS
     for name in FIELDS:
         assert table[name].tolist() == pytest.approx(records[name].tolist(), nan_ok=True)
 
 
-def test_without_pandas_tables_are_records(fitted, why, monkeypatch):
+def test_frames_need_pandas_and_records_do_not(fitted, why, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    table = why.to_table()
-    assert isinstance(table, np.recarray)
-    assert table.tolist() == why.to_records().tolist()
+    with pytest.raises(ImportError, match=r"to_frame needs pandas.* to_records"):
+        why.to_frame()
+    assert isinstance(why.to_records(), np.recarray)
     assert isinstance(fitted.units(), np.recarray)
     assert isinstance(fitted.worst_samples(3), np.recarray)
     assert len(fitted.worst_samples(3).sample) == 3

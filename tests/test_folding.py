@@ -5,7 +5,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.estimators._folding import fold_affine
+from maxplus.estimators._lmm import fold_affine
 
 RECIPES = {
     "stages": LMMClassifier(30, standardize=False, random_state=0),
@@ -57,7 +57,7 @@ def test_every_fact_follows(trained, iris):
 
 def test_slopes_are_per_unit_of_scale(iris):
     # One iteration moves no slope: all of them are the one that training began with.
-    clf = SubgradientLMMClassifier(20, max_iter=1, linear_every=0, random_state=0).fit(
+    clf = SubgradientLMMClassifier(20, max_iter=1, w0_update_interval=0, random_state=0).fit(
         iris.X, iris.y
     )
     assert np.allclose(np.abs(clf.W0_), clf.slope_)

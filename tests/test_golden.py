@@ -57,7 +57,7 @@ ENGINES = [
 def engine_record(engine, step, objective, interval, dtype):
     X, y = digits(dtype)
     clf = SubgradientLMMClassifier(
-        9, engine=engine, step=step, objective=objective, linear_every=interval, max_iter=60,
+        9, engine=engine, step=step, objective=objective, w0_update_interval=interval, max_iter=60,
         top_k=5, random_state=3, slope=2.0, n_jobs=1,
     ).fit(X, y)  # fmt: skip
     history = (clf.history_[name] for name in ("loss", "sample", "step"))

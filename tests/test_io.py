@@ -21,7 +21,7 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus._files import write_whole
-from maxplus.estimators._folding import fold_affine
+from maxplus.estimators._lmm import fold_affine
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import Preparation, RawTable
@@ -57,7 +57,7 @@ def test_round_trip_is_exact(tmp_path, iris, model, labels):
     assert np.array_equal(again.predict_proba(iris.X), model.predict_proba(iris.X))
     for name in model.model_.layers:
         assert np.array_equal(getattr(again.model_, name), getattr(model.model_, name))
-    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_", "certified_", "n_features_in_"):
+    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_", "perfect_fit_", "n_features_in_"):
         assert getattr(again, name) == getattr(model, name)
     for name in model.history_:
         assert np.array_equal(again.history_[name], model.history_[name])

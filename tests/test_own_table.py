@@ -172,7 +172,7 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     assert np.array_equal(preparation.missing(frame), preparation.missing(table))
     assert preparation.samples(frame).y.tolist() == [row[-1] for row in clinic()[1]]
     scale = clf.certificate_scale()
-    (share,) = np.atleast_1d(clf.certify(frame, frame["class"], [0.1], scale))
+    (share,) = np.atleast_1d(clf.certified_accuracy(frame, frame["class"], [0.1], scale))
     document = json.loads(
         good("certify", folder / "m", folder / "clinic.csv", "--eps", 0.1, "--json")
     )

@@ -13,7 +13,7 @@ from maxplus.estimators._additive import (
     untrained,
     without_weak_terms,
 )
-from maxplus.estimators._folds import FOLDS, Rows
+from maxplus.estimators._cross_validation import FOLDS, Rows
 from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.smooth.structures import Structure
 

@@ -39,7 +39,13 @@ def test_classifier_with_a_sum_comes_back_from_its_file(dtype, is_mapped, tmp_pa
     again = maxplus.load(tmp_path / "sum")
     assert_same_sum(again.model_, model)
     assert_array_equal(again.model_.scores(X), model.scores(X), strict=True)
-    for name in ("term_means_", "scale_", "unit_wins_", "feature_importances_", "warmup_losses_"):
+    for name in (
+        "term_means_",
+        "scale_",
+        "unit_activation_counts_",
+        "feature_importances_",
+        "loss_curve_",
+    ):
         assert_array_equal(getattr(again, name), getattr(clf, name), strict=True)
     assert again.temperature_ == clf.temperature_
     assert_array_equal(again.search_["candidates"], clf.search_["candidates"], strict=True)
@@ -106,7 +112,11 @@ DAMAGE = {
     "term means of other terms": ("term_means", lambda A: A[1:], "'term_means' is not of shape"),
     "term means NaN": ("term_means", lambda A: A * np.nan, "'term_means' is not finite"),
     "no term means": ("term_means", lambda A: None, "term_means_ is missing"),
-    "wins of other units": ("unit_wins", lambda A: A[1:], "'unit_wins' has shape"),
+    "wins of other units": (
+        "unit_activation_counts",
+        lambda A: A[1:],
+        "'unit_activation_counts' has shape",
+    ),
 }
 
 

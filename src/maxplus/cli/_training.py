@@ -104,7 +104,7 @@ class Training:
                 "right": self._n_right,
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
-                "every_loss_below_log_2": estimator.certified_,
+                "every_loss_below_log_2": estimator.perfect_fit_,
                 "suspects": len(self._suspects),
             }
         return document

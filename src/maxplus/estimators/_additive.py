@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import SERIAL, using
-from maxplus.estimators._calibration import losses_of, temperature
-from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
+from maxplus.estimators._cross_validation import (
+    FOLDS,
+    Rows,
+    deal_folds,
+    losses_of,
+    stratified_part,
+    temperature,
+)
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel

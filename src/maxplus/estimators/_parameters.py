@@ -1,20 +1,65 @@
-"""What hyper-parameters may be, as a table that each estimator states.
-
-An estimator has ``_parameters``, a mapping from each name to the kinds of values that are
-allowed. `check_parameters` compares; the message names the parameter, all that is
-allowed, and what was given.
-"""
+"""Validation of hyper-parameters, warnings, and the number of threads."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import current
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn as if from the line that called into this library, however deep we are in it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_globals.get("__name__", "").startswith("maxplus.") and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+class NoEffectWarning(UserWarning):
+    """A parameter was set that changes nothing beside the others."""
+
+
+class Effect(NamedTuple):
+    """Parameters, when they have an effect, and that in words: "step is 'polyak'"."""
+
+    names: tuple[str, ...]
+    counts: Callable[[Any], bool]
+    condition: str
+
+
+def warn_of_no_effect(estimator: Any, effects: Iterable[Effect]) -> None:
+    """A `NoEffectWarning` for each parameter that was set, and changes nothing as others are."""
+    for effect in effects:
+        if effect.counts(estimator):
+            continue
+        for name in effect.names:
+            if is_set(estimator, name):
+                value = getattr(estimator, name)
+                say_no_effect(f"{name}={value!r}", f"unless {effect.condition}")
+
+
+def say_no_effect(what: str, why: str) -> None:
+    """The warning itself; one line, whatever the value is."""
+    warn_user(f"{what:.80} has no effect {why}", NoEffectWarning)
+
+
+def is_set(estimator: Any, name: str) -> bool:
+    """Whether a parameter is not what it is by default."""
+    default = inspect.signature(type(estimator)).parameters[name].default
+    value = getattr(estimator, name)
+    # Arrays do not compare as one; none is a default.
+    return hasattr(value, "__array__") or not (value is default or value == default)
 
 
 class ParameterError(ValueError, TypeError):
@@ -170,3 +215,42 @@ def _is_scorer(v: Any) -> bool:
     from sklearn.metrics import get_scorer_names
 
     return isinstance(v, str) and v in get_scorer_names()
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Run kernels on ``n_jobs`` threads; −1 is all that Numba has, −2 all but one.
+
+    None leaves Numba's own setting, which is all unless the user changed it; ranks that share a
+    machine's cores divide them.
+
+    Kernels give the same results with any number of threads; matrix products, which only a
+    warm-up has, may differ in their last digits.
+    """
+    available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    if n_jobs is None:
+        wanted = numba.get_num_threads()
+        shared = current().cores
+        if shared is not None:
+            wanted, n_jobs = min(wanted, shared), shared
+    else:
+        jobs = int(check_value("n_jobs", n_jobs, THREADS))
+        wanted = min(jobs, available) if jobs > 0 else available + 1 + jobs
+    before = numba.get_num_threads()
+    numba.set_num_threads(max(1, wanted))
+    try:
+        with nullcontext() if n_jobs is None else threadpool_limits(max(1, wanted), "blas"):
+            yield
+    finally:
+        numba.set_num_threads(before)
+
+
+if TYPE_CHECKING:
+    from maxplus.training.progress import ProgressBar
+
+
+def progress_bar(estimator: Any) -> ProgressBar:
+    """A bar with the estimator's name; what draws it is loaded when one is wanted."""
+    from maxplus.training.progress import ProgressBar
+
+    return ProgressBar(type(estimator).__name__)

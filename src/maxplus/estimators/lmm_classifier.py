@@ -15,13 +15,24 @@ from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
 from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
-from maxplus.estimators._boxes import Capacity, boxes_for
-from maxplus.estimators._calibration import keep_level
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._effects import Effect
-from maxplus.estimators._folds import Rows, held_out_temperature
-from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._lmm_start import DISTANCE, SLOPE, sum_facts
+from maxplus.estimators._base import Start, TrainedClassifier
+from maxplus.estimators._cross_validation import (
+    Rows,
+    held_out_temperature,
+    keep_level,
+    worth_polishing,
+)
+from maxplus.estimators._dataset import LabelledData
+from maxplus.estimators._lmm import (
+    DISTANCE,
+    SLOPE,
+    BaseLMMClassifier,
+    Capacity,
+    Scaling,
+    boxes_for,
+    check_scaling,
+    sum_facts,
+)
 from maxplus.estimators._parameters import (
     CALLABLE,
     CLASS_WEIGHTS,
@@ -30,6 +41,7 @@ from maxplus.estimators._parameters import (
     SCORER,
     TRAINED,
     TRUTH,
+    Effect,
     Parameters,
     as_callbacks,
     needs_state,
@@ -38,9 +50,6 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
-from maxplus.estimators._scaling import Scaling, check_scaling
-from maxplus.estimators._trained import Start, TrainedClassifier
-from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
@@ -73,7 +82,7 @@ class LMMClassifier(BaseLMMClassifier):
     A number given for ``n_hidden`` or ``slope`` asks for a single network over all features
     instead, in which each hidden unit is a box: it starts from clusters of each class, and has a
     warm-up and, where that costs nothing on held-out rows, a polish that brings training losses
-    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``confidence``,
+    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``,
     ``standardize=False`` and a polish that is asked for are for such a network, too, and ask for it
     as well. `SubgradientLMMClassifier` is the paper's own algorithm.
 
@@ -96,7 +105,7 @@ class LMMClassifier(BaseLMMClassifier):
     max_features : int, optional
         The most features that a sum may use: those whose shape functions contribute most after a
         short training. With five, an explanation names everything that counts.
-    confidence : float, optional
+    init_margin : float, optional
         How far below its own class a unit starts for the others; the slope times the distance
         between classes by default.
     warmup_epochs : int or "auto", default="auto"
@@ -177,18 +186,19 @@ class LMMClassifier(BaseLMMClassifier):
     slope_ : of a single network's training, per unit of ``scale_``; W0_ is
         temperature_·slope_ / scale_
     suspects_ : training samples that are not below the polish's level (before the temperature)
-    warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
+    loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_wins_ : how often each unit decides a class's score of its term on the training samples
+    unit_activation_counts_ : how often each unit decides a class's score of its term on the
+        training samples
     feature_importances_ : array of shape (P,), how much each feature contributes to margins on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
     status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
         sentence
     max_loss_, mean_loss_ : of the final model on the training set
-    certified_ : whether max_loss_ < log 2
+    perfect_fit_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
 
     Examples
@@ -202,7 +212,7 @@ class LMMClassifier(BaseLMMClassifier):
     """
 
     suspects_: NDArray
-    warmup_losses_: NDArray
+    loss_curve_: NDArray
     polish_losses_: NDArray
     search_: dict[str, Any]
     temperature_: float
@@ -227,7 +237,7 @@ class LMMClassifier(BaseLMMClassifier):
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
         "max_features": (whole(1), NOTHING),
-        "confidence": (real(above=0.0), NOTHING),
+        "init_margin": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
         "robust_eps": (real(minimum=0.0),),
@@ -250,7 +260,7 @@ class LMMClassifier(BaseLMMClassifier):
         slope: float | str = "auto",
         structure: str = "auto",
         max_features: int | None = None,
-        confidence: float | None = None,
+        init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         robust_eps: float = 0.0,
@@ -273,7 +283,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.slope = slope
         self.structure = structure
         self.max_features = max_features
-        self.confidence = confidence
+        self.init_margin = init_margin
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
         self.robust_eps = robust_eps
@@ -291,11 +301,6 @@ class LMMClassifier(BaseLMMClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    @property
-    def loss_curve_(self) -> NDArray:
-        """The mean soft loss of each epoch of the warm-up."""
-        return self.warmup_losses_
 
     def _labelled(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
@@ -324,7 +329,7 @@ class LMMClassifier(BaseLMMClassifier):
             and self.polish in ("auto", None)
             and not (self.robust_eps or self.early_stopping)
             and self.augment is None
-            and self.confidence is None
+            and self.init_margin is None
         )
 
     @property
@@ -365,7 +370,7 @@ class LMMClassifier(BaseLMMClassifier):
                 rows = replace(rows, X=rows.X[:])
                 return Start(untrained(rows, data.n_classes, rng), facts)
             rows = replace(rows, X=scaling(rows.X))
-            boxes = boxes_for(rows, data.n_classes, self._capacity, self.confidence, rng)
+            boxes = boxes_for(rows, data.n_classes, self._capacity, self.init_margin, rng)
             facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
             return Start(boxes.model, facts)
 
@@ -395,7 +400,7 @@ class LMMClassifier(BaseLMMClassifier):
         rng: np.random.Generator, monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a single network, trained for a share of the usual length."""
-        boxes = boxes_for(rows, n_classes, capacity, self.confidence, rng)
+        boxes = boxes_for(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
@@ -524,7 +529,7 @@ class LMMClassifier(BaseLMMClassifier):
         fitted = TrainedClassifier._facts(self, data, facts, replace(trained, model=model))
         fitted |= sum_facts(data, facts, model)
         fitted["temperature_"] = factor
-        fitted["warmup_losses_"] = facts.get("warmup_losses", np.empty(0))
+        fitted["loss_curve_"] = facts.get("warmup_losses", np.empty(0))
         if self.polish is not None:
             losses = current().allgatherv(model.losses(data.X, data.y))
             fitted["suspects_"] = data.given[np.flatnonzero(~(losses < LOG2))]

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from maxplus.distributed import current
 from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank, prepare
-from maxplus.estimators._boxes import boxes_for
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._folds import FOLDS, Rows
-from maxplus.estimators._lmm_start import sum_facts
+from maxplus.estimators._base import TrainedClassifier
+from maxplus.estimators._cross_validation import FOLDS, Rows
+from maxplus.estimators._dataset import LabelledData
+from maxplus.estimators._lmm import Scaling, boxes_for, sum_facts
 from maxplus.estimators._parameters import TRUTH, Parameters, refuse_checkpoints, whole
-from maxplus.estimators._scaling import Scaling
-from maxplus.estimators._trained import TrainedClassifier
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.models import LMM, AdditiveLMM, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
@@ -47,7 +45,7 @@ class LMMEnsembleClassifier(LMMClassifier):
     bootstrap : bool, default=False
         Train each network on a sample of the rows, drawn with replacement within each class. A
         polish then is about the rows that were drawn.
-    n_hidden, slope, structure, max_features, confidence, warmup_epochs, batch_size, robust_eps, \
+    n_hidden, slope, structure, max_features, init_margin, warmup_epochs, batch_size, robust_eps, \
 augment, early_stopping, validation_fraction, n_iter_no_change, polish, max_suspects, standardize, \
 calibrate, class_weight, scoring
         As in `LMMClassifier`, for each network.
@@ -65,12 +63,12 @@ calibrate, class_weight, scoring
     Attributes
     ----------
     model_ : the `maxplus.models.AdditiveLMM` of all networks' terms
-    n_hidden_, unit_wins_, term_means_, feature_importances_ : of all terms
+    n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : of all terms
     temperature_, search_, scale_ : as in `LMMClassifier`
     suspects_ : training samples whose loss is not below the polish's level
-    warmup_losses_, loss_curve_ : mean over the networks of the soft loss of each epoch
+    loss_curve_ : mean over the networks of the soft loss of each epoch
     n_iter_ : epochs of each network
-    status_, status_message_, max_loss_, mean_loss_, certified_, training_losses_, \
+    status_, status_message_, max_loss_, mean_loss_, perfect_fit_, training_losses_, \
 training_labels_ : of the ensemble, as in `LMMClassifier`
     classes_, n_features_in_, feature_names_in_
 
@@ -101,7 +99,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         slope: float | str = "auto",
         structure: str = "auto",
         max_features: int | None = None,
-        confidence: float | None = None,
+        init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         robust_eps: float = 0.0,
@@ -122,7 +120,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     ) -> None:
         super().__init__(
             n_hidden, slope=slope, structure=structure, max_features=max_features,
-            confidence=confidence, warmup_epochs=warmup_epochs, batch_size=batch_size,
+            init_margin=init_margin, warmup_epochs=warmup_epochs, batch_size=batch_size,
             robust_eps=robust_eps, augment=augment, early_stopping=early_stopping,
             validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change,
             polish=polish, max_suspects=max_suspects, standardize=standardize,
@@ -166,7 +164,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         if "suspects" in known:
             fitted["suspects_"] = data.given[known["suspects"]]
         losses = facts.get("warmup_losses", np.empty(0))
-        return fitted | {"temperature_": factor, "warmup_losses_": losses}
+        return fitted | {"temperature_": factor, "loss_curve_": losses}
 
     def _scaled(self, facts: Mapping[str, NDArray], X: NDArray) -> NDArray:
         return X
@@ -281,7 +279,7 @@ class EnsembleTraining:
     ) -> tuple[LMM, NDArray]:
         rng = np.random.default_rng(seed)
         own = drawn(rows, rng) if self.ensemble.bootstrap else rows
-        boxes = boxes_for(own, n_classes, self.ensemble._capacity, self.ensemble.confidence, rng)
+        boxes = boxes_for(own, n_classes, self.ensemble._capacity, self.ensemble.init_margin, rng)
         known = {"slope": np.array([boxes.slope]), "distance": np.array([boxes.distance])}
         stages = self.ensemble._single_stages(len(own.y), {**self.facts, **known})
         problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)

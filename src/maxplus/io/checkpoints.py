@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import maxplus
 from maxplus.distributed import current
-from maxplus.estimators._trained import Origin, OtherDataError
+from maxplus.estimators._base import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.models import unfitted
 from maxplus.io.schema import labels_to_json, parameters_to_json, read_classes

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 import maxplus
 from maxplus import estimators
 from maxplus.distributed import current
-from maxplus.estimators._subgradient import SubgradientClassifier
-from maxplus.estimators._training_summary import training_summary
+from maxplus.estimators._base import training_summary
+from maxplus.estimators.subgradient_classifiers import SubgradientClassifier
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.schema import (
     CLASS_SUMMARY,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._intervals import COVERAGES
-from maxplus.estimators._saving import PER_ROW
+from maxplus.estimators._base import PER_ROW
+from maxplus.estimators.lmm_regressor import COVERAGES
 from maxplus.io.container import FileError
 from maxplus.models import AdditiveLMM, Network
 from maxplus.training import History, Status
@@ -210,13 +210,12 @@ ATTRIBUTES: dict[str, Value | Array] = {
     "lipschitz_": Value(lambda v: _is_float(v) and v >= 0.0),
     "interpolates_": Value(lambda v: isinstance(v, bool)),
     "prototypes_": _UNITS,
-    "unit_wins_": _UNITS,
+    "unit_activation_counts_": _UNITS,
     "suspects_": _COUNTS,
     "training_rows_": _COUNTS,
-    "warmup_losses_": _LOSSES,
+    "loss_curve_": _LOSSES,
     "validation_scores_": _LOSSES,
     "polish_losses_": _LOSSES,
-    "curve_losses_": _LOSSES,
     "residuals_": Array(
         np.float64, "n", _are_residuals, "does not hold finite numbers >= 0 in order"
     ),
@@ -247,21 +246,21 @@ ATTRIBUTES: dict[str, Value | Array] = {
 # Fitted attributes that an estimator may have, behind the condition that it must have them.
 _CLASSIFIER = {"always": "n_iter_ status_ max_loss_ mean_loss_", "sometimes": "training_rows_"}
 _NETWORK = {
-    "always": "scale_ unit_wins_ feature_importances_",
+    "always": "scale_ unit_activation_counts_ feature_importances_",
     "single": "slope_",
     "sometimes": "prototypes_ suspects_",
 }
 _WARMED_UP = {
     "always": "temperature_",
     "sum": "term_means_",
-    "sometimes": "warmup_losses_ validation_scores_ polish_losses_",
+    "sometimes": "loss_curve_ validation_scores_ polish_losses_",
 }
 _REGRESSOR = {
     "trained": "n_iter_ status_ residual_quantiles_",
     "interpolated": "lipschitz_",
     "single": "slope_",
     "sum": "bounds_",
-    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ curve_losses_ "
+    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ loss_curve_ "
     "residuals_ training_rows_",
 }
 

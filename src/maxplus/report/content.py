@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.distributed import SharedRows, current
+from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._training_summary import is_training_table, training_summary
 from maxplus.explain import single_flips, unit_boxes
 from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.models import LMM, AdditiveLMM

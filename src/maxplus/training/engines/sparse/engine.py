@@ -207,7 +207,7 @@ class SparseEngine(CompiledEngine):
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Run worker w's part of a block; return (iterations done, signal)."""
-        shared = (flags, self._state, self.step, self.problem.linear_every)
+        shared = (flags, self._state, self.step, self.problem.w0_update_interval)
         if not self._audit:
             return _kernels.sparse_block(
                 w, *shared, self.iteration, journal, block.loss, block.sample, block.step

@@ -1,34 +1,35 @@
-"""What all trained classifiers share: how a fit goes, and prediction."""
+"""The base class of all classifiers, and mixins for status and files."""
 
 from __future__ import annotations
 
+import math
+import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.distributed import current
 from maxplus.distributed.communicator import mark_collective
-from maxplus.estimators._data import LabelledData, mean_loss, rows_for
-from maxplus.estimators._effects import Effect, warn_of_no_effect
-from maxplus.estimators._endings import Ended, warn_of_shortfall
+from maxplus.estimators._dataset import Answer, LabelledData, answers, mean_loss, rows_for
 from maxplus.estimators._parameters import (
+    Effect,
     Parameters,
     as_callbacks,
     check_parameters,
     needs_state,
+    progress_bar,
+    threads,
+    warn_of_no_effect,
+    warn_user,
 )
-from maxplus.estimators._progress import progress_bar
-from maxplus.estimators._saving import Saved
-from maxplus.estimators._scoring import Answer, answers
-from maxplus.estimators._threads import threads
-from maxplus.estimators._warning import warn_user
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
 from maxplus.training import (
@@ -40,6 +41,125 @@ from maxplus.training import (
 )
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
+
+
+class Ended:
+    """For estimators whose ``status_`` is the code of a `maxplus.training.Status`."""
+
+    status_: str
+
+    @property
+    def status_message_(self) -> str:
+        """``status_`` as a sentence."""
+        return Status.of(self.status_).message
+
+
+def warn_of_shortfall(message: str) -> None:
+    """Say that a fit did not reach what it was asked for, as scikit-learn's estimators do."""
+    warn_user(message, ConvergenceWarning)
+
+
+# Fitted attributes with an entry for single training rows, which files keep only when asked to.
+PER_ROW = ("training_losses_", "training_labels_", "training_rows_", "suspects_", "residuals_")
+
+
+class Saved:
+    """For estimators that `maxplus.load` reads back."""
+
+    def save(self, path: str | os.PathLike[str], *, remember_rows: bool = False) -> None:
+        """Write the fitted estimator to one file; `maxplus.load` reads it back.
+
+        The file holds arrays and JSON only: loading executes nothing. It is
+        written whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            Where; a file that exists is replaced, whole, at the end.
+        remember_rows : bool, default=False
+            Keep what is known of single training rows as well: labels, losses, ``suspects_``,
+            ``residuals_``, ``training_rows_``. This reveals them: labels and losses can be read in
+            the order of the training rows, and with ``training_rows_`` guesses of rows can be
+            tested against the file. By default nothing per training row is written, see
+            SECURITY.md.
+        """
+        from maxplus.io import save
+
+        save(self, path, remember_rows=remember_rows)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain why a model from a file lacks what it would know of its training rows."""
+            own = vars(self)
+            in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*own}
+            if name in PER_ROW and "training_summary_" in own and not in_memory:
+                raise AttributeError(
+                    f"{name} is not known: the model's file keeps nothing about single training "
+                    "rows; write it with save(path, remember_rows=True) or --remember-rows"
+                )
+            return object.__getattribute__(self, name)
+
+
+# Two means of the same rows differ by rounding alone.
+TOLERANCE = 1e-5
+
+
+def training_summary(estimator: Any) -> Mapping[str, Any]:
+    """Return counts and means of the rows that an estimator was trained on.
+
+    Of a classifier ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss``, all of rows
+    with a weight; of a regressor ``n_rows``, ``mean`` and ``deviation`` of the targets.
+    """
+    kept = vars(estimator).get("training_summary_")
+    if kept is not None:
+        return kept
+    if not hasattr(estimator, "training_losses_"):
+        return {}
+    used = ~np.isnan(estimator.training_losses_)
+    losses, labels = estimator.training_losses_[used], estimator.training_labels_[used]
+    codes = np.searchsorted(estimator.classes_, labels)
+    return {
+        "n_rows": len(losses),
+        "class_counts": np.bincount(codes, minlength=len(estimator.classes_)).tolist(),
+        "n_below_log2": int((losses < LOG2).sum()),
+        "mean_loss": float(losses.mean()) if losses.size else 0.0,
+    }
+
+
+def targets_summary(y: NDArray) -> dict[str, Any]:
+    """Return the summary of a regression's training targets."""
+    # Squares of large targets would overflow.
+    size = float(np.abs(y).max(initial=0.0)) or 1.0
+    small = y / size
+    return {
+        "n_rows": len(y),
+        "mean": float(size * small.mean()),
+        "deviation": float(size * small.std()),
+    }
+
+
+def is_training_table(estimator: Any, values: NDArray) -> bool:
+    """Return whether rows are, as a whole, those that the estimator was trained on.
+
+    Parameters
+    ----------
+    estimator : fitted
+    values : the rows' losses of a classifier, the targets of a regressor, shape (N,)
+
+    Notes
+    -----
+    No row is recognised: the number of rows and the mean (and deviation) must be those of the
+    training rows, which other rows do not have by chance.
+    """
+    summary = training_summary(estimator)
+    if not len(values) or summary.get("n_rows") != len(values):
+        return False
+    own = {"mean_loss": float(values.mean())}
+    if "mean" in summary:
+        own = {name: targets_summary(values)[name] for name in ("mean", "deviation")}
+    return all(math.isclose(own[name], summary[name], rel_tol=TOLERANCE) for name in own)
+
 
 Self = TypeVar("Self", bound="TrainedClassifier")
 
@@ -346,7 +466,7 @@ class TrainedClassifier(Ended, Saved, ClassifierMixin, BaseEstimator, metaclass=
         return self._said(X, log_softmax)
 
     @property
-    def certified_(self) -> bool:
+    def perfect_fit_(self) -> bool:
         """Whether max_loss_ < log 2: then every sample of the last training is classified right.
 
         This is the paper's proposition 2.2. It says nothing about new samples.

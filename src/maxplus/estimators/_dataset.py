@@ -1,4 +1,4 @@
-"""What a fit is given, checked and brought into the form that training takes."""
+"""Validated training data, and predictions of many rows in batches."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 from maxplus.distributed import Communicator, current
 from maxplus.distributed.communicator import mark_collective
 from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
+from maxplus.estimators._parameters import threads
 from maxplus.models import Network
 from maxplus.models.lmm import TermSum
 
@@ -328,3 +329,34 @@ def _largest_input(model: Network, slopes: Sequence[str]) -> float:
     largest = float(np.finfo(model.dtype).max)
     steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
     return largest / (8.0 * steepest * model.n_features)
+
+
+# Features and scores of the rows that are looked at together: 8 MB in float64, and many enough
+# for every thread.
+VALUES_AT_ONCE = 1 << 20
+
+Answer = Callable[[NDArray], NDArray]
+
+
+def answers(estimator: Any, X: Any, model: Network, slopes: Sequence[str], say: Answer) -> NDArray:
+    """What ``say`` makes of the scores (n, C), one entry or row for each of X's; O(N·P·H).
+
+    Beyond the answers, memory does not grow with the number of rows: neither their scores nor
+    rows in the model's own type are there all at once.
+    """
+    X = checked_rows(estimator, X, finite=False)
+    n_rows = X.shape[0]
+    size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_classes))
+    found = None
+    with threads(estimator.n_jobs):
+        for start in range(0, n_rows, size):
+            rows = slice(start, start + size)
+            block = within_range(X[rows], model, slopes, estimator)
+            part = say(model.scores(block))
+            if n_rows <= size:
+                return np.ascontiguousarray(part)
+            if found is None:
+                found = np.empty((n_rows, *part.shape[1:]), part.dtype)
+            found[rows] = part
+    assert found is not None
+    return found

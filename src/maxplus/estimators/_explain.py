@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._base import TrainedClassifier
 from maxplus.estimators._frames import missing_in
-from maxplus.estimators._parameters import check_value, whole
-from maxplus.estimators._threads import threads
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._parameters import check_value, threads, whole
 from maxplus.explain import (
     Change,
     Domain,
@@ -25,7 +24,7 @@ from maxplus.explain import (
     strongest_rules,
     term_boxes,
 )
-from maxplus.explain._shared import as_table, check_domain, records
+from maxplus.explain._shared import check_domain, records
 from maxplus.explain.counterfactuals import missing_columns
 from maxplus.models import LMM, AdditiveLMM
 
@@ -71,7 +70,7 @@ class ExplainedClassifier(TrainedClassifier):
         with threads(self.n_jobs):
             return certified_radius(self.model_, X, scale)
 
-    def certify(
+    def certified_accuracy(
         self, X: Any, y: Any, eps: ArrayLike, scale: ArrayLike | None = None
     ) -> float | NDArray:
         """Certified accuracy: the share of rows that are right and stay right within eps.
@@ -155,8 +154,7 @@ class ExplainedClassifier(TrainedClassifier):
         Returns
         -------
         Explanation
-            ``print`` it, or take its ``to_table()``: a pandas DataFrame if pandas is
-            installed, else a record array.
+            ``print`` it, or take its ``to_frame()`` or ``to_records()``.
 
         Examples
         --------
@@ -248,7 +246,7 @@ class ExplainedClassifier(TrainedClassifier):
             )
         return replace(domain, names=tuple(str(name) for name in feature_names))
 
-    def units(self, level: float = 0.0) -> Any:
+    def units(self, level: float = 0.0) -> np.recarray:
         """Return each hidden unit as the box it is: per feature the interval where it is active.
 
         A unit's value g_h(x) is at least ``level`` exactly if low ≤ x_p ≤ high for every feature p
@@ -261,11 +259,12 @@ class ExplainedClassifier(TrainedClassifier):
 
         Returns
         -------
-        table with a line for each unit and feature of its term: term, unit, class (that it speaks
-            for most), height (its W2 there), prototype (−1 if it has none), feature, low, high
+        numpy.recarray
+            One record for each unit and feature of its term: term, unit, class (of its largest
+            W2), height (that W2), prototype (−1 if it has none), feature, low, high.
         """
         check_is_fitted(self, "model_")
-        return as_table(records(self._unit_columns(float(level))))
+        return records(self._unit_columns(float(level)))
 
     def _unit_columns(self, level: float) -> dict[str, NDArray]:
         model, words = self.model_, np.array(self._feature_words())
@@ -316,7 +315,8 @@ class ExplainedClassifier(TrainedClassifier):
         Returns
         -------
         Rules
-            ``print`` them, or take their ``to_table()``.
+            ``print`` them, or take their ``to_frame()``: one row for each, with the columns rule,
+            prediction, support, precision and lift.
         """
         X = self._validated(X)
         check_value("n", n, whole(1))
@@ -345,7 +345,7 @@ class ExplainedClassifier(TrainedClassifier):
         check_is_fitted(self, "model_")
         return self._domain().certificate_scale(categories=categories)
 
-    def worst_samples(self, n: int = 10) -> Any:
+    def worst_samples(self, n: int = 10) -> np.recarray:
         """The n training samples with the largest losses, worst first.
 
         Parameters
@@ -355,8 +355,9 @@ class ExplainedClassifier(TrainedClassifier):
 
         Returns
         -------
-        table with sample (index into the training set), label, loss and probability
-            (of the label: exp(−loss))
+        numpy.recarray
+            One record for each: sample (index into the training set), label, loss, probability
+            (of the label: exp(−loss)).
         """
         check_is_fitted(self, "model_")
         check_value("n", n, whole(1))
@@ -369,7 +370,7 @@ class ExplainedClassifier(TrainedClassifier):
             "loss": losses[worst],
             "probability": np.exp(-losses[worst]),
         }
-        return as_table(records(columns))
+        return records(columns)
 
     def _class_words(self, given: Sequence[str] | None) -> list[str]:
         """Words for the classes: their labels, or those that are given."""
