@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
     LMMRegressor,
     MaxPlusClassifier,
@@ -22,7 +23,7 @@ from maxplus.estimators import NoEffectWarning
 LMMS = [LMMClassifier, SubgradientLMMClassifier]
 STEPPED = [SubgradientLMMClassifier, MaxPlusClassifier, LinearMaxPlusClassifier]
 CLASSIFIERS = [LMMClassifier, *STEPPED]
-ALL = [*CLASSIFIERS, LMMRegressor]
+ALL = [*CLASSIFIERS, LMMRegressor, LipschitzInterpolator]
 NAN, INF = float("nan"), float("inf")
 
 
@@ -65,11 +66,10 @@ PARAMETERS = [
     (STEPPED[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
     (STEPPED[1:], "scale", POSITIVE, ["> 0"]),
     ([*LMMS, LinearMaxPlusClassifier], "n_hidden", WHOLE, ["integer >= 1"]),
-    ([LMMRegressor], "n_hidden", WHOLE, ["integer >= 1"]),
-    ([*LMMS, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0 or 'auto'"]),
-    ([*LMMS, LMMRegressor], "slope", ["steep"], ["'auto'"]),
-    ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
-    ([LMMRegressor], "loss", ["cubed", None], ["'squared', 'absolute'"]),
+    ([LipschitzInterpolator], "n_hidden", WHOLE, ["integer >= 1"]),
+    ([*LMMS, LipschitzInterpolator], "slope", [0, -1.0, NAN, INF, None, True], ["> 0 or 'auto'"]),
+    ([*LMMS, LipschitzInterpolator], "slope", ["steep"], ["'auto'"]),
+    ([LMMRegressor], "loss", ["cubed", "squared", None], ["'squared_error', 'absolute_error'"]),
     ([LMMRegressor], "epochs", [*WHOLE, "many"], ["integer >= 1"]),
     (LMMS, "init_margin", POSITIVE, ["> 0"]),
     (STEPPED[1:], "objective", ["top-k"], ["'max', 'mean'"]),
@@ -368,7 +368,6 @@ MOOT = [
     ([LMMClassifier], {"n_iter_no_change": 2}, "n_iter_no_change=2", "early_stopping is True"),
     ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
     ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "a choice of"),
-    ([LMMRegressor], {"method": "interpolate", "epochs": 2}, "epochs=2", "method is 'learn'"),
 ]
 MOOT = [
     pytest.param(estimator, parameters, what, when, id=f"{estimator.__name__}-{what}")

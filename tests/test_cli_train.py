@@ -126,7 +126,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
         "train", IRIS, "--polish", 0.5, "--no-polish"
     )
     assert "--bootstrap is for ensembles; add --estimators" in bad("train", IRIS, "--bootstrap")
-    assert "--loss is for a regression" in bad("train", IRIS, "--loss", "squared")
+    assert "--loss is for a regression" in bad("train", IRIS, "--loss", "squared_error")
     assert "polish must be" in bad("train", IRIS, "--polish", "shoes")
 
 

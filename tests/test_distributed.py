@@ -226,9 +226,8 @@ def test_whether_to_polish_is_asked_once_for_all(few_digits):
 @pytest.mark.parametrize("bootstrap", [False, True])
 def test_an_ensemble_over_ranks_is_the_same(iris, bootstrap, options):
     def fit(part):
-        clf = LMMEnsembleClassifier(
-            2, warmup_epochs=20, bootstrap=bootstrap, random_state=1, n_jobs=1, **options
-        )
+        network = LMMClassifier(warmup_epochs=20, **options)
+        clf = LMMEnsembleClassifier(network, 2, bootstrap=bootstrap, random_state=1, n_jobs=1)
         return clf.fit(iris.X[part], iris.y[part])
 
     alone = fit(slice(None))

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from safetensors.numpy import save_file
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
 
 import maxplus
 from damage import mutations
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
     LMMEnsembleClassifier,
     LMMRegressor,
@@ -21,7 +22,6 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus._files import write_whole
-from maxplus.estimators._lmm import fold_affine
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import Preparation, RawTable
@@ -85,7 +85,7 @@ def test_two_classes_float32_names_and_weights(tmp_path, iris):
 
 
 def test_interpolating_regressor_round_trips(tmp_path, iris):
-    model = LMMRegressor(30, method="interpolate", random_state=0).fit(iris.X[:, 1:], iris.X[:, 0])
+    model = LipschitzInterpolator(30, random_state=0).fit(iris.X[:, 1:], iris.X[:, 0])
     model.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
     assert np.array_equal(again.predict(iris.X[:, 1:]), model.predict(iris.X[:, 1:]))
@@ -227,12 +227,12 @@ REFITTED = {
         random_state=0,
     ),
     "single network": LMMClassifier(9, standardize=False, random_state=0),
-    "ensemble of sums": LMMEnsembleClassifier(2, random_state=0),
+    "ensemble of sums": LMMEnsembleClassifier(n_estimators=2, random_state=0),
     "ensemble of single networks": LMMEnsembleClassifier(
-        2, n_hidden=9, bootstrap=True, random_state=0
+        LMMClassifier(9, class_weight={0: 2.0}), 2, bootstrap=True, random_state=0
     ),
     "regression": LMMRegressor(random_state=0),
-    "interpolation": LMMRegressor(method="interpolate", random_state=0),
+    "interpolation": LipschitzInterpolator(random_state=0),
     "paper": SubgradientLMMClassifier(8, max_iter=60, random_state=0),
 }  # fmt: skip
 
@@ -241,7 +241,7 @@ REFITTED = {
 @pytest.mark.parametrize("model", REFITTED.values(), ids=REFITTED)
 def test_loaded_model_predicts_and_refits_the_same_bits(tmp_path, iris, model, dtype):
     X, y = iris.X[::3].astype(dtype), iris.y[::3]
-    if isinstance(model, LMMRegressor):
+    if is_regressor(model):
         X, y = X[:, 1:], X[:, 0]
     model = clone(model).fit(X, y)
 
@@ -266,7 +266,7 @@ def prepared(iris, tmp_path):
     preparation = Preparation.of(RawTable("flowers", columns))
     model = SubgradientLMMClassifier(8, max_iter=20, random_state=0)
     model.fit(preparation.scaled(iris.X), iris.y)
-    fold_affine(model, preparation.centre, preparation.spread, iris.X)
+    model.fold(preparation.centre, preparation.spread, iris.X)
     model.preparation_ = preparation
     model.save(tmp_path / "model", remember_rows=True)
     return model, tmp_path / "model"

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from maxplus import LMMRegressor, SubgradientLMMClassifier
+from maxplus import LipschitzInterpolator, SubgradientLMMClassifier
 from maxplus.estimators import _dataset
 from maxplus.models._softmax import softmax
 from memory_used import most_memory
@@ -82,7 +82,7 @@ def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypa
 def test_a_curve_is_followed_in_parts(rows, monkeypatch):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(30, N_FEATURES))
-    curve = LMMRegressor(slope=4.0, method="interpolate").fit(X, X[:, 0])
+    curve = LipschitzInterpolator(slope=4.0).fit(X, X[:, 0])
     expected = curve.model_.scores(rows[:50])[:, 0]
     monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     assert np.array_equal(curve.predict(rows[:50]), expected)

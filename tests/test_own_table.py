@@ -204,7 +204,10 @@ def test_choices_go_with_a_data_frame(trained):
 
 @pytest.mark.parametrize(
     "estimator",
-    [LMMEnsembleClassifier(2, n_hidden=4, slope=2.0, warmup_epochs=1), LMMRegressor(epochs=1)],
+    [
+        LMMEnsembleClassifier(LMMClassifier(4, slope=2.0, warmup_epochs=1), 2),
+        LMMRegressor(epochs=1),
+    ],
     ids=["ensemble", "regression"],
 )
 def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, estimator):

@@ -17,7 +17,13 @@ from typing_extensions import assert_type
 import maxplus
 import maxplus.training.engines
 import maxplus.training.stages
-from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
+from maxplus import (
+    LipschitzInterpolator,
+    LMMClassifier,
+    LMMEnsembleClassifier,
+    LMMRegressor,
+    SubgradientLMMClassifier,
+)
 from maxplus.algebra import minplus
 from maxplus.certify import Bounds, box_bounds
 from maxplus.evaluation import Comparison, Validation
@@ -38,6 +44,7 @@ PUBLIC: list[Nothing] = [
     maxplus.LMMClassifier,  # type: ignore[list-item]
     maxplus.LMMEnsembleClassifier,  # type: ignore[list-item]
     maxplus.LMMRegressor,  # type: ignore[list-item]
+    maxplus.LipschitzInterpolator,  # type: ignore[list-item]
     maxplus.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.MaxPlusClassifier,  # type: ignore[list-item]
     maxplus.SubgradientLMMClassifier,  # type: ignore[list-item]
@@ -69,6 +76,7 @@ PUBLIC: list[Nothing] = [
     maxplus.estimators.LMMClassifier,  # type: ignore[list-item]
     maxplus.estimators.LMMEnsembleClassifier,  # type: ignore[list-item]
     maxplus.estimators.LMMRegressor,  # type: ignore[list-item]
+    maxplus.estimators.LipschitzInterpolator,  # type: ignore[list-item]
     maxplus.estimators.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.estimators.MaxPlusClassifier,  # type: ignore[list-item]
     maxplus.estimators.NoEffectWarning,  # type: ignore[list-item]
@@ -262,11 +270,13 @@ def classify(X: Array, y: Array) -> None:
 
 def others(X: Array, y: Array) -> None:
     """An ensemble, a regression, the paper's algorithm."""
-    ensemble = LMMEnsembleClassifier(2, n_hidden=6).fit(X, y)
+    ensemble = LMMEnsembleClassifier(LMMClassifier(6), 2).fit(X, y)
     assert_type(ensemble, LMMEnsembleClassifier)
     assert_type(ensemble.predict(X), Array)
     curve = assert_type(LMMRegressor().fit(X, y), LMMRegressor)
     assert_type(curve.predict_interval(X, coverage=0.9), tuple[Array, Array])
+    exact = assert_type(LipschitzInterpolator().fit(X, y), LipschitzInterpolator)
+    assert_type(exact.envelopes(X), tuple[Array, Array])
     paper = SubgradientLMMClassifier(8, max_iter=100).fit(X, y).partial_fit(X, y)
     assert_type(paper, SubgradientLMMClassifier)
     assert_type(paper.history_["loss"], Array)

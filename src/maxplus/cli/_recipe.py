@@ -85,6 +85,11 @@ def recipe(options: Options, *, regression: bool = False) -> Any:
         for name, value in options.items()
         if name in way.options
     }
+    if way.options is ENSEMBLE:
+        own: dict[str, Any] = {
+            n: parameters.pop(n) for n in ("n_estimators", "bootstrap") if n in parameters
+        }
+        parameters = {"estimator": estimators.LMMClassifier(**parameters), **own}
     estimator = getattr(estimators, way.estimator)(
         **parameters, n_jobs=options.get("jobs"), random_state=options["seed"]
     )

@@ -2,6 +2,7 @@
 
 from maxplus.estimators._lmm import from_pipeline
 from maxplus.estimators._parameters import NoEffectWarning
+from maxplus.estimators.lipschitz_interpolator import LipschitzInterpolator
 from maxplus.estimators.lmm_classifier import LMMClassifier
 from maxplus.estimators.lmm_ensemble_classifier import LMMEnsembleClassifier
 from maxplus.estimators.lmm_regressor import LMMRegressor
@@ -16,6 +17,7 @@ __all__ = [
     "LMMEnsembleClassifier",
     "LMMRegressor",
     "LinearMaxPlusClassifier",
+    "LipschitzInterpolator",
     "MaxPlusClassifier",
     "NoEffectWarning",
     "SubgradientLMMClassifier",

@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 from maxplus.distributed import SERIAL, using
 from maxplus.estimators._cross_validation import (
     FOLDS,
-    Rows,
     deal_folds,
     losses_of,
     stratified_part,
     temperature,
 )
+from maxplus.estimators._dataset import Dataset as Rows
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel

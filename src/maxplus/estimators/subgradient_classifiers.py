@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, TypeVar
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.distributed import current
-from maxplus.estimators._base import Start, TrainedClassifier
-from maxplus.estimators._dataset import LabelledData
-from maxplus.estimators._lmm import PROTOTYPES, SLOPE, WINS, BaseLMMClassifier, check_reach
+from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
+from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
     NOTHING,
     TRAINED,
@@ -24,10 +24,10 @@ from maxplus.estimators._parameters import (
     one_of,
     real,
     samples,
-    say_no_effect,
+    warn_no_effect,
     whole,
 )
-from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
+from maxplus.models import LMM, LinearMaxPlus, Network, ZeroHidden
 from maxplus.models.initialization import (
     choose_prototypes,
     gaussian,
@@ -57,15 +57,12 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import ENGINES, Engine, SparseEngine, select_engine
-from maxplus.training.result import StateError, TrainingState, prefixed
 from maxplus.training.stages import Stage, Trained
 
-Self = TypeVar("Self", bound="SubgradientClassifier")
+Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
 TWO_PHASE, CONSTANT = "two-phase", "constant"
 STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
-# Columns of the history of earlier calls of `partial_fit`.
-EARLIER = "earlier.history."
 
 SUBGRADIENT: Parameters = {
     **TRAINED,
@@ -89,13 +86,13 @@ EFFECTS: tuple[Effect, ...] = (
 )  # fmt: skip
 
 
-class SubgradientClassifier(TrainedClassifier):
-    """Steps along subgradients of the maximum or the mean loss; no other stage."""
+class BaseSubgradientClassifier(BaseMaxPlusClassifier):
+    """A classifier trained by steps along subgradients of the maximum or the mean loss."""
 
     _effects: ClassVar[tuple[Effect, ...]] = EFFECTS
-    # Parameters that say where a training from scratch begins.
-    _beginning: ClassVar[tuple[str, ...]]
-    # What ``engine="auto"`` stands for, but for the mean loss.
+    # Parameters of the initial model.
+    _init_params: ClassVar[tuple[str, ...]]
+    # The engine of ``engine="auto"``, but for the mean loss.
     _automatic_engine: ClassVar[str] = "dense"
 
     objective: str
@@ -109,14 +106,14 @@ class SubgradientClassifier(TrainedClassifier):
     warm_start: bool
 
     history_: History
-    # What the parameters of a beginning were when the model began.
-    _began_with: dict[str, Any]
+    # Values of ``_init_params`` when the model was initialised.
+    _initialized_with: dict[str, Any]
 
-    def _present(self) -> Start | None:
+    def _previous(self) -> tuple[Network, FitState] | None:
         if not (self.warm_start and hasattr(self, "model_")):
             return None
-        self._warn_of_other_beginning()
-        return Start(self.model_, self._lasting_facts())
+        self._warn_of_changed_init_params()
+        return self.model_, FitState(slope=getattr(self, "slope_", None))
 
     def partial_fit(
         self: Self,
@@ -127,19 +124,17 @@ class SubgradientClassifier(TrainedClassifier):
     ) -> Self:
         """Train ``max_iter`` iterations more, from the present parameters.
 
-        The first call should have
-        samples of every class. The iteration count, and with it the step rule's phase,
-        goes on; the history grows. With keep="best" the present parameters are the best ones
-        seen, not the last: for many short calls set keep="last". ``classes``
-        lists all labels there will ever be; it is only read at the first call
-        and may be left out if y has them all.
+        The first call should have samples of every class. The iteration count, and with it the
+        step rule's phase, continues; the history grows. With keep="best" the present parameters
+        are the best ones seen, not the last: for many short calls set keep="last".
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         y : labels of shape (n_samples,)
         classes : array of labels, optional
-            All that there will ever be.
+            All labels of this and later calls; only read at the first call, where it may be left
+            out if y has them all.
         sample_weight : array of shape (n_samples,), optional
             As in `fit`.
 
@@ -147,44 +142,41 @@ class SubgradientClassifier(TrainedClassifier):
         -------
         self
         """
-        present = None
+        previous = None
         if hasattr(self, "model_"):
-            self._warn_of_other_beginning()
-            facts = self._lasting_facts() | self._counted_facts()
-            # A copy: a call that fails must not have drawn from the estimator's own.
-            present = Start(self.model_, facts, deepcopy(getattr(self, "_rng", None)))
-        return self._fit(X, y, sample_weight, classes, present=present)
-
-    def _lasting_facts(self) -> dict[str, NDArray]:
-        """What stays true of the model however it is trained on."""
-        return {}
-
-    def _counted_facts(self) -> dict[str, NDArray]:
-        """What a training that counts on from the last one adds to."""
-        return prefixed(EARLIER, dict(self.history_)) | {"n_iter": np.array([self.n_iter_])}
+            self._warn_of_changed_init_params()
+            state = FitState(
+                n_iter=self.n_iter_,
+                slope=getattr(self, "slope_", None),
+                prototypes=getattr(self, "prototypes_", None),
+                activation_counts=getattr(self, "unit_activation_counts_", None),
+                history=self.history_,
+                # A copy: a call that fails must not have drawn from the estimator's own.
+                rng=deepcopy(getattr(self, "_rng", None)),
+            )
+            previous = self.model_, state
+        return self._fit(X, y, sample_weight, classes, previous=previous)
 
     def _objectives(self) -> dict[str, Objective]:
-        """By name, all objectives that the estimator has the parameters of."""
+        """Return all objectives of the estimator by name."""
         return {"max": MaxLoss(), "mean": MeanLoss()}
 
-    def _beginnings(self) -> dict[str, Any]:
-        """The parameters that say where a training from scratch begins."""
-        return {name: getattr(self, name) for name in self._beginning}
+    def _init_values(self) -> dict[str, Any]:
+        """Return the present values of the parameters of the initial model."""
+        return {name: getattr(self, name) for name in self._init_params}
 
-    def _memory(self, rng: np.random.Generator, goes_on: bool) -> dict[str, Any]:
-        own = self._beginnings()
-        # Models that were pickled before it was noted have none.
-        began_with = getattr(self, "_began_with", own) if goes_on else own
-        return super()._memory(rng, goes_on) | {"_began_with": began_with}
+    def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
+        values = self._initialized_with if continues else self._init_values()
+        return super()._memory(rng, continues) | {"_initialized_with": values}
 
-    def _warn_of_other_beginning(self) -> None:
-        """Warn of parameters of the beginning that were changed after it."""
-        for name, began in getattr(self, "_began_with", {}).items():
+    def _warn_of_changed_init_params(self) -> None:
+        """Warn of parameters of the initial model that were changed after it was initialised."""
+        for name, before in self._initialized_with.items():
             value = getattr(self, name)
-            if value != began:
-                say_no_effect(
+            if value != before:
+                warn_no_effect(
                     f"{name}={value!r}",
-                    f"on a training that goes on from one with {name}={began!r}; fit with "
+                    f"on a training that goes on from one with {name}={before!r}; fit with "
                     "warm_start=False to begin anew",
                 )
 
@@ -196,26 +188,26 @@ class SubgradientClassifier(TrainedClassifier):
         why = f"on a {type(self).__name__}, which it cannot train"
         if not ENGINES[self.engine].minimises(type(self._objectives()[self.objective])):
             why = f"with objective={self.objective!r}, which it cannot minimise"
-        say_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
+        warn_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
 
     def _warn_of_ending(self, trained: Trained) -> None:
         super()._warn_of_ending(trained)
         if self.step != TWO_PHASE or trained.status.ends_training:
             return
-        # With sgd, losses of the history are of single samples: nobody knows which were kept.
+        # With sgd, losses of the history are of single samples, and the kept iteration is unknown.
         if self._engine_class() is ENGINES["sgd"]:
             return
         losses, first = self.history_["loss"], self._n_polyak
         kept = int(np.argmin(losses)) if self.keep == "best" and losses.size else losses.size
         if kept <= first and is_set(self, "learning_rate"):
-            say_no_effect(
+            warn_no_effect(
                 f"learning_rate={self.learning_rate!r}",
                 f"here: the parameters of iteration {kept} are kept, and constant steps begin at "
                 f"{first}; take a smaller polyak_fraction",
             )
 
     def _engine_class(self) -> type[Engine]:
-        """The engine that is named, if it can do what is asked, else the automatic one."""
+        """Return the named engine, if it can minimise the objective, else the automatic one."""
         automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
         engine = ENGINES.get(self.engine, automatic)
         objective = type(self._objectives()[self.objective])
@@ -224,11 +216,11 @@ class SubgradientClassifier(TrainedClassifier):
 
     @property
     def _n_polyak(self) -> int:
-        """Polyak steps before the constant ones, in two phases."""
+        """The number of Polyak steps before the constant ones, in two phases."""
         return math.ceil(self.polyak_fraction * self.max_iter)
 
     def _step_rule(self, n_classes: int, best: float) -> StepRule:
-        """The step rule; ``best`` is the lowest loss of earlier iterations."""
+        """Return the step rule; ``best`` is the lowest loss of earlier iterations."""
         first = polyak(self.polyak_target)
         then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
         if self.step == "polyak":
@@ -239,10 +231,8 @@ class SubgradientClassifier(TrainedClassifier):
             return level(self.max_iter, self.polyak_target, best)
         return two_phase(first, then, self._n_polyak)
 
-    def _problem(
-        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> TrainingProblem:
-        earlier = facts.get(f"{EARLIER}loss", np.empty(0))
+    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+        earlier = np.empty(0) if state.history is None else state.history["loss"]
         best = float(np.fmin.reduce(earlier, initial=math.inf))
         return TrainingProblem(
             data.X, data.y, self._objectives()[self.objective],
@@ -251,43 +241,36 @@ class SubgradientClassifier(TrainedClassifier):
             weight=data.weight, rng=rng,
         )  # fmt: skip
 
-    def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
         return [Iterations(self._engine_for(data), self.max_iter, self.keep)]
 
-    def _engine_for(self, data: LabelledData) -> type[Engine]:
-        """The engine that trains on these samples."""
+    def _engine_for(self, data: Dataset) -> type[Engine]:
+        """Return the engine that trains on these samples."""
         return self._engine_class()
 
-    def _facts(
-        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    def _fitted_attributes(
+        self, data: Dataset, state: FitState, trained: Trained
     ) -> dict[str, Any]:
         history = History()
-        if f"{EARLIER}loss" in facts:
-            history = History.of({name: facts[EARLIER + name] for name in History.columns})
-        if "history.loss" in facts:
-            new = History.of({name: facts[f"history.{name}"] for name in History.columns})
-            new.map_samples(data.given)
+        if state.history is not None:
+            history.extend(state.history)
+        if "history.loss" in state.results:
+            new = History.of({name: state.results[f"history.{name}"] for name in History.columns})
+            new.map_samples(data.index_of_all)
             history.extend(new)
-        return super()._facts(data, facts, trained) | {"history_": history}
+        return super()._fitted_attributes(data, state, trained) | {"history_": history}
 
     @property
     def loss_curve_(self) -> NDArray:
         """The objective before each step; with sgd, the drawn sample's loss."""
         return self.history_["loss"]
 
-    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
-        super()._check_facts(state, data)
-        if f"{EARLIER}loss" in state.before:
-            for name, dtype in History.columns.items():
-                n = len(state.before[f"{EARLIER}loss"])
-                state.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)
-
 
 # The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
 
 
-class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
+class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     """The paper's algorithm: an LMM trained on its worst sample, a few weights at a time.
 
     Each hidden unit is a soft box in feature space, each class score the margin
@@ -327,7 +310,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
         W0 moves at iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
         1 is always, 0 is never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
-        How iterations are carried out. "dense", "tree" and "sparse" minimise the
+        The implementation of the iterations. "dense", "tree" and "sparse" minimise the
         maximum and give the same iterates, to the last bit; "dense" and "sparse" do
         "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
         sample. "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or
@@ -387,7 +370,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
 
     model_: LMM
     _automatic_engine = "sparse"
-    _beginning = ("n_hidden", "slope", "init_margin", "init")
+    _init_params = ("n_hidden", "slope", "init_margin", "init")
     _effects = (
         *EFFECTS,
         Effect(("top_k",), lambda own: own.objective == "top-k", "objective is 'top-k'"),
@@ -449,62 +432,53 @@ class SubgradientLMMClassifier(BaseLMMClassifier, SubgradientClassifier):
     def _objectives(self) -> dict[str, Objective]:
         return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
 
-    def _engine_for(self, data: LabelledData) -> type[Engine]:
+    def _engine_for(self, data: Dataset) -> type[Engine]:
         engine = super()._engine_for(data)
         if self.engine != "auto" or engine is not SparseEngine or not current().is_alone:
             return engine
         n_sums = 2 * data.X.size * self.n_hidden
         return select_engine(n_sums, self.max_iter)
 
-    def _start(
-        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
-    ) -> Start:
-        return data.on_first(lambda everybody: self._found(everybody, rng), rng)
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[LMM, FitState]:
+        return data.on_first_rank(lambda all_rows: self._initial_lmm(all_rows, rng), rng)
 
-    def _found(self, data: LabelledData, rng: np.random.Generator) -> Start:
-        """The start, from the samples of all ranks."""
+    def _initial_lmm(self, data: Dataset, rng: np.random.Generator) -> tuple[LMM, FitState]:
+        """Return the initial model, from the samples of all ranks."""
         X, y, n_classes = data.X, data.y, data.n_classes
         slope = self.slope
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
         check_reach(X, slope)
         init_margin = slope if self.init_margin is None else float(self.init_margin)
-        facts = {SLOPE: np.array([slope])}
         self._require_memory(X, n_classes)
         if self.init == "prototypes":
             chosen = choose_prototypes(y, self.n_hidden, rng)
-            facts[PROTOTYPES] = data.index[chosen]
-            return Start(prototype_lmm(X[chosen], y[chosen], n_classes, slope, init_margin), facts)
+            model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, init_margin)
+            return model, FitState(slope=slope, prototypes=data.index[chosen])
         shape = (X.shape[1], int(self.n_hidden), n_classes)
-        return Start(random_lmm(self.init, shape, slope, init_margin, X.dtype, rng), facts)
+        model = random_lmm(self.init, shape, slope, init_margin, X.dtype, rng)
+        return model, FitState(slope=slope)
 
     def _require_memory(self, X: NDArray, n_classes: int) -> None:
-        """Refuse a start that memory does not hold."""
+        """Raise NotEnoughMemoryError for an initial model that does not fit into memory."""
         (N, P), H = X.shape, int(self.n_hidden)
         needed = random_lmm_bytes((P, H, n_classes), X.dtype)
         if self.init == "prototypes":
             needed = pyramids_bytes(min(H, N), P, n_classes, X.dtype)
         memory.require(needed, f"a start with n_hidden={H:,}", memory.FEWER_UNITS)
 
-    def _lasting_facts(self) -> dict[str, NDArray]:
-        return {SLOPE: np.array([self.slope_])}
-
-    def _counted_facts(self) -> dict[str, NDArray]:
-        own = {name: getattr(self, f"{name}_", None) for name in (PROTOTYPES, WINS)}
-        known = {name: fact for name, fact in own.items() if fact is not None}
-        return super()._counted_facts() | known
-
-    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
-        super()._check_facts(state, data)
-        if self.init == "prototypes" and not self.warm_start and PROTOTYPES not in state.before:
-            raise StateError("its prototypes are missing")
+    def _required_state(self) -> tuple[str, ...]:
+        has_prototypes = self.init == "prototypes" and not self.warm_start
+        return (*super()._required_state(), *["prototypes"] * has_prototypes)
 
 
-class MaxPlusClassifier(SubgradientClassifier):
+class MaxPlusClassifier(BaseSubgradientClassifier):
     """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
 
     The paper's baseline. Its scores can only compare features with constants,
-    so its loss soon stays where it is; `LMMClassifier` goes further. What a parameter means is said
-    in `SubgradientLMMClassifier`, where it is not said here.
+    so its loss soon stays where it is; `LMMClassifier` goes further. Parameters without a
+    description are those of `SubgradientLMMClassifier`.
 
     Parameters
     ----------
@@ -547,7 +521,7 @@ perfect_fit_, model_
 
     model_: ZeroHidden
     _model_class = ZeroHidden
-    _beginning = ("init", "scale")
+    _init_params = ("init", "scale")
     _effects = (
         *EFFECTS,
         Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
@@ -598,15 +572,15 @@ perfect_fit_, model_
         """Offsets of the max-plus layer, shape (C, P)."""
         return self.model_.W
 
-    def _start(
-        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
-    ) -> Start:
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
         shape = (data.n_classes, data.X.shape[1])
         if self.init == "glorot":
             W = glorot_uniform(*shape, rng)
         else:
             W = {"gaussian": gaussian, "uniform": uniform}[self.init](shape, self.scale, rng)
-        return Start(ZeroHidden(W.astype(data.X.dtype)), {})
+        return ZeroHidden(W.astype(data.X.dtype)), FitState()
 
     def __sklearn_tags__(self) -> Any:
         """Say that the model is weak by design."""
@@ -615,14 +589,14 @@ perfect_fit_, model_
         return tags
 
 
-class LinearMaxPlusClassifier(SubgradientClassifier):
+class LinearMaxPlusClassifier(BaseSubgradientClassifier):
     """A linear layer with ReLU, a max-plus layer and softmax.
 
     a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
     the paper measures how sparse subgradients are. By default it minimises the mean loss with
     constant steps: from random weights the maximum loss hardly leaves log C. Scale the features
-    first; with all of one sign, ReLU hardly divides them. What a parameter means is said in
-    `SubgradientLMMClassifier`, where it is not said here.
+    first; with all of one sign, ReLU hardly divides them. Parameters
+    without a description are those of `SubgradientLMMClassifier`.
 
     Parameters
     ----------
@@ -673,7 +647,7 @@ perfect_fit_, model_
     _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
-    _beginning = ("n_hidden", "init", "scale")
+    _init_params = ("n_hidden", "init", "scale")
     _effects = (
         *EFFECTS,
         Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
@@ -737,9 +711,9 @@ perfect_fit_, model_
         """Offsets of the max-plus layer, shape (H, C)."""
         return self.model_.W
 
-    def _start(
-        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
-    ) -> Start:
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
         # Weights are drawn in float64, and there is a copy of the best ones.
@@ -753,4 +727,4 @@ perfect_fit_, model_
             draw = {"gaussian": gaussian, "uniform": uniform}[self.init]
             A, W = draw(first, self.scale, rng), draw(last, self.scale, rng)
         b = np.zeros(self.n_hidden, dtype)
-        return Start(LinearMaxPlus(A.astype(dtype), b, W.astype(dtype)), {})
+        return LinearMaxPlus(A.astype(dtype), b, W.astype(dtype)), FitState()

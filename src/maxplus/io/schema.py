@@ -26,6 +26,8 @@ LARGEST_WEIGHT = 1e-3
 MAX_LABEL_BYTES = 64_000_000
 # Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
 _LABEL_KINDS = "biufU"
+# Begins the names of the parameters of the networks of an ensemble.
+NESTED = "estimator__"
 
 Check = Callable[[Any], bool]
 Fields = dict[Check, str]
@@ -256,12 +258,12 @@ _WARMED_UP = {
     "sometimes": "loss_curve_ validation_scores_ polish_losses_",
 }
 _REGRESSOR = {
-    "trained": "n_iter_ status_ residual_quantiles_",
-    "interpolated": "lipschitz_",
-    "single": "slope_",
-    "sum": "bounds_",
-    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ loss_curve_ "
-    "residuals_ training_rows_",
+    "always": "n_iter_ status_ residual_quantiles_ bounds_",
+    "sometimes": "term_means_ feature_importances_ loss_curve_ residuals_ training_rows_",
+}
+_INTERPOLATOR = {
+    "always": "slope_ lipschitz_ interpolates_",
+    "sometimes": "prototypes_ training_rows_",
 }
 
 
@@ -280,6 +282,7 @@ FITTED = {
     "LMMEnsembleClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
     "LMMRegressor": _table(_REGRESSOR),
     "LinearMaxPlusClassifier": _table(_CLASSIFIER),
+    "LipschitzInterpolator": _table(_INTERPOLATOR),
     "MaxPlusClassifier": _table(_CLASSIFIER),
     "SubgradientLMMClassifier": _table(_CLASSIFIER, _NETWORK),
 }
@@ -315,9 +318,8 @@ def read_attributes(estimator: Any, facts: Any, arrays: dict[str, NDArray]) -> N
         if isinstance(own, Array) and key in arrays:
             setattr(estimator, name, own.read(arrays, key, estimator.model_))
     model = "sum" if isinstance(estimator.model_, AdditiveLMM) else "single"
-    training = "interpolated" if hasattr(estimator, "interpolates_") else "trained"
     for name, condition in table.items():
-        if condition in ("always", model, training) and not hasattr(estimator, name):
+        if condition in ("always", model) and not hasattr(estimator, name):
             raise FileError(f"its {name} is missing")
 
 
@@ -498,11 +500,16 @@ def read_classes(record: Any) -> NDArray:
     return labels
 
 
-def parameters_to_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values.
+def parameters_to_json(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator, and those of the networks of an ensemble, as JSON.
 
     Plain values stay, a dict becomes pairs; what no file can hold (a callback) becomes None.
     """
+    parameters = estimator.get_params(deep=False)
+    nested = parameters.get("estimator")
+    if nested is not None:
+        own = nested.get_params(deep=False)
+        parameters |= {NESTED + name: value for name, value in own.items()}
     return {name: _plain(value) for name, value in parameters.items()}
 
 

@@ -110,7 +110,7 @@ class Page(NamedTuple):
 
 
 def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> dict[str, Any]:
-    words, n = clf._words_of(page.feature_names), asked.n
+    words, n = list(clf._domain(feature_names=page.feature_names).names), asked.n
     log_proba, is_image = said.log_proba, page.image_shape is not None
     right = None if asked.y is None else said.predicted == asked.y
     # Without labels, rows are surprising where no class is probable.
