@@ -17,7 +17,7 @@ import maxplus
 from maxplus._compile.jit import warn_uncached
 from maxplus._compile.linking import require
 from maxplus.certify import certified_radius
-from maxplus.explain import decisive_paths, single_feature_flips
+from maxplus.explain import decisive_paths, nearest_counterfactuals
 
 SOURCE = """
 from numba import prange
@@ -144,7 +144,7 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
     model, X = fitted.model_, iris.X[::5]
 
     def results():
-        flips = single_feature_flips(model, X)
+        flips = nearest_counterfactuals(model, X)
         paths = decisive_paths(model, X)
         return (model.scores(X), model.wins(X), certified_radius(model, X), *flips, *paths)
 
