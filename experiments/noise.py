@@ -101,7 +101,7 @@ def _compare(name: tuple[str, str], seed: int, quick: bool) -> dict[str, float]:
 
 def _classifier(
     name: tuple[str, str], X: NDArray, y: NDArray, seed: int, quick: bool
-) -> LMMClassifier | SubgradientLMMClassifier:
+) -> LMMClassifier | LMMEnsembleClassifier | SubgradientLMMClassifier:
     options: dict[str, Any] = dict(MODELS[name])
     tenth = 10 if quick else 1
     if name[0] == PAPER:

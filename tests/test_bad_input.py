@@ -28,11 +28,11 @@ NAN, INF = float("nan"), float("inf")
 
 
 def quick(estimator, **parameters):
-    """An estimator that would be done soon if nobody stopped it."""
-    if estimator is LMMRegressor:
-        return estimator(**{"epochs": 2} | parameters)
-    few = {"warmup_epochs": 2} if estimator is LMMClassifier else {"max_iter": 5}
-    return estimator(**few | parameters)
+    """An estimator whose training is short."""
+    few = {
+        LMMRegressor: {"epochs": 2}, LMMClassifier: {"warmup_epochs": 2}, LipschitzInterpolator: {},
+    }  # fmt: skip
+    return estimator(**few.get(estimator, {"max_iter": 5}) | parameters)
 
 
 def assert_refused(call, *parts, error=(ValueError, TypeError)):

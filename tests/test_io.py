@@ -250,7 +250,10 @@ def test_loaded_model_predicts_and_refits_the_same_bits(tmp_path, iris, model, d
 
     model.save(tmp_path / "m", remember_rows=True)
     loaded = maxplus.load(tmp_path / "m")
-    assert loaded.get_params() == model.get_params()
+    own, expected = loaded.get_params(), model.get_params()
+    # Estimators do not compare; the parameters of an ensemble's networks are among all others.
+    assert type(own.pop("estimator", None)) is type(expected.pop("estimator", None))
+    assert own == expected
     assert_array_equal(answers(loaded), answers(model), strict=True)
     assert_array_equal(answers(clone(loaded).fit(X, y)), answers(model), strict=True)
     assert {*vars(loaded)} == {*vars(model)} - {"_rng"}

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 import maxplus
 from file_mutations import mutations, write
+from maxplus import LipschitzInterpolator
 from maxplus.certify.margins import Margins
 from maxplus.explain import contributions, shape_function
 from maxplus.io import FileError
@@ -158,11 +159,26 @@ def test_load_refuses_regression_with_three_outputs(tmp_path):
         maxplus.load(tmp_path / "damaged")
 
 
-def test_load_refuses_sum_that_interpolates(tmp_path):
+def test_load_refuses_interpolator_with_a_sum(tmp_path):
     document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
-    document["facts"] |= {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0}
+    document |= {
+        "estimator": "LipschitzInterpolator", "parameters": {},
+        "facts": {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0},
+    }  # fmt: skip
     write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match="cannot interpolate"):
+    with pytest.raises(FileError, match="damaged"):
+        maxplus.load(tmp_path / "damaged")
+
+
+def test_load_refuses_regressor_with_a_single_network(tmp_path):
+    X = np.arange(5.0)[:, None]
+    model = LipschitzInterpolator().fit(X, X[:, 0])
+    document, arrays = describe(model)
+    sum_document, sum_arrays = describe(regressor(*mapped_sum(n_classes=2)))
+    document |= {name: sum_document[name] for name in ("estimator", "parameters", "facts")}
+    arrays |= {name: A for name, A in sum_arrays.items() if not name.startswith("model.")}
+    write(tmp_path / "damaged", KIND, document, arrays)
+    with pytest.raises(FileError, match="damaged"):
         maxplus.load(tmp_path / "damaged")
 
 

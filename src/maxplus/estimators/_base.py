@@ -496,7 +496,7 @@ class BaseMaxPlusClassifier(
         array of shape (n_samples, n_classes), or (n_samples,)
             Scores.
         """
-        Z = self._predict_in_batches(X, lambda Z: Z)
+        Z = self._scores(X)
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
     def predict(self, X: Any) -> NDArray:
@@ -548,6 +548,10 @@ class BaseMaxPlusClassifier(
         This is the paper's proposition 2.2. It says nothing about new samples.
         """
         return bool(self.max_loss_ < LOG2)
+
+    def _scores(self, X: Any) -> NDArray:
+        """Return the scores z of all classes, shape (n_samples, n_classes)."""
+        return self._predict_in_batches(X, lambda Z: Z)
 
     def _predict_in_batches(self, X: Any, output: Callable[[NDArray], NDArray]) -> NDArray:
         check_is_fitted(self, "model_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -79,8 +79,18 @@ class ExplainMixin:
         with threads(self.n_jobs):
             return certified_radius(self.model_, X, scale)
 
+    @overload
     def certified_accuracy(
-        self, X: Any, y: Any, eps: ArrayLike, scale: ArrayLike | None = None
+        self, X: Any, y: Any, eps: float, scale: ArrayLike | None = None
+    ) -> float: ...
+
+    @overload
+    def certified_accuracy(
+        self, X: Any, y: Any, eps: Sequence[float] | NDArray, scale: ArrayLike | None = None
+    ) -> NDArray: ...
+
+    def certified_accuracy(
+        self, X: Any, y: Any, eps: Any, scale: ArrayLike | None = None
     ) -> float | NDArray:
         """Return the certified accuracy: the share of rows that stay right within eps.
 
@@ -88,14 +98,14 @@ class ExplainMixin:
         ----------
         X : array of shape (n_samples, n_features)
         y : true labels of shape (n_samples,)
-        eps : number >= 0, or several
+        eps : number >= 0, or a sequence of them
             Features may move by up to eps·scale_p each.
         scale : array of shape (n_features,), optional
             As in `certified_radius`.
 
         Returns
         -------
-        float, or an array with one share for each eps
+        float, or for a sequence an array with one share for each eps
         """
         X = self._validated(X)
         y = np.asarray(y)

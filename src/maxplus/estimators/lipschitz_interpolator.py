@@ -46,6 +46,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     interpolates_ : whether h passes through all chosen points. It does when K is at
         least their Lipschitz constant, unless K·x is larger than the differences
         of targets by more than their precision: then centre the features
+    training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
     prototypes_ : indices of the chosen points in the training set
     n_features_in_, feature_names_in_
 

@@ -132,6 +132,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         that trained, or with ``save(path, remember_rows=True)``
     residual_quantiles_ : their quantiles for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995
         and 0.999, the widths of intervals
+    training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
     loss_curve_ : mean soft loss of each epoch, of standardised targets
     n_iter_ : epochs
     status_, status_message_ : why training ended, as a code (`maxplus.training.Status`) and as a

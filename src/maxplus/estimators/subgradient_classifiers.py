@@ -505,8 +505,8 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
     Attributes
     ----------
     W_ : array of shape (C, P)
-    classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
-perfect_fit_, model_
+    classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
+loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples
@@ -627,8 +627,8 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
     A_ : array of shape (P, H)
     b_ : array of shape (H,)
     W_ : array of shape (H, C)
-    classes_, history_, n_iter_, status_, status_message_, loss_curve_, max_loss_, mean_loss_, \
-perfect_fit_, model_
+    classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
+loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
         As in `SubgradientLMMClassifier`.
 
     Examples

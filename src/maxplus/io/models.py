@@ -319,7 +319,8 @@ def _rebuild_regressor(estimator: Any, document: dict[str, Any]) -> None:
     estimator.training_summary_ = check_training_summary(document.get("training"), TARGET_SUMMARY)
     is_sum, model = isinstance(estimator, estimators.LMMRegressor), estimator.model_
     if isinstance(model, AdditiveLMM) != is_sum or model.n_classes != (2 if is_sum else 1):
-        raise FileError(f"a regression cannot have {model.n_classes} outputs of a {type(model)}")
+        kind = type(model).__name__
+        raise FileError(f"a regression cannot have {model.n_classes} outputs of a {kind}")
 
 
 def network_to_arrays(model: Network) -> dict[str, NDArray]:
