@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from explained import FLOWERS, MEASURES, path_of
+from explained import FLOWERS, MEASURES, flips_within, path_of
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.explain import Explanation, single_feature_flips
+from maxplus.explain import Explanation, nearest_counterfactuals
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def check_records(clf, X, explanation, classes, features):
     model, proba = clf.model_, clf.predict_proba(X)
     winners = clf.predict(X)
     prototypes = getattr(clf, "prototypes_", np.full(model.n_hidden, -1))
-    flips = single_feature_flips(model, X)
+    flips = nearest_counterfactuals(model, X)
     for k, record in enumerate(records):
         n, d = divmod(k, len(classes))
         score, unit, row, runner_up, margin = path_of(X[n], model, d)
@@ -158,7 +158,7 @@ def test_bounds_reach_the_flips(fitted, iris):
     X = iris.X[::10]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
     flips = fitted.explain(X, low=low, high=high).flips
-    expected = single_feature_flips(fitted.model_, X, low, high)
+    expected = flips_within(fitted.model_, X, low, high)
     for one, other in zip(flips, expected, strict=True):
         assert np.array_equal(one, other, equal_nan=True)
     some = flips.feature >= 0

@@ -18,7 +18,7 @@ from sklearn.datasets import load_iris
 
 from maxplus import LMMClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.certify import box_bounds, certified_radius
-from maxplus.explain import Domain, single_feature_flips
+from maxplus.explain import Domain, nearest_counterfactuals
 from sums import classifier, mapped_sum
 
 RECORDS = Path(__file__).with_name("golden.json")
@@ -68,7 +68,7 @@ def sum_record(dtype):
     model, X = mapped_sum(seed=5, dtype=np.dtype(dtype).type)
     scale = np.linspace(0.5, 1.5, model.n_features)
     bounds = box_bounds(model.terms[-1].lmm, model.mapped(X), 0.25, scale)
-    flips = single_feature_flips(model, X[:20])
+    flips = nearest_counterfactuals(model, X[:20])
     values = [getattr(flips, name) for name in flips._fields]
     return digest(
         model.scores(X), certified_radius(model, X, scale), bounds.low, bounds.high,

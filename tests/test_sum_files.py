@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 import maxplus
 from file_mutations import mutations, write
 from maxplus import LipschitzInterpolator
-from maxplus.certify.margins import AdditiveMargins
+from maxplus.certify.margins import Margins
 from maxplus.explain import contributions, shape_function
 from maxplus.io import FileError
 from maxplus.io.models import KIND, describe
@@ -213,7 +213,7 @@ def use(estimator, X, path):
     model = estimator.model_
     assert np.isfinite(model.scores(X)).all()
     assert model.wins(X).shape == (model.n_hidden,)
-    margins = AdditiveMargins(model, X[:5], np.zeros(5, int), np.ones(model.n_features))
+    margins = Margins(model, X[:5], np.zeros(5, int), np.ones(model.n_features))
     assert not np.isnan(margins.lowest(np.arange(5), np.full(5, 0.1))).any()
     if hasattr(estimator, "classes_"):
         found = contributions(model, X[:3], estimator.term_means_)

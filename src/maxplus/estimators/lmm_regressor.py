@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from maxplus.certify.margins import AdditiveMargins
+from maxplus.certify.margins import Margins
 from maxplus.estimators._additive import MOST_PAIRS, simplest_of_the_best
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
 from maxplus.estimators._cross_validation import FOLDS
@@ -314,7 +314,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         every, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
         with threads(self.n_jobs):
             lower, below = (
-                AdditiveMargins(self.model_, rows, np.full(len(rows), d), factors)
+                Margins(self.model_, rows, np.full(len(rows), d), factors)
                 .lowest(every, reach).gap
                 for d in (1, 0)
             )  # fmt: skip
