@@ -71,7 +71,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     both = (
         "--validate", "none", "--hidden", 7, "--seed", 5,
-        *settings("slope=3.0", "confidence=2.0"), "--jobs", 1,
+        *settings("slope=3.0", "init_margin=2.0"), "--jobs", 1,
     )  # fmt: skip
     own = settings(
         "max_suspects=0.1", "warmup_epochs=3", "robust_eps=0.01", "early_stopping=true",
@@ -79,13 +79,13 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
     )  # fmt: skip
     good("train", IRIS, "-o", tmp_path / "m", *both, *own)
     assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
-        7, random_state=5, slope=3.0, confidence=2.0, max_suspects=0.1, warmup_epochs=3,
+        7, random_state=5, slope=3.0, init_margin=2.0, max_suspects=0.1, warmup_epochs=3,
         robust_eps=0.01, early_stopping=True, polish=0.6, n_jobs=1,
         class_weight="balanced", calibrate=True,
     ).get_params()  # fmt: skip
     own = settings(
         "max_iter=11", "top_k=5", "init=uniform", "objective=max", "step=polyak",
-        "polyak_target=0.1", "polyak_fraction=0.3", "learning_rate=0.2", "linear_every=4",
+        "polyak_target=0.1", "polyak_fraction=0.3", "learning_rate=0.2", "w0_update_interval=4",
         "engine=dense", "keep=last",
     )  # fmt: skip
     good("train", IRIS, "-o", tmp_path / "m", *both, "--algorithm", "subgradient", *own)
@@ -96,7 +96,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
             max_iter=11,
             random_state=5,
             slope=3.0,
-            confidence=2.0,
+            init_margin=2.0,
             init="uniform",
             top_k=5,
             objective="max",
@@ -104,7 +104,7 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
             polyak_target=0.1,
             polyak_fraction=0.3,
             learning_rate=0.2,
-            linear_every=4,
+            w0_update_interval=4,
             engine="dense",
             keep="last",
             n_jobs=1,
@@ -438,7 +438,7 @@ LONG = {
         20,
         "--algorithm",
         "subgradient",
-        *settings("max_iter=30000", "linear_every=7"),
+        *settings("max_iter=30000", "w0_update_interval=7"),
     ),
 }
 
@@ -481,7 +481,7 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
     good("train", IRIS, "--resume", checkpoint, "-o", model, "--validate", "none")
     again = maxplus.load(model)
     assert again.n_iter_ == whole.n_iter_
-    courses = () if "subgradient" in options else ("warmup_losses_", "polish_losses_")
+    courses = () if "subgradient" in options else ("polish_losses_",)
     for name in ("W0_", "W1_", "W2_", "loss_curve_", *courses):
         assert np.array_equal(getattr(again, name), getattr(whole, name))
     assert again.max_loss_ == whole.max_loss_

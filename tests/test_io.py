@@ -21,7 +21,6 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus._files import write_whole
-from maxplus.estimators._folding import fold_affine
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import RawTable
@@ -58,7 +57,7 @@ def test_round_trip_is_exact(tmp_path, iris, model, labels):
     assert np.array_equal(again.predict_proba(iris.X), model.predict_proba(iris.X))
     for name in model.model_.layers:
         assert np.array_equal(getattr(again.model_, name), getattr(model.model_, name))
-    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_", "certified_", "n_features_in_"):
+    for name in ("n_iter_", "status_", "max_loss_", "mean_loss_", "perfect_fit_", "n_features_in_"):
         assert getattr(again, name) == getattr(model, name)
     for name in model.history_:
         assert np.array_equal(again.history_[name], model.history_[name])
@@ -267,7 +266,7 @@ def prepared(iris, tmp_path):
     encoder = opened(RawTable("flowers", columns), standardize=True).encoder
     model = SubgradientLMMClassifier(8, max_iter=20, random_state=0)
     model.fit(encoder.standardized(iris.X), iris.y)
-    fold_affine(model, encoder.ranges_.mean, encoder.ranges_.deviations, iris.X)
+    model.fold(encoder.ranges_.mean, encoder.ranges_.deviations, iris.X)
     encoder.standardize = False
     model.encoder_ = encoder
     model.save(tmp_path / "model", remember_rows=True)

@@ -123,7 +123,7 @@ def fail_on_all_ranks(error: Exception, prints: bool, message: str | None = None
     """Fail once; an error of this rank alone is raised, which ends the others."""
     from maxplus.distributed import current
 
-    if not current().fails_alike(error):
+    if not current().raised_on_all_ranks(error):
         raise error
     if prints:
         fail(message or str(error))

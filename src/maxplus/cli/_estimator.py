@@ -37,6 +37,8 @@ def build_estimator(
     from maxplus import estimators as available
 
     estimator = getattr(available, name)(random_state=seed, n_jobs=jobs)
+    if estimators is not None:
+        estimator.set_params(estimator=available.LMMClassifier())
     if hidden is not None:
         set_parameter(estimator, "n_hidden", hidden)
     if estimators is not None:

@@ -95,7 +95,7 @@ class Training:
                 "right": self._n_right,
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
-                "every_loss_below_log_2": estimator.certified_,
+                "every_loss_below_log_2": estimator.perfect_fit_,
                 "suspects": len(self._suspects),
             }
         return document
@@ -172,7 +172,8 @@ def train_table(
                 "classification"
             )
     estimator = build_estimator(**options, regression=is_regression)
-    own = estimator.get_params(deep=False)
+    network = getattr(estimator, "estimator", estimator)
+    own = network.get_params(deep=False)
     assert read.encoder is not None
     if STANDARDIZE not in own:
         # The paper's algorithm does not standardise: the encoder does, and the weights follow.
@@ -181,8 +182,8 @@ def train_table(
         read.encoder.standardize = is_paper and (
             not is_image if standardize is None else standardize
         )
-    elif standardize is None and read.image_shape is not None and not estimator._is_sum:
-        estimator.set_params(standardize=False)
+    elif standardize is None and read.image_shape is not None and not network._is_sum:
+        network.set_params(standardize=False)
     began = time.perf_counter()
     frame = replace(read.frame, encoded=read.encoder.standardized(read.X))
     with _bar(estimator, console) as bar:

@@ -101,7 +101,7 @@ def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
     """Return whether the table as a whole is the one that the model was trained on."""
     import numpy as np
 
-    from maxplus.estimators._training_summary import is_training_table
+    from maxplus.estimators._base import is_training_table
 
     if not model.is_classifier:
         return is_training_table(model.estimator, columns[0])

@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import SERIAL, using
-from maxplus.estimators._calibration import losses_of, temperature
-from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
+from maxplus.estimators._cross_validation import (
+    FOLDS,
+    deal_folds,
+    losses_of,
+    stratified_part,
+    temperature,
+)
+from maxplus.estimators._dataset import Dataset as Rows
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -32,9 +38,9 @@ STRUCTURES = (
     Structure(units=2, size=2.0),
     Structure(units=2, pairs_per_feature=1.0, size=2.0),
     Structure(units=2, pairs_per_feature=1.0, boxes=4, size=3.0),
-    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=6.0),
+    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=4.0),
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
-    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=8, size=8.0),
+    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
 # Rows to choose on: at least this many, and at least this part.
 ENOUGH, PART = 3_000, 4
@@ -61,6 +67,8 @@ class Effort(NamedTuple):
 # From MANY_ROWS on, each training takes longer, and tells more.
 MANY_ROWS = 4_000
 FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
+# Many rows bear a longer training.
+MANY_STEPS = 1_000
 
 # A user's own measure of a model on held-out rows: the more the better.
 Judge = Callable[[AdditiveLMM, Rows], float]
@@ -164,7 +172,7 @@ class JointTraining:
         def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
             nonlocal status
             losses.append(loss)
-            n_epochs = self.annealing.epochs(len(rows.y))
+            n_epochs = self._annealing(len(rows.y)).epochs(len(rows.y))
             end = Status.MAX_ITER if epoch + 1 == n_epochs else None
             shown = now() if monitor.has_callbacks else model
             asked = monitor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
@@ -185,9 +193,14 @@ class JointTraining:
         rng, U = np.random.default_rng(seed), prepared.U
         pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
         start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
-        annealing = self.annealing._replace(scale=start.scale, length=length)
+        annealing = self._annealing(len(U))._replace(scale=start.scale, length=length)
         model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight, report)
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
+
+    def _annealing(self, n_rows: int) -> Annealing:
+        if n_rows < MANY_ROWS:
+            return self.annealing
+        return self.annealing._replace(least_steps=MANY_STEPS)
 
 
 def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint]) -> Joint:

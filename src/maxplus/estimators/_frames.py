@@ -10,7 +10,7 @@ from copy import copy
 from typing import Any
 
 from maxplus.distributed import SERIAL, Communicator, using
-from maxplus.estimators._warning import warn_user
+from maxplus.estimators._parameters import warn_user
 
 ENCODER = "encoder_"
 # Attributes of the columns that `fit` was given, as scikit-learn defines them.

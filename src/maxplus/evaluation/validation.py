@@ -325,8 +325,8 @@ def _predicted(
     P = np.zeros((len(test), len(classes)))
     P[:, np.searchsorted(classes, fitted.classes_)] = outcome
     certified = None
-    if hasattr(fitted, "certify"):
-        certified = fitted.certify(X_test, data.y[test], CERTIFIED_AT, scale)
+    if hasattr(fitted, "certified_accuracy"):
+        certified = fitted.certified_accuracy(X_test, data.y[test], CERTIFIED_AT, scale)
     return _Fold(P, seconds, certified)
 
 
