@@ -66,7 +66,7 @@ PUBLIC: list[Nothing] = [
     maxplus.certify.certified_radius,  # type: ignore[list-item]
     maxplus.datasets.DamagedFileError,  # type: ignore[list-item]
     maxplus.datasets.DataNotFoundError,  # type: ignore[list-item]
-    maxplus.datasets.Dataset,  # type: ignore[list-item]
+    maxplus.datasets.SmallData,  # type: ignore[list-item]
     maxplus.datasets.ImageData,  # type: ignore[list-item]
     maxplus.datasets.load_breast_cancer,  # type: ignore[list-item]
     maxplus.datasets.load_digits,  # type: ignore[list-item]
