@@ -62,10 +62,8 @@ DOCUMENTED = [
     "maxplus.estimators._explained",
     "maxplus.estimators._lmm",
     "maxplus.estimators._pipelines",
-    "maxplus.images.blur",
-    "maxplus.images.shifts",
+    "maxplus.images",
     "maxplus.evaluation.validation",
-    "maxplus.metrics.calibration",
     "maxplus.metrics.classification",
     "maxplus.metrics.regression",
     "maxplus.estimators.linear_max_plus_classifier",
@@ -134,7 +132,7 @@ def imports_of(path):
 
 @pytest.mark.parametrize("layer", BELOW)
 def test_imports_point_one_way(layer):
-    files = sorted((SOURCE / layer).rglob("*.py"))
+    files = sorted((SOURCE / layer).rglob("*.py")) or [SOURCE / f"{layer}.py"]
     assert files
     for path in files:
         used = {name.split(".")[1] for name in imports_of(path) if name.count(".")}

@@ -1,7 +1,9 @@
-"""A light Gaussian blur as a scikit-learn transformer."""
+"""Preprocessing of images: a light blur, and random shifts as an augmentation."""
 
 from __future__ import annotations
 
+import math
+import operator
 from numbers import Real
 from typing import Any
 
@@ -11,10 +13,35 @@ from scipy.ndimage import gaussian_filter1d
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxplus.images._shape import image_shape
+__all__ = ["GaussianBlur", "RandomShift"]
 
 # Beyond this many standard deviations the filter is cut off.
 TRUNCATE = 3.0
+
+
+def image_shape(shape: Any, n_pixels: int) -> tuple[int, int]:
+    """Return (height, width) as given, or of a square; ValueError where the pixels do not fit."""
+    if shape is None:
+        side = math.isqrt(n_pixels)
+        if side * side != n_pixels:
+            raise ValueError(
+                f"shape is None, which means square images, but rows have {n_pixels} pixels; "
+                "give shape=(height, width)"
+            )
+        return side, side
+    try:
+        height, width = (operator.index(side) for side in shape)
+        if min(height, width) < 1:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"shape must be (height, width), two integers >= 1, or None; got {shape!r}"
+        ) from None
+    if height * width != n_pixels:
+        raise ValueError(
+            f"shape={(height, width)} has {height * width} pixels, but rows have {n_pixels}"
+        )
+    return height, width
 
 
 class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -66,7 +93,7 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> NDArray:
-        """The blurred rows; O(N·P·sigma).
+        """Return the blurred rows; O(N·P·sigma).
 
         Parameters
         ----------
@@ -86,3 +113,39 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 images, self.sigma, axis=axis, mode="constant", truncate=TRUNCATE
             )
         return images.reshape(X.shape)
+
+
+class RandomShift(BaseEstimator):
+    """Random shifts of each image by up to ``pixels`` in each direction, all equally likely.
+
+    What moves in from outside is 0. Its parameters can be searched over, as
+    ``augment__pixels`` of a classifier.
+
+    Parameters
+    ----------
+    pixels : int
+    shape : (height, width), optional
+        Of the images; square by default.
+
+    Examples
+    --------
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.images import RandomShift
+    >>> clf = LMMClassifier(2000, augment=RandomShift(1))
+    """
+
+    def __init__(self, pixels: int = 1, shape: tuple[int, int] | None = None) -> None:
+        self.pixels = pixels
+        self.shape = shape
+
+    def __call__(self, rows: NDArray, rng: np.random.Generator) -> NDArray:
+        """Return shifted copies of the rows; O(N·P)."""
+        if not isinstance(self.pixels, (int, np.integer)) or self.pixels < 0:
+            raise ValueError(f"pixels must be an integer >= 0; got {self.pixels!r}")
+        k = int(self.pixels)
+        height, width = image_shape(self.shape, rows.shape[1])
+        padded = np.zeros((len(rows), height + 2 * k, width + 2 * k), rows.dtype)
+        padded[:, k : k + height, k : k + width] = rows.reshape(-1, height, width)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(1, 2))
+        down, right = rng.integers(0, 2 * k + 1, size=(2, len(rows)))
+        return windows[np.arange(len(rows)), down, right].reshape(rows.shape)
