@@ -41,7 +41,7 @@ def demo(
 
     Example: python -m experiments demo --seed 3
     """
-    # A folder that cannot be made should not cost anyone a training.
+    # A folder that cannot be created is reported before the training.
     make_folder(out)
     try:
         _run(seed, iterations, out, Voice(as_json, quiet))
@@ -65,14 +65,18 @@ def _run(seed: int, iterations: int, out: Path, voice: Voice) -> None:
     console.print(_table(comparison))
     console.print(_certificate(comparison))
     drawn = _draw(comparison, out / FIGURE, console)
-    voice.result({
-        "seed": seed, "iterations": iterations, "figure": str(out / FIGURE) if drawn else None,
-        "models": {model.name: model.values() for model in comparison.models},
-    })  # fmt: skip
+    voice.result(
+        {
+            "seed": seed,
+            "iterations": iterations,
+            "figure": str(out / FIGURE) if drawn else None,
+            "models": {model.name: model.values() for model in comparison.models},
+        }
+    )
 
 
 def _table(comparison: IrisComparison) -> Table:
-    """Each model's figures and, dimmed below them, the paper's."""
+    """Return each model's figures and, dimmed below them, the paper's."""
     from rich import box
     from rich.table import Table
 
@@ -81,9 +85,14 @@ def _table(comparison: IrisComparison) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("\nmodel", no_wrap=True)
     for head in (
-        "train\nmax loss", "\nmean loss", "\nright", "test\nmax loss", "\nmean loss", "\nright",
+        "train\nmax loss",
+        "\nmean loss",
+        "\nright",
+        "test\nmax loss",
+        "\nmean loss",
+        "\nright",
         "\nseconds",
-    ):  # fmt: skip
+    ):
         table.add_column(head, justify="right", no_wrap=True)
     for model in comparison.models:
         paper = PAPER[model.name]
@@ -104,12 +113,12 @@ def _cells(outcomes: Iterable[tuple[float, float, float]], seconds: float) -> li
 
 
 def _loss(value: float) -> str:
-    """Three decimals, or a power of ten for what they would show as zero."""
+    """Return three decimals, or a power of ten where they would be zero."""
     return f"{value:.3f}" if value >= 0.0005 else f"{value:.0e}"
 
 
 def _certificate(comparison: IrisComparison) -> str:
-    """Whether the LMM (max) is below log 2, in one sentence."""
+    """Return in a sentence whether the LMM (max) is below log 2."""
     flowers = comparison.lmm_max.train
     loss, n, right = flowers.max_loss, flowers.correct.size, int(flowers.correct.sum())
     if flowers.certified:
@@ -125,8 +134,8 @@ def _certificate(comparison: IrisComparison) -> str:
 
 
 def _draw(comparison: IrisComparison, path: Path, console: Console) -> bool:
-    """Save the figure, or say what it needs; whether it is there."""
-    from maxplus.plots import plot_comparison
+    """Save the figure, or print which package is missing; return whether it was saved."""
+    from experiments.figures import plot_comparison
 
     try:
         figure = plot_comparison(

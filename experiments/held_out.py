@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from experiments.harness import Part
 from experiments.measure import timed, timed_cpu
-from experiments.parts import Part
 from maxplus.metrics import expected_calibration_error, log_losses
 
 

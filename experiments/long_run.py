@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments import measure, paper
-from experiments.finding import Finding, Settings, Table
-from experiments.process import in_a_process
+from experiments.harness import Result, Settings, Table
+from experiments.measure import in_a_process
 from maxplus import datasets
 from maxplus.training import MaxLoss
 from maxplus.training.memory import human_bytes
@@ -27,7 +27,7 @@ QUICK = {"images": 1_000, "iterations": 400, "every": 100}
 FULL_STEPS, QUICK_STEPS = 300, 10
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Both checks, each in a process of its own; a difference is an error."""
     sizes = QUICK if settings.quick else FULL
     n = QUICK_STEPS if settings.quick else FULL_STEPS
@@ -40,7 +40,7 @@ def run(settings: Settings) -> Finding:
     return describe(steps, audit, images, f"{images:,} images" if settings.quick else "")
 
 
-def describe(steps: dict[str, Any], audit: dict[str, Any], images: int, scale: str = "") -> Finding:
+def describe(steps: dict[str, Any], audit: dict[str, Any], images: int, scale: str = "") -> Result:
     """What was compared, and what the long run cost."""
     n, parts = audit["iterations"], audit["parts"]
     text = (
@@ -54,16 +54,19 @@ def describe(steps: dict[str, Any], audit: dict[str, Any], images: int, scale: s
     )
     rows = [
         (
-            f"{part['iteration']:,}", f"{part['ms']:.2f}", f"{part['loss']:.3f}",
-            f"{part['best']:.3f}", "same" if part["same"] else "different",
+            f"{part['iteration']:,}",
+            f"{part['ms']:.2f}",
+            f"{part['loss']:.3f}",
+            f"{part['best']:.3f}",
+            "same" if part["same"] else "different",
         )
         for part in parts
-    ]  # fmt: skip
+    ]
     columns = ("up to iteration", "ms each", "max loss", "lowest so far", "dense check")
-    return Finding(
+    return Result(
         "The paper's whole run, checked",
         text,
-        [Table("Parts of the run", columns, rows)],
+        [Table("Cache of the run", columns, rows)],
         {"steps": steps, "run": audit},
         scale=scale,
     )
@@ -81,16 +84,25 @@ def audited_run(images: int, iterations: int, every: int) -> dict[str, Any]:
         last = Block(1)
         part += measure.timed(sparse.advance, last)[0]
         seconds += part
-        parts.append({
-            "iteration": done + every, "ms": 1e3 * part / every, "loss": float(last.loss[0]),
-            "best": sparse.best_loss, "sample": int(last.sample[0]),
-            "same": bool(last.loss[0] == worst.loss and last.sample[0] == worst.sample),
-        })  # fmt: skip
+        parts.append(
+            {
+                "iteration": done + every,
+                "ms": 1e3 * part / every,
+                "loss": float(last.loss[0]),
+                "best": sparse.best_loss,
+                "sample": int(last.sample[0]),
+                "same": bool(last.loss[0] == worst.loss and last.sample[0] == worst.sample),
+            }
+        )
     return {
-        "iterations": iterations, "seconds": seconds, "checks": len(parts),
-        "differences": sum(not part["same"] for part in parts), "best_loss": sparse.best_loss,
-        "peak": measure.peak_bytes(), "parts": parts,
-    }  # fmt: skip
+        "iterations": iterations,
+        "seconds": seconds,
+        "checks": len(parts),
+        "differences": sum(not part["same"] for part in parts),
+        "best_loss": sparse.best_loss,
+        "peak": measure.peak_bytes(),
+        "parts": parts,
+    }
 
 
 def compare_steps(images: int, n: int) -> dict[str, int]:

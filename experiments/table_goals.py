@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.finding import Table
+from experiments.harness import Table
 from experiments.table_results import OURS, Results
 from maxplus.evaluation.peers import PEERS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.finding import Table
+from experiments.harness import Table
 from experiments.held_out import Figures
 from maxplus.plots._canvas import (
     BLUE,

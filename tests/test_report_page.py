@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from maxplus.report import render_page
 from maxplus.report._text import apart, fixed, percent, plural, probability, short
-from maxplus.report.templates import render
+from maxplus.report.page import render
 from report_pages import ATTACK, REPORTS, Page, clinic_report, curve_report, emptied, renamed
 
 pytestmark = pytest.mark.slow

@@ -19,14 +19,13 @@ from maxplus.metrics import judge_classifier, judge_regression
 from maxplus.metrics._intervals import wilson_interval
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
-from maxplus.report.certificates import training_certificate
-from maxplus.report.editing import editable_columns
-from maxplus.report.shapes import shape_drawings
+from maxplus.report.content import training_certificate
+from maxplus.report.data import editable_columns
+from maxplus.report.explanations import shape_drawings
+from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 from maxplus.report.unseen import headline
-from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 from maxplus.tables import RawTable, row_fingerprints
 from report_pages import sum_report
-from thread_communicator import run_ranks, split
 
 pytestmark = pytest.mark.slow
 matplotlib = pytest.importorskip("matplotlib")
@@ -543,42 +542,6 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
         del clf.validation_
     with pytest.raises(ValueError, match="is damaged: the validation"):
         load(tmp_path / "model.maxplus")
-
-
-def said(content):
-    """All that a page says, without what differs each time: its date, and names inside figures."""
-    if isinstance(content, dict):
-        return {k: said(v) for k, v in content.items() if k not in ("made_at", "svg")}
-    return [said(one) for one in content] if isinstance(content, list) else content
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_a_page_about_the_rows_of_several_ranks_is_that_of_one_process(clinic, size):
-    clf, X, y = clinic
-    numbers, ids = np.arange(len(y)) + 5, [f"patient {n}" for n in range(len(y))]
-    missing = np.arange(5 * len(y)).reshape(-1, 5) % 7 == 0
-    alone = about(clf, X, y, row_numbers=numbers, ids=ids, missing=missing)
-    parts = split(len(y), size)
-
-    def page(rank):
-        own = parts[rank]
-        # Words of a rank may be shorter than those of others.
-        return about(
-            clf, X[own], np.array(y[own].tolist(), str), row_numbers=numbers[own], ids=ids[own],
-            missing=missing[own],
-        )  # fmt: skip
-
-    for found in run_ranks(size, page):
-        assert said(found) == said(alone)
-
-
-def test_a_page_of_a_regression_over_ranks(iris):
-    X, y = iris.X[:, :2], iris.X[:, 2]
-    reg = LMMRegressor(epochs=5, random_state=0).fit(X, y)
-    parts = split(len(y), 3)
-    found = run_ranks(3, lambda r: regression_content(reg, X[parts[r]], y[parts[r]], name="t"))
-    for page in found:
-        assert said(page) == said(regression_content(reg, X, y, name="t"))
 
 
 def test_rules_of_many_rows_are_counted_on_some(clinic, monkeypatch):

@@ -15,7 +15,7 @@ GROUPS = {
     ),
     "How good its own recipes are": ("tables", "raw-tables", "quality", "noise", "regression"),
     "How fast, how large": (
-        "long-run", "million", "mpi", "answers", "streams", "products", "iris-torch", "first-use",
+        "long-run", "million", "mpi", "products", "first-use",
     ),
 }  # fmt: skip
 OTHERS = "More"

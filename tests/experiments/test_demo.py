@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from experiments import demo as demo_module
 from experiments.__main__ import app
+from experiments.comparison import Evaluation
 from experiments.iris import PAPER, compare_on_iris
-from experiments.metrics import Evaluation
-from experiments.rivals import MLP, AdamEngine
+from experiments.mlp import MLP, AdamEngine
 from maxplus.training import MeanLoss, TrainingProblem, constant, train
 
 

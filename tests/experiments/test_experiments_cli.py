@@ -1,4 +1,4 @@
-"""Command line of the experiments: the default command, mistakes, JSON, and ``bench``."""
+"""Command line of the experiments: the default command, mistakes and JSON."""
 
 import json
 import re
@@ -15,7 +15,6 @@ from experiments.__main__ import app
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-BRIEF_BENCH = ("bench", "--samples", 60, "--features", 4, "--hidden", 8, "--seconds", 0.1)
 COMMANDS = {"list": ("--list",), "demo": ("demo", "--iterations", 5)}
 
 
@@ -39,7 +38,7 @@ def test_experiments_are_listed(arguments):
 
 def test_help_has_an_example_of_every_command():
     commands = typer.main.get_command(app).commands
-    assert set(commands) == {"run", "demo", "bench"}
+    assert set(commands) == {"run", "demo"}
     assert all(name in run("--help").output for name in commands)
     for name, command in commands.items():
         assert "Example: python -m experiments" in " ".join(run(name, "--help").output.split())
@@ -72,16 +71,3 @@ def test_commands_print_json_and_can_be_quiet(arguments, tmp_path, monkeypatch):
     assert result.stderr == ""
     result = run(*arguments, "--quiet")
     assert (result.exit_code, result.output) == (0, "")
-
-
-def test_bench_times_every_engine():
-    result = run(*BRIEF_BENCH)
-    assert result.exit_code == 0, result.output
-    for engine in ("dense", "tree", "sparse"):
-        assert re.search(rf"{engine} +[\d.e-]+ +[\d.e-]+ +[\d.]+ \w?B", result.output)
-
-
-def test_bench_prints_json():
-    document = json.loads(run(*BRIEF_BENCH, "--json", "-q").stdout)
-    assert set(document["engines"]) == {"dense", "tree", "sparse"}
-    assert all(times["polyak_ms"] > 0 for times in document["engines"].values())

@@ -16,7 +16,7 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, require_file
+from maxplus.cli._ranks import leave_to_first
 from maxplus.cli._trained import Trained, UnknownLabels, open_model, open_samples
 
 if TYPE_CHECKING:
@@ -47,10 +47,11 @@ def report(
     and explanations. Rows count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
-        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
-        require_file(comm, data)
+    leave_to_first()
+    with plain_errors(quiet):
+        voice = Voice(as_json, quiet)
         from maxplus._files import write_whole
+        from maxplus.distributed import SERIAL as comm
         from maxplus.report import render_page
 
         require_folder(out, "--out")
@@ -66,9 +67,7 @@ def report(
                 y = trained.estimator.classes_[y]
         with voice.busy("Certifying and explaining"):
             content = _content(trained, samples, y, raw_units)
-            page = render_page(content) if comm.is_first else ""
-        if not comm.is_first:
-            return
+            page = render_page(content)
         write_whole(out, page.encode("utf-8"))
         voice.say(f"{content['headline']['words']}. {content['headline']['text']}")
         voice.say(f"Report: {out}")

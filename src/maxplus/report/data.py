@@ -1,8 +1,9 @@
-"""Columns as people edit them: a word, a number or "missing", and the features that it becomes."""
+"""Rows that a page is about, and columns as a reader edits them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,58 @@ from maxplus.tables import Number, Preparation, RawTable, Words
 from maxplus.tables.kinds import Column
 from maxplus.tables.strangers import Strangers
 
+# Rules, and importances that a model does not know, are counted on so many rows at most.
+MOST_COUNTED = 100_000
+
+
+@dataclass(frozen=True)
+class PageRows:
+    """Rows that a page is about, labelled or not.
+
+    Attributes
+    ----------
+    X : rows (N, P)
+    y : true labels or numbers (N,), or None
+    name : of the table
+    numbers : N row numbers as people count them; from 1 by default
+    ids : N identifiers, or None
+    missing : which columns each row lacked, (N, columns) of bool, or None
+    """
+
+    X: NDArray
+    y: NDArray | None
+    name: str
+    numbers: Sequence[int] | None = None
+    ids: Sequence[str] | None = None
+    missing: NDArray | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.X)
+
+    def some(self, most: int) -> NDArray:
+        """Return the indices of so many rows at most, at even distances."""
+        n = self.n
+        return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
+
+    def number(self, n: int) -> int:
+        """Return the number of row n as people count."""
+        return n + 1 if self.numbers is None else int(self.numbers[n])
+
+    def name_of(self, n: int) -> dict[str, Any]:
+        """Return the number and the identifier of row n."""
+        return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
+
+    def lacks(self, n: int) -> list[int]:
+        """Return the columns that row n had no value for."""
+        return [] if self.missing is None else np.flatnonzero(self.missing[n]).tolist()
+
 
 def editable_columns(
     preparation: Preparation | None, feature_names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """What each column may be changed to, with the features that this gives.
+    """Return what each column may be changed to, with the features that this gives.
 
     A column has ``name``, its ``first`` feature, and ``missing``: its features where the value is
     missing, None where it may not be. A column of words or of two numbers has ``choices``, each a
@@ -27,10 +75,18 @@ def editable_columns(
     """
     if preparation is None:
         return [
-            {"name": name, "first": p, "missing": None, "choices": None,
-             "low": None, "high": None, "whole": False, "rest": []}
+            {
+                "name": name,
+                "first": p,
+                "missing": None,
+                "choices": None,
+                "low": None,
+                "high": None,
+                "whole": False,
+                "rest": [],
+            }
             for p, name in enumerate(feature_names)
-        ]  # fmt: skip
+        ]
     encoding = preparation.encoding
     return [
         _column(column, place.start, preparation)
@@ -51,9 +107,11 @@ def _column(column: Column, first: int, preparation: Preparation) -> dict[str, A
         about["choices"] = _choices([number_text(v) for v in pair], _features(column, pair))
     else:
         about |= {
-            "low": float(ranges.low[first]), "high": float(ranges.high[first]),
-            "whole": bool(ranges.whole[first]), "rest": _features(column, np.zeros(1))[0][1:],
-        }  # fmt: skip
+            "low": float(ranges.low[first]),
+            "high": float(ranges.high[first]),
+            "whole": bool(ranges.whole[first]),
+            "rest": _features(column, np.zeros(1))[0][1:],
+        }
     return about
 
 
@@ -62,7 +120,7 @@ def _choices(texts: Sequence[str], rows: list[list[float]]) -> list[dict[str, An
 
 
 def _features(column: Column, cells: NDArray | Words) -> list[list[float]]:
-    """What the model's own encoding makes of some cells."""
+    """Return the features of some cells by the model's own encoding."""
     if isinstance(column, Number) and column.in_words:
         cells = Words.of(cells.tolist())
     out = np.zeros((len(cells), len(column.features)))
@@ -71,9 +129,7 @@ def _features(column: Column, cells: NDArray | Words) -> list[list[float]]:
 
 
 def column_of_features(preparation: Preparation | None, feature_names: Sequence[str]) -> list[str]:
-    """The name of the column that each feature is made of."""
+    """Return the name of the column that each feature is made of."""
     if preparation is None:
         return list(feature_names)
-    return [
-        column.name for column in preparation.encoding.columns for _ in column.features
-    ]  # fmt: skip
+    return [column.name for column in preparation.encoding.columns for _ in column.features]

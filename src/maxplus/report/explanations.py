@@ -1,4 +1,4 @@
-"""Shape functions and surfaces of a sum of terms, as coordinates of small drawings."""
+"""Explanations of rows for the explorer, and drawings of shape functions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,113 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from maxplus.explain import Contributions, Domain, contributions, shape_function
+from maxplus.explain import Contributions, Domain, contributions, decisive_paths, shape_function
 from maxplus.explain.contributions import columns_of, groups_of
-from maxplus.models import AdditiveLMM
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.report._text import short
+
+
+class Decisions:
+    """Scores and probabilities of N rows, and what decided them.
+
+    Of a single network that is a wall for each class; of a sum of terms, the contributions of
+    columns to the margin of the predicted class over the next one.
+
+    Parameters
+    ----------
+    model : LMM or AdditiveLMM
+    X : array of shape (N, P)
+    feature_names : P words
+    domain : Domain, the columns that contributions are of
+    means : array of shape (T, C), mean scores of the terms of a sum
+    """
+
+    def __init__(
+        self,
+        model: LMM | AdditiveLMM,
+        X: NDArray,
+        feature_names: Sequence[str],
+        domain: Domain,
+        means: NDArray | None = None,
+    ) -> None:
+        self.model, self.X, self.names = model, X, feature_names
+        self.score = model.scores(X)
+        # In float64 whatever the scores' type, as the page does it.
+        self.probability = special.softmax(self.score.astype(np.float64), axis=1)
+        self.paths = self.found = None
+        if isinstance(model, LMM):
+            self.paths = decisive_paths(model, X)
+        elif means is not None:
+            self.found = contributions(model, X, means, domain=domain)
+        self.means, self.domain = means, domain
+
+    def classes(self, n: int, labels: Sequence[str]) -> list[dict[str, Any]]:
+        """Return all classes of row n, the highest score first."""
+        order = np.argsort(-self.score[n], kind="stable")
+        return [
+            {
+                "class": labels[d],
+                "score": float(self.score[n, d]),
+                "probability": float(self.probability[n, d]),
+                **self._path(n, int(d)),
+            }
+            for d in order
+        ]
+
+    def _path(self, n: int, d: int) -> dict[str, Any]:
+        """Return the unit, feature and wall that set a score."""
+        path = self.paths
+        if path is None:
+            return {}
+        assert isinstance(self.model, LMM)
+        unit, row, feature = (int(a[n, d]) for a in (path.unit, path.row, path.feature))
+        slope, offset = float(self.model.W0[row]), float(self.model.W1[row, unit])
+        runner_up = int(path.runner_up[n, d])
+        return {
+            "unit": unit,
+            "feature": self.names[feature],
+            "feature_index": feature,
+            "value": float(self.X[n, feature]),
+            # Where the unit's line is 0: one side of its box.
+            "wall": None if slope == 0.0 else -offset / slope,
+            "slope": slope,
+            "runner_up": None if runner_up < 0 else runner_up,
+            "margin": None if runner_up < 0 else float(path.margin[n, d]),
+        }
+
+    def reasons(self, n: int, labels: Sequence[str]) -> dict[str, Any] | None:
+        """Return contributions to the lead over the next class in row n, of a sum of terms."""
+        if self.found is None:
+            return None
+        return {
+            "rival": labels[self.found.rival[n]],
+            "margin": float(self.found.margin[n]),
+            "baseline": float(self.found.baseline[n]),
+            "amounts": self.found.contribution[n].tolist(),
+        }
+
+    def groups(self) -> dict[str, Any] | None:
+        """Return the columns that contributions are of, with their terms and mean scores."""
+        if self.found is None or self.means is None:
+            return None
+        assert isinstance(self.model, AdditiveLMM)
+        _, group_of = groups_of(self.model, columns_of(self.domain))
+        return {
+            "groups": [
+                {
+                    "name": name,
+                    "features": list(columns),
+                    "terms": np.flatnonzero(group_of == g).tolist(),
+                }
+                for g, (name, columns) in enumerate(
+                    zip(self.found.group_names, self.found.groups, strict=True)
+                )
+            ],
+            "means": np.asarray(self.means, np.float64).tolist(),
+        }
+
 
 # Rows that distributions and importances are taken from, and drawings at most.
 MOST_DRAWN, MOST_CURVES, MOST_SURFACES = 2_000, 9, 4
@@ -170,13 +272,20 @@ def _drawn_curve(
         "words": axis.words,
         "places": [round(float(v), 1) for v in x] if axis.is_levels else [LEFT, RIGHT],
         "lines": [" ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, own, strict=True)) for own in y.T],
-        "dots": [[(round(float(a), 1), round(float(b), 1)) for a, b in zip(x, own, strict=True)]
-                 for own in y.T] if axis.is_levels else [],
-        "bars": [(round(float(a), 1), round(BARS - float(h), 1), round(float(h), 1))
-                 for a, h in zip(left, height, strict=True) if h > 0],
+        "dots": [
+            [(round(float(a), 1), round(float(b), 1)) for a, b in zip(x, own, strict=True)]
+            for own in y.T
+        ]
+        if axis.is_levels
+        else [],
+        "bars": [
+            (round(float(a), 1), round(BARS - float(h), 1), round(float(h), 1))
+            for a, h in zip(left, height, strict=True)
+            if h > 0
+        ],
         "bar_width": round(float(width), 1),
         "alt": _words(axis, values),
-    }  # fmt: skip
+    }
 
 
 def _words(axis: _Axis, values: NDArray) -> str:
@@ -215,13 +324,15 @@ def _png(pixels: NDArray) -> bytes:
     height, width = pixels.shape[:2]
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(
-            ">I", zlib.crc32(kind + data)
-        )  # fmt: skip
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     lines = b"".join(b"\0" + line.tobytes() for line in np.ascontiguousarray(pixels))
     head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
-    )  # fmt: skip
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(lines, 9))
+        + chunk(b"IEND", b"")
+    )

@@ -1,11 +1,11 @@
-"""How far probabilities can be trusted: what was promised against what was kept."""
+"""Figures of the quality of predictions: calibration and certified accuracy."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxplus.plots._canvas import BLUE, DASHED, GREY, PALE, SMALL, new_figure, quiet_frame
 
@@ -37,7 +37,9 @@ class Binned(Protocol):
 
 
 def plot_reliability(bins: Binned) -> Figure:
-    """How often the predicted class is right, against its probability, and the samples per bin.
+    """Draw how often the predicted class is right, against its probability.
+
+    Below it, the number of samples in each bin.
 
     Parameters
     ----------
@@ -63,14 +65,20 @@ def plot_reliability(bins: Binned) -> Figure:
 
 
 def _draw_shares(ax: Axes, bins: Binned) -> None:
-    """A dot for each bin, as large as its samples are many, and its gap to the diagonal."""
+    """Draw a dot for each bin, sized by its samples, and its gap to the diagonal."""
     filled = bins.count > 0
     promised, kept = bins.confidence[filled], bins.accuracy[filled]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
     ax.text(
-        0.2, 0.22, "as promised", rotation=45, rotation_mode="anchor",
-        transform_rotates_text=True, fontsize=SMALL, color=GREY,
-    )  # fmt: skip
+        0.2,
+        0.22,
+        "as promised",
+        rotation=45,
+        rotation_mode="anchor",
+        transform_rotates_text=True,
+        fontsize=SMALL,
+        color=GREY,
+    )
     ax.vlines(promised, promised, kept, color=BLUE, linewidth=2, alpha=0.35, zorder=2)
     share = bins.count[filled] / bins.count.sum()
     ax.scatter(promised, kept, s=18 + 220 * share, color=BLUE, linewidth=0, zorder=3, clip_on=False)
@@ -93,3 +101,54 @@ def _draw_counts(ax: Axes, bins: Binned) -> None:
     ax.set_ylabel("samples")
     ax.locator_params(axis="y", nbins=3, integer=True)
     quiet_frame(ax, "")
+
+
+def plot_certified_accuracy(
+    radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
+) -> Figure:
+    """Draw certified accuracy against ε: the share of samples right at every point within ε.
+
+    Parameters
+    ----------
+    radius : each sample's certified radius, from `maxplus.LMMClassifier.certified_radius`
+    correct : whether each sample is classified right
+    unit : what ε is counted in, for the axis
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from maxplus.plots import plot_certified_accuracy
+    >>> figure = plot_certified_accuracy([0.1, 0.3, 0.2], [True, True, False])
+    """
+    radius, correct = np.asarray(radius, float), np.asarray(correct, bool)
+    if radius.ndim != 1 or radius.shape != correct.shape or radius.size == 0:
+        raise ValueError(
+            f"radius and correct must be non-empty vectors of one length; got shapes "
+            f"{radius.shape} and {correct.shape}"
+        )
+    own = radius[correct]
+    eps = np.sort(own[np.isfinite(own)])
+    end = 1.05 * eps[-1] if eps.size and eps[-1] > 0 else 1.0
+    # After each radius one sample less; infinite ones stay to the end.
+    left = (own.size - np.arange(eps.size + 1)) / radius.size
+    figure = new_figure(7.0, 4.2)
+    ax = figure.subplots()
+    x, y = np.concatenate([[0.0], eps, [end]]), np.append(left, left[-1])
+    ax.step(x, y, where="post", color=BLUE, linewidth=2)
+    ax.fill_between(x, y, step="post", color=BLUE, alpha=0.15, linewidth=0)
+    ax.annotate(
+        f"accuracy {correct.mean():.1%}",
+        (0, correct.mean()),
+        xytext=(6, 5),
+        textcoords="offset points",
+        fontsize=SMALL,
+        color=GREY,
+    )
+    what = "ε: how far every feature may move" + ("" if unit is None else f", in {unit}")
+    ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel=what)
+    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    quiet_frame(ax, "Certified accuracy: right, and provably so within ε")
+    return figure

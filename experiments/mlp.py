@@ -1,8 +1,4 @@
-"""The paper's rival: a ReLU network.
-
-It fits the library's own interface, so one training loop, one definition of the
-loss and one progress bar serve both sides of a comparison.
-"""
+"""ReLU network and its training by Adam, which the paper compares with."""
 
 from __future__ import annotations
 
@@ -15,6 +11,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from maxplus.models import Model, SparseUpdate, Subgradient
 from maxplus.models._softmax import log_softmax
+from maxplus.training import MeanLoss, TrainingProblem
+from maxplus.training.engines import Engine
+from maxplus.training.result import Block
+from maxplus.training.smooth import Adam
 
 
 class MLP(Model):
@@ -48,7 +48,7 @@ class MLP(Model):
         rng: np.random.Generator,
         dtype: DTypeLike = np.float64,
     ) -> MLP:
-        """He's start: N(0, 2 / fan-in), which keeps the scale through ReLU; zero biases."""
+        """Return He's initialisation: N(0, 2 / fan-in), and zero biases."""
         n_weights = sum(out * (into + 1) for into, out in pairwise(widths))
         model = cls(widths, np.zeros(n_weights, dtype))
         for W, fan_in in zip((model.W1, model.W2, model.W3), widths, strict=False):
@@ -71,11 +71,11 @@ class MLP(Model):
         return self.theta.dtype
 
     def scores(self, X: NDArray) -> NDArray:
-        """z, shape (N, C)."""
+        """Return z, shape (N, C)."""
         return np.ascontiguousarray(self._forward(X)[-1].T)
 
     def losses_and_gradient(self, X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-        """Each sample's loss, and the mean's gradient by ``theta``; one pass there and back."""
+        """Return each sample's loss, and the gradient of their mean by ``theta``."""
         A0, A1, A2, Z = self._forward(X)
         log_p = log_softmax(Z.T)
         true = np.arange(len(y)), y
@@ -88,7 +88,7 @@ class MLP(Model):
         return -log_p[true], np.concatenate(gradient)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """One sample's gradient, every entry listed: nothing here is sparse."""
+        """Return one sample's gradient with all its entries: it is not sparse."""
         gradient = MLP(self.widths, self.losses_and_gradient(x[None], np.array([y]))[1])
         return Subgradient(
             (name, SparseUpdate(tuple(np.indices(G.shape).reshape(G.ndim, -1)), G.ravel()))
@@ -97,11 +97,11 @@ class MLP(Model):
         )
 
     def copy(self) -> MLP:
-        """The same model with weights of its own."""
+        """Return a copy with weights of its own."""
         return MLP(self.widths, self.theta.copy())
 
     def _forward(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Input, both hidden layers and scores; a sample is a column, which NumPy does faster."""
+        """Return input, hidden layers and scores, samples as columns, which is faster in NumPy."""
         A0 = _above_ones(X.T)
         A1 = _above_ones(np.maximum(self.W1 @ A0, 0.0))
         A2 = _above_ones(np.maximum(self.W2 @ A1, 0.0))
@@ -109,7 +109,53 @@ class MLP(Model):
 
 
 def _above_ones(A: NDArray) -> NDArray:
-    """A with a row of ones below it."""
+    """Return A with a row of ones below it."""
     out = np.ones((len(A) + 1, A.shape[1]), A.dtype)
     out[:-1] = A
     return out
+
+
+class AdamEngine(Engine):
+    """Adam (Kingma & Ba, 2015) on all samples, or on a random batch, at each iteration.
+
+    The step rule's ``alpha`` is Adam's rate. ``best`` is the present model: what
+    Adam ends with is what the paper reports. The history's loss is the batch's.
+
+    Parameters
+    ----------
+    model : MLP
+    problem : TrainingProblem
+    batch : int, optional
+        Samples per iteration, drawn with ``problem.rng``; all of them by default.
+    """
+
+    name = "adam"
+    objectives = (MeanLoss,)
+    models = (MLP,)
+    model: MLP
+
+    def __init__(self, model: MLP, problem: TrainingProblem, batch: int | None = None) -> None:
+        super().__init__(model, problem)
+        self._batch = batch
+        self._rng = np.random.default_rng() if problem.rng is None else problem.rng
+        self._adam = Adam.begin(model.theta, beta2=0.999)
+
+    def advance(self, block: Block) -> None:
+        """Do the iterations that ``block`` has room for."""
+        X, y, objective = self.problem.X, self.problem.y, self.problem.objective
+        rate = self.problem.step.alpha
+        while block.n < block.loss.size:
+            if self._batch is not None:
+                drawn = self._rng.integers(len(self.problem.y), size=self._batch)
+                X, y = self.problem.X[drawn], self.problem.y[drawn]
+            losses, g = self.model.losses_and_gradient(X, y)
+            at = objective.value(losses, None)
+            self._kept = self._kept._replace(loss=min(self.best_loss, at.loss))
+            self.iteration += 1
+            block.record(at.loss, at.sample, rate)
+            self._adam.move(g, rate)
+
+    @property
+    def best(self) -> MLP:
+        """The present model."""
+        return self.model

@@ -36,20 +36,18 @@ def _ebm(seed: int) -> Any:
 
 
 # By the name in results: the module that is imported, and a constructor, given a seed.
-BOOSTING_PEERS: dict[str, tuple[str, Constructor]] = {
+BOOSTING_BASELINES: dict[str, tuple[str, Constructor]] = {
     "XGBoost": ("xgboost", _xgboost),
     "LightGBM": ("lightgbm", _lightgbm),
     "CatBoost": ("catboost", _catboost),
     "EBM": ("interpret", _ebm),
 }
-# Distributions whose versions are recorded; XGBoost has a smaller one without GPU code.
-DISTRIBUTIONS = ("xgboost", "xgboost-cpu", "lightgbm", "catboost", "interpret-core")
 
 
-def installed_peers() -> dict[str, Constructor]:
+def installed_baselines() -> dict[str, Constructor]:
     """Return the constructors of those models whose packages are installed."""
     return {
         name: constructor
-        for name, (module, constructor) in BOOSTING_PEERS.items()
+        for name, (module, constructor) in BOOSTING_BASELINES.items()
         if find_spec(module) is not None
     }
