@@ -100,11 +100,11 @@ def run(
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
     write_report(out)
-    console.print(f"Report: {out / 'REPORT.md'} and {out / 'report.html'}")
+    console.print(f"Report: {out / 'REPORT.md'}")
     voice.result(
         {
             "out": str(out),
-            "report": str(out / "report.html"),
+            "report": str(out / "REPORT.md"),
             "records": {one.name: str(out / one.name / f"{one.name}.json") for one in wanted},
         }
     )

@@ -1,6 +1,6 @@
 """The default classifier on every table of a folder, with other packages' models beside it.
 
-Cache can be made for some models only, to go on with ``python -m experiments tables
+Parts can be made for some models only, to go on with ``python -m experiments tables
 --resume``, which keeps those of a full run in ``OUT/tables/parts-full-None``::
 
     MAXPLUS_TABLES=… python -m experiments.tables PARTS [MODEL…]
