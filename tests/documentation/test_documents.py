@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # A table's line with one number in bold and the command that measured it.
 QUOTE = re.compile(r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "
                    r"`python -m experiments (?P<name>[\w-]+)` \|$", re.MULTILINE)  # fmt: skip

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
-EXAMPLES = Path(__file__).parents[1] / "examples"
+DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 # As docs/policy.md lists them.
 POLICY = (DOCS / "policy.md").read_text(encoding="utf-8").partition("and the layers")[0]
 PUBLIC_ROOMS = ["maxplus", *re.findall(r"`(maxplus\.[a-z.]+)`", POLICY)]
@@ -83,7 +83,7 @@ def test_every_measurement_is_a_page(tmp_path):
 
 
 def test_every_experiment_has_a_place_in_the_list_of_results():
-    from experiments.registry import BENCHMARKS, EXPERIMENTS
+    from experiments.harness import BENCHMARKS, EXPERIMENTS
 
     listed = [name for names in part("result_pages").GROUPS.values() for name in names]
     assert sorted(listed) == sorted([*EXPERIMENTS, *BENCHMARKS])
