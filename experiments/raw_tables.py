@@ -36,9 +36,12 @@ def run(settings: Settings) -> Result:
         tables = sorted(tables, key=lambda table: table.X.size)[:QUICK_TABLES]
     n_splits = settings.n_seeds(FULL_SPLITS, QUICK_SPLITS)
     results = measure_splits(
-        tables, MODELS, settings, n_splits,
+        tables,
+        MODELS,
+        settings,
+        n_splits,
         lambda seed: StratifiedShuffleSplit(1, test_size=HELD_OUT, random_state=seed),
-    )  # fmt: skip
+    )
     accuracy = {model: results.mean(model).accuracy for model in MODELS}
     others = ", ".join(f"{m} {value:.2f} %" for m, value in accuracy.items() if m != OURS)
     goal = Goal("mean accuracy %", accuracy[OURS], 90.3, 92.0, True, 2)

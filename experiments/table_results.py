@@ -68,16 +68,29 @@ class Results:
 def tables_of(results: Results) -> list[Table]:
     """Means of each model, differences, structures, and the figures of each table."""
     means = [
-        (model, f"{m.accuracy:.2f}", f"{m.log_loss:.4f}", f"{m.calibration_error:.4f}",
-         f"{m.calibration_error_within:.4f}", f"{m.fit_seconds:.2f}", f"{m.fit_cpu_seconds:.2f}",
-         f"{m.predict_seconds:.3f}")
+        (
+            model,
+            f"{m.accuracy:.2f}",
+            f"{m.log_loss:.4f}",
+            f"{m.calibration_error:.4f}",
+            f"{m.calibration_error_within:.4f}",
+            f"{m.fit_seconds:.2f}",
+            f"{m.fit_cpu_seconds:.2f}",
+            f"{m.predict_seconds:.3f}",
+        )
         for model in results.models
         if (m := results.mean(model))
-    ]  # fmt: skip
+    ]
     columns = (
-        "model", "accuracy %", "log loss", "calibration error", "within folds", "fit: seconds",
-        "fit: CPU seconds", "predict: seconds",
-    )  # fmt: skip
+        "model",
+        "accuracy %",
+        "log loss",
+        "calibration error",
+        "within folds",
+        "fit: seconds",
+        "fit: CPU seconds",
+        "predict: seconds",
+    )
     return [
         Table(f"Means over {len(results.rows)} tables", columns, means),
         differences_table(results),
@@ -100,10 +113,16 @@ def differences_table(results: Results) -> Table:
         accuracy = np.array([ours[t].accuracy - theirs[t].accuracy for t in results.rows])
         log_loss = np.array([ours[t].log_loss - theirs[t].log_loss for t in results.rows])
         rows.append(
-            (model, _mean_and_error(accuracy, 2), f"{(accuracy > 0).sum()}",
-             f"{(accuracy < 0).sum()}", _mean_and_error(log_loss, 4), f"{(log_loss < 0).sum()}",
-             f"{(log_loss > 0).sum()}")
-        )  # fmt: skip
+            (
+                model,
+                _mean_and_error(accuracy, 2),
+                f"{(accuracy > 0).sum()}",
+                f"{(accuracy < 0).sum()}",
+                _mean_and_error(log_loss, 4),
+                f"{(log_loss < 0).sum()}",
+                f"{(log_loss > 0).sum()}",
+            )
+        )
     columns = (
         "model",
         "accuracy, points",
@@ -125,28 +144,48 @@ def structures_table(results: Results) -> Table:
     """How often each structure was chosen, the most frequent first."""
     chosen = sum(results.structures.values(), Counter[str]())
     rows = [
-        (structure, f"{n}", f"{100 * n / chosen.total():.1f}",
-         ", ".join(t for t, own in results.structures.items() if own[structure]))
+        (
+            structure,
+            f"{n}",
+            f"{100 * n / chosen.total():.1f}",
+            ", ".join(t for t, own in results.structures.items() if own[structure]),
+        )
         for structure, n in chosen.most_common()
-    ]  # fmt: skip
+    ]
     columns = ("structure", "trainings", "%", "on tables")
     return Table(f"Structures that {OURS}Classifier() has chosen", columns, rows)
 
 
 def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table:
     rows = [
-        (table, f"{n:,}", *(f"{getattr(results.figures[table, model], figure):.{digits}f}"
-                            for model in results.models))
+        (
+            table,
+            f"{n:,}",
+            *(
+                f"{getattr(results.figures[table, model], figure):.{digits}f}"
+                for model in results.models
+            ),
+        )
         for table, n in results.rows.items()
-    ]  # fmt: skip
+    ]
     return Table(caption, ("table", "rows", *results.models), rows)
 
 
 # The first model stands out; the others are told apart by shape as well as by colour.
 MARKS = (
-    ("o", VERMILION), ("s", BLUE), ("v", GREY), ("^", GREEN), ("<", GREEN), ("D", ORANGE),
-    ("P", INK), ("X", BLUE), ("h", ORANGE), (">", BLUE), ("*", INK), ("p", GREEN),
-)  # fmt: skip
+    ("o", VERMILION),
+    ("s", BLUE),
+    ("v", GREY),
+    ("^", GREEN),
+    ("<", GREEN),
+    ("D", ORANGE),
+    ("P", INK),
+    ("X", BLUE),
+    ("h", ORANGE),
+    (">", BLUE),
+    ("*", INK),
+    ("p", GREEN),
+)
 
 # What is further behind is drawn here, with its number: a model that cannot learn a table must not
 # squeeze all others together.
@@ -175,10 +214,16 @@ def _draw_differences(ax: Axes, results: Results) -> None:
         # Ours is filled and below the others, which are outlines, so that none hides another.
         ours = place == 0
         ax.plot(
-            [max(points, FURTHEST) for points in behind], range(len(behind)), shape,
-            ms=9 if ours else 5.5, mfc=colour if ours else "none", mec=colour, alpha=0.9,
-            zorder=1 if ours else 2, linestyle="none",
-        )  # fmt: skip
+            [max(points, FURTHEST) for points in behind],
+            range(len(behind)),
+            shape,
+            ms=9 if ours else 5.5,
+            mfc=colour if ours else "none",
+            mec=colour,
+            alpha=0.9,
+            zorder=1 if ours else 2,
+            linestyle="none",
+        )
         for row, points in enumerate(behind):
             if points < FURTHEST:
                 far.setdefault(row, []).append(f"−{-points:.0f}")

@@ -64,15 +64,21 @@ def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> 
     """Cross-validate each model on each table."""
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
     return measure_splits(
-        tables, models, settings, settings.n_seeds(FULL_SEEDS, QUICK_SEEDS),
+        tables,
+        models,
+        settings,
+        settings.n_seeds(FULL_SEEDS, QUICK_SEEDS),
         lambda seed: StratifiedKFold(n_folds, shuffle=True, random_state=seed),
-    )  # fmt: skip
+    )
 
 
 def measure_splits(
-    tables: list[LabelledTable], models: Models, settings: Settings, n_seeds: int,
+    tables: list[LabelledTable],
+    models: Models,
+    settings: Settings,
+    n_seeds: int,
     splitter: Callable[[int], Any],
-) -> Results:  # fmt: skip
+) -> Results:
     """The figures of each table and model, the mean over seeds; each model's splits are a part.
 
     A full run trains in as many processes as there are processors, one thread each.

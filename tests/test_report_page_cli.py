@@ -25,8 +25,20 @@ def clinic(tmp_path_factory):
     for name, part in (("all", lines), ("most", lines[:90])):
         with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([list(table.columns), *part])
-    good("train", folder / "most.csv", "-o", folder / "m.maxplus", "-H", 8, "--slope", 2,
-         "--epochs", 4, "--validate", 0.3)  # fmt: skip
+    good(
+        "train",
+        folder / "most.csv",
+        "-o",
+        folder / "m.maxplus",
+        "-H",
+        8,
+        "--slope",
+        2,
+        "--epochs",
+        4,
+        "--validate",
+        0.3,
+    )
     return folder
 
 

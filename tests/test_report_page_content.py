@@ -140,13 +140,22 @@ def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
 def test_test_data_lead_and_the_validation_follows(clinic):
     clf, X, y = clinic
     wrong = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
-    row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
-           "own_probability": 0.3}  # fmt: skip
+    row = {
+        "row": 3,
+        "label": "ill",
+        "predicted": "well",
+        "probability": 0.7,
+        "own_probability": 0.3,
+    }
     clf.validation_ = {
-        "how": "5-fold cross-validation", "figures": wrong | {"n_rows": 900},
+        "how": "5-fold cross-validation",
+        "figures": wrong | {"n_rows": 900},
         "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
-        "rows_never_held_out": 0, "seconds": 1.0, "least_sure": [row], "most_surprising": [row],
-    }  # fmt: skip
+        "rows_never_held_out": 0,
+        "seconds": 1.0,
+        "least_sure": [row],
+        "most_surprising": [row],
+    }
     try:
         both = about(clf, X, y)
         same = about(clf, X[:90], y[:90], ids=[f"id {n}" for n in range(90)])
@@ -170,10 +179,19 @@ def test_test_data_lead_and_the_validation_follows(clinic):
 )
 def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
     classes = [{"auc": auc, "n_rows": n} for n in (40, 60)]
-    figures = {"accuracy": accuracy, "n_rows": 100, "auc": auc, "classes": classes,
-               "interval": wilson_interval(accuracy, 100)}  # fmt: skip
-    source = {"figures": figures, "guess": {"accuracy": 0.6, "label": "well"},
-              "whose": "of t.csv", "on": "t.csv"}  # fmt: skip
+    figures = {
+        "accuracy": accuracy,
+        "n_rows": 100,
+        "auc": auc,
+        "classes": classes,
+        "interval": wilson_interval(accuracy, 100),
+    }
+    source = {
+        "figures": figures,
+        "guess": {"accuracy": 0.6, "label": "well"},
+        "whose": "of t.csv",
+        "on": "t.csv",
+    }
     said = headline(source, "")
     assert said["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in said["text"]
@@ -189,8 +207,12 @@ def test_chance_does_not_rank_rows(n_classes):
         P = rng.dirichlet(np.ones(n_classes), 120)
         figures = judge_classifier(codes, P, list("abc")[:n_classes]).to_json()
         figures["interval"] = (0.0, 1.0)
-        source = {"figures": figures, "guess": {"accuracy": 0.6, "label": "a"},
-                  "whose": "of t.csv", "on": "t.csv"}  # fmt: skip
+        source = {
+            "figures": figures,
+            "guess": {"accuracy": 0.6, "label": "a"},
+            "whose": "of t.csv",
+            "on": "t.csv",
+        }
         ranked += "rank" in headline(source, "")["text"]
     assert ranked <= 12
 
@@ -285,9 +307,7 @@ def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
     n = 500
     model, rng = clf.model_, np.random.default_rng(0)
     H = MOST_WEIGHTS // 8
-    clf.model_ = LMM(
-        model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5
-    )  # fmt: skip
+    clf.model_ = LMM(model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5)
     assert n_weights(clf.model_) > MOST_WEIGHTS
     X = rng.normal(size=(n, 4)) + 5
     content = report_content(clf, X[:3], clf.predict(X[:3]), name="large")
@@ -497,15 +517,24 @@ def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
 
 def _validation(clf):
     figures = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
-    row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
-           "own_probability": 0.3}  # fmt: skip
+    row = {
+        "row": 3,
+        "label": "ill",
+        "predicted": "well",
+        "probability": 0.7,
+        "own_probability": 0.3,
+    }
     return {
-        "how": "20% of the rows held out", "figures": figures,
+        "how": "20% of the rows held out",
+        "figures": figures,
         "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
-        "rows_never_held_out": 0, "seconds": 1.0, "certified": {"eps": 0.1, "accuracy": 0.5},
+        "rows_never_held_out": 0,
+        "seconds": 1.0,
+        "certified": {"eps": 0.1, "accuracy": 0.5},
         "reliability": {"count": [0, 2], "confidence": [None, 0.9], "accuracy": [None, 0.5]},
-        "least_sure": [row], "most_surprising": [row],
-    }  # fmt: skip
+        "least_sure": [row],
+        "most_surprising": [row],
+    }
 
 
 @pytest.mark.parametrize(

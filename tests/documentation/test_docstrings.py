@@ -37,19 +37,46 @@ DOCUMENTED = [
 ]
 
 ROOMS = (
-    "maxplus", "maxplus.algebra", "maxplus.trees", "maxplus.models", "maxplus.training",
-    "maxplus.training.stages", "maxplus.training.engines", "maxplus.certify", "maxplus.explain",
-    "maxplus.datasets", "maxplus.tables", "maxplus.io", "maxplus.export", "maxplus.images",
-    "maxplus.metrics", "maxplus.plots", "maxplus.evaluation", "maxplus.report",
-    "maxplus.estimators", "maxplus.distributed",
-)  # fmt: skip
+    "maxplus",
+    "maxplus.algebra",
+    "maxplus.trees",
+    "maxplus.models",
+    "maxplus.training",
+    "maxplus.training.stages",
+    "maxplus.training.engines",
+    "maxplus.certify",
+    "maxplus.explain",
+    "maxplus.datasets",
+    "maxplus.tables",
+    "maxplus.io",
+    "maxplus.export",
+    "maxplus.images",
+    "maxplus.metrics",
+    "maxplus.plots",
+    "maxplus.evaluation",
+    "maxplus.report",
+    "maxplus.estimators",
+    "maxplus.distributed",
+)
 # What numpydoc would like to see and this project does not: a fixed beginning of the first line, an
 # extended summary and a "See Also" everywhere, and sentences for what a type says already. Examples
 # are asked for below, of functions.
 NOT_ASKED = {
-    "ES01", "EX01", "GL01", "PR04", "PR07", "PR08", "PR09", "RT02", "RT03", "RT04", "RT05",
-    "SA01", "SS02", "SS05",
-}  # fmt: skip
+    "ES01",
+    "EX01",
+    "GL01",
+    "PR04",
+    "PR07",
+    "PR08",
+    "PR09",
+    "RT02",
+    "RT03",
+    "RT04",
+    "RT05",
+    "SA01",
+    "SS02",
+    "SS05",
+}
 # By the beginning of an address: what is not asked of it. A refusal takes whatever it is given.
 # What trainings and tables are built from has a line for each method; its signature has the types.
 ONE_LINE = {"PR01", "RT01", "YD01"}

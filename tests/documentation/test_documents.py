@@ -9,8 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # A table's line with one number in bold and the command that measured it.
-QUOTE = re.compile(r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "
-                   r"`python -m experiments (?P<name>[\w-]+)` \|$", re.MULTILINE)  # fmt: skip
+QUOTE = re.compile(
+    r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "
+    r"`python -m experiments (?P<name>[\w-]+)` \|$",
+    re.MULTILINE,
+)
 
 
 def values(name):
@@ -31,9 +34,7 @@ def on_tables(model, figure):
 
 def iteration_of(engine, samples, hidden, linear_every):
     """Seconds of one, with Polyak steps."""
-    wanted = {
-        "engine": engine, "samples": samples, "hidden": hidden, "linear_every": linear_every,
-    }  # fmt: skip
+    wanted = {"engine": engine, "samples": samples, "hidden": hidden, "linear_every": linear_every}
     (run,) = [run for run in values("timing")["runs"] if wanted.items() <= run.items()]
     return run["polyak"]
 

@@ -54,10 +54,14 @@ def test_every_measurement_is_a_page(tmp_path):
     found = tmp_path / "results" / "speed"
     found.mkdir(parents=True)
     record = {
-        "title": "How fast", "text": "It is. Very.", "quick": False, "seconds": 3.0,
-        "machine": {"cores": 2}, "figures": ["growth"],
+        "title": "How fast",
+        "text": "It is. Very.",
+        "quick": False,
+        "seconds": 3.0,
+        "machine": {"cores": 2},
+        "figures": ["growth"],
         "tables": [{"caption": "All", "columns": ["what", "ms"], "rows": [["|x|", "2"]]}],
-    }  # fmt: skip
+    }
     (found / "speed.json").write_text(json.dumps(record))
     (found / "speed-growth.png").write_bytes(b"picture")
     (found / "parts.json").write_text("{}")  # beside a record, and none itself
@@ -100,9 +104,12 @@ def test_counts_of_the_last_soak_are_a_page(tmp_path, failures, found, has_table
     (tmp_path / "docs").mkdir()
     (tmp_path / "results").mkdir()
     record = {
-        "seconds": 3601, "first_seed": 7, "failures": failures, "machine": {"cores": 2},
+        "seconds": 3601,
+        "first_seed": 7,
+        "failures": failures,
+        "machine": {"cores": 2},
         "counts": {"killed_savings": {"kills": 12000, "trials": 1500}},
-    }  # fmt: skip
+    }
     (tmp_path / "results" / "soak.json").write_text(json.dumps(record))
     pages = part("result_pages")
     for _ in range(2):

@@ -81,8 +81,10 @@ def light(monkeypatch):
 def test_tables_are_read_as_they_are_with_words_as_zeros_and_ones(folder):
     found = read_folder(find_folder())
     assert [(t.name, t.X.shape, t.y.max()) for t in found] == [
-        ("short", (36, 4), 1), ("three", (45, 4), 2), ("long", (60, 4), 1),
-    ]  # fmt: skip
+        ("short", (36, 4), 1),
+        ("three", (45, 4), 2),
+        ("long", (60, 4), 1),
+    ]
     rows = list(csv.DictReader((folder / "short.csv").read_text().splitlines()))
     expected = [[float(r["a"]), r["word"] == "no", r["word"] == "yes", float(r["b"])] for r in rows]
     assert found[0].X.tolist() == expected
@@ -259,8 +261,12 @@ def test_equal_figures_meet_most_bounds():
     goals = table_goals(made_results())
     # Log loss: 10 % below the others' is the aim; calibration: 0.03 must be, 0.02 should.
     assert [goal.verdict for goal in goals] == [
-        "aim reached", "reached", "aim reached", "reached", "aim reached",
-    ]  # fmt: skip
+        "aim reached",
+        "reached",
+        "aim reached",
+        "reached",
+        "aim reached",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -435,8 +441,9 @@ def test_raw_tables_are_split_and_judged(tmp_path, monkeypatch):
     assert record["tables"][0]["rows"][0][1:3] == ["≥ 90.30", "≥ 92.00"]
     chosen = record["values"]["structures"]
     assert {table: sum(own.values()) for table, own in chosen.items()} == {
-        "segment": 2, "spambase": 2,
-    }  # fmt: skip
+        "segment": 2,
+        "spambase": 2,
+    }
     assert {name for own in chosen.values() for name in own} <= {"shapes", "boxes"}
 
 
