@@ -22,7 +22,7 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	touch $@
 
 demo: $(VENV)/.kernels
-	$(BIN)/python -m experiments demo
+	$(BIN)/python -m experiments.demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
 test test-fast test-experiments test-documentation test-optional test-mpi coverage docs reproduce \

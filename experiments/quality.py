@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, cross_val_score
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-from experiments.harness import Part, Result, Settings, Table, mean_and_spread
+from experiments.harness import Result, Settings, Table, mean_and_spread
 from experiments.measure import timed
 from maxplus import datasets
 from maxplus.certify import certified_at
@@ -30,10 +24,12 @@ FULL_SEEDS, QUICK_SEEDS = 3, 1
 # An ensemble is several trainings by itself.
 ENSEMBLE_SEEDS = 1
 QUICK_IMAGES, QUICK_UNITS = 1_000, 30
-FOLDS = 5
 # Changes of every pixel, as shares of the whole range from black to white.
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK, GREY)
+
+# Figures of one trained model.
+Part = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -86,11 +82,6 @@ RECIPES = (
 )
 
 
-# Small data sets for five-fold cross-validation; features of some are standardised.
-SMALL = ("iris", "wine", "breast_cancer", "digits")
-SCALED = ("wine", "breast_cancer")
-
-
 def run(settings: Settings) -> Result:
     """Train every recipe with every seed; each model's figures are a part."""
     n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
@@ -103,17 +94,13 @@ def run(settings: Settings) -> Result:
     parts: dict[str, list[Part]] = {}
     for recipe, seed in settings.track(runs, "recipes"):
         make = partial(_train, recipe, seed, images[recipe.data], settings.quick)
-        part = settings.cache.get(f"{recipe.name} {seed}".replace(",", ""), make)
+        part = settings.cache.get_json(f"{recipe.name} {seed}".replace(",", ""), make)
         parts.setdefault(recipe.name, []).append(part)
-    small = settings.cache.get("small", partial(_small_sets, settings, n_seeds))
     return Result(
         "Recipes on images",
-        _text(parts, small, n_seeds),
-        [_recipes(parts), _small_table(small)],
-        {
-            "recipes": {name: [_plain(part) for part in some] for name, some in parts.items()},
-            "small": _plain(small),
-        },
+        _text(parts, n_seeds),
+        [_recipes(parts)],
+        {"recipes": parts},
         {"certified": _draw(parts)},
         f"{QUICK_IMAGES:,} images, {QUICK_UNITS} units, {n_seeds} seed" if settings.quick else "",
     )
@@ -141,38 +128,16 @@ def _train(recipe: Recipe, seed: int, data: Any, quick: bool) -> Part:
     right_train, right = clf.predict(X) == data.y_train, clf.predict(X_test) == data.y_test
     if losses.max() < LOG2 and not right_train.all():
         raise AssertionError("a training loss below log 2 belongs to a wrong prediction")
-    certified = [100 * (right & certified_at(clf.model_, X_test, eps)).mean() for eps in EPS]
+    certified = [100 * float((right & certified_at(clf.model_, X_test, eps)).mean()) for eps in EPS]
     return {
-        "seconds": np.array(seconds),
-        "max_loss": np.array(losses.max()),
-        "train": np.array(100 * right_train.mean()),
-        "test": np.array(100 * right.mean()),
-        "suspects": np.array(getattr(clf, "suspects_", np.empty(0)).size),
-        "n_hidden": np.array(clf.n_hidden_),
-        "certified": np.array(certified),
+        "seconds": seconds,
+        "max_loss": float(losses.max()),
+        "train": 100 * float(right_train.mean()),
+        "test": 100 * float(right.mean()),
+        "suspects": getattr(clf, "suspects_", np.empty(0)).size,
+        "n_hidden": int(clf.n_hidden_),
+        "certified": certified,
     }
-
-
-def _small_sets(settings: Settings, n_seeds: int) -> Part:
-    """Return mean accuracies in percent by five-fold cross-validation, one for each shuffle."""
-    baselines: dict[str, Callable[[int], Any]] = {
-        "lmm": lambda seed: LMMClassifier(random_state=seed),
-        "knn": lambda seed: KNeighborsClassifier(),
-        "mlp": lambda seed: MLPClassifier(max_iter=1000, random_state=seed),
-    }
-    part: Part = {}
-    names = SMALL[:2] if settings.quick else SMALL
-    for name, baseline in settings.track([(n, b) for n in names for b in baselines], "small sets"):
-        data = getattr(datasets, f"load_{name}")()
-        scores = []
-        for seed in range(n_seeds):
-            model = baselines[baseline](seed)
-            if name in SCALED:
-                model = make_pipeline(StandardScaler(), model)
-            folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-            scores.append(100 * cross_val_score(model, data.X, data.y, cv=folds).mean())
-        part[f"{name} {baseline}"] = np.array(scores)
-    return part
 
 
 def _figure(part: Part, name: str) -> float:
@@ -211,30 +176,7 @@ def _recipes(parts: dict[str, list[Part]]) -> Table:
     return Table("All recipes", columns, rows)
 
 
-def _names(small: Part) -> list[str]:
-    return list(dict.fromkeys(key.rsplit(" ", 1)[0] for key in small))
-
-
-def _small_table(small: Part) -> Table:
-    rows = [
-        (
-            name + (" (scaled)" if name in SCALED else ""),
-            *(
-                mean_and_spread(small[f"{name} {baseline}"], 2)
-                for baseline in ("lmm", "knn", "mlp")
-            ),
-        )
-        for name in _names(small)
-    ]
-    return Table(
-        f"Accuracy in percent of LMMClassifier() with no arguments, {FOLDS}-fold, and of "
-        "scikit-learn's KNeighborsClassifier() and MLPClassifier(max_iter=1000)",
-        ("data", "LMM", "kNN", "MLP"),
-        rows,
-    )
-
-
-def _text(parts: dict[str, list[Part]], small: Part, n_seeds: int) -> str:
+def _text(parts: dict[str, list[Part]], n_seeds: int) -> str:
     proofs = ", ".join(
         f"{name}: {sum(float(p['max_loss']) < LOG2 for p in some)} of {len(some)}"
         for name, some in parts.items()
@@ -268,7 +210,3 @@ def _draw(parts: dict[str, list[Part]]) -> Figure:
     ax.legend(frameon=False, loc="lower left")
     quiet_frame(ax, "What no change up to ε can flip")
     return figure
-
-
-def _plain(part: Part) -> dict[str, Any]:
-    return {name: value.tolist() for name, value in part.items()}

@@ -1,6 +1,5 @@
 """The Iris comparison of ``python -m experiments demo``."""
 
-import inspect
 import math
 import sys
 from dataclasses import replace
@@ -10,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import demo as demo_module
-from experiments.__main__ import app
 from experiments.comparison import Evaluation
+from experiments.demo import app
 from experiments.iris import PAPER, compare_on_iris
 from experiments.mlp import MLP, AdamEngine
 from maxplus.training import MeanLoss, TrainingProblem, constant, train
@@ -30,7 +29,7 @@ def comparison():
 def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "new" / "folder"
-    result = run("demo", "--seed", 1, "--iterations", 50, "--out", out)
+    result = run("--seed", 1, "--iterations", 50, "--out", out)
     assert result.exit_code == 0, result.output
     assert (out / "iris.png").read_bytes().startswith(b"\x89PNG")
     for words in ("seed 1", *PAPER, "the paper", "0.426", "certificate", f"Figure: {out}"):
@@ -42,7 +41,7 @@ def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
 
 def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run("demo", "--iterations", 5, "--out", tmp_path)
+    result = run("--iterations", 5, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "pip install 'maxplus[plot]'" in result.output
     assert not list(tmp_path.iterdir())
@@ -53,7 +52,7 @@ def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatc
     [["--iterations", "-3"], ["--iterations", "0"], ["--seed", "-1"], ["--seed", "one"]],
 )
 def test_a_bad_number_is_explained(arguments, tmp_path):
-    result = run("demo", "--out", tmp_path, *arguments)
+    result = run("--out", tmp_path, *arguments)
     assert result.exit_code == 2
     assert arguments[0] in result.stderr
 
@@ -62,7 +61,7 @@ def test_a_bad_number_is_explained(arguments, tmp_path):
 def test_a_file_where_the_folder_should_be_is_explained(below, tmp_path):
     file = tmp_path / "file"
     file.touch()
-    result = run("demo", "--out", file / below)
+    result = run("--out", file / below)
     assert result.exit_code == 2
     assert "--out" in result.stderr
 
@@ -71,18 +70,10 @@ def test_ctrl_c_ends_with_130(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo_module, "_run", interrupted)
-    result = run("demo", "--out", tmp_path)
+    monkeypatch.setattr(demo_module, "compare_on_iris", interrupted)
+    result = run("--out", tmp_path)
     assert result.exit_code == 130
     assert result.stderr == "Interrupted; nothing was saved.\n"
-
-
-def test_defaults_of_the_command_are_those_of_the_function():
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(compare_on_iris).parameters.items()
-    }
-    assert (defaults["seed"], defaults["iterations"]) == (demo_module.SEED, demo_module.ITERATIONS)
 
 
 def test_comparison_has_all_flowers_and_models(comparison):

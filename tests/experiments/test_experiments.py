@@ -73,8 +73,6 @@ def reproduce_all(out):
         patch.setattr(mnist, "QUICK_IMAGES", 300)
         patch.setattr(mnist, "QUICK_ITERATIONS", 60)
         patch.setattr(quality, "QUICK_IMAGES", 100)
-        patch.setattr(quality, "FOLDS", 2)
-        patch.setattr(quality, "SMALL", ("iris",))
         patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
         patch.setattr(timing, "VARIANTS", (timing.DENSE, *timing.VARIANTS[-2:]))
         result = runner.invoke(app, [*NAMES, "--quick", "--seeds", "1", "--out", str(out)])
@@ -204,7 +202,7 @@ def test_quality_lists_all_recipes(everything):
         assert run["certified"][0] <= run["test"]
         if run["max_loss"] < math.log(2):
             assert run["train"] == 100.0
-    with open(out / "quality" / "quality-1.csv", newline="", encoding="utf-8") as file:
+    with open(out / "quality" / "quality.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["recipe"] for row in rows] == [recipe.name for recipe in quality.RECIPES]
     first = found["recipes"][quality.DEFAULT][0]

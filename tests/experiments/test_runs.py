@@ -1,8 +1,11 @@
 """Runs of experiments: what is finished, damaged, interrupted, listed or refused."""
 
 import importlib
+import subprocess
+import sys
 import tokenize
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from maxplus.datasets import DataNotFoundError
 pytestmark = pytest.mark.slow
 
 runner = CliRunner()
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_finished_parts_are_not_made_again(tmp_path):
@@ -78,6 +82,12 @@ def test_names_without_an_experiment_are_refused(tmp_path):
     assert result.exit_code == 2
     assert "'irys'" in result.output
     assert "choose from" in result.output
+
+
+def test_module_runs_from_the_root_of_the_repository():
+    command = [sys.executable, "-m", "experiments"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "iris" in done.stdout
 
 
 def test_without_names_the_experiments_are_listed():
