@@ -90,6 +90,8 @@ def _link_into_callers(kernel: Any, function: Callable, options: dict[str, Any])
 # For kernels that only other kernels call: a call from Python crashes the process.
 # Division follows IEEE 754, because Python's check for zero would keep loops from vectorising.
 inner: Any = numba.njit(error_model="numpy", **_LINK_ONLY)
+# The same without the fast-math flags of callers, which Numba passes on to what they call.
+exact_inner: Any = numba.njit(error_model="numpy", fastmath=False, **_LINK_ONLY)
 
 
 @once

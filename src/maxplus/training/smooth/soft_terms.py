@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.jit import njit
+from maxplus._compile.elementary import exp64, log64
+from maxplus._compile.jit import inner, njit
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, adam_step, annealed
@@ -32,6 +33,9 @@ from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, adam_
 LIMIT = 300.0
 # The least value of Q, far below all that matters and far above the least normal number.
 LEAST = 1e-280
+
+# Products with a matrix of at least this size are BLAS's.
+BLAS_SIZE = 128
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
@@ -74,7 +78,7 @@ class Buffers(NamedTuple):
     G: np.ndarray  # (K, B): 1/S
     Q: np.ndarray  # (T, C, B), then the derivatives by Q
     D: np.ndarray  # (largest 2m, B): derivatives by the rows of a term
-    s: np.ndarray  # (B,)
+    S: np.ndarray  # (largest H, B): derivatives by S
     z: np.ndarray  # (C, B), then the derivatives by z
     V1: np.ndarray  # (walls,): exp(−W1/τ)
     V2: np.ndarray  # (K, C): exp(W2/τ)
@@ -229,27 +233,20 @@ def empty_buffers(layout: Layout, n_classes: int, batch: int) -> Buffers:
         G=np.empty((K, batch)),
         Q=np.empty((widths.size, n_classes, batch)),
         D=np.empty((2 * int(widths.max()), batch)),
-        s=np.empty(batch),
+        S=np.empty((int(np.diff(layout.unit_start).max()), batch)),
         z=np.empty((n_classes, batch)),
         V1=np.empty(n_walls),
         V2=np.empty((K, n_classes)),
     )
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _clipped_exp(x):
-    return math.exp(min(max(x, -LIMIT), LIMIT))
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def soft_scores(U, layout, weights, intercept, tau, buffers):
     """Leave soft scores in ``buffers.z`` and what the gradient needs beside them.
 
     U is (P, B), intercept (C,); O(B·Σ_t H_t·(m_t + C)).
     """
-    E, G, Q, s, z, V1, V2 = (
-        buffers.E, buffers.G, buffers.Q, buffers.s, buffers.z, buffers.V1, buffers.V2,
-    )  # fmt: skip
+    E, G, Q, z, V1, V2 = buffers.E, buffers.G, buffers.Q, buffers.z, buffers.V1, buffers.V2
     B, C = U.shape[1], V2.shape[1]
     factor = 1.0 / tau
     for i in range(V1.size):
@@ -266,91 +263,127 @@ def soft_scores(U, layout, weights, intercept, tau, buffers):
     for d in range(C):
         z[d] = intercept[d]
     for t in range(Q.shape[0]):
-        first_row = 2 * layout.feature_start[t]
-        n_rows = 2 * (layout.feature_start[t + 1] - layout.feature_start[t])
-        Q[t] = 0.0
-        for k in range(layout.unit_start[t], layout.unit_start[t + 1]):
-            s[:] = 0.0
-            for r in range(n_rows):
-                v = V1[layout.wall_start[k] + r]
-                e = E[first_row + r]
-                for b in range(B):
-                    s[b] += e[b] * v
-            g = G[k]
+        rows, units, walls = _parts(layout, t)
+        g = G[units[0] : units[1]]
+        V1_t = V1[walls[0] : walls[1]].reshape(units[1] - units[0], rows[1] - rows[0])
+        _product(V1_t, E[rows[0] : rows[1]], g)
+        for k in range(g.shape[0]):
             for b in range(B):
-                g[b] = 1.0 / s[b]
-            for d in range(C):
-                v = V2[k, d]
-                q = Q[t, d]
-                for b in range(B):
-                    q[b] += g[b] * v
+                g[k, b] = 1.0 / g[k, b]
+        _product(V2[units[0] : units[1]].T, g, Q[t])
         for d in range(C):
             for b in range(B):
                 Q[t, d, b] = max(Q[t, d, b], LEAST)
-                z[d, b] += tau * math.log(Q[t, d, b])
+                z[d, b] += tau * log64(Q[t, d, b])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def soft_gradient(U, layout, buffers, gradient):
     """Fill ``gradient`` by the chain rule from derivatives by the scores, in ``buffers.z``.
 
     Follows `soft_scores` on the same batch; O(B·Σ_t H_t·(m_t + C)).
     """
-    E, G, Q, D, s, z, V1, V2 = (
-        buffers.E, buffers.G, buffers.Q, buffers.D, buffers.s, buffers.z, buffers.V1, buffers.V2,
-    )  # fmt: skip
+    E, G, Q, z, V1, V2 = buffers.E, buffers.G, buffers.Q, buffers.z, buffers.V1, buffers.V2
     B, C = U.shape[1], V2.shape[1]
     for t in range(Q.shape[0]):
-        first_row = 2 * layout.feature_start[t]
-        n_rows = 2 * (layout.feature_start[t + 1] - layout.feature_start[t])
+        rows, units, walls = _parts(layout, t)
+        n_rows, n_units = rows[1] - rows[0], units[1] - units[0]
+        g, q, e = G[units[0] : units[1]], Q[t], E[rows[0] : rows[1]]
+        V1_t = V1[walls[0] : walls[1]].reshape(n_units, n_rows)
+        V2_t = V2[units[0] : units[1]]
         for d in range(C):
             for b in range(B):
-                Q[t, d, b] = z[d, b] / Q[t, d, b]
-        for r in range(n_rows):
-            D[r] = 0.0
-        for k in range(layout.unit_start[t], layout.unit_start[t + 1]):
-            g = G[k]
-            s[:] = 0.0
+                q[d, b] = z[d, b] / q[d, b]
+        d_W2 = gradient.W2[units[0] : units[1]]
+        _inner_products(g, q, d_W2)
+        s = buffers.S[:n_units]
+        _product(V2_t, q, s)
+        for k in range(n_units):
             for d in range(C):
-                v, q, total = V2[k, d], Q[t, d], 0.0
-                for b in range(B):
-                    s[b] += q[b] * v
-                    total += q[b] * g[b]
-                gradient.W2[k, d] = total * v
+                d_W2[k, d] *= V2_t[k, d]
             for b in range(B):
-                s[b] *= g[b] * g[b]
+                s[k, b] *= g[k, b] * g[k, b]
+        d_W1 = gradient.W1[walls[0] : walls[1]].reshape(n_units, n_rows)
+        _inner_products(s, e, d_W1)
+        for k in range(n_units):
             for r in range(n_rows):
-                wall = layout.wall_start[k] + r
-                v, e, d_row, total = V1[wall], E[first_row + r], D[r], 0.0
-                for b in range(B):
-                    total += s[b] * e[b]
-                    d_row[b] += s[b] * v
-                gradient.W1[wall] = total * v
+                d_W1[k, r] *= V1_t[k, r]
+        d_rows = buffers.D[:n_rows]
+        _product(V1_t.T, s, d_rows)
         for r in range(n_rows):
             u = U[layout.features[layout.feature_start[t] + r // 2]]
-            e, d_row, total = E[first_row + r], D[r], 0.0
+            total = 0.0
             for b in range(B):
-                total += d_row[b] * e[b] * u[b]
-            gradient.W0[first_row + r] = total
+                total += d_rows[r, b] * e[r, b] * u[b]
+            gradient.W0[rows[0] + r] = total
 
 
-@njit(cache=True, nogil=True)
+@inner
+def _clipped_exp(x):
+    return exp64(min(max(x, -LIMIT), LIMIT))
+
+
+@inner
+def _parts(layout, t):
+    """Return the first and the last position, exclusive, of a term's rows, units and walls."""
+    rows = 2 * layout.feature_start[t], 2 * layout.feature_start[t + 1]
+    units = layout.unit_start[t], layout.unit_start[t + 1]
+    first = layout.wall_start[units[0]]
+    return rows, units, (first, first + (units[1] - units[0]) * (rows[1] - rows[0]))
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _product(A, X, out):
+    """Return A @ X in ``out``; loops over contiguous samples where BLAS would be slower."""
+    if A.size >= BLAS_SIZE:
+        np.dot(A, X, out)
+        return
+    for i in range(A.shape[0]):
+        for b in range(X.shape[1]):
+            out[i, b] = A[i, 0] * X[0, b]
+        for j in range(1, A.shape[1]):
+            a = A[i, j]
+            for b in range(X.shape[1]):
+                out[i, b] += a * X[j, b]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _inner_products(X, Y, out):
+    """Return X @ Y.T in ``out``, as `_product` does."""
+    if out.size >= BLAS_SIZE:
+        np.dot(X, Y.T, out)
+        return
+    for i in range(X.shape[0]):
+        for j in range(Y.shape[0]):
+            total = 0.0
+            for b in range(X.shape[1]):
+                total += X[i, b] * Y[j, b]
+            out[i, j] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def softmax_gradient(z, y, share):
     """Return Σ_b share_b·loss_b of scores z (C, B), which become its derivatives; O(B·C)."""
     C, B = z.shape
+    top, total, own = z[0].copy(), np.zeros(B), np.empty(B)
+    for b in range(B):
+        own[b] = z[int(y[b]), b]
+    for d in range(1, C):
+        for b in range(B):
+            top[b] = max(top[b], z[d, b])
+    for d in range(C):
+        for b in range(B):
+            z[d, b] = exp64(max(z[d, b] - top[b], -LIMIT))
+            total[b] += z[d, b]
     loss = 0.0
     for b in range(B):
-        top = z[0, b]
-        for d in range(1, C):
-            top = max(top, z[d, b])
-        total = 0.0
-        for d in range(C):
-            total += math.exp(z[d, b] - top)
-        own = int(y[b])
-        loss += share[b] * (math.log(total) + top - z[own, b])
-        for d in range(C):
-            z[d, b] = share[b] * math.exp(z[d, b] - top) / total
-        z[own, b] -= share[b]
+        loss += share[b] * (log64(total[b]) + top[b] - own[b])
+        total[b] = share[b] / total[b]
+    for d in range(C):
+        for b in range(B):
+            z[d, b] *= total[b]
+    for b in range(B):
+        z[int(y[b]), b] -= share[b]
     return loss
 
 
