@@ -18,8 +18,8 @@ from maxplus.plots._canvas import (
     PALE,
     SMALL,
     TEXT,
-    TITLE,
     VERMILION,
+    figure_title,
     new_figure,
     quiet_frame,
 )
@@ -158,13 +158,6 @@ def plot_probabilities(losses: Mapping[str, NDArray], sample: str = "sample") ->
         ax.set_ylabel("share", fontsize=SMALL)
         below = f"{name}: {(probability < 0.5).mean():.1%} below ½"
         ax.set_title(below, loc="left", fontsize=SMALL, color=GREY, pad=4)
-    figure.suptitle(
-        f"Probability given to each {sample}'s true label",
-        x=0.01,
-        ha="left",
-        fontsize=TITLE,
-        fontweight="bold",
-        color=INK,
-    )
+    figure_title(figure, f"Probability given to each {sample}'s true label")
     panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
     return figure

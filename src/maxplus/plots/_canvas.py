@@ -36,3 +36,8 @@ def quiet_frame(ax: Axes, title: str) -> None:
     ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)
     for axis in (ax.xaxis, ax.yaxis):
         axis.label.set(size=TEXT, color=GREY)
+
+
+def figure_title(figure: Figure, title: str) -> None:
+    """Set a title above all axes and their labels."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)

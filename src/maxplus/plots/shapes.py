@@ -19,8 +19,8 @@ from maxplus.plots._canvas import (
     PALE,
     SMALL,
     TEXT,
-    TITLE,
     VERMILION,
+    figure_title,
     new_figure,
 )
 
@@ -244,14 +244,7 @@ def _label(figure: Figure, found: Contributions, colours: list[str]) -> None:
     from matplotlib.lines import Line2D
 
     names = [_short(name) for name in found.class_names]
-    figure.suptitle(
-        "What features add to the score",
-        x=0.01,
-        ha="left",
-        fontsize=TITLE,
-        fontweight="bold",
-        color=INK,
-    )
+    figure_title(figure, "What features add to the score")
     is_binary = len(names) == 2
     scale = f"score of {names[1]} − score of {names[0]}" if is_binary else "score − mean of classes"
     figure.supylabel(scale, fontsize=TEXT, color=GREY)

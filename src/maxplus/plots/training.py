@@ -19,6 +19,7 @@ from maxplus.plots._canvas import (
     SMALL,
     TEXT,
     VERMILION,
+    figure_title,
     new_figure,
     quiet_frame,
 )
@@ -291,7 +292,8 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     ax.set_yticks(np.arange(len(order)), [names[k] for k in order])
     ax.invert_yaxis()
     ax.set_xlabel("loss on rows held out: dots, and their mean")
-    quiet_frame(ax, "What was tried; the first was chosen")
+    quiet_frame(ax, "")
+    figure_title(figure, "What was tried; the first was chosen")
     ax.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
     ax.tick_params(axis="x", labelcolor=GREY)
     return figure

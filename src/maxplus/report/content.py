@@ -188,7 +188,7 @@ def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
 
 def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]) -> dict[str, Any]:
     """Return the boxes as rules, counted on these rows."""
-    found = clf.rules(X, y, N_RULES)
+    found = clf.rules(X, y, N_RULES, feature_names=words)
     return {
         "n_rows": found.n_rows,
         "rules": [
