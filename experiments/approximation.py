@@ -34,7 +34,7 @@ TARGETS = (
 
 
 def run(settings: Settings) -> Result:
-    """Measure sup |h − f| on a fine grid, for ever finer grids of pyramids."""
+    """Measure sup |h − f| on a fine grid, for grids of pyramids of several spacings."""
     per_axis = {1: (3, 6, 12, 25, 50, 100), 2: (3, 6, 12, 25)}
     cases = [(target, m) for target in TARGETS for m in per_axis[target.n_features]]
     rows, values = [], []

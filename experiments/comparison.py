@@ -28,7 +28,7 @@ class Evaluation:
 
     @property
     def correct(self) -> NDArray:
-        """Whether each sample is classified right."""
+        """Boolean for each sample: classified right."""
         return self.labels == self.predicted
 
     @property
@@ -48,7 +48,7 @@ class Evaluation:
 
     @property
     def certified(self) -> bool:
-        """Whether every loss is below log 2, which no misclassified sample's can be."""
+        """True if every loss is below log 2, so that every sample is classified right."""
         return self.max_loss < LOG2
 
 
@@ -148,7 +148,7 @@ def fit_quietly(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
         model.fit(X, y)
 
 
-def beside_the_paper(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
+def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
     """Return a table of the paper's figures and ours, in pairs."""
     columns = (
         "model",

@@ -36,7 +36,7 @@ BAND, TRAIN, TEST = 2.75, 0.75, 1.65
 SPREAD = 0.6
 N_BINS = 40
 GOLDEN = (5**0.5 - 1) / 2
-# Where the columns right of the dots stand.
+# Positions of the columns right of the dots.
 LOWEST, RIGHT = 1.14, 1.30
 
 
@@ -118,7 +118,7 @@ def plot_comparison(
     switch : int, optional
         Both as in `plot_convergence`.
     sample : str
-        What one sample is called.
+        Noun for one sample.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def plot_probabilities(losses: Mapping[str, NDArray], sample: str = "sample") ->
     ----------
     losses : mapping from a model's name to each sample's loss; the probability is exp(−loss)
     sample : str
-        What one sample is called.
+        Noun for one sample.
 
     Returns
     -------

@@ -27,7 +27,7 @@ def paper(options: str = "") -> str:
 
 
 class Use(NamedTuple):
-    """What is measured, and what was done before in the same process."""
+    """Code that is measured, and code that runs before it in the same process."""
 
     name: str
     code: str

@@ -132,17 +132,17 @@ class Result:
     ----------
     title : str
     text : str
-        What the paper states, what was measured and where they differ, in Markdown.
+        The paper's claim, the measurement and their difference, in Markdown.
     tables : list of Table
     values : dict
         All numbers, as JSON can hold them.
     figures : dict of matplotlib Figures by name
     scale : str
-        What was reduced, if anything was.
+        Reductions of a quick run.
     seconds : float, optional
         Duration, set by `Experiment.run`.
     machine : dict
-        What times depend on, set by `Experiment.run`.
+        Processor, load and versions, set by `Experiment.run`.
     """
 
     title: str

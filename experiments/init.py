@@ -1,4 +1,4 @@
-"""How training ends from a structured start and from random ones, on Iris."""
+"""Structured against random initialisation on Iris."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from experiments.comparison import (
     PaperResult,
     Split,
     TrainedModel,
-    beside_the_paper,
+    comparison_table,
     fit_quietly,
     train_lmm,
     train_mlp,
@@ -112,7 +112,7 @@ def compare_on_iris(
 
 
 def compile_kernels(iterations: int) -> None:
-    """Compile the kernels of trainings of so many iterations, so that they are not timed.
+    """Compile the kernels of trainings of this length, so that compilation is not timed.
 
     The number decides which engine is selected; the training ends after its first block.
     """
@@ -218,7 +218,7 @@ def _table(side: str, runs: list[IrisComparison]) -> Table:
             mean_and_spread(accuracy, 1, 100) + " %",
         )
         rows.append((name, theirs, ours))
-    return beside_the_paper(f"Iris, {side} flowers", rows)
+    return comparison_table(f"Iris, {side} flowers", rows)
 
 
 def _times(runs: list[IrisComparison]) -> Table:

@@ -98,7 +98,7 @@ def warm_up(engine: Engine) -> None:
 def seconds_per_iteration(
     engine: Engine, iterations: float = math.inf, seconds: float = math.inf
 ) -> float:
-    """Return the mean over so many iterations, or over as many as fit into so many seconds.
+    """Return the mean over a number of iterations, or over those that fit into a time.
 
     The mean, not the median: work that an engine does now and then, such as
     regrouping samples, belongs to the price of an iteration.

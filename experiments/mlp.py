@@ -141,7 +141,7 @@ class AdamEngine(Engine):
         self._adam = Adam.begin(model.theta, beta2=0.999)
 
     def advance(self, block: Block) -> None:
-        """Do the iterations that ``block`` has room for."""
+        """Run the iterations of a block."""
         X, y, objective = self.problem.X, self.problem.y, self.problem.objective
         rate = self.problem.step.alpha
         while block.n < block.loss.size:

@@ -19,7 +19,7 @@ from experiments.comparison import (
     PaperResult,
     Split,
     TrainedModel,
-    beside_the_paper,
+    comparison_table,
     train_lmm,
     train_mlp,
 )
@@ -219,7 +219,7 @@ def _table(side: str, models: dict[str, TrainedModel]) -> Table:
             max_loss, mean_loss, accuracy = getattr(PAPER[name], side)
             theirs = (str(max_loss), str(mean_loss), f"{accuracy:.2%}")
         rows.append((name, theirs, _cells(found)))
-    return beside_the_paper(f"MNIST, {side} images", rows)
+    return comparison_table(f"MNIST, {side} images", rows)
 
 
 def _cells(found: Evaluation) -> Cells:

@@ -48,7 +48,7 @@ FULL_WARM_UP = {"samples": 30_000, "n_hidden": 200, "epochs": 4}
 QUICK_WARM_UP = {"samples": 2_000, "n_hidden": 60, "epochs": 2}
 FULL_TABLE, QUICK_TABLE = (2_000_000, 100), (4_000, 10)
 RANKS, PHASES = (1, 2, 3, 4), ("polyak", "constant")
-# How often iterations and warm-ups are timed, and the longest time of a run in seconds.
+# Repetitions of iterations and of warm-ups, and the time limit of a run in seconds.
 TURNS, WARM_UPS, LIMIT = 3, 5, 1_800.0
 ROWS_PER_WRITE = 100_000
 
@@ -103,7 +103,7 @@ def _in_turns(
 
 
 def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
-    """Return what a function of this module measures on so many ranks."""
+    """Run a function of this module on a number of ranks and return its result."""
     command = [sys.executable, "-m", "experiments.mpi", what, json.dumps(dict(options))]
     done = subprocess.run(
         command if ranks == 1 else [*_launcher(ranks), *command],

@@ -1,4 +1,4 @@
-"""What wrong labels do to the maximum, to the k worst and to the mean."""
+"""Effect of wrong labels on training by the maximum, the k worst and the mean loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the paper can be read in two ways, or contradicts itself, and what we took."""
+"""Ambiguities and contradictions of the paper, and the choices made here."""
 
 from experiments.harness import Table
 

@@ -1,4 +1,4 @@
-"""How many weights a subgradient touches: the average loss against single images."""
+"""Sparsity of subgradients of the average loss and of single images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the default classifier on tables, and whether it was reached."""
+"""Targets for the default classifier on tables, and whether they were reached."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def table_goals(results: Results) -> list[Goal]:
 
 
 def _worst_table(results: Results) -> tuple[str, float]:
-    """Where the accuracy is furthest below the better of two simple models, and by how much."""
+    """Return the table furthest below the better of two simple models, and the difference."""
     behind = {
         table: ours.accuracy
         - max(results.figures[table, model].accuracy for model in ("logistic", "forest"))

@@ -141,7 +141,7 @@ def _mean_and_error(values: NDArray, digits: int) -> str:
 
 
 def structures_table(results: Results) -> Table:
-    """How often each structure was chosen, the most frequent first."""
+    """Return how often each structure was chosen, the most frequent first."""
     chosen = sum(results.structures.values(), Counter[str]())
     rows = [
         (
@@ -171,7 +171,7 @@ def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table
     return Table(caption, ("table", "rows", *results.models), rows)
 
 
-# The first model stands out; the others are told apart by shape as well as by colour.
+# The first model is emphasised; the others differ in shape as well as in colour.
 MARKS = (
     ("o", VERMILION),
     ("s", BLUE),
@@ -187,13 +187,13 @@ MARKS = (
     ("p", GREEN),
 )
 
-# What is further behind is drawn here, with its number: a model that cannot learn a table must not
+# Larger differences are drawn here, with their number: a model that cannot learn a table must not
 # squeeze all others together.
 FURTHEST = -16.0
 
 
 def draw(results: Results) -> Figure:
-    """How far each model is from the best on each table; log loss and accuracy over all."""
+    """Draw the distance of each model from the best on each table, and log losses."""
     figure = new_figure(11.0, 1.8 + 0.27 * max(len(results.rows), len(MARKS)))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
     _draw_differences(left, results)
@@ -228,7 +228,7 @@ def _draw_differences(ax: Axes, results: Results) -> None:
             if points < FURTHEST:
                 far.setdefault(row, []).append(f"−{-points:.0f}")
     for row, points_behind in far.items():
-        _write_beside(ax, FURTHEST, row, ", ".join(points_behind))
+        _annotate(ax, FURTHEST, row, ", ".join(points_behind))
     for place in range(len(results.rows)):
         ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
@@ -239,14 +239,14 @@ def _draw_differences(ax: Axes, results: Results) -> None:
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
-    """The mean log loss, lowest first, and its number; also tells which mark is which model's."""
+    """Draw the mean log loss, lowest first, with its number; this is also the legend."""
     losses = {model: results.mean(model).log_loss for model in results.models}
     order = sorted(losses, key=lambda model: losses[model])
     for place, model in enumerate(order):
         shape, colour = MARKS[results.models.index(model) % len(MARKS)]
         ax.plot([0, losses[model]], [place, place], color=PALE, linewidth=2, zorder=0)
         ax.plot(losses[model], place, shape, color=colour, ms=9, clip_on=False)
-        _write_beside(ax, losses[model], place, f"{losses[model]:.3f}")
+        _annotate(ax, losses[model], place, f"{losses[model]:.3f}")
     ax.set_yticks(range(len(order)), order)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * max(losses.values()))
@@ -254,7 +254,7 @@ def _draw_log_losses(ax: Axes, results: Results) -> None:
     quiet_frame(ax, "Log loss over all tables")
 
 
-def _write_beside(ax: Axes, x: float, y: float, text: str) -> None:
+def _annotate(ax: Axes, x: float, y: float, text: str) -> None:
     ax.annotate(
         text, (x, y), xytext=(9, 0), textcoords="offset points", va="center", size=SMALL, color=GREY
     )

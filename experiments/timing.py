@@ -83,7 +83,7 @@ class Sizes(NamedTuple):
         return self.samples[-1]
 
     @property
-    def together(self) -> int:
+    def common(self) -> int:
         """Most images whose trees fit into memory, where all engines can be compared."""
         return bisect_right(
             range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
@@ -91,12 +91,12 @@ class Sizes(NamedTuple):
 
     def growth_in_units_at(self, engine: str) -> int:
         """Return the number of images at which growth with the units is measured."""
-        return self.together if engine == "tree" else self.full
+        return self.common if engine == "tree" else self.full
 
     def runs_of(self, variant: Variant) -> list[TimedRun]:
         """Return all runs that fit into memory, each once."""
         at = self.growth_in_units_at(variant.engine)
-        pairs = [(n, self.n_hidden) for n in (*self.samples, self.together)]
+        pairs = [(n, self.n_hidden) for n in (*self.samples, self.common)]
         pairs += [(at, h) for h in self.hidden]
         return [
             TimedRun(variant.engine, n, h, variant.linear_every, variant.iterations)
@@ -168,21 +168,21 @@ def run(settings: Settings) -> Result:
 
 def describe(results: list[dict[str, Any]], sizes: Sizes, scale: str = "") -> Result:
     """Return tables, ratios, exponents and the figure of the measurements."""
-    together, full = sizes.together, sizes.full
+    common, full = sizes.common, sizes.full
     tables = [_table(f"{full:,} images, {sizes.n_hidden} units", results, full, sizes, PAPER)]
-    if together < full:
+    if common < full:
         caption = (
-            f"{together:,} images, {sizes.n_hidden} units: the most whose trees fit into "
+            f"{common:,} images, {sizes.n_hidden} units: the most whose trees fit into "
             f"{human_bytes(TREE_LIMIT)}"
         )
-        tables.append(_table(caption, results, together, sizes, {}))
+        tables.append(_table(caption, results, common, sizes, {}))
     exponents, ratios = _exponents(results, sizes), _ratios(results, sizes)
     tables.append(_exponents_table(exponents))
     return Result(
         "Cost of an iteration",
         _text(results, ratios, sizes),
         tables,
-        {"runs": results, "together": together, "ratios": ratios, "exponents": exponents},
+        {"runs": results, "common": common, "ratios": ratios, "exponents": exponents},
         {"growth": _draw(results, ratios, sizes)},
         scale,
     )
@@ -270,7 +270,7 @@ def _curve(
     """Return sizes and seconds per iteration along "samples" or "hidden"."""
     at = sizes.growth_in_units_at(variant.engine)
     pairs = (
-        [(n, sizes.n_hidden) for n in sorted({*sizes.samples, sizes.together})]
+        [(n, sizes.n_hidden) for n in sorted({*sizes.samples, sizes.common})]
         if along == "samples"
         else [(at, h) for h in sizes.hidden]
     )
@@ -311,7 +311,7 @@ def _draw(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes
     _draw_ratios(left, ratios, f"{sizes.full:,} images, {sizes.n_hidden} units")
     for ax, along, label in (
         (middle, "samples", f"images N ({sizes.n_hidden} units)"),
-        (right, "hidden", f"units H ({sizes.full:,} images; trees: {sizes.together:,})"),
+        (right, "hidden", f"units H ({sizes.full:,} images; trees: {sizes.common:,})"),
     ):
         for variant in VARIANTS:
             _draw_variant(ax, results, variant, sizes, along)

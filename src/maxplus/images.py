@@ -118,7 +118,7 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 class RandomShift(BaseEstimator):
     """Random shifts of each image by up to ``pixels`` in each direction, all equally likely.
 
-    What moves in from outside is 0. Its parameters can be searched over, as
+    Pixels from outside are 0. Its parameters can be searched over, as
     ``augment__pixels`` of a classifier.
 
     Parameters

@@ -82,8 +82,8 @@ def test_a_timed_run_measures_its_own_process():
 
 def test_the_largest_tree_just_fits():
     sizes = timing.FULL
-    assert timing.tree_bytes(sizes.together, sizes.n_hidden) <= timing.TREE_LIMIT
-    assert timing.tree_bytes(sizes.together + 1, sizes.n_hidden) > timing.TREE_LIMIT
+    assert timing.tree_bytes(sizes.common, sizes.n_hidden) <= timing.TREE_LIMIT
+    assert timing.tree_bytes(sizes.common + 1, sizes.n_hidden) > timing.TREE_LIMIT
 
 
 def test_flipped_labels_are_as_many_as_asked_and_all_wrong():

@@ -13,7 +13,7 @@ LEAST, LARGEST = 1e-4, 1e12
 
 
 def readable(value: float | None, digits: int = 4) -> str:
-    """Return a number with so many digits, and commas between thousands; a dash if it is none.
+    """Return a number with ``digits`` digits and commas between thousands; a dash for None.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def _magnitude(value: float, digits: int) -> int:
-    """The power of ten of the first digit, after rounding to so many digits."""
+    """Return the power of ten of the first digit, after rounding to ``digits`` digits."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
 
 

@@ -92,7 +92,7 @@ def plot_explanation(
     _picture(panels[0], explanation.X[n], image_shape, limits, "input", "")
     for ax, d in zip(panels[1:], order, strict=False):
         unit, pixel = explanation.paths.unit[n, d], int(explanation.paths.feature[n, d])
-        # Where no value is best, the input's own is as good as any.
+        # The input's own value stands where a unit has no best one.
         centre = explanation.centres[unit]
         image = np.where(np.isnan(centre), explanation.X[n], centre)
         name, p = explanation.class_names[d], explanation.probability[n, d]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# More columns than this cannot be told apart in print.
+# The resolution of a printed figure.
 N_COLUMNS = 500
 # A logarithmic axis has no zero; lower losses are drawn here.
 FLOOR = 1e-3
@@ -53,7 +53,7 @@ def plot_convergence(
     switch : int, optional
         The iteration from which steps are constant.
     sample : str
-        What one sample is called.
+        Noun for one sample.
     scale : {"log", "linear"}
         Of the iterations: the first steps drawn as large as the last, or not.
 
@@ -255,7 +255,7 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     ----------
     candidates : K names
     losses : array of shape (K, splits); infinite where a candidate was given up before a split
-    chosen : which of them was trained in the end
+    chosen : index of the candidate that was trained
 
     Returns
     -------

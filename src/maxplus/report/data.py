@@ -14,7 +14,7 @@ from maxplus.tables import Number, Preparation, RawTable, Words
 from maxplus.tables.kinds import Column
 from maxplus.tables.strangers import Strangers
 
-# Rules, and importances that a model does not know, are counted on so many rows at most.
+# Most rows on which rules, and importances that are not stored, are counted.
 MOST_COUNTED = 100_000
 
 
@@ -45,7 +45,7 @@ class PageRows:
         return len(self.X)
 
     def some(self, most: int) -> NDArray:
-        """Return the indices of so many rows at most, at even distances."""
+        """Return the indices of at most ``most`` rows, at even distances."""
         n = self.n
         return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
 

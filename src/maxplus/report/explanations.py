@@ -79,7 +79,7 @@ class Decisions:
             "feature": self.names[feature],
             "feature_index": feature,
             "value": float(self.X[n, feature]),
-            # Where the unit's line is 0: one side of its box.
+            # The zero of the unit's line: one side of its box.
             "wall": None if slope == 0.0 else -offset / slope,
             "slope": slope,
             "runner_up": None if runner_up < 0 else runner_up,
@@ -289,7 +289,7 @@ def _drawn_curve(
 
 
 def _words(axis: _Axis, values: NDArray) -> str:
-    """Return what a curve shows, for a reader who cannot see it."""
+    """Return a description of a curve for screen readers."""
     if values.shape[1] > 1:
         return f"from {axis.words[0]} to {axis.words[-1]}, a line for each class"
     if axis.is_levels:

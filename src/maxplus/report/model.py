@@ -166,7 +166,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
         "n_classes": model.n_classes,
         "scale": margins.scale.tolist(),
         "steepest": margins.slope,
-        # What rounding adds to a margin: a share of the largest numbers, and the least there is.
+        # Rounding error of a margin: relative to the largest numbers, and absolute.
         "rounding": (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
         "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
     }

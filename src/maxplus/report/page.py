@@ -124,7 +124,7 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
             }
             for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
         ],
-        # What is edited is computed with, so that every digit counts.
+        # Edited values enter computations, which need every digit.
         "rows": report["rows"] if editable else [_shorter(row) for row in report["rows"]],
         "units": {name: _short(unit) for name, unit in report["units"].items()},
     }
