@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from experiments.harness import Table, Watch, unwatched
 from experiments.measure import timed
-from experiments.mlp import MLP, AdamEngine
+from experiments.mlp import MLP, train_by_adam
 from maxplus.estimators import LMMClassifier, NoEffectWarning, SubgradientLMMClassifier
 from maxplus.models import LOG2, Model
-from maxplus.training import MeanLoss, TrainingProblem, constant, train
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Evaluation:
         return self.max_loss < LOG2
 
 
-def evaluate(model: Model, X: NDArray, y: NDArray) -> Evaluation:
+def evaluate(model: Model | MLP, X: NDArray, y: NDArray) -> Evaluation:
     """Evaluate a model on samples with classes 0..C−1."""
     return Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))
 
@@ -115,12 +114,18 @@ def train_mlp(
     n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     rng = np.random.default_rng(seed)
     model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
-    problem = TrainingProblem(
-        split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng
-    )
     with watch("MLP (mean)") as callback:
-        result = train(AdamEngine(model, problem, settings.batch), iterations, [callback])
-    return _evaluated("MLP (mean)", model, split, result.seconds, result.history["loss"])
+        seconds, curve = train_by_adam(
+            model,
+            split.X_train,
+            split.y_train,
+            settings.rate,
+            iterations,
+            batch=settings.batch,
+            rng=rng,
+            callback=callback,
+        )
+    return _evaluated("MLP (mean)", model, split, seconds, curve)
 
 
 def train_lmm(
@@ -167,7 +172,7 @@ def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Tabl
 
 
 def _evaluated(
-    name: str, model: Model, split: Split, seconds: float, loss_curve: NDArray
+    name: str, model: Model | MLP, split: Split, seconds: float, loss_curve: NDArray
 ) -> TrainedModel:
     return TrainedModel(
         name,
