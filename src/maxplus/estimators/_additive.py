@@ -21,7 +21,7 @@ from maxplus.estimators._cross_validation import (
     stratified_part,
     temperature,
 )
-from maxplus.estimators._dataset import Dataset as Rows
+from maxplus.estimators._dataset import Dataset
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -71,7 +71,7 @@ FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
 MANY_STEPS = 1_000
 
 # A user's own measure of a model on held-out rows: the more the better.
-Judge = Callable[[AdditiveLMM, Rows], float]
+Judge = Callable[[AdditiveLMM, Dataset], float]
 
 
 class Choice(NamedTuple):
@@ -151,7 +151,7 @@ class JointTraining:
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
-        self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
+        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None and why the training ends."""
         monitor.begin("choice", is_last=False)
@@ -159,7 +159,9 @@ class JointTraining:
         status = search.run()
         return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
 
-    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor) -> Joint:
+    def _train(
+        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
+    ) -> Joint:
         choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
             return Joint(model, status, None, np.empty(0))
@@ -203,7 +205,7 @@ class JointTraining:
         return self.annealing._replace(least_steps=MANY_STEPS)
 
 
-def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint]) -> Joint:
+def on_first_rank(problem: TrainingProblem, train: Callable[[Dataset, int], Joint]) -> Joint:
     """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
     assert problem.rng is not None
     seed, comm = int(problem.rng.integers(2**31)), problem.comm
@@ -212,7 +214,7 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint])
 
     def alone(X: NDArray) -> Joint:
         with using(SERIAL), threadpool_limits(1):
-            return train(Rows(X[:], y, weight), seed)
+            return train(Dataset(X[:], y, weight), seed)
 
     return comm.root_only(alone, problem.X)
 
@@ -229,7 +231,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    rows: Rows, n_classes: int, rng: np.random.Generator, max_features: int | None = None
+    rows: Dataset, n_classes: int, rng: np.random.Generator, max_features: int | None = None
 ) -> Prepared:
     """Map the features, and select features and pairs after a short training of shape functions.
 
@@ -250,7 +252,7 @@ def prepare(
     return Prepared(feature_map, U, rows.y, rows.weight, features, pairs)
 
 
-def untrained(rows: Rows, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
+def untrained(rows: Dataset, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
     """Return shape functions before any training; O(N·P)."""
     feature_map = FeatureMap.fit(rows.X)
     start = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng)
@@ -292,7 +294,7 @@ class _Search:
     """
 
     def __init__(
-        self, training: JointTraining, rows: Rows, n_classes: int, seed: int,
+        self, training: JointTraining, rows: Dataset, n_classes: int, seed: int,
         monitor: TrainingMonitor, start: AdditiveLMM,
     ) -> None:  # fmt: skip
         self.training, self.seed, self.n_classes = training, seed, n_classes
@@ -388,7 +390,7 @@ def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> 
     for c, own in losses.items():
         more = own - losses[best]
         mean = float(share @ more)
-        # Rows of large weights count as fewer.
+        # Dataset of large weights count as fewer.
         error = math.sqrt(float(share @ (more - mean) ** 2) * float(share @ share))
         if mean <= WITHIN * error:
             return c
