@@ -43,7 +43,7 @@ USES = (
     Use("engine tree", paper(", engine='tree', max_iter=100")),
     Use("engine dense", paper(", engine='dense', max_iter=100")),
     Use("engine sgd", paper(", objective='mean'")),
-    Use("certify, after a default fit", "clf.certify(X, y, 0.1)", DEFAULT),
+    Use("certify, after a default fit", "clf.certified_accuracy(X, y, 0.1)", DEFAULT),
     Use("explain, after a default fit", "clf.explain(X[:3])", DEFAULT),
     Use("default fit in float32, after one in float64", "clf.fit(X.astype('f4'), y)", DEFAULT),
 )

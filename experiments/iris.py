@@ -40,7 +40,7 @@ TYPICAL_SEED = 8
 LMM_SETTINGS: dict[str, Any] = {
     "n_hidden": N_HIDDEN,
     "slope": 4.0,
-    "linear_every": 0,
+    "w0_update_interval": 0,
     "learning_rate": 0.05,
 }
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant"}

@@ -38,14 +38,14 @@ class TimedRun:
     engine: str
     samples: int
     hidden: int
-    linear_every: int
+    w0_update_interval: int
     iterations: int
 
     def measure(self, X: NDArray, y: NDArray) -> dict[str, Any]:
         """Return seconds per iteration of both phases and of set-up, and the peak memory."""
         steps = paper.two_phases(y, 1 + self.iterations)
         set_up, engine = measure.timed(
-            paper.engine_on, X, y, steps, self.engine, self.hidden, self.linear_every
+            paper.engine_on, X, y, steps, self.engine, self.hidden, self.w0_update_interval
         )
         measure.warm_up(engine)
         seconds = {
@@ -59,7 +59,7 @@ class Variant(NamedTuple):
     """An engine, how often W⁰ moves, and its iterations, colour and line style."""
 
     engine: str
-    linear_every: int
+    w0_update_interval: int
     iterations: int
     colour: str
     line: str
@@ -67,7 +67,7 @@ class Variant(NamedTuple):
     @property
     def name(self) -> str:
         """Name in the paper's table."""
-        return self.engine + (", W⁰ every 100" if self.linear_every == SELDOM else "")
+        return self.engine + (", W⁰ every 100" if self.w0_update_interval == SELDOM else "")
 
 
 class Sizes(NamedTuple):
@@ -99,7 +99,7 @@ class Sizes(NamedTuple):
         pairs = [(n, self.n_hidden) for n in (*self.samples, self.common)]
         pairs += [(at, h) for h in self.hidden]
         return [
-            TimedRun(variant.engine, n, h, variant.linear_every, variant.iterations)
+            TimedRun(variant.engine, n, h, variant.w0_update_interval, variant.iterations)
             for n, h in dict.fromkeys(pairs)
             if variant.engine != "tree" or tree_bytes(n, h) <= TREE_LIMIT
         ]
@@ -197,8 +197,8 @@ def _save_images(folder: Path, n: int) -> None:
 
 
 def _find(results: list[dict], variant: Variant, n: int, h: int) -> dict[str, Any] | None:
-    wanted = (variant.engine, variant.linear_every, n, h)
-    keys = ("engine", "linear_every", "samples", "hidden")
+    wanted = (variant.engine, variant.w0_update_interval, n, h)
+    keys = ("engine", "w0_update_interval", "samples", "hidden")
     return next((r for r in results if tuple(r[key] for key in keys) == wanted), None)
 
 

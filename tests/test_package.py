@@ -92,6 +92,18 @@ def test_layers_resolve(name):
         assert hasattr(layer, public)
 
 
+def test_public_names_are_unique():
+    """A name that two packages define differently cannot be looked up."""
+    objects = {}
+    for layer in BELOW:
+        package = getattr(maxplus, layer)
+        for name in package.__all__:
+            objects.setdefault(name, set()).add(id(getattr(package, name)))
+    repeated = {name for name, found in objects.items() if len(found) > 1}
+    # A kind of column in tables, and a column of a domain in explain.
+    assert repeated <= {"Category"}
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         maxplus.nonsense  # noqa: B018

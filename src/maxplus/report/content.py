@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.certify import CertifiedRows
+from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._training_summary import is_training_table, training_summary
-from maxplus.explain import Domain, single_flips, unit_boxes
+from maxplus.explain import Domain, nearest_counterfactuals, unit_boxes
 from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.explain.domain import held_columns
 from maxplus.models import LMM, LOG2, AdditiveLMM
@@ -85,7 +85,7 @@ def report_content(
     asked = PageRows(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
     log_proba, predicted = clf.predict_log_proba(X), clf.predict(X)
     radius = clf.certified_radius(X, scale)
-    words, n = clf._words_of(feature_names), asked.n
+    words, n = list(clf._domain(feature_names=feature_names).names), asked.n
     is_image = image_shape is not None
     right = None if asked.y is None else predicted == asked.y
     # Without labels, rows are surprising where no class is probable.
@@ -241,7 +241,7 @@ def _flips(
     lacked = None if asked.missing is None else asked.missing[shown]
     found = CounterfactualText(
         X,
-        single_flips(clf.model_, X, domain),
+        nearest_counterfactuals(clf.model_, X, domain),
         domain,
         [str(label) for label in clf.classes_],
         missing_columns(lacked, len(X), domain),
@@ -349,7 +349,7 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
     """Return the largest training loss, and what follows of it for the training rows."""
     summary = training_summary(estimator)
     n = summary["n_rows"]
-    if estimator.certified_:
+    if estimator.perfect_fit_:
         text = f"So every one of the {plural(n, 'training row')} is right: this is a proof."
     else:
         below = summary["n_below_log2"]
@@ -360,5 +360,5 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
         "max_loss": estimator.max_loss_,
         "threshold": LOG2,
         "text": text,
-        "holds": estimator.certified_,
+        "holds": estimator.perfect_fit_,
     }

@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 
 import maxplus
 from maxplus.certify.bounds import caps
-from maxplus.certify.margins import AdditiveMargins, shapes_of
-from maxplus.estimators._training_summary import training_summary
+from maxplus.certify.margins import Margins, shapes_of
+from maxplus.estimators._base import training_summary
 from maxplus.explain import feature_importances
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.report import figures
@@ -122,7 +122,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
     total = as_sum(model)
     P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
     exact = total.astype(np.float64)
-    margins = AdditiveMargins(total, np.zeros((0, P)), np.zeros(0, int), scale)
+    margins = Margins(total, np.zeros((0, P)), np.zeros(0, int), scale)
     is_sum = isinstance(model, AdditiveLMM)
     feature_map = total.feature_map
     T = len(total.terms)
@@ -151,7 +151,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
                     if term.features.tolist() == [shape.feature]
                 ],
             }
-            for shape in (shapes_of(exact) if is_sum else ())
+            for shape in shapes_of(exact)
         ],
         "map": None
         if feature_map is None
@@ -167,7 +167,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
         "scale": margins.scale.tolist(),
         "steepest": margins.slope,
         # Rounding error of a margin: relative to the largest numbers, and absolute.
-        "rounding": (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
+        "rounding": (2.0 * T + 6.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
         "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
     }
 
