@@ -160,8 +160,18 @@ def _table(quick: bool) -> Values:
 def train_table(data: str, ranks: int) -> Values:
     """Train by the command line; return seconds, and the memory of the largest rank."""
     command = str(Path(sys.executable).with_name("maxplus"))
-    options = ["--paper", "-H", "50", "-n", "200", "--validate", "none", "-o", f"{data}.maxplus"]
-    arguments = [*_launcher(ranks), command, "train", data, *options]
+    options = ["--algorithm", "subgradient", "-H", "50", "--set", "max_iter=200"]
+    arguments = [
+        *_launcher(ranks),
+        command,
+        "train",
+        data,
+        *options,
+        "--validate",
+        "none",
+        "-o",
+        f"{data}.maxplus",
+    ]
     began = time.perf_counter()
     subprocess.run(arguments, check=True, timeout=LIMIT, stdout=sys.stderr)
     seconds = time.perf_counter() - began

@@ -16,7 +16,7 @@ from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MOST_COUNTED, PageRows
 from maxplus.report.unseen import N_NAMED, REMEDY, equal_to_training, which_rows
-from maxplus.tables import row_fingerprints
+from maxplus.tables import row_hashes
 
 COVERAGE = 0.9
 
@@ -62,7 +62,7 @@ def regression_content(
     predicted, lower, upper = told
     words = feature_names or [f"feature {p}" for p in range(X.shape[1])]
     is_training = y is not None and is_training_table(reg, y)
-    equal = equal_to_training(reg, row_fingerprints(X))
+    equal = equal_to_training(reg, row_hashes(X))
     where = which_rows(asked, is_training, equal)
     if y is None:
         where = f"{asked.name} has no true numbers to compare with."

@@ -15,7 +15,7 @@ from maxplus.metrics._intervals import ERRORS, mean_auc_error, wilson_interval
 from maxplus.report._text import percent, plural
 from maxplus.report.data import PageRows
 from maxplus.report.figures import reliability_figure
-from maxplus.tables import row_fingerprints
+from maxplus.tables import row_hashes
 
 # Rows of each kind that the page names.
 N_NAMED = 25
@@ -50,8 +50,8 @@ def of_validation(estimator: Any, asked: PageRows, is_training: bool) -> dict[st
     record = getattr(estimator, "validation_", None)
     if record is None:
         return None
-    preparation = getattr(estimator, "preparation_", None)
-    data = "the training data" if preparation is None else PurePath(preparation.data).name
+    encoder = getattr(estimator, "encoder_", None)
+    data = "the training data" if encoder is None else PurePath(encoder.data_).name
     return _source(
         title=record["how"],
         whose="that it had not seen",
@@ -182,7 +182,7 @@ def performance(clf: Any, asked: PageRows, log_proba: NDArray, is_training: bool
     """Return the quality on new rows: on those that are given, else by a validation."""
     validation = of_validation(clf, asked, is_training)
     sources = [] if validation is None else [validation]
-    equal = equal_to_training(clf, row_fingerprints(asked.X))
+    equal = equal_to_training(clf, row_hashes(asked.X))
     where = which_rows(asked, is_training, equal)
     own = None
     if asked.y is None:
