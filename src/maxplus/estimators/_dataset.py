@@ -166,8 +166,10 @@ class Dataset:
             )
         if encoder is None:
             return signs
+        if not names:
+            raise ValueError("monotonic_cst needs a data frame whose column names are strings")
         features = np.zeros(self.X.shape[1], np.int64)
-        named = dict(zip(names, signs.tolist(), strict=bool(names)))
+        named = dict(zip(names, signs.tolist(), strict=True))
         for column, place in zip(encoder.columns_, encoder.places, strict=True):
             sign = named.get(column.name, 0)
             if sign and column.kind == "category":
