@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from commands import bad, good
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, load
 from maxplus.models import AdditiveLMM, FeatureMap
 from maxplus.training.smooth.monotone import Monotonic, constrain, seal
@@ -138,3 +139,24 @@ def test_fit_rejects_constraints_of_categories_and_of_many_classes():
         LMMClassifier(monotonic_cst={"age": 1}).fit(frame, score > 0)
     with pytest.raises(ValueError, match="is for two classes; y has 3"):
         LMMClassifier(monotonic_cst=[1, 0, 0]).fit(X, np.arange(90) % 3)
+
+
+def test_train_command_constrains_columns(tmp_path):
+    rng = np.random.default_rng(7)
+    X, score = table(rng, 120)
+    frame = pd.DataFrame({"up": X[:, 0], "down": X[:, 1], "free": X[:, 2]})
+    frame["ill"] = np.where(score > 0, "yes", "no")
+    frame.to_csv(tmp_path / "ill.csv", index=False)
+    out = tmp_path / "ill.maxplus"
+    options = ["--target", "ill", "--increasing", "up", "--decreasing", "down", "-o", str(out)]
+    assert "Not validated" not in good("train", tmp_path / "ill.csv", *options)
+    clf = load(out)
+    assert clf.monotonic_cst == {"up": 1, "down": -1}
+    assert violations(
+        lambda rows: clf.decision_function(pd.DataFrame(rows, columns=["up", "down", "free"])),
+        rng, np.array([1, -1, 0]),
+    ) == 0  # fmt: skip
+    for extra in (["--decreasing", "up"], ["--algorithm", "subgradient"], ["--increasing", "age"]):
+        assert "creasing" in (text := bad("train", tmp_path / "ill.csv", *options, *extra)) or (
+            "monotonic_cst" in text
+        )

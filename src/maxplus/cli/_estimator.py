@@ -9,8 +9,13 @@ from typing import Any
 
 ALGORITHMS = SMOOTH, SUBGRADIENT = ("smooth", "subgradient")
 # Parameters that have an option of their own.
-OPTIONS = {"n_hidden": "--hidden", "n_estimators": "--estimators", "n_jobs": "--jobs",
-           "random_state": "--seed"}  # fmt: skip
+OPTIONS = {
+    "n_hidden": "--hidden",
+    "n_estimators": "--estimators",
+    "n_jobs": "--jobs",
+    "random_state": "--seed",
+    "monotonic_cst": "--increasing or --decreasing",
+}
 # Literals as they are written in shells and in JSON.
 LITERALS = {"none": None, "null": None, "true": True, "false": False}
 
@@ -20,6 +25,8 @@ def build_estimator(
     *,
     hidden: int | None = None,
     estimators: int | None = None,
+    increasing: Sequence[str] = (),
+    decreasing: Sequence[str] = (),
     settings: Sequence[str] | None = None,
     seed: int = 0,
     jobs: int | None = None,
@@ -29,7 +36,7 @@ def build_estimator(
 
     Parameters
     ----------
-    algorithm, hidden, estimators, seed, jobs : options of the command
+    algorithm, hidden, estimators, increasing, decreasing, seed, jobs : options of the command
     settings : values of --set
     regression : whether the target is a number
     """
@@ -43,6 +50,18 @@ def build_estimator(
         set_parameter(estimator, "n_hidden", hidden)
     if estimators is not None:
         set_parameter(estimator, "n_estimators", estimators)
+    if increasing or decreasing:
+        if algorithm == SUBGRADIENT:
+            raise ValueError(
+                f"--increasing and --decreasing are not for --algorithm {SUBGRADIENT}; leave them "
+                "out, or leave the algorithm out"
+            )
+        if both := set(increasing) & set(decreasing):
+            raise ValueError(
+                f"--increasing and --decreasing both name {min(both)!r}; leave one of them out"
+            )
+        signs = dict.fromkeys(increasing, 1) | dict.fromkeys(decreasing, -1)
+        set_parameter(estimator, "monotonic_cst", signs)
     for text in settings or ():
         key, value = parse_setting(text)
         if key in OPTIONS:

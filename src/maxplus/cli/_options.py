@@ -139,6 +139,23 @@ Estimators = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Increasing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Columns that may only raise the prediction: the number, or the probability of the "
+        "second class in alphabetical order; names with commas between them, repeatable.",
+        rich_help_panel=MODEL,
+    ),
+]
+Decreasing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Columns that may only lower the prediction.",
+        rich_help_panel=MODEL,
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -46,6 +46,8 @@ def train(
     algorithm: opt.Algorithm = "smooth",
     hidden: opt.Hidden = None,
     estimators: opt.Estimators = None,
+    increasing: opt.Increasing = None,
+    decreasing: opt.Decreasing = None,
     settings: opt.Set = None,
     suspects_out: opt.SuspectsOut = None,
     remember_rows: opt.RememberRows = False,
@@ -76,6 +78,7 @@ def train(
         if resume is None:
             estimator_options = {
                 "algorithm": algorithm, "hidden": hidden, "estimators": estimators,
+                "increasing": opt.names(increasing), "decreasing": opt.names(decreasing),
                 "settings": settings, "seed": seed, "jobs": jobs,
             }  # fmt: skip
             training = _training.train_table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -305,9 +305,13 @@ def _predicted(
 ) -> _Fold:  # fmt: skip
     """Train on some rows and predict others."""
     assert data.y is not None
-    X, X_test, scale = _features(data, encoder, training, test)
+    X, X_test, scale, names = _features(data, encoder, training, test)
     began = time.perf_counter()
     fitted = clone(model)
+    for name, value in fitted.get_params(deep=True).items():
+        if name.endswith("monotonic_cst") and isinstance(value, Mapping):
+            # A column of numbers is a feature of its name.
+            fitted.set_params(**{name: [value.get(feature, 0) for feature in names]})
     if "callbacks" in fitted.get_params(deep=False):
         fitted.set_params(callbacks=list(callbacks) or None)
     with warnings.catch_warnings():
@@ -332,18 +336,18 @@ def _predicted(
 
 def _features(
     data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Return both parts, encoded as the training rows say, and the scale of certificates."""
+) -> tuple[NDArray, NDArray, NDArray, Sequence[str]]:
+    """Return both parts, encoded by the training rows, the scale of certificates, and names."""
     if data.table.columns:
         own, others = data.table.take(training), data.table.take(test)
         fitted = clone(encoder).set_params(standardize=False).fit_table(own)
         scale = Domain.of(fitted.domain()).certificate_scale()
         # An unknown category is expected here and needs no warning.
-        return fitted.encode(own).X, fitted.encode(others).X, scale
+        return fitted.encode(own).X, fitted.encode(others).X, scale, fitted.feature_names
     X = data.X[training]
     deviation = X.std(axis=0, dtype=np.float64)
     constant = (X.min(axis=0) == X.max(axis=0)) | (deviation == 0.0)
-    return X, data.X[test], np.where(constant, 1.0, deviation)
+    return X, data.X[test], np.where(constant, 1.0, deviation), ()
 
 
 def _metrics(found: HeldOut, labels: Any) -> Figures:
