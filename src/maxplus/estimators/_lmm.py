@@ -302,6 +302,11 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         (True, 100)
         """
         check_is_fitted(self, "model_")
+        if not only_provable and getattr(self, "monotonic_cst", None) is not None:
+            raise ValueError(
+                "only_provable=False could violate monotonic_cst on other rows than those of the "
+                "training; pass only_provable=True"
+            )
         never = self.unit_activation_counts_ == 0
         provable = useless_units(self.model_) & never
         drop = provable if only_provable else never
