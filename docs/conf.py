@@ -109,7 +109,7 @@ sphinx_gallery_conf = {
     # PyTorch is larger than all the rest: its page is run where it is installed.
     "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
     "ignore_pattern": r"make_examples",
-    "within_subsection_order": "gallery_ways.InOrder",
+    "within_subsection_order": "gallery_order.InOrder",
     "capture_repr": (),  # scripts print what is to be seen
     "abort_on_example_error": True,
     "download_all_examples": False,
@@ -118,7 +118,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "doc_module": ("maxplus",),
     "backreferences_dir": None,
-    "reset_modules": ("gallery_ways.as_on_other_pages",),
+    "reset_modules": ("gallery_order.as_on_other_pages",),
 }
 
 # -- how it looks ---------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def test_commands_are_shown_as_typed():
 
 def test_every_example_has_its_place_in_the_gallery():
     scripts = {path.stem.removeprefix("plot_") for path in EXAMPLES.glob("plot_*.py")}
-    assert scripts == set(part("gallery_ways").ORDER)
+    assert scripts == set(part("gallery_order").ORDER)
 
 
 def test_every_public_name_is_in_the_reference_once():
