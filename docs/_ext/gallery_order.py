@@ -1,14 +1,14 @@
-"""The gallery: its order (what it is, what it tells, what one does with it), and how it draws."""
+"""Order of the examples in the gallery, and the style of their figures."""
 
 ORDER = (
-    "boxes", "iris_log2", "clinic", "flips", "certified_digits", "suspects", "ensemble",
-    "calibration", "regression", "grid_search", "callback", "step_rule", "torch_layers",
+    "boxes", "iris_log2", "clinic", "counterfactuals", "certified_digits", "label_errors",
+    "ensemble", "calibration", "regression", "grid_search", "callback", "step_rule", "torch_layers",
     "shortest_paths", "schedule",
 )  # fmt: skip
 
 
 class InOrder:
-    """Sphinx-Gallery's key of a script; one that is not named comes last."""
+    """Sort key of Sphinx-Gallery; scripts that are not in `ORDER` come last."""
 
     def __init__(self, folder: str) -> None:
         pass
@@ -18,8 +18,8 @@ class InOrder:
         return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
-def as_on_other_pages(settings: dict, script: str) -> None:
-    """Each script begins without figures, in the style of docs/matplotlibrc."""
+def reset_style(settings: dict, script: str) -> None:
+    """Close all figures, and restore the style of docs/matplotlibrc, before each script."""
     import matplotlib
     import matplotlib.pyplot as plt
 

@@ -1,9 +1,9 @@
 """
-Flips: the smallest change of one column
-========================================
+Counterfactuals: the smallest change of one column
+==================================================
 
-What would have to be different for another answer? Along a single feature every score of an LMM is
-piecewise linear, so the nearest crossing is found exactly. ``explain`` does it for every row.
+Along a single feature each score of an LMM is piecewise linear, so the smallest change that changes
+the prediction is found exactly. ``explain`` computes it for each row.
 """
 
 import matplotlib.pyplot as plt
@@ -22,11 +22,11 @@ why = clf.explain(X.iloc[[bottle]], class_names=names, row_numbers=[bottle + 1])
 print(why)
 
 # %%
-# Along the column that flips it
-# ------------------------------
+# Scores along one column
+# -----------------------
 #
-# All other columns stay as they are. The scores are straight between kinks, and the flip is where
-# another line meets the highest one.
+# All other columns are constant. The scores are piecewise linear, and the counterfactual is the
+# point where another score exceeds the highest one.
 
 p, value = why.flips.feature[0], why.flips.value[0]
 now = X.iloc[bottle, p]
@@ -37,7 +37,7 @@ scores = clf.model_.scores(rows)
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 for d, colour in enumerate(("#009E73", "#0072B2", "#D55E00")):
     ax.plot(line, scores[:, d], color=colour, linewidth=2, label=names[d])
-for at, words, style in ((now, "the bottle", "-"), (value, f"flips at {value:.3g}", "--")):
+for at, words, style in ((now, "value", "-"), (value, f"counterfactual {value:.3g}", "--")):
     ax.axvline(at, color="#222222", linestyle=style, linewidth=1)
     ax.annotate(words, (at, 1), xycoords=("data", "axes fraction"), xytext=(5, -12),
                 textcoords="offset points")  # fmt: skip
@@ -45,10 +45,11 @@ ax.set(xlabel=X.columns[p], ylabel="score", ylim=(None, scores.max() + 3))
 ax.legend(frameon=False)
 
 # %%
-# All bottles
-# -----------
+# All rows
+# --------
 #
-# How far each bottle is from its flip, in training deviations, and which column is the nearest way.
+# The distance of each row to its counterfactual, in standard deviations, and the column that
+# changes.
 
 all_flips = clf.explain(X).flips
 can = all_flips.feature >= 0
@@ -56,15 +57,15 @@ counts = np.bincount(all_flips.feature[can], minlength=X.shape[1])
 order = np.argsort(counts)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 left.barh(X.columns[order], counts[order], color="#0072B2")
-left.set(xlabel="bottles", title="The column that flips with the least change")
+left.set(xlabel="rows", title="Column of the nearest counterfactual")
 right.hist(all_flips.distance[can], 24, color="#0072B2")
-right.set(xlabel="distance, in deviations of the column", ylabel="bottles", title="How far it is")
+right.set(xlabel="distance, in standard deviations", ylabel="rows", title="Distance")
 
 # %%
-# Some columns cannot change
-# --------------------------
+# Fixed columns
+# -------------
 #
-# ``fixed`` holds them; ``low`` and ``high`` are limits.
+# ``fixed`` excludes columns; ``low`` and ``high`` are limits.
 
 print(
     clf.explain(X.iloc[[bottle]], fixed=[X.columns[p]], class_names=names).text(0).splitlines()[-1]
