@@ -64,8 +64,12 @@ left.set(xlabel="epoch", ylabel="mean soft loss", title="Training images", ylim=
 right.plot(epochs, monitor.accuracy, "o-", color="#D55E00", markersize=3)
 best = int(np.argmax(monitor.accuracy))
 right.axvline(epochs[best], color="#222222", linestyle="--", linewidth=1)
-right.annotate(f"best: {monitor.accuracy[best]:.1%}", (epochs[best], min(monitor.accuracy)),
-               xytext=(5, 5), textcoords="offset points")  # fmt: skip
+right.annotate(
+    f"best: {monitor.accuracy[best]:.1%}",
+    (epochs[best], min(monitor.accuracy)),
+    xytext=(5, 5),
+    textcoords="offset points",
+)
 right.set(xlabel="epoch", ylabel="accuracy", title="Validation images")
 for ax in (left, right):
     ax.xaxis.get_major_locator().set_params(integer=True)

@@ -1,10 +1,22 @@
 """Order of the examples in the gallery, and the style of their figures."""
 
 ORDER = (
-    "boxes", "iris_log2", "clinic", "counterfactuals", "certified_digits", "label_errors",
-    "ensemble", "calibration", "regression", "grid_search", "callback", "step_rule", "torch_layers",
-    "shortest_paths", "schedule",
-)  # fmt: skip
+    "boxes",
+    "iris_log2",
+    "clinic",
+    "counterfactuals",
+    "certified_digits",
+    "label_errors",
+    "ensemble",
+    "calibration",
+    "regression",
+    "grid_search",
+    "callback",
+    "step_rule",
+    "torch_layers",
+    "shortest_paths",
+    "schedule",
+)
 
 
 class InOrder:

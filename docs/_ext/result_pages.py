@@ -10,14 +10,24 @@ from sphinx.application import Sphinx
 # Sections of the list of results, in order; other experiments come last.
 GROUPS = {
     "Experiments of the paper": (
-        "iris", "init", "mnist", "sparsity", "zero-hidden", "approximation", "certificate",
+        "iris",
+        "init",
+        "mnist",
+        "sparsity",
+        "zero-hidden",
+        "approximation",
+        "certificate",
         "timing",
     ),
     "Predictive performance": ("tables", "raw-tables", "quality", "noise", "regression"),
     "Speed and scale": (
-        "long-run", "million", "mpi", "answers", "streams", "products", "iris-torch", "first-use",
+        "long-run",
+        "million",
+        "mpi",
+        "products",
+        "first-use",
     ),
-}  # fmt: skip
+}
 OTHERS = "Other"
 PLACE = "results/generated"
 SOAK_LIST = """## Random trials
@@ -104,10 +114,14 @@ def _soak_page(record: dict) -> str:
         "`make soak` repeats these trials with random seeds, for an hour by default. "
         f"The last run took {record['seconds']:,} s, started with the seed {record['first_seed']} "
         f"and found {len(failures) or 'no'} failure{'s' * (len(failures) != 1)}.",
-        _table({
-            "caption": "Trials", "columns": ("trial", "runs", "checked"), "rows": rows,
-        }),
-    ]  # fmt: skip
+        _table(
+            {
+                "caption": "Trials",
+                "columns": ("trial", "runs", "checked"),
+                "rows": rows,
+            }
+        ),
+    ]
     if failures:
         columns = ("trial", "seed", "error")
         parts.append(_table({"caption": "Failures", "columns": columns, "rows": failures}))
