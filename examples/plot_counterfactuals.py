@@ -17,8 +17,8 @@ X, y = data.data, data.target
 names = [f"grower {letter}" for letter in "ABC"]
 clf = LMMClassifier(12, slope=2.0, calibrate=True, random_state=0).fit(X, y)
 
-bottle = 129
-why = clf.explain(X.iloc[[bottle]], class_names=names, row_numbers=[bottle + 1])
+row = 129
+why = clf.explain(X.iloc[[row]], class_names=names, row_numbers=[row + 1])
 print(why)
 
 # %%
@@ -29,9 +29,9 @@ print(why)
 # point where another score exceeds the highest one.
 
 p, value = why.flips.feature[0], why.flips.value[0]
-now = X.iloc[bottle, p]
+now = X.iloc[row, p]
 line = np.linspace(min(X.iloc[:, p].min(), value), X.iloc[:, p].max(), 400)
-rows = np.repeat(X.to_numpy()[[bottle]], line.size, axis=0)
+rows = np.repeat(X.to_numpy()[[row]], line.size, axis=0)
 rows[:, p] = line
 scores = clf.model_.scores(rows)
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
@@ -56,14 +56,14 @@ ax.legend(frameon=False)
 # The distance of each row to its counterfactual, in standard deviations, and the column that
 # changes.
 
-all_flips = clf.explain(X).flips
-can = all_flips.feature >= 0
-counts = np.bincount(all_flips.feature[can], minlength=X.shape[1])
+counterfactuals = clf.explain(X).flips
+has_one = counterfactuals.feature >= 0
+counts = np.bincount(counterfactuals.feature[has_one], minlength=X.shape[1])
 order = np.argsort(counts)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 left.barh(X.columns[order], counts[order], color="#0072B2")
 left.set(xlabel="rows", title="Column of the nearest counterfactual")
-right.hist(all_flips.distance[can], 24, color="#0072B2")
+right.hist(counterfactuals.distance[has_one], 24, color="#0072B2")
 right.set(xlabel="distance, in standard deviations", ylabel="rows", title="Distance")
 
 # %%
@@ -72,7 +72,5 @@ right.set(xlabel="distance, in standard deviations", ylabel="rows", title="Dista
 #
 # ``fixed`` excludes columns; ``low`` and ``high`` are limits.
 
-print(
-    clf.explain(X.iloc[[bottle]], fixed=[X.columns[p]], class_names=names).text(0).splitlines()[-1]
-)
+print(clf.explain(X.iloc[[row]], fixed=[X.columns[p]], class_names=names).text(0).splitlines()[-1])
 plt.show()
