@@ -1,4 +1,4 @@
-"""The site: Sphinx's settings. `make docs` builds it; every page's code is run on the way."""
+"""Configuration of Sphinx. `make docs` builds the site and executes the code of all pages."""
 
 import os
 import sys
@@ -8,8 +8,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "_ext")]
 
-# For the processes that run the pages' code: where they find `drawing` and `experiments`, and how
-# they draw; one thread each, so that the build leaves the other cores free.
+# Environment of the notebook kernels that execute the pages: import paths, data, style of figures,
+# and one thread each, so that pages can be executed in parallel.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
 )
@@ -18,12 +18,12 @@ os.environ["MAXPLUS_RESULTS"] = str(HERE.parent / "results")
 os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
 for library in ("NUMBA", "OMP", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-# What runs a page's code warns of its own local connection each time; errors are enough.
+# Notebook kernels warn of their local connection at each start; show errors only.
 os.environ["IPYTHONDIR"] = str(HERE.parent / "build" / "docs-ipython")
 profile = Path(os.environ["IPYTHONDIR"]) / "profile_default"
 profile.mkdir(parents=True, exist_ok=True)
 (profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 40\n")
-# Commands on pages are those of the Python that builds them, and print what a file would get.
+# Commands on pages are those of this Python environment, with the output of a non-terminal.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 os.environ |= {
     "COLUMNS": "96",
@@ -58,27 +58,27 @@ extensions = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 templates_path = ["_templates"]
-# What the gallery keeps beside its pages.
+# Files that Sphinx-Gallery writes next to its pages.
 exclude_patterns = [f"gallery/*.{ending}" for ending in ("ipynb", "json", "py", "zip", "md5")]
 root_doc = "index"
 language = "en"
-smartquotes = False  # two hyphens are an option of a command
+smartquotes = False  # keep the two hyphens of command-line options
 
-# -- what counts as a mistake: everything (the Makefile makes errors of warnings) -----------------
+# -- warnings (errors in the Makefile) ------------------------------------------------------------
 
 nitpicky = True
 nitpick_ignore_regex = [
-    # Other projects' pages are not fetched: a build needs no network.
+    # No intersphinx: a build must work without a network.
     (
         "py:.*",
         r"(numpy|np|scipy|sklearn|pandas|matplotlib|collections|typing|NDArray|ArrayLike)\b.*",
     ),
-    # Arguments and attributes that a text names.
+    # Arguments and attributes in docstrings.
     ("py:obj", r"[\w.]+_"),
 ]
 suppress_warnings = ["config.cache"]
 
-# -- pages with code ------------------------------------------------------------------------------
+# -- executed pages ------------------------------------------------------------------------------
 
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "docs-cache")
@@ -91,7 +91,7 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 mathjax3_config = {"chtml": {"mtextInheritFont": True}}
 
-# -- the reference --------------------------------------------------------------------------------
+# -- API reference --------------------------------------------------------------------------------
 
 default_role = "py:obj"
 autosummary_generate = True
@@ -101,16 +101,16 @@ toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_use_plots = False
 
-# -- the gallery ----------------------------------------------------------------------------------
+# -- gallery --------------------------------------------------------------------------------------
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    # PyTorch is larger than all the rest: its page is run where it is installed.
+    # PyTorch is large and therefore optional.
     "filename_pattern": "plot_" if find_spec("torch") else "plot_(?!torch)",
     "ignore_pattern": r"make_examples",
-    "within_subsection_order": "gallery_ways.InOrder",
-    "capture_repr": (),  # scripts print what is to be seen
+    "within_subsection_order": "gallery_order.InOrder",
+    "capture_repr": (),  # scripts print their output
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
@@ -118,10 +118,10 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "doc_module": ("maxplus",),
     "backreferences_dir": None,
-    "reset_modules": ("gallery_ways.as_on_other_pages",),
+    "reset_modules": ("gallery_order.reset_style",),
 }
 
-# -- how it looks ---------------------------------------------------------------------------------
+# -- theme ----------------------------------------------------------------------------------------
 
 html_theme = "pydata_sphinx_theme"
 html_title = "maxplus"

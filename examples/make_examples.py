@@ -1,4 +1,4 @@
-"""Write the example tables anew: ``python examples/make_examples.py``."""
+"""Generate the example tables: ``python examples/make_examples.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def iris() -> Iterable[list]:
-    """Fisher's flowers, as scikit-learn has them."""
+    """Yield the iris data of scikit-learn."""
     data = load_iris()
     yield ["sepal length", "sepal width", "petal length", "petal width", "species"]
     for values, code in zip(data.data, data.target, strict=True):
@@ -21,7 +21,7 @@ def iris() -> Iterable[list]:
 
 
 def orchard(n: int = 240) -> Iterable[list]:
-    """Made-up fruit: three numbers and a word decide whether it goes to shop, juice or compost."""
+    """Yield synthetic apples; three numbers and a category determine the class."""
     rng = np.random.default_rng(7)
     yield ["variety", "weight g", "sugar %", "bruise mm", "goes to"]
     for _ in range(n):
@@ -39,7 +39,7 @@ def orchard(n: int = 240) -> Iterable[list]:
 
 
 def main() -> None:
-    """Write both."""
+    """Write both tables."""
     for name, rows in (("iris", iris()), ("orchard", orchard())):
         with open(HERE / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)

@@ -1,10 +1,9 @@
 """
-Boxes in the plane
-==================
+Units as boxes
+==============
 
-A hidden unit is a soft box: its value is the margin to the nearest wall. A class takes the largest
-value of its units, and the class with the largest score wins. In two dimensions all of it can be
-drawn.
+Each hidden unit is a box in feature space: its value is the margin to its nearest wall. The score
+of a class is the largest value of its units. This example plots units and scores for two features.
 """
 
 import matplotlib.pyplot as plt
@@ -18,15 +17,15 @@ from maxplus.explain import unit_boxes
 BLUE, RED = "#0072B2", "#D55E00"
 X, y = make_moons(300, noise=0.2, random_state=0)
 clf = LMMClassifier(10, slope=4.0, polish=None, random_state=0).fit(X, y)
-clf.prune()  # units that decide nothing need no picture
-print(f"{clf.n_hidden_} boxes, {clf.score(X, y):.1%} of the training points are right")
+clf.prune()  # remove units that are never active
+print(f"{clf.n_hidden_} units, training accuracy {clf.score(X, y):.1%}")
 
 # %%
-# What the network computes
-# -------------------------
+# Boxes and scores
+# ----------------
 #
-# On the left the boxes, each where its unit's output for its own class is at least 0. On the right
-# the two scores' difference, whose sign decides.
+# The left figure shows the boxes where the output of each unit for its class is at least 0, the
+# right one the difference of the two scores.
 
 low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
 grid = np.stack(np.meshgrid(*(np.linspace(a, b, 241) for a, b in zip(low, high, strict=True))), -1)
@@ -34,14 +33,14 @@ score = clf.decision_function(grid.reshape(-1, 2)).reshape(241, 241)
 
 
 def draw_points(ax):
-    """The points, on axes of equal units."""
+    """Plot the points on axes of equal scale."""
     ax.scatter(*X[y == 0].T, s=10, color=BLUE, linewidth=0)
     ax.scatter(*X[y == 1].T, s=10, color=RED, linewidth=0)
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 
 def box_of(unit):
-    """The corners where a unit's output for its class is at least 0, kept inside the picture."""
+    """Return the box where a unit's output for its class is at least 0, clipped to the axes."""
     boxes = unit_boxes(clf.model_, level=-clf.W2_[unit].max())
     first = np.clip(boxes.low[unit], low, high)
     return first, np.clip(boxes.high[unit], low, high) - first, boxes.favourite[unit]
@@ -54,20 +53,20 @@ for unit in range(clf.n_hidden_):
     left.add_patch(Rectangle(corner, *size, facecolor=colour, edgecolor=colour, alpha=0.15))
     left.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=1.5))
 draw_points(left)
-left.set_title("Each unit is a box")
+left.set_title("Boxes of the units")
 ends = np.abs(score).max()
 right.contourf(
     grid[..., 0], grid[..., 1], score, 20, cmap="RdBu_r", vmin=-ends, vmax=ends, alpha=0.7
 )
 right.contour(grid[..., 0], grid[..., 1], score, [0.0], colors="black", linewidths=1.5)
 draw_points(right)
-right.set_title("Who wins, and by how much")
+right.set_title("Difference of the scores")
 
 # %%
-# One point, one box, one wall
-# ----------------------------
+# Active units and walls
+# ----------------------
 #
-# Every score comes down to a single unit, and in it to a single wall. ``explain`` names both.
+# Each score is determined by one wall of one unit. ``explain`` lists both.
 
 point = np.array([[0.45, 0.35]])
 why = clf.explain(point, feature_names=["across", "up"], class_names=["blue", "red"])
@@ -79,7 +78,7 @@ for d, (ax, colour, name) in enumerate(zip(axes, (BLUE, RED), ("blue", "red"), s
     corner, size, _ = box_of(unit)
     draw_points(ax)
     ax.add_patch(Rectangle(corner, *size, facecolor=colour, edgecolor=colour, alpha=0.25))
-    # Even rows of the network rise with a feature: theirs is the lower wall.
+    # Even rows increase with the feature and define the lower wall.
     feature, is_upper = divmod(int(row), 2)
     wall = (corner + is_upper * size)[feature]
     line = ax.axvline if feature == 0 else ax.axhline
@@ -88,5 +87,5 @@ for d, (ax, colour, name) in enumerate(zip(axes, (BLUE, RED), ("blue", "red"), s
     foot[feature] = wall
     ax.plot(*np.transpose([point[0], foot]), color="black", linestyle="--", linewidth=1.5)
     ax.plot(*point[0], "*", color="black", markersize=16)
-    ax.set_title(f"{name}: score {why.paths.score[0, d]:.2f}, by how far the thick wall is")
+    ax.set_title(f"{name}: score {why.paths.score[0, d]:.2f}, distance to the thick wall")
 plt.show()

@@ -1,10 +1,9 @@
 """
-Calibration
-===========
+Probability calibration
+=======================
 
-When a model says 80 %, is it right in 80 % of the cases? A network that bends a lot is too sure of
-itself. One number, the temperature, scales all scores; it is found on rows that were held out of
-short trainings, and changes no prediction and no certificate.
+A large network is overconfident. A single factor, the temperature, scales all scores. It is
+estimated on held-out rows of short trainings and does not change predictions or certified radii.
 """
 
 import matplotlib.pyplot as plt
@@ -20,19 +19,19 @@ X, y = make_classification(
     3_000, n_features=8, n_informative=5, flip_y=0.15, class_sep=0.8, random_state=0
 )
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.6, random_state=0)
-# Far more units and slope than these data bear, to have something to repair.
+# Too many units and too large a slope, to obtain an overconfident model.
 clf = LMMClassifier(100, slope=8.0, polish=None, calibrate=True, random_state=0)
 clf.fit(X_train, y_train)
 print(f"all weights were multiplied by {clf.temperature_:.2f}")
 
 # %%
-# The temperature is in the weights, so that scores without it are the scores divided by it. Dots on
-# the diagonal keep their promise; those below it promise too much. They grow with the samples.
+# The temperature is part of the weights: dividing the scores by it gives the uncalibrated scores.
+# Points below the diagonal are overconfident; their area is proportional to the number of samples.
 
 scores = clf.model_.scores(X_test)
 outcomes = {
     "as trained": softmax(scores / clf.temperature_, axis=1),
-    "with the temperature": clf.predict_proba(X_test),
+    "calibrated": clf.predict_proba(X_test),
 }
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
 for ax, (name, P) in zip(axes, outcomes.items(), strict=True):
@@ -43,5 +42,5 @@ for ax, (name, P) in zip(axes, outcomes.items(), strict=True):
     ax.scatter(bins.confidence, bins.accuracy, s=size, color="#0072B2", alpha=0.8, linewidth=0)
     ax.set(xlabel="probability of the predicted class", xlim=(0.48, 1.02), ylim=(0.4, 1.02))
     ax.set_title(f"{name}\nlog loss {log_loss(y_test, P):.3f}, calibration error {bins.error:.3f}")
-axes[0].set_ylabel("how often it was right")
+axes[0].set_ylabel("accuracy")
 plt.show()

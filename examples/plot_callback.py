@@ -1,10 +1,10 @@
 """
-A callback
-==========
+Callbacks
+=========
 
 A callback is called with a ``maxplus.training.Progress`` after each epoch, block of iterations or
-round of a polish. It may look at the model, draw, write a log, and end the training by returning
-True. What was trained so far is kept.
+round of a polish. It can inspect the model, write a log, or end the training by returning True; the
+model trained so far is kept.
 """
 
 import matplotlib.pyplot as plt
@@ -19,26 +19,26 @@ X /= 16
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 
 # %%
-# This one notes how the model does on images that it is not trained on, and ends the training when
-# ten epochs in a row brought nothing. ``progress.model`` sees what the stages train on; with
-# ``standardize=False`` these are the pixels themselves.
+# This callback records the accuracy on a validation set and ends the training after ten epochs
+# without improvement. ``progress.model`` takes standardised features; with ``standardize=False``
+# these are the pixels.
 
 
-class Watch:
-    """Accuracy on other images after each epoch; True when it has not risen for a while."""
+class ValidationMonitor:
+    """Validation accuracy after each epoch; True after ``patience`` epochs without gain."""
 
     def __init__(self, X, y, patience):
         self.X, self.y, self.patience = X, y, patience
         self.accuracy, self.loss = [], []
 
     def __call__(self, progress):
-        guess = progress.model.scores(self.X).argmax(axis=1)
-        self.accuracy.append(np.mean(guess == self.y))
+        predicted = progress.model.scores(self.X).argmax(axis=1)
+        self.accuracy.append(np.mean(predicted == self.y))
         self.loss.append(progress.loss)
         return len(self.accuracy) - 1 - int(np.argmax(self.accuracy)) >= self.patience
 
 
-watch = Watch(X_test, y_test, patience=10)
+monitor = ValidationMonitor(X_test, y_test, patience=10)
 clf = LMMClassifier(
     100,
     slope=15.0,
@@ -46,31 +46,31 @@ clf = LMMClassifier(
     warmup_epochs=60,
     polish=None,
     random_state=0,
-    callbacks=watch,
+    callbacks=monitor,
 )
 clf.fit(X_train, y_train)
-print(f"ended by the callback after {clf.n_iter_} of 60 epochs")
+print(f"stopped after {clf.n_iter_} of 60 epochs")
 
 # %%
-# What it saw
-# -----------
+# Loss and accuracy
+# -----------------
 #
-# The best accuracy is a little too good to be true: these images chose the epoch. Judge on others.
+# The best accuracy is optimistic, because the epoch was selected on the same images.
 
-epochs = 1 + np.arange(len(watch.accuracy))
+epochs = 1 + np.arange(len(monitor.accuracy))
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
-left.plot(epochs, watch.loss, "o-", color="#0072B2", markersize=3)
-left.set(xlabel="epoch", ylabel="mean soft loss", title="On the training images", ylim=(0, None))
-right.plot(epochs, watch.accuracy, "o-", color="#D55E00", markersize=3)
-best = int(np.argmax(watch.accuracy))
+left.plot(epochs, monitor.loss, "o-", color="#0072B2", markersize=3)
+left.set(xlabel="epoch", ylabel="mean soft loss", title="Training images", ylim=(0, None))
+right.plot(epochs, monitor.accuracy, "o-", color="#D55E00", markersize=3)
+best = int(np.argmax(monitor.accuracy))
 right.axvline(epochs[best], color="#222222", linestyle="--", linewidth=1)
 right.annotate(
-    f"best: {watch.accuracy[best]:.1%}",
-    (epochs[best], min(watch.accuracy)),
+    f"best: {monitor.accuracy[best]:.1%}",
+    (epochs[best], min(monitor.accuracy)),
     xytext=(5, 5),
     textcoords="offset points",
 )
-right.set(xlabel="epoch", ylabel="accuracy", title="On other images")
+right.set(xlabel="epoch", ylabel="accuracy", title="Validation images")
 for ax in (left, right):
     ax.xaxis.get_major_locator().set_params(integer=True)
 plt.show()

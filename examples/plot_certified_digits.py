@@ -1,9 +1,10 @@
 """
-Certified digits
-================
+Certified robustness on digits
+==============================
 
-How far may all pixels move before a prediction *could* change? For an LMM this has a proven lower
-bound, from exact bounds of every unit over a box of images. Training can make it larger.
+The certified radius is the largest change of all pixels for which the prediction is proven to be
+constant. It is computed from exact bounds of each unit over a box of images. Robust training
+increases it.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +28,8 @@ models = {
 # Certified accuracy
 # ------------------
 #
-# The share of new images that are right, and stay right whatever happens to the pixels within ε.
-# With ``robust_eps`` the training acts as if the worst change had happened already.
+# The share of test images that are classified correctly and certified for changes up to ε.
+# ``robust_eps`` trains on a bound of the loss over all changes of this size.
 
 eps = np.linspace(0, 0.3, 31)
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
@@ -38,17 +39,18 @@ for (trained_for, clf), colour in zip(
     shares = clf.fit(X_train, y_train).certified_accuracy(X_test, y_test, eps)
     ax.plot(eps, shares, color=colour, linewidth=2, label=f"robust_eps={trained_for:g}")
     print(
-        f"robust_eps={trained_for:g}: {shares[0]:.1%} right, {shares[20]:.1%} at ε = {eps[20]:.1f}"
+        f"robust_eps={trained_for:g}: accuracy {shares[0]:.1%}, certified {shares[20]:.1%}",
+        f"at ε = {eps[20]:.1f}",
     )
-ax.set(xlabel="ε: how far every pixel may move", ylabel="certified accuracy", ylim=(0, 1.03))
+ax.set(xlabel="ε: largest change of each pixel", ylabel="certified accuracy", ylim=(0, 1.03))
 ax.legend(frameon=False)
 
 # %%
-# The least and the most certain digits
-# -------------------------------------
+# Smallest and largest radii
+# --------------------------
 #
-# ``certified_radius`` has a number for each image. Small ones belong to digits that people would
-# find hard as well.
+# ``certified_radius`` returns a radius for each image. Small radii usually belong to digits that
+# are difficult to read.
 
 robust = models[0.2]
 radius = robust.certified_radius(X_test)
@@ -61,10 +63,10 @@ for ax, n in zip(axes.flat, [*order[:7], *order[-7:]], strict=True):
 fig.suptitle("True and predicted digit, and the certified radius")
 
 # %%
-# A try to break it
-# -----------------
+# Empirical check
+# ---------------
 #
-# Random corners of the box around each image, just inside its radius: none flips, as proven.
+# No prediction changes at random corners of the box around each image.
 
 rng = np.random.default_rng(0)
 before = robust.predict(X_test)

@@ -2,9 +2,8 @@
 A clinical table, from CSV to report
 ====================================
 
-Tables of people hold words, ordered words, holes, ids. A data frame goes into ``fit`` as it is:
-each decision about a column is kept with the model, and the page at the end says all of it in
-words.
+Clinical tables contain text, ordinal values, missing values and ids. ``fit`` takes a data frame;
+the encoding of each column is stored with the model. The last step writes an HTML report.
 """
 
 import tempfile
@@ -24,8 +23,8 @@ folder = Path(tempfile.mkdtemp())
 # The table
 # ---------
 #
-# Made-up patients. Older people, smokers and those in pain come back more often; the ward does not
-# matter. In three columns one value in twelve is missing.
+# Synthetic patients: the probability of a return increases with age, smoking and pain, and does not
+# depend on the ward. In three columns one value in twelve is missing.
 
 rng = np.random.default_rng(3)
 n = 400
@@ -50,52 +49,53 @@ frame.to_csv(folder / "patients.csv", index=False)
 print(*(folder / "patients.csv").read_text().splitlines()[:6], sep="\n")
 
 # %%
-# How good is it on patients that it has not seen?
-# ------------------------------------------------
+# Validation
+# ----------
 #
-# ``maxplus.validate`` decides about columns and trains anew in each fold. A capacity is given here
-# to save time; without it, one is chosen from the data.
+# ``maxplus.validate`` repeats encoding and training in each fold. The number of units is given here
+# to save time; by default a structure is chosen by cross-validation.
 
 table = pd.read_csv(folder / "patients.csv")
-# `fit` uses every column that it is given, so ids are dropped before.
+# `fit` uses every column, so ids must be dropped.
 X, y = table.drop(columns=["patient", "outcome"]), table["outcome"]
 model = LMMClassifier(12, slope=1.0, calibrate=True, random_state=0)
-seen = maxplus.validate(model, X, y)
-print(f"{seen.words}: {seen.figures.accuracy:.1%} right, a guess {seen.guess.accuracy:.1%}")
+found = maxplus.validate(model, X, y)
+print(f"{found.description}: accuracy {found.figures.accuracy:.1%}")
+print(f"baseline: accuracy {found.baseline.accuracy:.1%}")
 
 # %%
-# What it decided about columns, and what decides
-# -----------------------------------------------
+# Columns and explanation
+# -----------------------
 
 clf = model.fit(X, y)
 print("used:", ", ".join(column.name for column in clf.encoder_.columns_))
 print(clf.explain(X.iloc[:1]).text(0))
 
 # %%
-# The model's boxes as rules, counted on the training rows:
+# Rules of the model, with their coverage of the training rows:
 print(clf.rules(X, y, n=3))
 
 # %%
-# The share of what decides, feature by feature, and how sure the model is of those who came back:
+# Feature importances, and predicted probabilities of held-out patients:
 
 names = clf.encoder_.feature_names
 order = np.argsort(clf.feature_importances_)[-8:]
-held = seen.held_out
+held = found.held_out
 back = held.outcome[:, 0]
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
 left.barh(np.array(names)[order], clf.feature_importances_[order], color="#0072B2")
-left.set(xlabel="share of what decides", title="What matters")
-for code, name, colour in ((1, "stayed well", "#009E73"), (0, "returned", "#D55E00")):
+left.set(xlabel="share", title="Feature importances")
+for code, name, colour in ((1, "well", "#009E73"), (0, "returned", "#D55E00")):
     right.hist(back[held.y == code], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=name)
-right.set(xlabel="probability of coming back", ylabel="held-out patients", title="New patients")
+right.set(xlabel="probability of a return", ylabel="held-out patients", title="Predictions")
 right.legend(frameon=False)
 
 # %%
-# The page for those who decide
-# -----------------------------
+# Report
+# ------
 #
-# One file that needs no network. ``maxplus train patients.csv`` and ``maxplus report`` do the same
-# at the command line.
+# An HTML file without external resources. ``maxplus train patients.csv`` and ``maxplus report`` do
+# the same on the command line.
 
 features = clf.encoder_.transform(X)
 page = render_page(report_content(clf, features, y.to_numpy(), name="patients.csv"))

@@ -2,9 +2,9 @@
 Ensembles
 =========
 
-The networks of an ensemble start at clusters of their own and see batches in an order of their own.
-Their mean score decides: what one gets wrong by chance, the others may outvote. The mean is a sum
-of terms, so that certificates, explanations and files are those of any other model.
+The networks of an ensemble have different initial clusters and batches. The score of the ensemble
+is the mean of their scores. It is a sum of terms, so certificates, explanations and files work as
+for any other model.
 """
 
 import matplotlib.pyplot as plt
@@ -24,11 +24,11 @@ clf = LMMEnsembleClassifier(LMMClassifier(60, polish=None), n_estimators=4, rand
 clf.fit(X_train, y_train)
 
 # %%
-# Better than each network
-# ------------------------
+# Ensemble and single networks
+# ----------------------------
 #
-# With ``n_hidden`` given, each network is one term over all features, divided by their number. On
-# new images, the log loss and the share that is right and stays right within ε:
+# With ``n_hidden``, each network is one term over all features, divided by the number of networks.
+# The figures show the log loss and the certified accuracy on test images:
 
 models = {f"network {k + 1}": term.lmm.scaled(4.0) for k, term in enumerate(clf.model_.terms)}
 models["ensemble"] = clf.model_
@@ -44,27 +44,27 @@ for name, model in models.items():
     right.plot(eps, stays, color=colour, linewidth=2)
 left.invert_yaxis()
 left.set(title="Log loss", xlim=(0, 0.23))
-right.set(title="Certified accuracy", xlabel="ε: how far every pixel may move", ylim=(0, 1))
+right.set(title="Certified accuracy", xlabel="ε: largest change of each pixel", ylim=(0, 1))
 
 # %%
-# Where networks disagree
-# -----------------------
+# Disagreement
+# ------------
 #
-# Each image with the digit that each network takes it for, and that of the ensemble.
+# Images on which the networks disagree, with the predictions of all networks and of the ensemble.
 
 *votes, final = (model.scores(X_test).argmax(axis=1) for model in models.values())
 votes = np.stack(votes)
 split = np.flatnonzero((votes != votes[0]).any(axis=0))
-print(f"networks disagree about {split.size} of {len(y_test)} images")
-print(f"of these a network has {np.mean(votes[:, split] == y_test[split]):.0%} right")
-print(f"and the ensemble {np.mean(final[split] == y_test[split]):.0%}")
+print(f"the networks disagree on {split.size} of {len(y_test)} images")
+print(f"mean accuracy of a network there: {np.mean(votes[:, split] == y_test[split]):.0%}")
+print(f"accuracy of the ensemble there: {np.mean(final[split] == y_test[split]):.0%}")
 fig, axes = plt.subplots(2, 8, figsize=(9, 3.6), layout="constrained")
 for ax, n in zip(axes.flat, split, strict=False):
     ax.imshow(X_test[n].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
-    said = " ".join(str(vote) for vote in votes[:, n])
+    digits = " ".join(str(vote) for vote in votes[:, n])
     ax.set_title(
-        f"{said} → {final[n]}", size=10, color="#009E73" if final[n] == y_test[n] else "#D55E00"
+        f"{digits} → {final[n]}", size=10, color="#009E73" if final[n] == y_test[n] else "#D55E00"
     )
     ax.axis("off")
-fig.suptitle("Four votes and the ensemble's: green if it is right")
+fig.suptitle("Predictions of four networks and of the ensemble (green: correct)")
 plt.show()

@@ -2,9 +2,8 @@
 Pipelines and GridSearchCV
 ==========================
 
-The estimators are scikit-learn's kind: they go into pipelines, searches and cross-validations. An
-``LMMClassifier()`` chooses units and slope by itself; here a search does it, together with a step
-that comes before.
+The estimators are compatible with scikit-learn's pipelines and model selection. This example
+searches for the slope of a single network together with a parameter of a preceding step.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +21,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 )
 
 # %%
-# A search over the components that are kept and over the slope of the boxes:
+# Search over the number of components and the slope:
 
 pipeline = make_pipeline(
     PCA(random_state=0), LMMClassifier(60, warmup_epochs=8, polish=None, random_state=0)
@@ -30,11 +29,11 @@ pipeline = make_pipeline(
 grid = {"pca__n_components": [8, 16, 32], "lmmclassifier__slope": [2.0, 4.0, 8.0, 16.0]}
 search = GridSearchCV(pipeline, grid, cv=3, scoring="neg_log_loss").fit(X_train, y_train)
 print("best:", search.best_params_)
-print(f"new images that are right: {search.best_estimator_.score(X_test, y_test):.1%}")
+print(f"test accuracy: {search.best_estimator_.score(X_test, y_test):.1%}")
 
 # %%
-# What the search saw
-# -------------------
+# Results of the search
+# ---------------------
 
 results = search.cv_results_
 loss = np.empty((3, 4))
@@ -56,6 +55,6 @@ for (row, column), value in np.ndenumerate(loss):
     )
 ax.set_xticks(range(4), grid["lmmclassifier__slope"])
 ax.set_yticks(range(3), grid["pca__n_components"])
-ax.set(xlabel="slope", ylabel="components", title="Log loss on held-out images")
+ax.set(xlabel="slope", ylabel="components", title="Cross-validated log loss")
 fig.colorbar(image)
 plt.show()

@@ -1,10 +1,10 @@
 """
-Iris and log 2
-==============
+The subgradient algorithm on Iris
+=================================
 
-The paper's algorithm trains on the worst flower alone. Each iteration takes the flower with the
-largest loss and moves the few weights that decided its scores. Once the *largest* loss is below
-log 2, every training flower has a probability above one half for its own species: all are right.
+Each iteration of the paper's algorithm takes the sample with the largest loss and changes the few
+weights that determine its scores. If the *largest* loss is below log 2, the predicted probability
+of the true class exceeds one half for each training sample: a perfect fit.
 """
 
 import matplotlib.pyplot as plt
@@ -21,34 +21,33 @@ clf = SubgradientLMMClassifier(
 ).fit(X_train, y_train)
 
 print(f"largest training loss: {clf.max_loss_:.3f} (log 2 is {np.log(2):.3f})")
-print(f"every training flower is right: {clf.perfect_fit_}")
-print(f"new flowers that are right: {clf.score(X_test, y_test):.1%}")
+print(f"perfect fit: {clf.perfect_fit_}")
+print(f"test accuracy: {clf.score(X_test, y_test):.1%}")
 
 # %%
-# How the largest loss falls
-# --------------------------
+# Loss curve
+# ----------
 #
-# Polyak steps come first and jump; constant steps follow. The model keeps the best iterate. Not
-# every start gets below log 2: units and seed were chosen so that this one does, and fewer units
-# often stay above.
+# Polyak steps are followed by constant steps; the best iterate is kept. Not every initialisation
+# reaches log 2: the number of units and the seed were chosen so that this one does.
 
 loss = clf.loss_curve_
 t = 1 + np.arange(loss.size)
 fig, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
 ax.plot(t, loss, color="#0072B2", alpha=0.3, linewidth=0.8, label="largest loss")
 ax.plot(t, np.minimum.accumulate(loss), color="#0072B2", linewidth=2, label="lowest so far")
-for level, name in ((np.log(3), "log 3: a guess"), (np.log(2), "log 2: all right below")):
+for level, name in ((np.log(3), "log 3: uniform probabilities"), (np.log(2), "log 2: perfect fit")):
     ax.axhline(level, color="#222222", linestyle="--", linewidth=1)
     ax.annotate(name, (t[-1], level), xytext=(0, 4), textcoords="offset points", ha="right")
 ax.set(xscale="log", xlabel="iteration", ylabel="largest training loss")
 ax.legend(frameon=False, loc="upper right")
 
 # %%
-# Who was the worst
-# -----------------
+# Worst samples
+# -------------
 #
-# ``history_["sample"]`` names the worst flower of each iteration. They lie where two species meet;
-# most others never moved a weight.
+# ``history_["sample"]`` is the worst sample of each iteration. These samples lie near the decision
+# boundary; most others are never the worst one.
 
 times = np.bincount(clf.history_["sample"], minlength=len(y_train))
 fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")
@@ -58,7 +57,7 @@ for species, colour in zip(range(3), ("#009E73", "#0072B2", "#D55E00"), strict=T
     name = load_iris().target_names[species]
     ax.scatter(*X_train[own][:, 2:].T, s=size, color=colour, alpha=0.6, linewidth=0, label=name)
 ax.set(xlabel="petal length (cm)", ylabel="petal width (cm)")
-ax.set_title(f"Dots grow with the iterations spent on a flower; {(times == 0).sum()} had none")
+ax.set_title(f"Area: iterations on a sample; {(times == 0).sum()} samples had none")
 for handle in ax.legend(frameon=False, loc="upper left").legend_handles:
     handle.set_sizes([40])
 plt.show()

@@ -2,10 +2,9 @@
 Regression with envelopes
 =========================
 
-The paper's theorem puts a pyramid of slope K at every point. The result is the lowest function with
-that slope through all points; mirrored, it is the highest. A function that is nowhere steeper lies
-between them, everywhere. With noise there is no such guarantee: then a curve is learned, with
-intervals that cover what they say.
+The construction of the approximation theorem gives the smallest function with Lipschitz constant K
+through all points and, applied to negated values, the largest. Any K-Lipschitz function through the
+points lies between both. For noisy data, ``LMMRegressor`` fits a curve with prediction intervals.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +14,7 @@ from maxplus import LipschitzInterpolator, LMMRegressor
 
 
 def f(x):
-    """A function whose slope is nowhere larger than 1.7."""
+    """Return a function with Lipschitz constant 1.7."""
     return np.sin(x) + 0.35 * np.sin(2 * x)
 
 
@@ -23,10 +22,10 @@ rng = np.random.default_rng(0)
 x = np.linspace(0, 10, 500)[:, None]
 
 # %%
-# Without noise: what is possible
-# -------------------------------
+# Lipschitz interpolation
+# -----------------------
 #
-# More points leave less room between the envelopes.
+# The distance between the envelopes decreases with the number of points.
 
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
 for ax, n in zip(axes, (5, 10, 20), strict=True):
@@ -40,14 +39,14 @@ for ax, n in zip(axes, (5, 10, 20), strict=True):
     ax.plot(x, upper, color="#0072B2", linewidth=1)
     ax.plot(x, f(x), color="#222222", linestyle="--", linewidth=1)
     ax.plot(points, f(points), "o", color="#D55E00", markersize=5)
-    ax.set_title(f"{n} points, at most {np.max(upper - lower):.2f} apart")
+    ax.set_title(f"{n} points, largest distance {np.max(upper - lower):.2f}")
 
 # %%
-# With noise: a learned curve
-# ---------------------------
+# Noisy data
+# ----------
 #
-# How flexible the curve is was chosen by cross-validation; its interval comes from rows that were
-# held out.
+# The structure of the regressor is chosen by cross-validation; its intervals are computed from
+# residuals of held-out rows.
 
 X = rng.uniform(0, 10, (300, 1))
 y = f(X[:, 0]) + rng.normal(0, 0.25, 300)
@@ -57,14 +56,14 @@ new = rng.uniform(0, 10, (2_000, 1))
 low, high = learned.predict_interval(new, coverage=0.9)
 target = f(new[:, 0]) + rng.normal(0, 0.25, 2_000)
 print(
-    f"{learned.n_hidden_} units; {np.mean((low <= target) & (target <= high)):.1%} of new points "
-    "lie in their 90 % interval"
+    f"{learned.n_hidden_} units; coverage of the 90 % interval on new points: "
+    f"{np.mean((low <= target) & (target <= high)):.1%}"
 )
 
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 ax.fill_between(x[:, 0], lower, upper, color="#0072B2", alpha=0.15, linewidth=0, label="90 %")
 ax.plot(X, y, ".", color="#6B6B6B", markersize=4)
-ax.plot(x, learned.predict(x), color="#0072B2", linewidth=2, label="learned")
-ax.plot(x, f(x), color="#222222", linestyle="--", linewidth=1, label="the truth")
+ax.plot(x, learned.predict(x), color="#0072B2", linewidth=2, label="prediction")
+ax.plot(x, f(x), color="#222222", linestyle="--", linewidth=1, label="function")
 ax.legend(frameon=False, ncols=3, loc="lower left")
 plt.show()

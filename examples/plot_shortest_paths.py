@@ -2,9 +2,8 @@
 Shortest paths by min-plus products
 ===================================
 
-In the min-plus algebra a product takes the best of all ways over one stop:
-``C[i, k] = min_j (A[i, j] + B[j, k])``. Squaring a matrix of distances allows twice as many steps,
-so a few squarings find all shortest paths.
+A min-plus product is ``C[i, k] = min_j (A[i, j] + B[j, k])``. Squaring a matrix of distances
+doubles the maximum number of steps of a path, so repeated squaring gives all shortest paths.
 """
 
 import matplotlib.pyplot as plt
@@ -13,10 +12,10 @@ import numpy as np
 from maxplus.algebra import minplus
 
 # %%
-# A map
-# -----
+# Grid
+# ----
 #
-# Dark squares are hills, where a step takes longer; some squares cannot be entered.
+# Steps to cells with a larger height take longer; some cells are closed.
 
 size = 18
 rng = np.random.default_rng(4)
@@ -29,19 +28,19 @@ closed = rng.random((size, size)) < 0.12
 closed[0, 0] = closed[-1, -1] = False
 
 n = size * size
-step = np.full((n, n), np.inf)  # no road: the algebra's zero
+step = np.full((n, n), np.inf)  # the zero of the min-plus algebra
 np.fill_diagonal(step, 0.0)
 for r, c in zip(*np.nonzero(~closed), strict=True):
     for dr, dc in ((0, 1), (1, 0), (0, -1), (-1, 0)):
         a, b = r + dr, c + dc
         if 0 <= a < size and 0 <= b < size and not closed[a, b]:
-            step[r * size + c, a * size + b] = 5 + round(20 * height[a, b])  # whole minutes
+            step[r * size + c, a * size + b] = 5 + round(20 * height[a, b])  # integer minutes
 
 # %%
 # All distances
 # -------------
 #
-# After k squarings paths may have 2ᵏ steps. It is done when nothing changes.
+# After k squarings, paths have up to 2ᵏ steps. The loop ends when no distance changes.
 
 distance, squarings = step, 0
 while True:
@@ -50,11 +49,11 @@ while True:
     if np.array_equal(longer, distance):
         break
     distance = longer
-print(f"all {n * n:,} shortest ways after {squarings} products of {n} × {n} matrices")
+print(f"all {n * n:,} distances after {squarings} products of {n} × {n} matrices")
 
 # %%
-# The way itself: from each square the first step that begins a shortest path. ``return_index`` has
-# the winner of every minimum.
+# The path follows from the first step of each shortest path. ``return_index`` returns the index of
+# each minimum.
 
 without_staying = step + np.diag(np.full(n, np.inf))
 _, first = minplus(without_staying, distance, return_index=True)
@@ -66,7 +65,9 @@ print(f"{len(path) - 1} steps, {distance[0, goal]:.0f} minutes")
 fig, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
 ground = np.ma.masked_where(closed, height)
 far = np.ma.masked_where(closed, distance[0].reshape(size, size))
-for ax, values, title in zip(axes, (ground, far), ("Hills", "Minutes from the start"), strict=True):
+for ax, values, title in zip(
+    axes, (ground, far), ("Height", "Minutes from the start"), strict=True
+):
     colours = plt.get_cmap("copper_r" if values is ground else "viridis").with_extremes(bad="black")
     image = ax.imshow(values, cmap=colours)
     ax.plot(np.array(path) % size, np.array(path) // size, color="white", linewidth=2.5)

@@ -1,10 +1,10 @@
 """
-A step rule of one's own
-========================
+Custom step rules
+=================
 
-A step rule is plain data that compiled loops read, such as Polyak's with a target. Rules that
-change their mind are made by running an engine in pieces, with a new rule for each. Here the target
-follows the lowest loss so far; the library's own rules are beside it.
+A step rule is plain data that compiled loops read, such as Polyak's rule with a target. An adaptive
+rule can be implemented by running an engine in parts, with a new rule for each part. This example
+adapts the target to the lowest loss so far, and compares it with the rules of the library.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ from maxplus.training.engines import SparseEngine
 
 X, y = load_breast_cancer(return_X_y=True)
 X = StandardScaler().fit_transform(X)
-# The paper's start: pyramids at some samples, high for their own class.
+# The paper's initialisation: units centred at random samples.
 rng = np.random.default_rng(0)
 chosen = np.concatenate([rng.choice(np.flatnonzero(y == d), 60, replace=False) for d in (0, 1)])
 heights = np.where(np.eye(2)[y[chosen]] == 1, 0.0, -1.0)
@@ -26,17 +26,17 @@ start = LMM.of_boxes(X[chosen], 0.0, heights, slope=1.0)
 N_ITER = 5_000
 
 # %%
-# Ours: aim at half of the lowest loss so far. Where a piece brings nothing, that was too much, and
-# the aim comes halfway closer. Each piece begins at the best model so far.
+# The adaptive rule: the target is half of the lowest loss so far. After a part without improvement,
+# the target is moved halfway towards the lowest loss. Each part starts from the best model so far.
 
 
-def following(piece):
-    """Loss of each iteration: Polyak steps whose target follows."""
+def train_adaptively(part):
+    """Return the loss of each iteration, with Polyak steps and an adaptive target."""
     model, losses, share = start.copy(), start.losses(X, y).max(keepdims=True), 0.5
     while losses.size < N_ITER:
         rule = polyak(share * losses.min())
         engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), rule, start=losses.size))
-        new = train(engine, min(piece, N_ITER - losses.size)).history["loss"]
+        new = train(engine, min(part, N_ITER - losses.size)).history["loss"]
         if new.min() >= losses.min():
             share = (1 + share) / 2
         losses, model = np.concatenate([losses, new]), engine.best.copy()
@@ -44,26 +44,25 @@ def following(piece):
 
 
 # %%
-# The library's: one rule for the whole training.
+# The rules of the library:
 
 
-def plain(rule):
-    """Loss of each iteration with one rule."""
+def train_with(rule):
+    """Return the loss of each iteration with one rule."""
     return train(
         SparseEngine(start.copy(), TrainingProblem(X, y, MaxLoss(), rule)), N_ITER
     ).history["loss"]
 
 
 curves = {
-    "constant": plain(constant(0.05)),
-    "Polyak, then constant": plain(two_phase(polyak(0.0), constant(0.05), N_ITER // 2)),
-    "level": plain(level(N_ITER)),
-    "ours": following(500),
+    "constant": train_with(constant(0.05)),
+    "Polyak, then constant": train_with(two_phase(polyak(0.0), constant(0.05), N_ITER // 2)),
+    "level": train_with(level(N_ITER)),
+    "adaptive target": train_adaptively(500),
 }
 
 # %%
-# The lowest loss so far; it is the largest of all samples' that counts. Which rule does best
-# depends on the start: from fewer units, all of them can get stuck at log 2.
+# The lowest value so far of the largest loss. The best rule depends on the initialisation.
 
 fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 for (name, loss), colour in zip(

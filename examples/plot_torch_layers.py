@@ -1,10 +1,9 @@
 """
-PyTorch with MinPlus layers
-===========================
+Max-plus layers in PyTorch
+==========================
 
-``maxplus[torch]`` has the two products as layers with weights. They go between any others, and
-PyTorch trains them: each output has one input and one weight with a derivative, so gradients are as
-sparse as the paper says.
+``maxplus[torch]`` provides the two products as layers, which can be combined with other layers. The
+derivative of each output is nonzero for one input and one weight only, so gradients are sparse.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +18,7 @@ X, y = make_moons(600, noise=0.15, random_state=0)
 inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
 
 # %%
-# Sixteen linear views, walls by a minimum, the best box by a maximum:
+# Sixteen linear features, 24 units (minimum), two scores (maximum):
 
 network = torch.nn.Sequential(torch.nn.Linear(2, 16), MinPlus(16, 24), MaxPlus(24, 2))
 print(network)
@@ -34,17 +33,17 @@ for _ in range(400):
 print(f"loss {losses[0]:.2f} → {losses[-1]:.3f}")
 
 # %%
-# One sample's gradient touches two weights of each layer at most, one per class:
+# The gradient of one sample has at most two nonzero entries per layer, one per class:
 
 optimizer.zero_grad()
 torch.nn.functional.cross_entropy(network(inputs[:1]), labels[:1]).backward()
 for k in (1, 2):
     gradient = network[k].weight.grad
-    print(f"{network[k]}: {int((gradient != 0).sum())} of {gradient.numel()} weights move")
+    print(f"{network[k]}: {int((gradient != 0).sum())} of {gradient.numel()} nonzero")
 
 # %%
-# What it has learned
-# -------------------
+# Loss and predicted probabilities
+# --------------------------------
 
 low, high = X.min(axis=0) - 0.3, X.max(axis=0) + 0.3
 grid = np.stack(np.meshgrid(*(np.linspace(a, b, 201) for a, b in zip(low, high, strict=True))), -1)
@@ -53,7 +52,7 @@ with torch.no_grad():
     p = network(rows).softmax(dim=1)[:, 1].reshape(201, 201).numpy()
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
 left.plot(losses, color="#0072B2", linewidth=2)
-left.set(xlabel="step of Adam", ylabel="cross-entropy", ylim=(0, None))
+left.set(xlabel="step", ylabel="cross-entropy", ylim=(0, None))
 right.contourf(grid[..., 0], grid[..., 1], p, np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.8)
 right.contour(grid[..., 0], grid[..., 1], p, [0.5], colors="black", linewidths=1.5)
 right.scatter(*X.T, s=4, c=np.where(y, "#67001F", "#053061"), linewidth=0)

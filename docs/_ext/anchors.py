@@ -1,4 +1,4 @@
-"""Every link inside the site leads to a page, and to a place in it, that exists."""
+"""Check of all links inside the site, anchors included."""
 
 import html.parser
 from pathlib import Path
@@ -11,7 +11,7 @@ logger = getLogger(__name__)
 
 
 class Page(html.parser.HTMLParser):
-    """The anchors of a page, and where its links and pictures point."""
+    """Anchors of a page, and targets of its links and images."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check(app: Sphinx, error: Exception | None) -> None:
-    """Warn of each target that is not there; the Makefile makes errors of warnings."""
+    """Warn of each missing target; the Makefile turns warnings into errors."""
     if error is not None or app.builder.format != "html":
         return
     root = Path(app.outdir).resolve()

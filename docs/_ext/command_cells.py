@@ -1,4 +1,4 @@
-"""Commands on pages are shown as one types them: without the notebook's word for a shell."""
+"""Shell cells without the cell magic of notebooks."""
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -7,7 +7,7 @@ MAGIC = "%%bash\n"
 
 
 def show_as_typed(app: Sphinx, doctree: nodes.document) -> None:
-    """Cells that begin with ``%%bash`` become blocks of a shell."""
+    """Turn cells that begin with ``%%bash`` into shell blocks."""
     for block in doctree.findall(nodes.literal_block):
         text = block.astext()
         if text.startswith(MAGIC):

@@ -1,4 +1,4 @@
-"""Pages of the repository that the site shows as they are: their links to sources become names."""
+"""Included pages of the repository: links to source files become plain text."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 
 
 def unlink_sources(app: Sphinx, path: Path, docname: str, content: list[str]) -> None:
-    """``[words](src/…)`` becomes the words: the site has no copy of the sources."""
+    """Replace ``[text](src/…)`` by its text: the site does not contain the sources."""
     content[0] = re.sub(r"\[([^\]]+)\]\((?:src|results|docs)/[^)]*\)", r"\1", content[0])
 
 

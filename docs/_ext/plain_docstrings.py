@@ -1,17 +1,17 @@
-"""Docstrings are read in an editor first: not all that looks like markup there is meant so."""
+"""Escapes for characters of docstrings that are not meant as markup."""
 
 import re
 
 from sphinx.application import Sphinx
 
-# What stands between backticks is left alone.
+# Text between backticks is not escaped.
 LITERAL = re.compile(r"(``.*?``|`[^`\n]*`)")
 
 
 def escape(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """An absolute value is no substitution, and an attribute's last underscore makes no link."""
+    """Escape bars (not substitutions) and trailing underscores (not links)."""
     for k, line in enumerate(lines):
         parts = LITERAL.split(line)
         for j in range(0, len(parts), 2):
@@ -21,6 +21,6 @@ def escape(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    # After numpydoc, which must see names as they are.
+    # After numpydoc, which needs unescaped names.
     app.connect("autodoc-process-docstring", escape, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

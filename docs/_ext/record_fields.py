@@ -1,4 +1,4 @@
-"""Fields of named tuples are described by the comment beside them, not by their number."""
+"""Descriptions of the fields of named tuples, taken from their comments."""
 
 import ast
 import importlib
@@ -12,7 +12,7 @@ NUMBERED = "Alias for field number"
 
 
 def comments(cls: type) -> dict[str, str]:
-    """What stands behind each field of a class, on its line and those of comments below it."""
+    """Return the comment of each field of a class: on its line, and on comment lines below."""
     lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
     (node,) = ast.parse("\n".join(lines)).body
     found = {}
@@ -31,7 +31,7 @@ def comments(cls: type) -> dict[str, str]:
 def describe(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """The comment in place of the number; nothing where there is none."""
+    """Replace the default description of a field by its comment, if there is one."""
     if lines and lines[0].startswith(NUMBERED):
         address, _, field = name.rpartition(".")
         module, _, cls = address.rpartition(".")
@@ -40,6 +40,6 @@ def describe(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    # Before numpydoc, which rearranges the lines.
+    # Before numpydoc, which reorders the lines.
     app.connect("autodoc-process-docstring", describe, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Pages of what was measured, from the committed files under results/: a number has one source."""
+"""Result pages, generated from the committed files in results/."""
 
 import json
 import re
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-# How the list is cut, and in which order; what is measured and not named here comes last.
+# Sections of the list of results, in order; other experiments come last.
 GROUPS = {
-    "The paper": (
+    "Experiments of the paper": (
         "iris",
         "init",
         "mnist",
@@ -19,14 +19,20 @@ GROUPS = {
         "certificate",
         "timing",
     ),
-    "How good its own recipes are": ("tables", "raw-tables", "quality", "noise", "regression"),
-    "How fast, how large": ("long-run", "million", "mpi", "products", "first-use"),
+    "Predictive performance": ("tables", "raw-tables", "quality", "noise", "regression"),
+    "Speed and scale": (
+        "long-run",
+        "million",
+        "mpi",
+        "products",
+        "first-use",
+    ),
 }
-OTHERS = "More"
+OTHERS = "Other"
 PLACE = "results/generated"
 SOAK_LIST = """## Random trials
 
-- [](generated/soak.md): problems, attacks, damaged files, kills at random.
+- [](generated/soak.md): random problems, attacks, damaged files and killed processes.
 
 ```{toctree}
 :hidden:
@@ -37,7 +43,7 @@ generated/soak
 
 
 def write_pages(app: Sphinx) -> None:
-    """One page for each experiment, and the list of them that results/index.md includes."""
+    """Write a page for each experiment, and the list that results/index.md includes."""
     measured = Path(app.srcdir).parent / "results"
     pages = Path(app.srcdir) / PLACE
     pages.mkdir(parents=True, exist_ok=True)
@@ -60,16 +66,16 @@ def write_pages(app: Sphinx) -> None:
 
 
 def _list(records: dict[str, dict]) -> str:
-    """All pages under their headings, each with how its text begins."""
+    """Return the list of all pages by section, each with the first sentence of its text."""
     left = set(records).difference(*GROUPS.values())
     lines = []
     for heading, names in {**GROUPS, OTHERS: tuple(sorted(left))}.items():
-        told = [name for name in names if name in records]
-        if told:
+        listed = [name for name in names if name in records]
+        if listed:
             lines += [f"## {heading}", ""]
-            lines += [f"- [](generated/{n}.md): {_first_sentence(records[n])}" for n in told]
+            lines += [f"- [](generated/{n}.md): {_first_sentence(records[n])}" for n in listed]
             lines += ["", "```{toctree}", ":hidden:", ""]
-            lines += [*(f"generated/{n}" for n in told), "```", ""]
+            lines += [*(f"generated/{n}" for n in listed), "```", ""]
     return "\n".join(lines)
 
 
@@ -78,12 +84,12 @@ def _record(path: Path) -> dict:
 
 
 def _first_sentence(record: dict) -> str:
-    """How a finding's text begins."""
+    """Return the first sentence of a result."""
     return re.split(r"(?<=[.:;]) (?=[A-Z])", record["text"], maxsplit=1)[0].replace("$", r"\$")
 
 
 def _page(name: str, record: dict) -> str:
-    """A finding: its text, tables and pictures, and where it comes from below."""
+    """Return the page of a result: text, tables, figures and source."""
     parts = [f"# {record['title']}", record["text"].replace("$", r"\$")]
     parts += [_table(table) for table in record["tables"]]
     parts += [f"![{record['title']}: {what}]({name}-{what}.png)" for what in record["figures"]]
@@ -91,13 +97,13 @@ def _page(name: str, record: dict) -> str:
     took = "" if record["seconds"] is None else f", in {record['seconds']:,.0f} s"
     parts.append(
         f"---\n\nMeasured by `python -m experiments {name}` {kind}{took} ({_machine(record)}). "
-        f"This page is made of `results/{name}/{name}.json`."
+        f"Source: `results/{name}/{name}.json`."
     )
     return "\n\n".join(parts) + "\n"
 
 
 def _soak_page(record: dict) -> str:
-    """What the last soak has looked at, trial by trial, and what failed."""
+    """Return the page of the last soak test: counts of each trial, and failures."""
     rows = []
     for trial, counts in record["counts"].items():
         seen = (f"{n:,} {what}" for what, n in counts.items() if what != "trials")
@@ -105,17 +111,21 @@ def _soak_page(record: dict) -> str:
     failures = [(f["trial"].replace("_", " "), f["seed"], f["error"]) for f in record["failures"]]
     parts = [
         "# Random trials",
-        "`make soak` goes round these trials with random seeds, for an hour unless told otherwise. "
-        f"Its last run took {record['seconds']:,} s, began with the seed {record['first_seed']} "
+        "`make soak` repeats these trials with random seeds, for an hour by default. "
+        f"The last run took {record['seconds']:,} s, started with the seed {record['first_seed']} "
         f"and found {len(failures) or 'no'} failure{'s' * (len(failures) != 1)}.",
         _table(
-            {"caption": "What was tried", "columns": ("trial", "times", "looked at"), "rows": rows}
+            {
+                "caption": "Trials",
+                "columns": ("trial", "runs", "checked"),
+                "rows": rows,
+            }
         ),
     ]
     if failures:
         columns = ("trial", "seed", "error")
         parts.append(_table({"caption": "Failures", "columns": columns, "rows": failures}))
-    parts.append(f"---\n\n{_machine(record)}. This page is made of `results/soak.json`.")
+    parts.append(f"---\n\n{_machine(record)}. Source: `results/soak.json`.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -124,7 +134,7 @@ def _machine(record: dict) -> str:
 
 
 def _table(table: dict) -> str:
-    """Markdown; a bar in a cell is no end of it."""
+    """Return a Markdown table; bars in cells are escaped."""
     rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
     lines = [
         "| " + " | ".join(str(cell).replace("|", r"\|") for cell in row) + " |" for row in rows
@@ -133,7 +143,7 @@ def _table(table: dict) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Only what has changed, so that Sphinx reads nothing twice."""
+    """Write a file only if it has changed, so that Sphinx does not read it again."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 

@@ -1,1 +1,1 @@
-"""What draws the site's pictures, from models and numbers, so that pages stay short."""
+"""Figures of the documentation pages."""

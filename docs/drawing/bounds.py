@@ -1,4 +1,4 @@
-"""Why the sparse engine need not look: its bounds, drawn from small trainings."""
+"""Figures of the bounds of the sparse engine."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,7 +7,7 @@ BLUE, VERMILION, GREEN, GREY, PALE = "#0072B2", "#D55E00", "#009E73", "#6B6B6B",
 
 
 def minima_cases():
-    """The four things that a changed row can do to a witness and a runner-up."""
+    """Plot the four cases of a changed row: its effect on witness and runner-up."""
     rows = np.array([2.0, 4.6, 3.0, 5.2, 4.1, 3.7])  # witness 0, runner-up 2
     cases = (
         ("the witness rises,\nbut not above g₂", 0, 2.7),
@@ -38,7 +38,7 @@ def minima_cases():
 
 
 def step_bounds(before, after):
-    """By how much any score can have risen or fallen in a step that left W⁰ alone: (C,), (C,)."""
+    """Return bounds of the rise and fall of each score in a step with constant W⁰: (C,), (C,)."""
     up, down = (np.maximum(s * (after.W1 - before.W1), 0).max(axis=0) for s in (1, -1))
     lift = after.W2 - before.W2
     rise = np.maximum(up[:, None] + lift, 0).max(axis=0)
@@ -47,13 +47,13 @@ def step_bounds(before, after):
 
 
 def growth_of(before, after, label):
-    """The most by which a loss of this class can have grown: a wrong score's rise, its own fall."""
+    """Return a bound of the growth of a loss: largest rise of a wrong score plus own fall."""
     rise, fall = step_bounds(before, after)
     return np.delete(rise, label).max() + fall[label]
 
 
 def bound_over_time(models, X, y, label, chunk):
-    """A chunk's largest loss, its bound, and when it must be looked at again."""
+    """Plot the largest loss of a chunk, its bound, and the updates of the bound."""
     exact = [model.losses(X[chunk], y[chunk]).max() for model in models]
     worst = [model.losses(X, y).max() for model in models]
     bound, bounds, updates = exact[0], [exact[0]], [0]
@@ -64,44 +64,44 @@ def bound_over_time(models, X, y, label, chunk):
             updates.append(t)
         bounds.append(bound)
     fig, ax = plt.subplots(figsize=(7.4, 3.1))
-    ax.plot(worst, color=GREY, linewidth=0.9, label="the worst loss of all samples")
-    ax.plot(bounds, color=VERMILION, label="the bound on this chunk")
-    ax.plot(exact, color=BLUE, label="the chunk's largest loss")
+    ax.plot(worst, color=GREY, linewidth=0.9, label="largest loss of all samples")
+    ax.plot(bounds, color=VERMILION, label="bound of this chunk")
+    ax.plot(exact, color=BLUE, label="largest loss of this chunk")
     ax.plot(updates, [exact[t] for t in updates], "o", color=BLUE, markersize=4, label="updates")
     ax.set(
         xlabel="iteration",
         ylabel="loss",
-        title=f"{len(updates)} updates, the first included, in {len(models) - 1} iterations",
+        title=f"{len(updates)} updates in {len(models) - 1} iterations",
     )
     ax.legend(fontsize=8)
     return fig
 
 
 def share_curves():
-    """How much of a wrong score's rise reaches the loss, by the share of its term."""
+    """Plot the growth of the loss against the rise of one wrong score, for several shares."""
     r = np.linspace(0, 2, 100)
     fig, ax = plt.subplots(figsize=(5.4, 3))
     for s in (1.0, 0.5, 0.2, 0.05):
         ax.plot(r, np.log1p(s * np.expm1(r)), label=f"s = {s:g}")
-    ax.set(xlabel="rise r of one wrong score", ylabel="the loss grows by at most")
+    ax.set(xlabel="rise r of one wrong score", ylabel="bound of the growth of the loss")
     ax.legend(fontsize=8)
     return fig
 
 
 def search_picture(bounds, exact, threshold):
-    """Chunks by their bound; only those above the worst loss found had to be opened."""
+    """Plot the bounds of all chunks; only chunks above the worst loss found are evaluated."""
     order = np.argsort(-bounds)
     opened = bounds[order] >= threshold
     fig, ax = plt.subplots(figsize=(7.2, 2.8))
     x = np.arange(len(bounds))
     ax.bar(x, bounds[order], color=np.where(opened, VERMILION, PALE), label="bound")
-    ax.plot(x, exact[order], "o", color=BLUE, markersize=4, label="largest loss inside")
+    ax.plot(x, exact[order], "o", color=BLUE, markersize=4, label="largest loss of the chunk")
     ax.axhline(threshold, color="#222222", linewidth=0.8, linestyle="--")
     ax.text(len(bounds) - 0.5, threshold, "worst loss found", ha="right", va="bottom", fontsize=8)
     ax.set(
-        xlabel="chunks, highest bound first",
+        xlabel="chunks, sorted by bound",
         ylabel="loss",
-        title=f"{opened.sum()} of {len(bounds)} chunks opened",
+        title=f"{opened.sum()} of {len(bounds)} chunks evaluated",
     )
     ax.legend(fontsize=8)
     return fig

@@ -1,4 +1,4 @@
-"""The cell magic ``%%bash`` of pages: a command's output in one piece, without colours."""
+"""Cell magic ``%%bash`` of pages: output of commands without colours."""
 
 import os
 import subprocess
@@ -6,14 +6,14 @@ import subprocess
 from IPython import get_ipython
 from IPython.core.magic import register_cell_magic
 
-# Notebooks ask for colours, which a page cannot show.
+# Notebooks enable colours, which a page cannot show.
 PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name} | {
     "NO_COLOR": "1"
 }
 
 
 def bash(line: str, cell: str) -> None:
-    """Run a cell in a shell; a command that fails fails the page."""
+    """Run a cell in a shell; raise if a command fails."""
     done = subprocess.run(
         ["bash", "-e", "-c", cell],
         env=PLAIN,

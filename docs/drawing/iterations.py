@@ -1,4 +1,4 @@
-"""One iteration of the paper's algorithm in pictures: worst sample, active path, sparse step."""
+"""Figures of iterations of the subgradient algorithm."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,17 +9,17 @@ GREY, VERMILION = "#B5B5B5", "#D55E00"
 
 
 def draw_losses(ax, losses, worst):
-    """All losses, the largest one marked."""
+    """Plot all losses and highlight the largest one."""
     order = np.argsort(-losses)
     colours = [VERMILION if n == worst else GREY for n in order]
     ax.bar(range(len(losses)), losses[order], color=colours, width=1.0)
     ax.axhline(np.log(2), color=INK, linewidth=0.8, linestyle="--")
     ax.text(len(losses), np.log(2), "log 2", ha="right", va="bottom", fontsize=8)
-    ax.set(xlabel="samples, worst first", ylabel="loss", xlim=(-1, len(losses)))
+    ax.set(xlabel="samples, sorted by loss", ylabel="loss", xlim=(-1, len(losses)))
 
 
 def draw_network(ax, model, path, label):
-    """The network as columns of nodes; only the edges on active paths are drawn."""
+    """Plot the layers as columns of nodes, with the edges of active paths."""
     n_rows, H, C = model.W0.size, model.n_hidden, model.n_classes
     heights = {
         "row": np.linspace(0, 1, n_rows),
@@ -47,7 +47,7 @@ def draw_network(ax, model, path, label):
 
 
 def draw_moves(ax, before, after):
-    """The weights, layer by layer, with what a step has moved."""
+    """Plot the number of weights of each layer that a step has changed."""
     moved = []
     for name in ("W0", "W1", "W2"):
         old, new = (np.asarray(getattr(model, name)).ravel() for model in (before, after))
@@ -56,13 +56,13 @@ def draw_moves(ax, before, after):
     for k, (_, size, n) in enumerate(moved):
         ax.barh(k, size, color="#E4E4E4")
         ax.barh(k, n, color=VERMILION)
-        ax.text(size + 0.01 * top, k, f"{n} of {size} move", va="center", fontsize=8)
+        ax.text(size + 0.01 * top, k, f"{n} of {size} changed", va="center", fontsize=8)
     ax.set(yticks=range(3), yticklabels=["W⁰", "W¹", "W²"], xlim=(0, 1.35 * top), xlabel="entries")
     ax.invert_yaxis()
 
 
 def one_iteration(model, after, X, y, title):
-    """Three pictures: the worst sample, its active path, what the step moves."""
+    """Plot an iteration: losses, worst sample, active paths, changed weights."""
     losses = model.losses(X, y)
     worst = int(losses.argmax())
     path = model.active_path(X[worst : worst + 1])
@@ -74,16 +74,16 @@ def one_iteration(model, after, X, y, title):
     draw_regions(axes[1], model, low, high)
     draw_rows(axes[1], X, y, size=8)
     draw_decisions(axes[1], model, X[worst])
-    axes[1].set_title("its boxes and walls")
+    axes[1].set_title("active boxes and walls")
     draw_network(axes[2], model, path, int(y[worst]))
-    axes[2].set_title("its active path")
+    axes[2].set_title("active paths")
     draw_moves(axes[3], model, after)
-    axes[3].set_title("the step")
+    axes[3].set_title("changed weights")
     return fig
 
 
 def boxes_over_time(models, X, y, titles):
-    """The boxes and regions at some iterations."""
+    """Plot boxes and predicted classes at some iterations."""
     low, high = limits(X, 0.12)
     fig, axes = plt.subplots(1, len(models), figsize=(2.1 * len(models), 2.3), sharey=True)
     for ax, model, title in zip(axes, models, titles, strict=True):

@@ -1,4 +1,4 @@
-"""An LMM of two features: its boxes, its regions, and the wall that decides a score."""
+"""Figures of LMMs with two features: boxes, predicted classes and active walls."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,20 +11,20 @@ INK, GREY = "#222222", "#6B6B6B"
 
 
 def limits(X, margin=0.08):
-    """The picture's corners: all rows, and a little room."""
+    """Return the limits of the axes: the range of all rows with a margin."""
     low, high = X.min(axis=0), X.max(axis=0)
-    room = margin * (high - low)
-    return low - room, high + room
+    border = margin * (high - low)
+    return low - border, high + border
 
 
 def grid(low, high, n=160):
-    """The points of a raster, (n·n, 2), and their two axes."""
+    """Return the points of a grid, (n·n, 2), and its two axes."""
     a, b = (np.linspace(low[p], high[p], n) for p in range(2))
     return np.column_stack([axis.ravel() for axis in np.meshgrid(a, b)]), a, b
 
 
 def draw_rows(ax, X, y, size=14, names=None):
-    """The rows, a colour for each class."""
+    """Plot the rows, with a colour for each class."""
     for d in np.unique(y):
         label = None if names is None else names[d]
         ax.scatter(
@@ -33,7 +33,7 @@ def draw_rows(ax, X, y, size=14, names=None):
 
 
 def draw_regions(ax, model, low, high):
-    """Which class wins where."""
+    """Plot the predicted class of each point."""
     points, a, b = grid(low, high)
     winner = model.scores(points).argmax(axis=1).reshape(len(b), len(a))
     n = model.n_classes
@@ -43,7 +43,7 @@ def draw_regions(ax, model, low, high):
 
 
 def draw_boxes(ax, model, low, high, level=0.0):
-    """Where each unit's value is at least a level, in the colour of the class it speaks for."""
+    """Plot the boxes of all units at a level, in the colour of their class."""
     boxes = unit_boxes(model, level)
     for h in range(model.n_hidden):
         corner = np.maximum(boxes.low[h], low - 1)
@@ -54,7 +54,7 @@ def draw_boxes(ax, model, low, high, level=0.0):
 
 
 def draw_heights(ax, model, unit, low, high, levels=8):
-    """The value of one unit as contours: a hill with four sides and a flat ridge."""
+    """Plot contours of the value of one unit."""
     points, a, b = grid(low, high)
     g = model.hidden(points)[:, unit].reshape(len(b), len(a))
     lines = ax.contour(a, b, g, levels=levels, cmap="cividis", linewidths=0.9)
@@ -63,7 +63,7 @@ def draw_heights(ax, model, unit, low, high, levels=8):
 
 
 def draw_decisions(ax, model, x):
-    """For one row: the box behind each class's score, and the distance to the wall that decided."""
+    """Plot the active box of each class, and the distance to its active wall, for one row."""
     path = decisive_paths(model, x[None])
     boxes = unit_boxes(model)
     for d in range(model.n_classes):
@@ -82,7 +82,7 @@ def draw_decisions(ax, model, x):
 
 
 def two_feature_picture(model, X, y, names, features):
-    """Regions and boxes of a model of two features, side by side."""
+    """Plot boxes and predicted classes side by side."""
     low, high = limits(X)
     fig, (left, right) = plt.subplots(1, 2, figsize=(8.2, 3.6), sharey=True)
     draw_boxes(left, model, low, high)
@@ -90,7 +90,7 @@ def two_feature_picture(model, X, y, names, features):
     left.set(title="Boxes", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     draw_regions(right, model, low, high)
     draw_rows(right, X, y)
-    right.set_title("The class with the best box wins")
+    right.set_title("Predicted classes")
     left.set(xlabel=features[0], ylabel=features[1])
     right.set_xlabel(features[0])
     left.legend(fontsize=8, loc="best")

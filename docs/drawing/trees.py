@@ -1,4 +1,4 @@
-"""A Short Computational Tree, and what a changed leaf does to it."""
+"""Figures of Short Computational Trees."""
 
 import matplotlib.pyplot as plt
 
@@ -6,7 +6,7 @@ BLUE, VERMILION, PALE, INK = "#0072B2", "#D55E00", "#EEF3F7", "#222222"
 
 
 def levels_of(leaves):
-    """All levels of the tree for maxima, leaves first, padded with −∞ to a power of two."""
+    """Return all levels of a max tree, leaves first, padded with −∞ to a power of two."""
     n = 1
     while n < len(leaves):
         n *= 2
@@ -18,7 +18,7 @@ def levels_of(leaves):
 
 
 def draw_tree(ax, leaves, changed=None, before=None, title=""):
-    """The tree; the path from a changed leaf to the root in another colour."""
+    """Plot a tree; highlight the path from a changed leaf to the root."""
     rows = levels_of(leaves)
     width = len(rows[0])
     place = [[(j + 0.5) * width / len(row) for j in range(len(row))] for row in rows]
@@ -46,10 +46,12 @@ def draw_tree(ax, leaves, changed=None, before=None, title=""):
 
 
 def before_and_after(leaves, changed, value):
-    """One leaf changes: the nodes above it are all that is computed again."""
+    """Plot a tree before and after the change of one leaf."""
     new = list(leaves)
     new[changed] = value
     fig, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.1))
-    draw_tree(left, leaves, title="Every node is the larger of its two children")
-    draw_tree(right, new, changed, leaves[changed], title="One leaf changes: one node per level")
+    draw_tree(left, leaves, title="Each node is the maximum of its children")
+    draw_tree(
+        right, new, changed, leaves[changed], title="A changed leaf updates one node per level"
+    )
     return fig

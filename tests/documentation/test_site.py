@@ -82,7 +82,7 @@ def test_every_measurement_is_a_page(tmp_path):
     headings, entries = zip(
         *re.findall(r"## (.+)\n\n(- .+)\n", (place / "list.txt").read_text()), strict=True
     )
-    assert headings == ("How fast, how large", pages.OTHERS)
+    assert headings == ("Speed and scale", pages.OTHERS)
     assert entries == ("- [](generated/mpi.md): It is.", "- [](generated/speed.md): It is.")
 
 
@@ -116,7 +116,7 @@ def test_counts_of_the_last_soak_are_a_page(tmp_path, failures, found, has_table
         pages.write_pages(SimpleNamespace(srcdir=tmp_path / "docs"))
     place = tmp_path / "docs" / pages.PLACE
     page = (place / "soak.md").read_text()
-    assert "took 3,601 s, began with the seed 7" in page
+    assert "took 3,601 s, started with the seed 7" in page
     assert found in page
     assert "| killed savings | 1,500 | 12,000 kills |" in page
     assert ("| killed savings | 9 | KeyError: 'x' |" in page) == has_table
@@ -153,7 +153,7 @@ def test_commands_are_shown_as_typed():
 
 def test_every_example_has_its_place_in_the_gallery():
     scripts = {path.stem.removeprefix("plot_") for path in EXAMPLES.glob("plot_*.py")}
-    assert scripts == set(part("gallery_ways").ORDER)
+    assert scripts == set(part("gallery_order").ORDER)
 
 
 def test_every_public_name_is_in_the_reference_once():

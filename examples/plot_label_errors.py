@@ -1,9 +1,9 @@
 """
-Suspects in mislabelled data
-============================
+Detection of label errors
+=========================
 
-Labels are wrong now and then. A polish brings every training loss below log 2, but may leave those
-that resist most: ``max_suspects``. They are worth a second look.
+A polish brings the training losses below log 2. With ``max_suspects``, it may leave some samples
+above this level; these are likely to be mislabelled.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ y = truth.copy()
 y[wrong] = (truth[wrong] + rng.integers(1, 10, wrong.size)) % 10
 
 # %%
-# Few units with gentle slopes and a short warm-up: no box can be drawn around a single image. They
-# were chosen with the wrong labels known; with more units or epochs fewer of them are found.
+# Few units, a small slope and a short warm-up prevent boxes around single images. The parameters
+# were chosen with knowledge of the wrong labels; with more units or epochs fewer of them are found.
 
 clf = LMMClassifier(
     100, slope=7.0, warmup_epochs=10, polish="log2", max_suspects=0.05, random_state=0
@@ -31,11 +31,10 @@ found = np.isin(suspects, wrong)
 print(f"{suspects.size} suspects, {found.sum()} of them among the {wrong.size} wrong labels")
 
 # %%
-# The worst first
-# ---------------
+# Suspects with the largest losses
+# --------------------------------
 #
-# Each image with the label that it was given and what the model thinks; red ones were changed on
-# purpose.
+# Images with their label and the prediction; wrong labels are orange.
 
 order = suspects[np.argsort(-clf.training_losses_[suspects])][:24]
 fig, axes = plt.subplots(3, 8, figsize=(9, 5), layout="constrained")
@@ -43,7 +42,7 @@ for ax, n in zip(axes.flat, order, strict=True):
     ax.imshow(X[n].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
     changed = n in wrong
     ax.set_title(
-        f"label {y[n]}\nlooks like {clf.predict(X[n : n + 1])[0]}",
+        f"label {y[n]}\npredicted {clf.predict(X[n : n + 1])[0]}",
         size=9,
         color="#D55E00" if changed else "#222222",
     )
@@ -51,13 +50,13 @@ for ax, n in zip(axes.flat, order, strict=True):
     ax.spines[:].set(color="#D55E00" if changed else "#DCDCDC", linewidth=2)
 
 # %%
-# Losses tell wrong labels apart
-# ------------------------------
+# Losses of correct and wrong labels
+# ----------------------------------
 
 loss = clf.training_losses_
 fig, ax = plt.subplots(figsize=(8, 3.4), layout="constrained")
 bins = np.geomspace(max(loss.min(), 1e-6), loss.max() * 1.01, 60)
-ax.hist(np.maximum(np.delete(loss, wrong), bins[0]), bins, color="#0072B2", label="right labels")
+ax.hist(np.maximum(np.delete(loss, wrong), bins[0]), bins, color="#0072B2", label="correct labels")
 ax.hist(np.maximum(loss[wrong], bins[0]), bins, color="#D55E00", label="wrong labels")
 ax.axvline(np.log(2), color="#222222", linestyle="--", linewidth=1, label="log 2")
 ax.set(xscale="log", yscale="symlog", xlabel="training loss", ylabel="images")

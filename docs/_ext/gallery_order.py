@@ -1,12 +1,12 @@
-"""The gallery: its order (what it is, what it tells, what one does with it), and how it draws."""
+"""Order of the examples in the gallery, and the style of their figures."""
 
 ORDER = (
     "boxes",
     "iris_log2",
     "clinic",
-    "flips",
+    "counterfactuals",
     "certified_digits",
-    "suspects",
+    "label_errors",
     "ensemble",
     "calibration",
     "regression",
@@ -20,7 +20,7 @@ ORDER = (
 
 
 class InOrder:
-    """Sphinx-Gallery's key of a script; one that is not named comes last."""
+    """Sort key of Sphinx-Gallery; scripts that are not in `ORDER` come last."""
 
     def __init__(self, folder: str) -> None:
         pass
@@ -30,8 +30,8 @@ class InOrder:
         return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
-def as_on_other_pages(settings: dict, script: str) -> None:
-    """Each script begins without figures, in the style of docs/matplotlibrc."""
+def reset_style(settings: dict, script: str) -> None:
+    """Close all figures, and restore the style of docs/matplotlibrc, before each script."""
     import matplotlib
     import matplotlib.pyplot as plt
 
