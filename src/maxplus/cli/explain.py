@@ -177,7 +177,7 @@ def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[st
                 f"age=18:90; got {text!r}"
             )
         places = encoder.features_of([column])
-        if domain.names[places[0]] != column or places[0] in domain.ranks:
+        if domain.names[places[0]] != column or places[0] in domain.ordinals:
             raise ValueError(
                 f"--range is for numbers, and {column!r} holds words; to hold them as they are: "
                 f"--fixed {column}"

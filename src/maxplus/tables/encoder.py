@@ -534,7 +534,7 @@ class FeatureValues(NamedTuple):
     values : the two values of each two-valued feature
     categories : categorical columns, whose features change together
     indicators : for a feature that may be missing, the feature that indicates it
-    ranks : for an ordinal feature, its categories, the lowest first
+    ordinals : for an ordinal feature, its categories, the lowest first
     """
 
     unit: NDArray
@@ -546,7 +546,7 @@ class FeatureValues(NamedTuple):
     values: Mapping[int, NDArray]
     categories: tuple[Group, ...]
     indicators: Mapping[int, int]
-    ranks: Mapping[int, tuple[str, ...]]
+    ordinals: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
