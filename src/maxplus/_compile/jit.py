@@ -109,7 +109,7 @@ exact_inner: Any = numba.njit(error_model="numpy", fastmath=False, **_LINK_ONLY)
 
 @once
 def warn_uncached() -> None:
-    """Warn, once, that compiled kernels are not kept, and say what helps."""
+    """Warn, once, that compiled kernels are not cached, with a remedy."""
     warnings.warn(
         "compiled kernels cannot be kept on the disk, so every process compiles its own; name a "
         "folder that can be written to in the environment variable NUMBA_CACHE_DIR",

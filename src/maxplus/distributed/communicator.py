@@ -115,7 +115,7 @@ class Communicator(ABC):
         return truth if self.is_alone else any(self.allgather(truth))
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Raise DifferentRanksError, on all ranks, if their facts differ."""
+        """Raise DifferentRanksError, on all ranks, if their values of ``facts`` differ."""
         if self.is_alone:
             return
         by_rank = self.allgather(tuple(facts.values()))
