@@ -108,7 +108,7 @@ class Joint(Outcome):
         return self.losses.size
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """Return the loss curve."""
         return {"warmup_losses": self.losses}
 

@@ -389,7 +389,7 @@ class BaseMaxPlusClassifier(
                 model, state = previous or self._initialize(data, rng, monitor)
             problem, stages = self._problem(data, state, rng), self._stages(data, state)
             trained = run_stages(stages, model, problem, monitor, saved, state.to_arrays())
-            state = replace(state, results={**state.results, **trained.facts})
+            state = replace(state, results={**state.results, **trained.arrays})
             fitted = self._fitted_attributes(data, state, trained)
         replace_fitted(self, fitted | self._memory(rng, continues=previous is not None))
         self._warn_of_ending(trained)

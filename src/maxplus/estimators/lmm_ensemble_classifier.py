@@ -323,7 +323,7 @@ class EnsembleTraining:
         stages = member._single_stages(len(own.y), state)
         problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)
         trained = run_stages(stages, boxes.model, problem, quiet)
-        losses = trained.facts.get("warmup_losses", np.full(1, np.nan))
+        losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 
 

@@ -173,12 +173,12 @@ def describe(
     """
     check_is_fitted(estimator, "model_")
     model: Network = estimator.model_
-    facts, arrays = write_attributes(estimator, remember_rows)
+    attributes, arrays = write_attributes(estimator, remember_rows)
     document: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "library": maxplus.__version__,
         "parameters": parameters_to_json(estimator),
-        "facts": facts,
+        "attributes": attributes,
         "n_features": model.n_features,
         "n_columns": estimator.n_features_in_,
     }
@@ -234,7 +234,7 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         lambda v: v == n_features or (is_encoded and type(v) is int and v > 0),
         "the number of columns",
     )
-    read_attributes(estimator, document.get("facts"), arrays)
+    read_attributes(estimator, document.get("attributes"), arrays)
     names = document.get("feature_names")
     if names is not None:
         require(names, lambda v: is_text_list(v, estimator.n_features_in_), "the feature names")

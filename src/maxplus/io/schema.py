@@ -292,7 +292,7 @@ def write_attributes(
     estimator: Any, remember_rows: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return the fitted attributes of an estimator that a file holds: values and arrays."""
-    facts: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     arrays: dict[str, NDArray] = {}
     for name in FITTED[type(estimator).__name__]:
         if not hasattr(estimator, name) or (name in PER_ROW and not remember_rows):
@@ -301,14 +301,14 @@ def write_attributes(
         if isinstance(own, Array):
             arrays[name.removesuffix("_")] = np.asarray(value, own.dtype or estimator.model_.dtype)
         else:
-            facts[name] = value.item() if isinstance(value, np.generic) else value
-    return facts, arrays
+            attributes[name] = value.item() if isinstance(value, np.generic) else value
+    return attributes, arrays
 
 
-def read_attributes(estimator: Any, facts: Any, arrays: dict[str, NDArray]) -> None:
+def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray]) -> None:
     """Set the fitted attributes that a file holds; FileError if one is wrong or missing."""
     table = FITTED[type(estimator).__name__]
-    for name, value in require(facts, is_dict, "the facts").items():
+    for name, value in require(attributes, is_dict, "the attributes").items():
         own = ATTRIBUTES[name] if name in table else None
         if not isinstance(own, JsonValue):
             raise FileError(f"{type(estimator).__name__} has no fact {name!r:.40}")

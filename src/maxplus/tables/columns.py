@@ -274,21 +274,21 @@ def column_from_json(record: Any) -> Column:
     names = [] if kind is None else [field.name for field in fields(kind)]
     if kind is None or set(record) != {"kind", *names}:
         raise ValueError(f"{record!r:.60} is no column")
-    facts = {name: record[name] for name in names}
-    categories = facts.get("categories", [])
+    given = {name: record[name] for name in names}
+    categories = given.get("categories", [])
     if not (isinstance(categories, list) and all(type(value) is str for value in categories)):
         raise ValueError(f"{categories!r:.60} are no categories")
-    values = [*categories, OTHER] if facts.get("other") is True else categories
+    values = [*categories, OTHER] if given.get("other") is True else categories
     # Only a column with an indicator may have no categories.
-    needs_some = "categories" in facts and not (kind is Category and facts["indicator"] is True)
+    needs_some = "categories" in given and not (kind is Category and given["indicator"] is True)
     if len(set(values)) != len(values) or (needs_some and not categories):
         raise ValueError(f"{categories!r:.60} are not distinct categories")
-    if "categories" in facts:
-        facts["categories"] = tuple(categories)
+    if "categories" in given:
+        given["categories"] = tuple(categories)
     flags = ("indicator", "had_missing", "from_text", "other")
-    column = kind(**facts)
+    column = kind(**given)
     if type(column.name) is not str or not all(
-        type(facts[name]) is bool for name in flags if name in facts
+        type(given[name]) is bool for name in flags if name in given
     ):
         raise ValueError(f"{record!r:.60} is no column")
     if not _can_fill(column):

@@ -31,7 +31,7 @@ class Outcome(ABC):
 
     @property
     @abstractmethod
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """Arrays of the stage to keep, by name."""
 
 
@@ -73,9 +73,9 @@ class TrainingResult:
         return sum(outcome.n_iter for outcome in self.outcomes)
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The arrays of all stages."""
-        return {name: fact for outcome in self.outcomes for name, fact in outcome.facts.items()}
+        return {name: array for outcome in self.outcomes for name, array in outcome.arrays.items()}
 
 
 def run_stages(
@@ -141,7 +141,7 @@ def run_stages(
         require_finite(outcome.model)
         outcomes.append(outcome)
         model, status, last = outcome.model, outcome.status, stage.name
-        settled |= outcome.facts | {"n_iter": settled.get("n_iter", np.zeros(1, np.int64)) +
+        settled |= outcome.arrays | {"n_iter": settled.get("n_iter", np.zeros(1, np.int64)) +
                                     outcome.n_iter}  # fmt: skip
         if status.ends_training:
             break

@@ -61,7 +61,7 @@ class Polished(Outcome):
         return len(self.course) - 1
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The maximum losses, and the samples that are not below the level."""
         return {"polish_losses": self.course, "suspects": self.above}
 

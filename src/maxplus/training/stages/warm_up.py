@@ -46,10 +46,10 @@ class WarmedUp(Outcome):
         return self.losses.size
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The losses and, with held-out samples, the accuracies."""
-        facts = {"warmup_losses": self.losses}
-        return facts | ({"validation_scores": self.validation} if self.held_out.size else {})
+        arrays = {"warmup_losses": self.losses}
+        return arrays | ({"validation_scores": self.validation} if self.held_out.size else {})
 
 
 @dataclass(frozen=True)
