@@ -35,10 +35,10 @@ class Change(NamedTuple):
     """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`.
 
     Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
-    none of so few columns is nearer than ``at_least``, which is the same, up to rounding,
-    unless time ran out. ``row`` is the changed row for people: its numbers have few digits and
-    are no nearer, and the model predicts ``becomes``; ``text`` says it in words. Where nothing
-    flips, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
+    ``at_least`` is a lower bound for changes of so few columns, equal to it up to rounding unless
+    the time limit was reached. ``row`` is the changed row for printing: its numbers have few
+    digits and are no nearer, and the model predicts ``becomes``; ``text`` describes the change. If
+    no change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
     """
 
     feature: NDArray
@@ -50,7 +50,7 @@ class Change(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Return the change in words."""
+        """Return the description of the change."""
         return self.text
 
 
@@ -70,15 +70,14 @@ def smallest_change(
 
         v_t ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] ≤ q_t for some i,
 
-    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a switch for each (h', i), and so are
-    h, the segments of φ, the columns that move and the words that they take. Terms over one
-    feature need no units: their sum is piecewise linear, too. Minimising the sum of distances is
-    then a mixed-integer linear program for each class d, of which only those switches are
-    formed that can matter nearer than the nearest change that is known. HiGHS solves it, with a
-    bound that proves that nothing is nearer. So it is exact, but for wins by less than a
-    millionth of what the scores can move. The time is exponential in the worst case: a
-    problem of more than 5,000 switches is refused, and one that takes more than ``seconds`` ends
-    with ``at_least`` < ``distance``.
+    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a binary variable (a switch) for each
+    (h', i), and so are h, the segments of φ, the columns that change and their categories. Terms
+    over one feature need no units: their sum is piecewise linear. Minimising the sum of distances
+    is then a mixed-integer linear program for each class d, restricted to the switches that are
+    relevant within the distance of the best known change. HiGHS solves it, with a lower bound that
+    proves optimality. The result is exact, except for leads below a millionth of the range of the
+    scores. The time is exponential in the worst case: a problem of more than 5,000 switches is
+    refused, and one that takes more than ``seconds`` ends with ``at_least`` < ``distance``.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ def smallest_change(
     domain : Domain
         With finite limits, unless a single column flips x.
     n_columns : int
-    class_names : C words, for the text; the classes' numbers by default
+    class_names : names of the C classes, for the text; their numbers by default
     seconds : float
 
     Returns
@@ -137,7 +136,7 @@ def smallest_change(
 
 
 def _farthest(x: NDArray, domain: Domain) -> float:
-    """Return the largest distance of a column; ValueError if there is none."""
+    """Return the largest distance of a column; raise ValueError if it is not bounded."""
     moves = domain.is_free | domain.is_long
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
