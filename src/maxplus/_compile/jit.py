@@ -80,7 +80,7 @@ def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], varian
         try:
             if HAS_NUMBA_INTERNALS:
                 kernel._cache = KernelCache(function, variant, warn_uncached)
-            elif not variant:  # Numba's own cache does not tell variants of a function apart.
+            elif not variant:  # Numba's own cache does not distinguish variants of a function.
                 kernel.enable_caching()
         except RuntimeError:
             warn_uncached()
