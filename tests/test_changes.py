@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from explained import fixed
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
-from maxplus.explain import Category, Domain, changes, nearest_counterfactuals, smallest_change
+from maxplus.explain import Domain, OneHotGroup, changes, nearest_counterfactuals, smallest_change
 from maxplus.explain.changes import MILP
 from maxplus.models import LMM
 from strategies import SEEDS
@@ -66,7 +66,7 @@ def listed_problems(draw):
     domain = replace(
         Domain.free(P, rng.uniform(0.5, 2.0, P)).within(-2.0, 3.0),
         whole=np.isin(np.arange(P), [0, 1, 6]), values={2: np.array([-1.5, 0.25, 2.0])},
-        categories=(Category("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
+        categories=(OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
     )  # fmt: skip
     model = random_model(rng, P, C=draw(st.integers(2, 3)))
     x = np.concatenate([rng.integers(-2, 4, 2), [0.25], np.eye(3)[rng.integers(3)], [1.0]])

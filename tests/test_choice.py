@@ -22,8 +22,8 @@ from maxplus.estimators._cross_validation import (
     stratified_part,
     temperature,
 )
-from maxplus.estimators._dataset import Scaling, share_a_unit
 from maxplus.estimators._lmm import Capacity
+from maxplus.estimators._training_data import Scaling, share_a_unit
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM

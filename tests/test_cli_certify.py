@@ -159,7 +159,7 @@ def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
 
 def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
     small = document("certify", orchard_model, ORCHARD)
-    monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "MOST_WAITING", 0)
+    monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "BUFFER_BYTES", 0)
     assert document("certify", orchard_model, ORCHARD) == small
     monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "ROWS_WITH_RADII", 239)
     large = document("certify", orchard_model, ORCHARD)

@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 from commands import IRIS, bad, document, good, read_csv
-from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
+from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS, SKLEARN_REGRESSORS
 from table_helpers import opened
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,9 @@ def test_peers_are_judged_as_by_scikit_learn(tmp_path):
     rows = {row["model"]: row for row in read_csv(out)}
     assert list(said["models"]) == list(rows) == ["logistic", "kNN"]
     for name, found in said["models"].items():
-        P = cross_val_predict(PEERS[name](0), samples.X, y, cv=folds, method="predict_proba")
+        P = cross_val_predict(
+            SKLEARN_CLASSIFIERS[name](0), samples.X, y, cv=folds, method="predict_proba"
+        )
         accuracy = (P.argmax(axis=1) == y).mean()
         assert found["figures"]["accuracy"] == pytest.approx(accuracy)
         assert float(rows[name]["accuracy"]) == pytest.approx(accuracy)
@@ -58,7 +60,7 @@ def test_numbers_are_compared_too(tmp_path):
     said = document("compare", table, "--models", "ridge,kNN")
     for name, found in said["models"].items():
         predicted = cross_val_predict(
-            REGRESSION_PEERS[name](0), x, y, cv=KFold(5, shuffle=True, random_state=0)
+            SKLEARN_REGRESSORS[name](0), x, y, cv=KFold(5, shuffle=True, random_state=0)
         )
         assert found["figures"]["r2"] == pytest.approx(r2_score(y, predicted))
     printed = good("compare", table, "--models", "ridge", width=80)

@@ -8,8 +8,8 @@ from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxplus.explain import (
-    Category,
     Domain,
+    OneHotGroup,
     contributions,
     feature_importances,
     shape_function,
@@ -142,7 +142,7 @@ def test_text_names_the_values_of_a_pair_and_signs():
 def mixed_domain():
     """A category of three words, a number, and whether it was missing."""
     free = Domain.free(5, names=["red", "green", "blue", "age", "age is missing"])
-    colour = Category("colour", (0, 1, 2), ("red", "green", "blue"))
+    colour = OneHotGroup("colour", (0, 1, 2), ("red", "green", "blue"))
     return dataclasses.replace(free, categories=(colour,), indicators={3: 4})
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maxplus.tables import Categorical, Category, Ordinal, RawTable, scales
+from maxplus.tables import Categorical, Category, Ordinal, RawTable, text_patterns
 from maxplus.tables.columns import column_from_json
 from table_helpers import decided, encoder_of
 
@@ -103,7 +103,7 @@ def test_words_with_an_order_become_ranks(words):
 
 @pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
 def test_other_words_stay_words(words):
-    assert scales.ordered(words) is None
+    assert text_patterns.ordered(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
 
@@ -141,7 +141,10 @@ def test_ordered_categories_of_a_data_frame_keep_their_order():
      ("60+", 60.0), ("-3.5", -3.5), ("none", np.nan), ("2 of 3", np.nan)],
 )  # fmt: skip
 def test_the_number_in_a_word(word, number):
-    assert scales.number_in(word) == number or np.isnan([scales.number_in(word), number]).all()
+    assert (
+        text_patterns.number_in(word) == number
+        or np.isnan([text_patterns.number_in(word), number]).all()
+    )
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_a_polish_is_that_of_one_process(cloud, size):
     parts = split(len(y), size, seed=3)
     for done in run_ranks(size, lambda r: polish(parts[r])):
         same([done.model.weights_by_name()], [alone.model.weights_by_name()])
-        same([done.facts], [alone.facts])
+        same([done.arrays], [alone.arrays])
         assert (done.status, done.steps) == (alone.status, alone.steps)
 
 

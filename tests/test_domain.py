@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from explained import FAR, FEW_CLASSES, SMALL, fixed, flips_within, lmm
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
-from maxplus.explain import Category, Domain, nearest_counterfactuals
+from maxplus.explain import Domain, OneHotGroup, nearest_counterfactuals
 from maxplus.explain import domain as domain_module
 from maxplus.explain.boundary import DecisionBoundary
 from maxplus.models import LMM
@@ -31,7 +31,7 @@ NAMES = (
     "sugar",
     "no sugar",
 )
-PAIN = Category("pain", (2, 3, 4), ("none", "some", "much"))
+PAIN = OneHotGroup("pain", (2, 3, 4), ("none", "some", "much"))
 
 
 def columns(n=60, seed=0):
@@ -49,7 +49,7 @@ def clinic(**changes):
     domain = Domain.of_rows(
         X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=["no sugar"]
     )
-    return replace(domain, ranks={5: ("I", "II", "III", "IV")}, **changes)
+    return replace(domain, ordinals={5: ("I", "II", "III", "IV")}, **changes)
 
 
 def random_model(rng, P, H=5, C=3, dtype=np.float64):
@@ -153,9 +153,9 @@ def test_plain_fields_make_the_same_domain():
     again = Domain.of(plain)
     assert again.categories == domain.categories
     assert np.array_equal(again.unit, domain.unit)
-    assert again.ranks == domain.ranks
-    del plain.ranks
-    assert Domain.of(plain).ranks == {}
+    assert again.ordinals == domain.ordinals
+    del plain.ordinals
+    assert Domain.of(plain).ordinals == {}
     assert Domain.of(domain) is domain
 
 
@@ -232,7 +232,7 @@ def discrete_problems(draw):
         rng.choice([0.5, 1.0, 3.0], P), low, high, np.isin(np.arange(P), [0, 1, 6]),
         np.isin(np.arange(P), [7, *([0] if draw(st.booleans()) else [])]), names,
         {2: np.array([-1.5, 0.0, 4.5])},
-        (Category("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),), {6: 7},
+        (OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),), {6: 7},
     )  # fmt: skip
     slopes = rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0], 2 * P)
     weights = slopes, 8 * grid_array(rng, (2 * P, H)), 2 * grid_array(rng, (H, C))
@@ -377,7 +377,7 @@ def patients():
     y = np.where(sick, "sick", "well")
     clf = LMMClassifier(12, slope=2.0, warmup_epochs=5, random_state=0).fit(X, y)
     domain = Domain.of_rows(X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=[7])
-    return clf, X, replace(domain, ranks={5: ("I", "II", "III", "IV")})
+    return clf, X, replace(domain, ordinals={5: ("I", "II", "III", "IV")})
 
 
 def typed_in(x, column, text):
@@ -474,7 +474,7 @@ def test_words_from_nothing_and_to_nothing():
     )
     X = np.array([[1.0, 0.0], [0.0, 0.0]])
     assert model.scores(X).argmax(axis=1).tolist() == [0, 1]
-    category = Category("colour", (0, 1), ("red", "blue"))
+    category = OneHotGroup("colour", (0, 1), ("red", "blue"))
     plain = replace(Domain.free(2), categories=(category,), unit=np.array([0.5, 0.25]))
     flips = nearest_counterfactuals(model, X, plain)
     assert flips.feature.tolist() == [1, 0]
@@ -531,8 +531,8 @@ def test_features_are_told_in_words():
     """A category by its word, an indicator by its column, a rank by what it means."""
     domain = replace(
         Domain.free(5, names=["c = red", "c = blue", "c is missing", "pain", "age"]),
-        categories=(Category("c", (0, 1), ("red", "blue")),),
-        indicators={0: 2, 1: 2}, ranks={3: ("low", "high")},
+        categories=(OneHotGroup("c", (0, 1), ("red", "blue")),),
+        indicators={0: 2, 1: 2}, ordinals={3: ("low", "high")},
     )  # fmt: skip
     assert domain.phrase(0, 1.0) == "c being 'red'"
     assert domain.phrase(1, 0.0) == "c not being 'blue'"
@@ -547,7 +547,7 @@ def test_a_missing_word_is_a_category_of_its_own():
     y = np.array([0, 1, 1] * 20)
     domain = Domain.of_rows(
         X, names=["c = red", "c = blue", "c is missing", "size"],
-        categories=[Category("c", (0, 1), ("red", "blue"))], indicators={0: 2, 1: 2},
+        categories=[OneHotGroup("c", (0, 1), ("red", "blue"))], indicators={0: 2, 1: 2},
     )  # fmt: skip
     clf = LMMClassifier(4, slope=2.0, warmup_epochs=3, random_state=0).fit(X, y)
     missing = np.zeros((60, 2), bool)

@@ -14,7 +14,7 @@ from certified import inside
 from maxplus import LMMClassifier, LMMEnsembleClassifier
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators import NoEffectWarning
-from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._training_data import TrainingData
 from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, draw_bootstrap
 from maxplus.models import LOG2, AdditiveLMM
 from maxplus.training import KeepBestOnInterrupt
@@ -185,7 +185,7 @@ def test_a_polish_that_was_asked_for_survives_the_temperature(iris):
 def test_bootstrap_draws_as_many_rows_of_each_class_as_there_are(labels, seed, has_weight):
     y = np.array(labels)
     X, weight = np.arange(len(y))[:, None] + 0.5, np.full(len(y), 2.0) if has_weight else None
-    own = draw_bootstrap(Dataset(X, y, weight), np.random.default_rng(seed))
+    own = draw_bootstrap(TrainingData(X, y, weight), np.random.default_rng(seed))
     times = own.weight / (2.0 if has_weight else 1.0)
     assert (times >= 1).all()
     assert_array_equal(y[own.X[:, 0].astype(int)], own.y)
@@ -193,7 +193,7 @@ def test_bootstrap_draws_as_many_rows_of_each_class_as_there_are(labels, seed, h
 
 
 def test_bootstrap_samples_differ_and_leave_rows_out():
-    rows = Dataset(np.arange(1000.0)[:, None], np.arange(1000) % 2, None)
+    rows = TrainingData(np.arange(1000.0)[:, None], np.arange(1000) % 2, None)
     one, other = (draw_bootstrap(rows, np.random.default_rng(seed)) for seed in range(2))
     assert not np.array_equal(one.X, other.X)
     assert 550 < len(one.y) < 710

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import maxplus
 from maxplus.evaluation import compare, make_splits, usual_models, validate
-from maxplus.evaluation.peers import REGRESSION_PEERS
+from maxplus.evaluation.sklearn_models import SKLEARN_REGRESSORS
 from maxplus.evaluation.validation import as_dataset
 from strategies import SEEDS, quick
 
@@ -194,10 +194,10 @@ def test_the_usual_models_are_all_there():
     assert list(usual_models()) == [
         "LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
     ]  # fmt: skip
-    assert list(usual_models(regression=True)) == ["LMM", *REGRESSION_PEERS]
+    assert list(usual_models(regression=True)) == ["LMM", *SKLEARN_REGRESSORS]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0
     y = 1e4 + 1e3 * (X[:, 0] + X[:, 1] / 1000.0)
     for name in ("ridge", "MLP", "SVR"):
         # Targets of any size are learned.
-        assert REGRESSION_PEERS[name](0).fit(X, y).score(X, y) > 0.8, name
+        assert SKLEARN_REGRESSORS[name](0).fit(X, y).score(X, y) > 0.8, name

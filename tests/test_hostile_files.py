@@ -46,7 +46,7 @@ def message(path):
 HUGE = 10**399
 NUMBERS = {
     "parameter": lambda d: d["parameters"].update(slope=HUGE),
-    "fact": lambda d: d["facts"].update(slope_=HUGE),
+    "fact": lambda d: d["attributes"].update(slope_=HUGE),
     "features": lambda d: d.update(n_features=HUGE),
     "class": lambda d: d["classes"].update(values=[0, 1, HUGE]),
     "notes": lambda d: d.update(notes=[HUGE]),

@@ -121,7 +121,7 @@ def test_loaded_model_continues_training(tmp_path, iris, step):
 def test_load_refuses_unknown_status(tmp_path, fitted):
     path = tmp_path / "model"
     fitted.save(path)
-    tamper(path, lambda d, a: d["facts"].update(status_="nonsense"))
+    tamper(path, lambda d, a: d["attributes"].update(status_="nonsense"))
     with pytest.raises(FileError, match="the fact 'status_' cannot be 'nonsense'"):
         maxplus.load(path)
 
@@ -187,9 +187,9 @@ DAMAGE = {
     "parameter": lambda d, a: d["parameters"].update(engine="nonsense"),
     "unknown parameter": lambda d, a: d["parameters"].update(nonsense=1),
     "parameters": lambda d, a: d.update(parameters=[1]),
-    "unknown fact": lambda d, a: d["facts"].update(__class__="x"),
-    "fact": lambda d, a: d["facts"].update(n_iter_=-1),
-    "missing fact": lambda d, a: d["facts"].pop("max_loss_"),
+    "unknown fact": lambda d, a: d["attributes"].update(__class__="x"),
+    "fact": lambda d, a: d["attributes"].update(n_iter_=-1),
+    "missing fact": lambda d, a: d["attributes"].pop("max_loss_"),
     "classes": lambda d, a: d["classes"].update(values=[0, 1]),
     "class order": lambda d, a: d["classes"].update(values=[2, 1, 0]),
     "class type": lambda d, a: d["classes"].update(type="|O"),

@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import LipschitzInterpolator, LMMRegressor
-from maxplus.estimators._dataset import Scaling
+from maxplus.estimators._training_data import Scaling
 from maxplus.estimators.lmm_regressor import STRUCTURES
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError

@@ -356,7 +356,7 @@ def test_the_domain_is_what_training_saw(encoder, path):
         assert [names[p] for p in group.features] == [f"{group.name} = {w}" for w in group.words]
     for feature, flag in found.indicators.items():
         assert names[flag] == f"{names[feature].split(' = ')[0]} is missing"
-    ranks = {names[p]: words for p, words in found.ranks.items()}
+    ranks = {names[p]: words for p, words in found.ordinals.items()}
     assert ranks == {"grade": tuple(GRADES), "span": tuple(SPANS)}
     scale = Domain.of(found).certificate_scale()
     assert [names[p] for p in np.flatnonzero(scale)] == ["age", "weight", "grade", "span"]

@@ -189,7 +189,7 @@ def test_rules_count_the_rows_that_meet_them(classified):
     data = case.file("complete", complete)
     said, printed = document("rules", case.model, data), good("rules", case.model, data)
     domain = maxplus.load(case.model).encoder_.domain()
-    ranks = {domain.names[p]: [str(word) for word in words] for p, words in domain.ranks.items()}
+    ranks = {domain.names[p]: [str(word) for word in words] for p, words in domain.ordinals.items()}
     true, predicted = labels(case, complete), case.predictions(complete)["predicted"].to_numpy()
     assert said["rows"] == len(complete)
     assert len(said["rules"]) + said["hidden"] > 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from explained import FLOWERS, MEASURES, fixed, table_names
 from maxplus import LMMClassifier
-from maxplus.explain import Category, Domain, strongest_rules
+from maxplus.explain import Domain, OneHotGroup, strongest_rules
 from maxplus.explain.domain import box_conditions, number_text, roundings
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import DTYPES, SEEDS
@@ -69,7 +69,7 @@ def test_rules_are_in_words_where_columns_are():
     names = ["size", "c = red", "c = blue", "c = gold", "old"]
     words = np.array(["red", "blue", "gold"])
     domain = Domain.of_rows(
-        X, names=names, categories=[Category("colour", (1, 2, 3), tuple(words))]
+        X, names=names, categories=[OneHotGroup("colour", (1, 2, 3), tuple(words))]
     )
     clf = LMMClassifier(10, slope=2.0, warmup_epochs=5, random_state=0).fit(X, y)
     rules = clf.rules(X, y, domain=domain)
@@ -80,7 +80,7 @@ def test_rules_are_in_words_where_columns_are():
 
 
 def test_conditions_of_a_category_name_its_word_or_those_it_is_not():
-    words = Category("colour", (0, 1, 2), ("red", "blue", "gold"))
+    words = OneHotGroup("colour", (0, 1, 2), ("red", "blue", "gold"))
     domain = Domain.of_rows(np.eye(3), categories=[words])
     low, high = np.zeros(3), np.array([1.0, 0.5, 0.3])
     texts = [condition.text for condition in box_conditions(domain, low, high)]
@@ -270,7 +270,7 @@ def test_rules_of_a_sum_hold_for_all_rows_inside(seed, dtype, has_map, has_words
     X, categories = rng.normal(size=(200, 4)) ** 3, ()
     if has_words:
         X[:, 1:4] = np.eye(3)[rng.integers(0, 3, 200)]
-        categories = [Category("colour", (1, 2, 3), ("red", "blue", "gold"))]
+        categories = [OneHotGroup("colour", (1, 2, 3), ("red", "blue", "gold"))]
     model = random_sum(rng, X, 3, dtype, has_map=has_map)
     domain = Domain.of_rows(X, categories=categories)
     for rule in strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, list("012")):
@@ -315,7 +315,7 @@ def test_rules_of_a_sum_name_words():
     colour = rng.integers(0, 3, 300)
     X = np.column_stack([rng.random(300), np.eye(3)[colour]])
     model = ramps(4, [2])
-    words = Category("colour", (1, 2, 3), ("red", "blue", "gold"))
+    words = OneHotGroup("colour", (1, 2, 3), ("red", "blue", "gold"))
     domain = Domain.of_rows(X, names=["size", "r", "b", "g"], categories=[words])
     rules = strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, ["no", "yes"])
     assert {"colour is 'blue'", "colour is not 'blue'"} <= {rule.premise for rule in rules}

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from maxplus.tables import scales
+from maxplus.tables import text_patterns
 from maxplus.tables.column_filters import is_id_name
 
 CELLS = {
@@ -23,10 +23,10 @@ CELLS = {
     "separators": lambda n: "_-. " * (n // 4) + "!",
 }
 RECOGNISERS = {
-    "ordered": lambda word: scales.ordered([word, word + "1"]),
-    "number_in": scales.number_in,
-    "measured": lambda word: scales.with_unit([word]),
-    "is_date": scales.is_date,
+    "ordered": lambda word: text_patterns.ordered([word, word + "1"]),
+    "number_in": text_patterns.number_in,
+    "measured": lambda word: text_patterns.with_unit([word]),
+    "is_date": text_patterns.is_date,
     "is_called_id": is_id_name,
 }
 
@@ -52,10 +52,10 @@ def test_recognisers_are_not_quadratic(recognise, cell):
 
 @pytest.mark.parametrize("word", ["  12   mg ", "5  -  10", "less  than 5", "1 jan  2020"])
 def test_cells_with_several_spaces_are_still_recognised(word):
-    assert scales.is_date(word) or scales.number_in(word) > 0
+    assert text_patterns.is_date(word) or text_patterns.number_in(word) > 0
 
 
 def test_long_cells_hold_no_number():
-    assert scales.number_in("12" + " " * 200 + "mg") == 12.0
-    assert scales.number_in("x" * 200 + " 12") != scales.number_in("x" * 200 + " 12")
-    assert scales.ordered(["1-" + "1" * 200, "3-4"]) is None
+    assert text_patterns.number_in("12" + " " * 200 + "mg") == 12.0
+    assert text_patterns.number_in("x" * 200 + " 12") != text_patterns.number_in("x" * 200 + " 12")
+    assert text_patterns.ordered(["1-" + "1" * 200, "3-4"]) is None

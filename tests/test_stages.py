@@ -126,7 +126,7 @@ def test_stages_may_be_mixed(iris):
     assert trained.n_iter == 5 + 30 + polished.n_iter
     assert iterated.history["loss"].size == 30
     assert trained.model.losses(*iris).max() < LOG2
-    assert set(trained.facts) >= {"warmup_losses", "history.loss", "polish_losses", "suspects"}
+    assert set(trained.arrays) >= {"warmup_losses", "history.loss", "polish_losses", "suspects"}
 
 
 @pytest.mark.parametrize("stop_in", ["warm-up", "iterations"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explained import fixed
-from maxplus.explain import Category, Domain, nearest_counterfactuals, smallest_change
+from maxplus.explain import Domain, OneHotGroup, nearest_counterfactuals, smallest_change
 from maxplus.models import AdditiveLMM, FeatureMap
 from strategies import SEEDS
 from test_changes import CLOSE, nearest_of_all
@@ -26,7 +26,7 @@ def test_changes_of_listed_values_are_the_smallest(seed, n_columns, has_none):
     domain = replace(
         Domain.free(P, rng.uniform(0.5, 2.0, P)).within(-2.0, 3.0),
         whole=np.isin(np.arange(P), [0, 1]), values={2: np.array([-1.5, 0.25, 2.0])},
-        categories=(Category("word", (3, 4, 5), ("u", "v", "w"), has_none),),
+        categories=(OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), has_none),),
     )  # fmt: skip
     model = random_sum(rng, P, 3, is_mapped=seed % 2 == 0, n_terms=6)
     x = np.concatenate([rng.integers(-2, 4, 2), [0.25], np.eye(3)[rng.integers(3)]])

@@ -10,8 +10,8 @@ from hypothesis import given
 from explained import fixed
 from maxplus import plots
 from maxplus.explain import (
-    Category,
     Domain,
+    OneHotGroup,
     decisive_paths,
     explain_predictions,
     nearest_counterfactuals,
@@ -134,7 +134,7 @@ def test_categories_and_missing_indicators_have_no_walls():
     model = AdditiveLMM([Term([p], steps) for p in range(4)], 4)
     domain = replace(
         Domain.free(4, names=["red", "blue", "age", "age missing"]),
-        categories=(Category("colour", (0, 1), ("red", "blue")),), indicators={2: 3},
+        categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),), indicators={2: 3},
     ).with_fixed([3])  # fmt: skip
     X = np.array([[1.0, 0.0, 0.6, 0.0], [0.0, 1.0, 0.3, 1.0]])
     means = np.array([[0.3, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])

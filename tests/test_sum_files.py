@@ -163,7 +163,7 @@ def test_load_refuses_interpolator_with_a_sum(tmp_path):
     document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
     document |= {
         "estimator": "LipschitzInterpolator", "parameters": {},
-        "facts": {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0},
+        "attributes": {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0},
     }  # fmt: skip
     write(tmp_path / "damaged", KIND, document, arrays)
     with pytest.raises(FileError, match="damaged"):
@@ -175,7 +175,7 @@ def test_load_refuses_regressor_with_a_single_network(tmp_path):
     model = LipschitzInterpolator().fit(X, X[:, 0])
     document, arrays = describe(model)
     sum_document, sum_arrays = describe(regressor(*mapped_sum(n_classes=2)))
-    document |= {name: sum_document[name] for name in ("estimator", "parameters", "facts")}
+    document |= {name: sum_document[name] for name in ("estimator", "parameters", "attributes")}
     arrays |= {name: A for name, A in sum_arrays.items() if not name.startswith("model.")}
     write(tmp_path / "damaged", KIND, document, arrays)
     with pytest.raises(FileError, match="damaged"):
@@ -209,7 +209,7 @@ def test_load_refuses_search_that_cannot_be(change, message, tmp_path):
 
 
 def use(estimator, X, path):
-    """Everything that is made of the model and its facts."""
+    """Everything that is made of the model and its attributes."""
     model = estimator.model_
     assert np.isfinite(model.scores(X)).all()
     assert model.wins(X).shape == (model.n_hidden,)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explained import fixed, flips_within
-from maxplus.explain import Category, Domain, nearest_counterfactuals
+from maxplus.explain import Domain, OneHotGroup, nearest_counterfactuals
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import SEEDS
 
@@ -197,7 +197,7 @@ def test_categories_and_missing_values_of_sums_flip_as_a_whole():
     names = ["red", "blue", "age", "age missing"]
     domain = replace(
         Domain.free(4, [1.0, 1.0, 0.01, 1.0], names).within(0.0, 1.0),
-        categories=(Category("colour", (0, 1), ("red", "blue")),), indicators={2: 3},
+        categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),), indicators={2: 3},
     ).with_fixed([3])  # fmt: skip
     X = np.array([[1.0, 0.0, 0.6, 0.0], [0.0, 1.0, 0.3, 1.0]])
     rows = [[0.0, 1.0, 0.6, 0.0], [0.0, 1.0, 0.3, 0.0]]

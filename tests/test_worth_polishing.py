@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from scipy.special import softmax
 
 from maxplus import LMMClassifier
-from maxplus.estimators._cross_validation import temperature, worth_polishing
+from maxplus.estimators._cross_validation import temperature, validate_polish
 from maxplus.models import LOG2
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.stages import Polish, ValidatedPolish
@@ -97,7 +97,7 @@ def worth(model, data, more, monitor=None, left=0):
         return model
 
     problem = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
-    return worth_polishing(train, lambda n, length: Nudge(more, left), model, problem,
+    return validate_polish(train, lambda n, length: Nudge(more, left), model, problem,
                            monitor or TrainingMonitor())  # fmt: skip
 
 

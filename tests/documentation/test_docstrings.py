@@ -83,7 +83,6 @@ EXCEPTIONS = {
     "maxplus.tables.Column.": ONE_LINE,
     "maxplus.tables.Number.": ONE_LINE,
     "maxplus.tables.Ranges.": ONE_LINE,
-    "maxplus.TableEncoder.": ONE_LINE,
     "maxplus.tables.Target.": ONE_LINE,
     "maxplus.tables.UnknownValues.": ONE_LINE,
     "maxplus.tables.RawTable.": ONE_LINE,

@@ -28,7 +28,7 @@ from experiments.table_goals import PREVIOUS_CPU, Goal, table_goals
 from experiments.table_results import Results, differences_table, structures_table
 from maxplus import LMMClassifier
 from maxplus.datasets import DataNotFoundError
-from maxplus.evaluation.peers import PEERS
+from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def few_epochs(seed):
 @pytest.fixture
 def light(monkeypatch):
     """Models of the same names that train at once."""
-    models = {name: (lambda seed: LogisticRegression()) for name in PEERS}
+    models = {name: (lambda seed: LogisticRegression()) for name in SKLEARN_CLASSIFIERS}
     models["forest"] = lambda seed: RandomForestClassifier(5, random_state=seed)
     monkeypatch.setattr(tables, "MODELS", {"LMM": few_epochs, **models})
 
@@ -210,12 +210,12 @@ def test_a_class_with_a_single_row_can_be_judged():
     assert part["probabilities"][12, 2] == 0.0
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", SKLEARN_CLASSIFIERS)
 def test_baselines_give_probabilities(name):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
     X = 1e4 * (rng.normal(size=(120, 3)) + y[:, None])
-    part = held_out(PEERS[name](0), X, y, folds(2, 0))
+    part = held_out(SKLEARN_CLASSIFIERS[name](0), X, y, folds(2, 0))
     np.testing.assert_allclose(part["probabilities"].sum(axis=1), 1.0, atol=1e-6)
     # Features of any size: baselines scale them.
     assert Figures.of(part).accuracy > 50
@@ -246,7 +246,7 @@ def test_boosted_baselines_that_are_not_installed_are_left_out(monkeypatch):
 
 def made_results(**changes):
     """Two tables, one small and one large, on which all models are the same but for changes."""
-    models = ("LMM", *PEERS, *BOOSTING_BASELINES)
+    models = ("LMM", *SKLEARN_CLASSIFIERS, *BOOSTING_BASELINES)
     return Results(
         {"small": 100, "large": 6_000},
         {
@@ -358,7 +358,7 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     assert result.exit_code == 0, result.output
     record = json.loads((out / "tables" / "tables.json").read_text(encoding="utf-8"))
     assert set(record["values"]["rows"]) == {"short", "three", "long"}
-    assert list(record["values"]["figures"]) == ["LMM", *PEERS]
+    assert list(record["values"]["figures"]) == ["LMM", *SKLEARN_CLASSIFIERS]
     assert record["values"]["figures"]["SVC"]["short"]["accuracy"] == 100.0
     assert record["values"]["figures"]["SVC"]["short"]["log_loss"] == 0.0
     assert "3 small tables, 3 folds, 1 seed" in record["scale"]
@@ -384,14 +384,14 @@ def test_some_models_first_and_the_others_later(folder, light, tmp_path, monkeyp
     monkeypatch.setattr(tables.os, "cpu_count", lambda: 1)
     monkeypatch.setattr(tables, "FULL_FOLDS", 2)
     parts = tmp_path / "parts"
-    monkeypatch.setattr(sys, "argv", ["tables", str(parts), *PEERS])
+    monkeypatch.setattr(sys, "argv", ["tables", str(parts), *SKLEARN_CLASSIFIERS])
     tables.main()
     assert "42 of 42: long, SVC, seed 1" in capsys.readouterr().out
     kept = {path.name: path.stat().st_mtime_ns for path in parts.iterdir()}
-    assert len(kept) == 3 * len(PEERS) * 2
+    assert len(kept) == 3 * len(SKLEARN_CLASSIFIERS) * 2
     found = read_folder(folder)
     results = tables.measure(found, tables.MODELS, Settings(cache=Cache(parts)))
-    assert results.models == ["LMM", *PEERS]
+    assert results.models == ["LMM", *SKLEARN_CLASSIFIERS]
     assert {n: (parts / n).stat().st_mtime_ns for n in kept} == kept
     new = {path.name for path in parts.iterdir()} - set(kept)
     assert new == {f"{table.name} LMM {seed}.npz" for table in found for seed in range(2)}

@@ -1,1 +1,1 @@
-"""Numba compilation: the only package that touches Numba's private API."""
+"""Numba compilation: the only package that uses Numba's private API."""

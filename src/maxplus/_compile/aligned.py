@@ -12,16 +12,16 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-LINE = 64
+LINE_BYTES = 64
 
 
 def empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
     """Return an uninitialised array that begins at a cache line."""
     memory = np.empty(count_bytes(shape, dtype), np.uint8)
-    first = -memory.ctypes.data % LINE
-    return memory[first : memory.size - LINE + first].view(dtype).reshape(shape)
+    first = -memory.ctypes.data % LINE_BYTES
+    return memory[first : memory.size - LINE_BYTES + first].view(dtype).reshape(shape)
 
 
 def count_bytes(shape: tuple[int, ...], dtype: DTypeLike) -> int:
     """Return the size of such an array in memory."""
-    return np.dtype(dtype).itemsize * math.prod(shape) + LINE
+    return np.dtype(dtype).itemsize * math.prod(shape) + LINE_BYTES

@@ -60,7 +60,7 @@ class KernelCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write a compiled kernel, if the disk has room for it."""
+        """Write a compiled kernel, unless the disk is full."""
         try:
             self._save(sig, data)
         except OSError:

@@ -80,7 +80,7 @@ def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], varian
         try:
             if HAS_NUMBA_INTERNALS:
                 kernel._cache = KernelCache(function, variant, warn_uncached)
-            elif not variant:  # Numba's own cache does not tell variants of a function apart.
+            elif not variant:  # Numba's own cache does not distinguish variants of a function.
                 kernel.enable_caching()
         except RuntimeError:
             warn_uncached()
@@ -109,7 +109,7 @@ exact_inner: Any = numba.njit(error_model="numpy", fastmath=False, **_LINK_ONLY)
 
 @once
 def warn_uncached() -> None:
-    """Warn, once, that compiled kernels are not kept, and say what helps."""
+    """Warn, once, that compiled kernels are not cached, with a remedy."""
     warnings.warn(
         "compiled kernels cannot be kept on the disk, so every process compiles its own; name a "
         "folder that can be written to in the environment variable NUMBA_CACHE_DIR",

@@ -36,7 +36,7 @@ require(Compiler, "compile_extra")
 class _LinkedLibrary(JITCodeLibrary):
     """Code of a function that is linked into its callers; it has no address.
 
-    A function that asks for wide vectors (`use_widest_vectors`) is optimised here all the same:
+    A function with `use_widest_vectors` is optimised here all the same:
     the width is an attribute of the function, and inlining it before its loops are vectorised
     would lose the attribute.
     """

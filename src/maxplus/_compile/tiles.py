@@ -141,7 +141,7 @@ def maxplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
 
 @intrinsic
 def first_of_block(typingctx, a, b, lo, value):
-    """Return the lowest j < BLOCK with a[lo + j] + b[lo + j] == value; BLOCK if there is none."""
+    """Return the lowest j < BLOCK with a[lo + j] + b[lo + j] == value; else BLOCK."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         first, second = (make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1))

@@ -59,11 +59,10 @@ maxplus_cell = compiled_with(_MAXPLUS, minplus_cell, "maxplus_cell")
 
 @njit(cache=True)
 def first_index(a, b, value):
-    """The lowest j with a_j + b_j == value; the last j if there is none (a value that is NaN).
+    """Return the lowest j with a_j + b_j == value; the last j if no sum is equal (NaN).
 
-    Looking for the index after the value is known costs less than carrying an
-    index through the reduction. The whole vector is read: a loop that may stop
-    early would not vectorise.
+    Searching for the index after the reduction costs less than carrying it through.
+    The whole vector is read, since a loop that may stop early does not vectorise.
     """
     use_widest_vectors()
     none = np.int32(a.size)

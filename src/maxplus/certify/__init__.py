@@ -1,4 +1,4 @@
-"""Certificates: what a change of the input within a box can do to scores and predictions."""
+"""Certificates: bounds of scores and predictions over boxes of inputs."""
 
 from maxplus.certify.bounds import Bounds, box_bounds
 from maxplus.certify.radius import CertifiedRows, certified_at, certified_radius

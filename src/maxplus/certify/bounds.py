@@ -51,7 +51,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
-        How far each feature may move for eps = 1; all ones by default.
+        The largest change of each feature for eps = 1; all ones by default.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
         below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
         for features, lmm in exact.terms:
             pairs = (np.repeat(end[:, features], 2, axis=1) for end in (low, high))
-            # An end may be infinite, and a slope 0.
+            # 0 · inf would be NaN.
             ends = [np.where(lmm.W0 == 0.0, 0.0, pair * lmm.W0) for pair in pairs]
             top = np.minimum(minplus(np.maximum(*ends), lmm.W1), caps(lmm))
             below += maxplus(minplus(np.minimum(*ends), lmm.W1), lmm.W2)
@@ -141,7 +141,7 @@ def _fill_box(X, eps, scale, low, high):
     for n in range(X.shape[0]):
         for p in range(X.shape[1]):
             low[n, p] = high[n, p] = X[n, p]
-            # Nothing, not even an infinite eps, moves what has no scale.
+            # A feature with scale 0 is fixed even for an infinite eps.
             if scale[p] > 0.0:
                 reach = eps[n] * scale[p]
                 reach += reach * EPS + LEAST

@@ -75,7 +75,7 @@ class Margins:
     y : array of shape (N,)
         The class of each row whose margin is bounded.
     scale : array of shape (P,), >= 0
-        How far each feature may move for eps = 1.
+        The largest change of each feature for eps = 1.
     """
 
     def __init__(self, model: TermSum, X: NDArray, y: NDArray, scale: NDArray) -> None:

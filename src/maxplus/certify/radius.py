@@ -1,4 +1,4 @@
-"""Certified radii: how far an input may move before its prediction could change."""
+"""Certified radii: distances within which the prediction of an input cannot change."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
     scale : array of shape (P,), >= 0, optional
-        How far each feature may move for a radius of 1; all ones by default.
+        The largest change of each feature for a radius of 1; all ones by default.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The command ``maxplus``. Heavy imports wait until a command runs, so that help is quick."""
+"""The command ``maxplus``. Heavy imports are deferred until a command runs: help stays fast."""
 
 from maxplus.cli.app import main
 

@@ -1,4 +1,4 @@
-"""Arguments that commands share, errors without tracebacks, and runs on several ranks."""
+"""Shared arguments of commands, errors without tracebacks, and runs on several ranks."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ StrictOption = Annotated[
 
 @contextmanager
 def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
-    """Turn errors that a user can cause into one line and exit code 2; Ctrl-C into 130.
+    """Print errors due to user input as one line and exit with code 2; with 130 after Ctrl-C.
 
-    A warning is printed as one line, once for all folds and networks that give it, and so is the
-    note that kernels are being compiled; nothing is printed if ``quiet``. Of ranks that fail with
-    the same error one prints it (``prints``); if a single rank fails, all are ended
+    Each distinct warning is printed once, as one line, and so is the note that kernels are being
+    compiled; with ``quiet`` neither is printed. If all ranks fail with the same error, the one with
+    ``prints`` prints it; if a single rank fails, all ranks are terminated
     (`maxplus.distributed.use_mpi`).
     """
     from maxplus.training.monitor import announce_compilation
@@ -85,14 +85,14 @@ def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output, such as head, has closed it: not an error.
+        # The reader of the output, such as head, has closed the pipe, which is not an error.
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""
         fail_on_all_ranks(error, prints, f"{where}{error.strerror or error}{remedy}")
-    # The library raises ValueError, TypeError, MemoryError, or ImportError that names what to
-    # install; each message is written for users.
+    # The library raises these types with messages for users; an ImportError includes the package to
+    # install.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
         fail_on_all_ranks(error, prints)
 
@@ -102,7 +102,7 @@ def _remark(text: str) -> None:
 
 
 def _similar_file(name: object) -> str:
-    """Return a remedy for a file that does not exist."""
+    """Suggest an existing file with a similar name."""
     path = Path(str(name))
     folder = path.resolve().parent
     if not folder.is_dir():
@@ -120,7 +120,7 @@ def _discard(text: str) -> None:
 
 
 def fail_on_all_ranks(error: Exception, prints: bool, message: str | None = None) -> NoReturn:
-    """Fail once; an error of this rank alone is raised, which ends the others."""
+    """Print an error common to all ranks once; raise one of this rank, which ends the others."""
     from maxplus.distributed import current
 
     if not current().raised_on_all_ranks(error):
@@ -137,7 +137,7 @@ def fail(message: str) -> NoReturn:
 
 
 def require_folder(path: Path, option: str) -> None:
-    """Fail before a long training if its file could not be written."""
+    """Fail if the folder of an output file does not exist, before a long training."""
     if not path.resolve().parent.is_dir():
         fail(f"{option} {path}: the folder {path.resolve().parent} does not exist; make it first")
     if path.is_dir():
@@ -145,7 +145,7 @@ def require_folder(path: Path, option: str) -> None:
 
 
 def make_folder(out: Path) -> None:
-    """Make the folder for results."""
+    """Create the folder for results."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -155,10 +155,10 @@ def make_folder(out: Path) -> None:
 
 
 class OneLineErrors(TyperGroup):
-    """Commands whose usage errors are one line, as all others are, without typer's box."""
+    """Command group that prints usage errors as one line, without typer's box."""
 
     def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command; a usage error is a line and exit code 2."""
+        """Run a command; print a usage error as one line and exit with code 2."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         try:
@@ -170,13 +170,13 @@ class OneLineErrors(TyperGroup):
         sys.exit(code)
 
 
-# The base class of errors about options; typer has its own copy of it, or click's.
+# The base class of usage errors: that of click, or of typer's vendored copy.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 def _print_usage_error(error: Any) -> int:
     if type(error).show is not UsageError.show:
-        error.show()  # Without any argument, it shows the help.
+        error.show()  # A command without any argument shows the help.
         return BAD_INPUT
     message = " ".join(error.format_message().split()).rstrip(".")
     where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
@@ -201,14 +201,14 @@ def all_ranks() -> Iterator[Communicator]:
         try:
             yield comm
         except typer.Exit as leaving:
-            # All ranks exit here: not a failure of one rank.
+            # All ranks exit here, which is not a failure of one rank.
             left = leaving
     if left is not None:
         raise left
 
 
 def leave_to_first() -> None:
-    """End this process if another one of the launcher's runs the command for all."""
+    """Exit on all ranks but rank 0, which runs the command alone."""
     from maxplus.distributed.communicator import is_launched, launched_rank
 
     if is_launched() and launched_rank() > 0:
@@ -228,7 +228,7 @@ def require_one_process(command: str) -> None:
 
 
 def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
-    """Raise ValueError, on all ranks, for an option that is for one process."""
+    """Raise ValueError, on all ranks, for an option that is limited to one process."""
     from maxplus.distributed.communicator import mark_collective
 
     raise mark_collective(

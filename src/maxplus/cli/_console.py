@@ -1,4 +1,4 @@
-"""Output of commands: text for people, JSON for programs, progress bars."""
+"""Output of commands: text, JSON documents and progress bars."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Console:
 
     @contextmanager
     def bar(self, total: int) -> Iterator[Callable[[str, int], None]]:
-        """Show a bar that counts trainings; yield a function of a text and how many are done."""
+        """Show a bar that counts trainings; yield a function of a text and the number done."""
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -105,20 +105,20 @@ def as_json(document: Any) -> str:
     from maxplus.metrics import plain
 
     text = json.dumps(plain(document), ensure_ascii=False, indent=1, allow_nan=False)
-    # JSON does not escape some control characters, which terminals interpret.
+    # json.dumps leaves some control characters unescaped, which terminals interpret.
     return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters, but for line breaks and tabs.
+    """Remove control characters other than line breaks and tabs.
 
-    Names of columns and classes come from files, and terminals interpret such characters.
+    Names of columns and classes come from files; terminals would interpret control characters.
     """
     return CONTROLS.sub("", text)
 
 
 def _rich_console(*, quiet: bool, stderr: bool = False) -> RichConsole:
-    """Return a console that prints text without control characters."""
+    """Return a Rich console that removes control characters."""
     from rich.console import Console as RichConsole
 
     class PrintableConsole(RichConsole):
@@ -130,9 +130,10 @@ def _rich_console(*, quiet: bool, stderr: bool = False) -> RichConsole:
 
 @contextmanager
 def native_output_discarded() -> Iterator[None]:
-    """Discard what compiled libraries print to file descriptor 1, around Python's ``sys.stdout``.
+    """Discard output of compiled libraries to file descriptor 1, which bypasses ``sys.stdout``.
 
-    For solvers without an option for it, in commands, where no other thread prints.
+    For solvers that cannot be silenced. Not thread-safe: only for commands, where no other thread
+    prints.
     """
     sys.stdout.flush()
     _flush_c()
@@ -152,5 +153,5 @@ def native_output_discarded() -> Iterator[None]:
 
 
 def _flush_c() -> None:
-    """Write out the buffers of C's standard streams."""
+    """Flush the buffers of C's standard streams."""
     ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)

@@ -1,4 +1,4 @@
-"""Estimators from the options of ``maxplus train``."""
+"""Construction of estimators from the options of ``maxplus train``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 ALGORITHMS = SMOOTH, SUBGRADIENT = ("smooth", "subgradient")
-# Parameters that have an option of their own.
+# Parameters with a dedicated option.
 OPTIONS = {
     "n_hidden": "--hidden",
     "n_estimators": "--estimators",
@@ -16,7 +16,7 @@ OPTIONS = {
     "random_state": "--seed",
     "monotonic_cst": "--increasing or --decreasing",
 }
-# Literals as they are written in shells and in JSON.
+# Spellings of literals in shells and in JSON.
 LITERALS = {"none": None, "null": None, "true": True, "false": False}
 
 
@@ -32,7 +32,7 @@ def build_estimator(
     jobs: int | None = None,
     regression: bool = False,
 ) -> Any:
-    """Return the estimator, not fitted; ValueError for options that exclude each other.
+    """Return the unfitted estimator; raise ValueError for options that exclude each other.
 
     Parameters
     ----------
@@ -67,13 +67,13 @@ def build_estimator(
         if key in OPTIONS:
             raise ValueError(f"--set {text}: use {OPTIONS[key]} for {key}")
         set_parameter(estimator, key, value)
-    # Before a large table is read.
+    # Fail before a large table is read.
     estimator._check_parameters()
     return estimator
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Return name and value of NAME=VALUE: a number, a truth value, none, or else text."""
+    """Parse NAME=VALUE, where the value is a number, a boolean, none, or else text."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip()):
         raise ValueError(f"--set {text}: write NAME=VALUE, such as --set slope=2")
@@ -87,7 +87,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def set_parameter(estimator: Any, name: str, value: Any) -> None:
-    """Set a parameter of an estimator, or of the one that it is composed of."""
+    """Set a parameter of an estimator, or of its base estimator."""
     own = estimator.get_params(deep=True)
     known = name if name in own else f"estimator__{name}"
     if known not in own:

@@ -1,4 +1,4 @@
-"""Models from files, data for them, and labels that they do not know."""
+"""Reading of models and of data for them; counts of unknown labels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RAW_UNITS = "the features' own units"
 
 
 class Measure(NamedTuple):
-    """The scale of certificates, 1 for all features if None, and the name of its unit.
+    """The scale of certificates, where None is 1 for all features, and the name of its unit.
 
-    ``held`` are columns that are held fixed: categories and two-valued numbers.
+    ``held`` are the columns that are held fixed: categories and two-valued numbers.
     """
 
     scale: NDArray | None
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 
 def held_text(measure: Measure) -> str:
-    """Return the columns that are held fixed, as the end of a sentence."""
+    """Return text about the columns that are held fixed, to end a sentence with."""
     if not measure.held:
         return ""
     shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
@@ -46,12 +46,12 @@ class LoadedModel:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether it predicts classes."""
+        """True for a classifier, False for a regressor."""
         return hasattr(self.estimator, "classes_")
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
-        """Height and width, if the features are pixels."""
+        """(height, width) if the features are pixels."""
         return None if self.encoder is None else self.encoder.image_shape_
 
     @property
@@ -60,7 +60,7 @@ class LoadedModel:
         return None if self.encoder is None else self.encoder.feature_names
 
     def limits(self, data: Dataset) -> dict[str, Any]:
-        """Return limits of counterfactuals beyond the encoder's: the range of pixels."""
+        """Return limits of counterfactuals in addition to the encoder's: the range of pixels."""
         if self.image_shape is None:
             return {}
         return {"low": float(data.X.min()), "high": float(data.X.max())}
@@ -83,9 +83,9 @@ class LoadedModel:
 
 
 def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
-    """Read a model file; ValueError for other files and models that a command cannot use.
+    """Read a model file; raise ValueError for other files and unsuitable models.
 
-    Without ``classifier``, a regressor is accepted, too.
+    With ``classifier=False``, a regressor is accepted, too.
     """
     from maxplus.io import load
 
@@ -109,13 +109,13 @@ def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
 def open_dataset(
     data: str, model: LoadedModel, *, labelled: bool, optional: bool = False, strict: bool = False
 ) -> Dataset:
-    """Read DATA for a model; with ``labelled``, labels must exist, unless they are optional."""
+    """Read and encode data for a model; with ``labelled``, labels are required unless optional."""
     from maxplus.tables import TableEncoder, load_dataset, load_training
 
     if model.encoder is not None:
         found = load_dataset(data, model.encoder, labelled=labelled, strict=strict)
     else:
-        # A model without an encoder takes all columns, of which each is a feature.
+        # Without an encoder, each column is a feature.
         found = load_training(data).encoded(TableEncoder())
     return _checked(found, data, model, labelled and not optional)
 
@@ -128,9 +128,9 @@ def stream_parts(
     strict: bool = False,
     also: tuple[str, ...] = (),
 ) -> Iterator[Dataset]:
-    """Read DATA for a model in parts, so that memory does not grow with the table.
+    """Read and encode data for a model in parts, so that tables may be larger than memory.
 
-    ``also`` names columns to be read beside those that the model needs.
+    ``also`` are names of further columns to read.
     """
     from maxplus import tables
     from maxplus.tables.dataset import prefetch
@@ -140,7 +140,7 @@ def stream_parts(
         yield open_dataset(data, model, labelled=labelled)
         return
     parts = tables.stream_dataset(data, model.encoder, labelled=labelled, strict=strict, also=also)
-    # After Ctrl-C a thread that reads standard input would wait for more input.
+    # A thread that reads standard input would block after Ctrl-C.
     for part in parts if data == STDIN else prefetch(parts):
         yield _checked(part, data, model, labelled)
 
@@ -160,7 +160,7 @@ def _checked(found: Dataset, data: str, model: LoadedModel, labelled: bool) -> D
 
 
 class UnknownLabels:
-    """Counts of rows whose labels are not classes of the model, over all parts of a table.
+    """Counts of rows whose label is not a class of the model, over all parts of a table.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class UnknownLabels:
         return self.counts.total()
 
     def known(self, data: Dataset) -> tuple[Dataset, NDArray]:
-        """Return the rows with known labels and their codes; all numbers of a regression."""
+        """Return the rows with known labels and their codes; for a regression, all targets."""
         import numpy as np
 
         assert data.y is not None
@@ -190,7 +190,7 @@ class UnknownLabels:
         labels, codes = _distinct_labels(data)
         classes = self._model.estimator.classes_
         place = {label: k for k, label in enumerate(classes.tolist())}
-        # A column of digits is read as integers, whatever the labels were at training.
+        # A column of digits is read as integers even if the labels were text in training.
         is_text = classes.dtype.kind == "U"
         places = np.array([place.get(str(label) if is_text else label, -1) for label in labels])
         is_known = places[codes] >= 0
@@ -201,12 +201,12 @@ class UnknownLabels:
         return data, places[codes]
 
     def report(self, console: Console) -> None:
-        """Name unknown labels in one line.
+        """Report unknown labels in one line.
 
         Raises
         ------
         ValueError
-            If no row has a known label, or one has not and this is ``strict``.
+            If no row has a known label; with ``strict``, if any row has an unknown label.
         """
         if not self.counts:
             return
@@ -226,7 +226,7 @@ class UnknownLabels:
 
 
 def _distinct_labels(data: Dataset) -> tuple[Any, NDArray]:
-    """Return the distinct labels of rows, and the index of each row's label."""
+    """Return the distinct labels, and the index of each row's label."""
     import numpy as np
 
     from maxplus.tables import Categorical

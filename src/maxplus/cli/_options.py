@@ -1,4 +1,4 @@
-"""Options about columns and training, each with its help text."""
+"""Command-line options for columns and training, with their help texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from maxplus.tables import TableEncoder
 
-# Headings of the help.
+# Panels of the help text.
 COLUMNS, MODEL, FILES = "Columns", "Model", "Files"
 AUTO, NONE = "auto", "none"
 
@@ -170,9 +170,9 @@ Set = Annotated[
 
 
 def names(given: Iterable[str] | None) -> tuple[str, ...]:
-    """Return columns from repeated options, each of which may be a list with commas.
+    """Return the columns of repeated options, each of which may be a comma-separated list.
 
-    A name with a comma in it is written in double quotes.
+    Names that contain a comma are written in double quotes.
     """
     return tuple(
         name.strip() for line in csv.reader(given or (), skipinitialspace=True) for name in line

@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from maxplus.evaluation import Validation
     from maxplus.metrics import ClassifierFigures, RegressionFigures
 
-# Confusions of each class that are listed where the whole matrix is too wide.
+# Number of confusions listed for each class if the matrix is too wide.
 MOST_CONFUSED = 3
 LONGEST_LABEL = 24
 CORNER = "true \\ predicted"
-# Classes whose recall a validation prints: of more, those with the lowest.
+# Maximum number of classes whose recall is printed; those with the lowest recall are chosen.
 MOST_RECALLS = 12
 
 
 def percent(share: float | None) -> str:
-    """Return a percentage with one decimal; a dash for NaN and None."""
+    """Format a share as a percentage with one decimal; NaN and None as a dash."""
     return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a rounded number; a dash for NaN."""
+    """Format a rounded number; NaN as a dash."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def plain_table(*heads: str, title: str | None = None) -> Table:
-    """Return a table with text at the left, which may be wrapped, and numbers at the right."""
+    """Return an empty table: the first column is left-aligned and wraps, others right-aligned."""
     from rich import box
     from rich.table import Table
 
@@ -45,7 +45,7 @@ def plain_table(*heads: str, title: str | None = None) -> Table:
 
 
 def validation_table(validation: Validation) -> Table:
-    """Return metrics of a validation beside those of the baseline."""
+    """Return a table of the metrics of a validation and of the baseline."""
     from rich.markup import escape
 
     from maxplus.metrics import ClassifierFigures
@@ -83,11 +83,11 @@ def _between(interval: tuple[float, float]) -> str:
 
 
 def _worst_recalled(figures: ClassifierFigures) -> list[int]:
-    """Return all classes in their order, or of many those with the lowest recall."""
+    """Return all classes in order; if there are many, those with the lowest recall."""
     order = range(len(figures.classes))
     if len(order) <= MOST_RECALLS:
         return list(order)
-    # A class without held-out rows has no recall; NaN would not sort.
+    # The recall of a class without held-out rows is NaN, which does not sort.
     recall = [2.0 if math.isnan(one.recall) else one.recall for one in figures.classes]
     return sorted(order, key=lambda d: recall[d])[:MOST_RECALLS]
 
@@ -105,7 +105,7 @@ def _regression_validation(validation: Validation) -> Table:
 
 
 def regression_table(figures: RegressionFigures) -> Table:
-    """Return R², errors and intervals of a regression."""
+    """Return a table of R², errors and intervals of a regression."""
     table = plain_table("", "")
     table.show_header = False
     table.add_row("R²", number(figures.r2))
@@ -124,7 +124,7 @@ def _mae(figures: RegressionFigures) -> str:
 
 
 def classes_table(figures: ClassifierFigures) -> Table:
-    """Return precision, recall, F1 and AUC of each class."""
+    """Return a table of precision, recall, F1 and AUC of each class."""
     from rich.markup import escape
 
     table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
@@ -137,9 +137,9 @@ def classes_table(figures: ClassifierFigures) -> Table:
 
 
 def confusion_table(figures: ClassifierFigures, width: int) -> Table:
-    """Return the confusion matrix where it fits the width, else the largest confusions.
+    """Return the confusion matrix if it fits the width, else the largest confusions.
 
-    Correct predictions are in brackets, so that they are seen without colours.
+    Correct predictions are in brackets, to be visible without colours.
     """
     labels = [shorten(one.label) for one in figures.classes]
     cells = [[_cell(int(n), d == k) for k, n in enumerate(row)]
@@ -181,5 +181,5 @@ def _cell(count: int, is_right: bool) -> str:
 
 
 def shorten(label: str) -> str:
-    """Return a label of at most 24 characters."""
+    """Truncate a label to 24 characters."""
     return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"

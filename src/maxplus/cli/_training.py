@@ -1,4 +1,4 @@
-"""Training by the command line: one call of ``fit`` with a table, and its validation."""
+"""Training of ``maxplus train``: one call of ``fit`` with a table, and its validation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from maxplus.training.progress import ProgressBar
 if TYPE_CHECKING:
     from maxplus.cli._console import Console
 
-# The models of an ensemble are trained in parallel, and their states are not stored.
+# Models of an ensemble are trained in parallel and have no checkpoints.
 NO_STATE = "{} is for one network, and --estimators trains several; leave one of both out"
 # Seconds between two checkpoints.
 EVERY_MINUTE = 60.0
@@ -45,24 +45,24 @@ STANDARDIZE = "standardize"
 
 @dataclass(frozen=True)
 class Training:
-    """A fitted estimator, whose ``encoder_`` takes the table, and its training data."""
+    """A fitted estimator with its ``encoder_``, and its training data."""
 
     estimator: Any
     data: Dataset
     seed: int
     seconds: float
     checkpoint: Path | None
-    # Whether features were standardised for the training, and this was folded into the weights.
+    # Set if features were standardised for training and the scaling was folded into the weights.
     is_folded: bool = False
 
     @property
     def is_classifier(self) -> bool:
-        """Whether the target is a class."""
+        """True for a classification."""
         return hasattr(self.estimator, "classes_")
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether Ctrl-C ended the training."""
+        """True if Ctrl-C ended the training."""
         return self.estimator.status_ == Status.INTERRUPTED.value
 
     def save(self, out: Path, validation: Any = None, *, remember_rows: bool) -> None:
@@ -101,7 +101,7 @@ class Training:
         return document
 
     def print_fit(self, console: Console) -> None:
-        """Print how the training rows fit, in one line that is not about new rows."""
+        """Print the fit to the training rows in one line."""
         if not self.is_classifier:
             return
         right, n = self._n_right, current().total(len(self.data.X))
@@ -118,13 +118,13 @@ class Training:
 
     @property
     def _suspects(self) -> NDArray:
-        """Rows that the polish could not bring below its level; without one, those above log 2."""
+        """Rows whose loss the polish left above its level; without a polish, above log 2."""
         losses, found = self.estimator.training_losses_, getattr(self.estimator, "suspects_", None)
         rows = np.flatnonzero(losses > LOG2) if found is None else np.asarray(found)
         return rows[np.argsort(-losses[rows], kind="stable")]
 
     def write_suspects(self, path: Path) -> None:
-        """Write a CSV file of rows that do not fit, those with the largest losses first."""
+        """Write a CSV file of the rows that do not fit, sorted by decreasing loss."""
         assert self.data.y is not None
         rows, losses = self._suspects, self.estimator.training_losses_
         predicted = self.estimator.predict(self.data.X[rows]) if rows.size else []
@@ -176,7 +176,8 @@ def train_table(
     own = network.get_params(deep=False)
     assert read.encoder is not None
     if STANDARDIZE not in own:
-        # The paper's algorithm does not standardise: the encoder does, and the weights follow.
+        # The paper's algorithm does not standardise features: the encoder does, and the scaling is
+        # folded into the weights afterwards.
         is_paper = options["algorithm"] == SUBGRADIENT
         is_image = read.image_shape is not None
         read.encoder.standardize = is_paper and (
@@ -201,7 +202,7 @@ def _check_options(options: Mapping[str, Any], task: str) -> None:
     except ValueError:
         if task != AUTO:
             raise
-        # Options that a classifier refuses may be for a regression.
+        # With task "auto", options that a classifier refuses may be valid for a regression.
         try:
             build_estimator(**options, regression=True)
         except ValueError:
@@ -212,7 +213,7 @@ def _check_options(options: Mapping[str, Any], task: str) -> None:
 
 
 def _without_standardize(options: Mapping[str, Any]) -> tuple[dict[str, Any], bool | None]:
-    """Separate ``--set standardize=…`` of the paper's algorithm, which the encoder takes."""
+    """Separate ``--set standardize=…`` of the paper's algorithm, a parameter of the encoder."""
     own = dict(options)
     settings = [(text, *parse_setting(text)) for text in options["settings"] or ()]
     given = [value for _, name, value in settings if name == STANDARDIZE]
@@ -248,7 +249,7 @@ def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -
 def _finished(
     estimator: Any, data: Dataset, seed: int, began: float, checkpoint: Path | None
 ) -> Training:
-    """Fold a standardisation into the weights, so that the model takes raw features."""
+    """Fold a standardisation into the weights, so that the model accepts raw features."""
     seconds = time.perf_counter() - began
     estimator.set_params(callbacks=None)
     encoder, is_folded = data.encoder, data.encoder.standardize  # type: ignore[union-attr]
@@ -256,7 +257,7 @@ def _finished(
     if is_folded:
         encoder.standardize = False
         estimator.fold(encoder.ranges_.mean, encoder.ranges_.deviations, data.X)
-    # A model file counts the training rows of all ranks.
+    # The model file describes the training rows of all ranks.
     for name in ("training_losses_", "training_labels_"):
         if hasattr(estimator, name):
             setattr(estimator, name, gather_any(getattr(estimator, name)))
@@ -266,9 +267,9 @@ def _finished(
 def open_training(
     data: str, encoder: TableEncoder, target: Mapping[str, Any], console: Console
 ) -> Dataset:
-    """Read DATA to learn from, encode it, and print what was inferred about it."""
+    """Read and encode training data, and print the decisions about columns."""
     if data in SMALL:
-        # Their columns are known to be features.
+        # All columns of a built-in data set are features.
         dropped = [name for name in encoder.drop or () if name != AUTO]
         encoder = clone(encoder).set_params(drop=dropped)
     read = load_training(data, **target).encoded(encoder)
@@ -301,7 +302,7 @@ def open_training(
 
 
 def _leak_lines(data: Dataset) -> Iterator[str]:
-    """Yield a line for each column that alone predicts the target nearly perfectly."""
+    """Yield a line for each column that may leak the target."""
     for leak in find_leaks(data):
         is_number = data.target.task == REGRESSION
         score = f"R² {leak.score:.3f}" if is_number else f"{leak.score:.1%} right"
@@ -315,7 +316,7 @@ def _leak_lines(data: Dataset) -> Iterator[str]:
 def validate_training(
     training: Training, cv: str | int | float, console: Console
 ) -> Validation | None:
-    """Validate and print; None, with a remark, where rows are too few or Ctrl-C ends it."""
+    """Validate and print the metrics; None if there are too few rows, or after Ctrl-C."""
     model, data = clone(training.estimator), training.data
     assert data.y is not None
     if training.is_folded:
@@ -326,7 +327,7 @@ def validate_training(
         with ExitStack() as stack:
             progress: dict[str, Any]
             if n_trainings == 1:
-                # The progress of one long training is counted in epochs.
+                # With a single training, the bar counts epochs.
                 one = stack.enter_context(ProgressBar("validating", console.stderr))
                 progress = {"callbacks": [one]}
             else:
@@ -364,13 +365,13 @@ def _bar(estimator: Any, console: Console) -> ProgressBar:
 
 
 def gather_any(values: NDArray) -> NDArray:
-    """Return the values of the rows of all ranks, of any type."""
+    """Gather the values of all rows from all ranks, of any type."""
     comm = current()
     return values if comm.is_alone else np.concatenate(comm.allgather(values))
 
 
 def _without_interrupt_warning(fit: Callable[[], Any]) -> Any:
-    """Fit without the warning about Ctrl-C, which the command prints itself."""
+    """Fit without the warning about Ctrl-C, since the command prints its own message."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "training was interrupted")
         return fit()

@@ -1,4 +1,4 @@
-"""Writing of columns as CSV or JSON, whole or in parts."""
+"""Writers of columns as CSV or JSON, whole or in parts."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Sink(Protocol):
-    """Writer of the rows of one table, in parts with the same columns."""
+    """Writer of one table, in parts with the same columns."""
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
 
 
 class CsvSink:
-    """Rows as CSV, below a header; Arrow writes millions in seconds.
+    """Writer of rows as CSV, with a header, by pyarrow.
 
-    With ``spreadsheet_safe``, text that a spreadsheet would evaluate as a formula begins with an
-    apostrophe.
+    With ``spreadsheet_safe``, text that a spreadsheet would evaluate as a formula is prefixed with
+    an apostrophe.
     """
 
     def __init__(self, write: Callable[[bytes], Any], *, spreadsheet_safe: bool = False) -> None:
@@ -42,7 +42,7 @@ class CsvSink:
         self._is_new = True
 
     def write(self, columns: Columns) -> None:
-        """Write some rows; NaN and None are empty."""
+        """Write some rows; NaN and None as empty cells."""
         if self._is_safe:
             columns = {_without_formula(n): _without_formulas(c) for n, c in columns.items()}
         if self._is_new:
@@ -76,7 +76,7 @@ def _without_formula(cell: Any) -> Any:
 
 
 def _lines(table: pa.Table) -> bytes:
-    """Return CSV lines, in which text is quoted only where one cell requires it."""
+    """Return CSV lines; text is quoted only if a cell requires it."""
     for style in ("none", "needed"):
         lines = io.BytesIO()
         try:
@@ -90,14 +90,14 @@ def _lines(table: pa.Table) -> bytes:
 
 
 class JsonSink:
-    """Rows as objects of a JSON list, one in each line."""
+    """Writer of rows as objects of a JSON list, one per line."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._is_new = True
 
     def write(self, columns: Columns) -> None:
-        """Write some rows; NaN is null."""
+        """Write some rows; NaN as null."""
         values = [
             plain(column.to_pylist() if isinstance(column, pa.Array) else list(column))
             for column in columns.values()
@@ -110,7 +110,7 @@ class JsonSink:
 
 @contextmanager
 def csv_file(path: Path, *, spreadsheet_safe: bool = False) -> Iterator[CsvSink]:
-    """Write a CSV file, which exists once all rows are written."""
+    """Write a CSV file atomically: it exists once all rows are written."""
     with whole_file(path) as file:
         yield CsvSink(file.write, spreadsheet_safe=spreadsheet_safe)
 
@@ -131,7 +131,7 @@ def write_csv(path: Path, columns: Columns) -> None:
 
 
 def as_written(cells: Any) -> list[Any]:
-    """Return the cells of a column as written: integers without a point, None if missing."""
+    """Return the cells of a column for output: integers without a point, None if missing."""
     return [_written(cell) for cell in cells.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""The command line: ten commands."""
+"""The command-line application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maxplus.cli.report import report
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
-# Commands that run on several ranks of MPI.
+# Commands that run on several MPI ranks.
 OVER_RANKS = ("train", "predict")
 app = typer.Typer(
     cls=OneLineErrors,

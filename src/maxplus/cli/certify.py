@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from maxplus.tables import Dataset
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
-# Radii of more rows are computed only on request: each takes several certificates.
+# Maximum number of rows whose radii are computed by default: each takes several certificates.
 ROWS_WITH_RADII = 100_000
-# Rows are buffered up to so many bytes before their radii are computed: a large table has none.
-MOST_WAITING = 50_000_000
+# Radii are computed after this many bytes of rows: tables with more rows than ROWS_WITH_RADII are
+# mostly recognised before any radius is computed.
+BUFFER_BYTES = 50_000_000
 
 
 def certify(
@@ -108,7 +109,7 @@ def certify(
 
 
 def check_eps(eps: Sequence[float]) -> list[float]:
-    """Return distances in ascending order; ValueError for invalid ones."""
+    """Return distances in ascending order; raise ValueError for invalid ones."""
     for step in eps:
         if not (math.isfinite(step) and step >= 0):
             raise ValueError(f"eps must be a finite number >= 0, or several; got {step}")
@@ -116,13 +117,13 @@ def check_eps(eps: Sequence[float]) -> list[float]:
 
 
 class CertifiedCounts:
-    """Counts of rows that are right, and that provably stay right for each ε.
+    """Counts of correct predictions, and of certified ones for each ε.
 
     Parameters
     ----------
     model, measure : the model, and the unit of ε
     steps : ascending
-    most_radii : rows from which on single radii are not computed; None is never
+    most_radii : maximum number of rows whose radii are computed; None for no limit
     """
 
     def __init__(
@@ -136,13 +137,13 @@ class CertifiedCounts:
         self._n_right = 0
         self._rights: list[NDArray] = []
         self._radii: list[NDArray] = []
-        self._waiting: list[NDArray] = []
+        self._buffered: list[NDArray] = []
         self.rows = self.filled = self.seen = 0
 
     def add(self, data: Dataset, codes: NDArray) -> None:
-        """Count more rows, whose classes are ``codes``.
+        """Count more rows, with class indices ``codes``.
 
-        Most cost a forward pass, others two more for each ε that they reach.
+        Most rows cost one forward pass, others two more for each ε that they reach.
         """
         import numpy as np
 
@@ -162,32 +163,32 @@ class CertifiedCounts:
             self.filled += int(data.missing.any(axis=1).sum())
         kept = right
         for k, step in enumerate(self.steps):
-            # A row that a small change can flip is not certified for larger ones.
+            # A row that is not certified for a small ε is not certified for a larger one.
             kept = certified_at(estimator.model_, X, step, scale, scores=scores, where=kept)
             self._kept[k] += np.count_nonzero(kept)
         if not self.has_radii:
-            self._waiting.clear()
+            self._buffered.clear()
             return
         equal = equal_to_training(estimator, row_hashes(X))
         self.seen += 0 if equal is None else int(equal.sum())
         self._rights.append(right)
-        self._waiting.append(X)
-        if sum(rows.nbytes for rows in self._waiting) > MOST_WAITING:
+        self._buffered.append(X)
+        if sum(rows.nbytes for rows in self._buffered) > BUFFER_BYTES:
             self._find_radii()
 
     def _find_radii(self) -> None:
         estimator, scale = self._model.estimator, self._measure.scale
-        self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
-        self._waiting.clear()
+        self._radii += [estimator.certified_radius(X, scale) for X in self._buffered]
+        self._buffered.clear()
 
     @property
     def has_radii(self) -> bool:
-        """Whether each row has a radius."""
+        """True if the radii of all rows are computed."""
         return self._most_radii is None or self.rows <= self._most_radii
 
     @property
     def right(self) -> NDArray:
-        """Whether each row is right, if rows have radii."""
+        """Mask of correct predictions, if rows have radii."""
         import numpy as np
 
         return np.concatenate(self._rights)
@@ -206,7 +207,7 @@ class CertifiedCounts:
         return self._kept / self.rows
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences about the rows for which the certificate holds."""
+        """Yield sentences about the certified rows."""
         from maxplus.certify import CertifiedRows
         from maxplus.metrics._readable import readable
 

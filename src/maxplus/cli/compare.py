@@ -108,7 +108,7 @@ def _description(comparison: Comparison) -> str:
 
 
 class Figure(NamedTuple):
-    """A column of the table: its head, the value of a validation, its text, and the best one."""
+    """A column of the table: header, value of a validation, its text, and choice of the best."""
 
     head: str
     of: Callable[[Any], float]
@@ -182,7 +182,7 @@ def _error(validation: Any) -> str:
 
 
 def comparison_columns(comparison: Comparison) -> dict[str, list[Any]]:
-    """Return the same numbers, unrounded, as columns."""
+    """Return the unrounded numbers of `comparison_table` as columns."""
     from maxplus.evaluation.comparison import EXPLAINED
 
     found: dict[str, Any] = comparison.validations

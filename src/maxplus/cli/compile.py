@@ -12,7 +12,7 @@ import typer
 from maxplus.cli._common import plain_errors
 from maxplus.cli._console import Console, JsonOption, QuietOption
 
-# Enough copies of the rows for the parallel kernels.
+# Number of copies of the rows, sufficient for the parallel kernels to be used.
 COPIES = 3_000
 
 
@@ -52,7 +52,7 @@ def compile_kernels(
 
 
 def compile_part(name: str) -> None:
-    """Run the functions of a part on a few rows, in both float types."""
+    """Compile the kernels of a part by running them on a few rows, in both float types."""
     import numpy as np
 
     rng = np.random.default_rng(0)

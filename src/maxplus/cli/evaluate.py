@@ -52,7 +52,7 @@ def evaluate(
             raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
         predicted = _classes if loaded.is_classifier else _numbers
         unknown = UnknownLabels(loaded, data, strict=strict)
-        # Predictions are kept in memory, the rows are not.
+        # Only predictions are kept in memory, not the rows.
         found, name = [], data
         for part in stream_parts(data, loaded, labelled=True, strict=strict):
             rows, y = unknown.known(part)
@@ -84,7 +84,7 @@ def _has_row_hashes(model: LoadedModel) -> bool:
 
 
 def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
-    """Return which rows equal a training row, if the model has their hashes; else none."""
+    """Return the mask of rows that equal a training row; all False without hashes in the model."""
     import numpy as np
 
     from maxplus.report.unseen import equal_to_training
@@ -98,7 +98,7 @@ def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
 
 
 def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
-    """Return whether the table as a whole is the one that the model was trained on."""
+    """Return whether the table is the training table."""
     import numpy as np
 
     from maxplus.estimators._base import is_training_table
@@ -110,7 +110,7 @@ def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
 
 
 def _rows_text(is_training: bool, n_equal: int | None) -> str:
-    """Return a remark where metrics may not be those of new rows."""
+    """Return a remark if some rows are training rows."""
     if is_training:
         return ", which the model was trained on: this says nothing about new rows"
     if not n_equal:
@@ -119,12 +119,12 @@ def _rows_text(is_training: bool, n_equal: int | None) -> str:
 
 
 def _classes(model: LoadedModel, data: Dataset, codes: NDArray) -> tuple[Any, ...]:
-    """Return numbers of rows, true classes and logarithms of probabilities."""
+    """Return row numbers, true classes and logarithms of probabilities."""
     return data.rows, codes, model.estimator.predict_log_proba(data.X)
 
 
 def _numbers(model: LoadedModel, data: Dataset, y: NDArray) -> tuple[Any, ...]:
-    """Return true and predicted numbers, and the bounds of intervals."""
+    """Return true and predicted values, and the bounds of intervals."""
     estimator, X = model.estimator, data.X
     return y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
 
@@ -143,7 +143,7 @@ def _report_classes(
         codes, P, model.estimator.classes_, predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
     )  # fmt: skip
-    # The number of the row in the file, where rows without a label count.
+    # The row number in the file, which counts rows without a label.
     figures = replace(figures, worst=int(rows[figures.worst]))
     document = figures.to_json()
     _print_metrics(figures, console)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Explained = Explanation | PredictionContributions
 
 SHOWN = 3
-# Rows of a table that are explained together.
+# Number of rows that are explained at a time.
 ROWS_AT_ONCE = 5_000
 FREE = "free"
 
@@ -115,7 +115,7 @@ def explain(
         texts = [head + why.text(n) for n, head in enumerate(heads)]
         if max_columns is not None:
             for n, row in enumerate(shown):
-                # HiGHS prints notes to standard output whatever its options are.
+                # HiGHS prints notes to standard output regardless of its options.
                 with native_output_discarded():
                     change = loaded.estimator.smallest_change(read.X[row], max_columns, **options)
                 texts[n] += f"\n  of up to {max_columns} columns: {change}"
@@ -136,7 +136,7 @@ def explain(
 
 
 def _chosen(rows: list[int] | None, read: Dataset, data: str) -> NDArray:
-    """Return the positions of the rows to explain; all of them unless some are named."""
+    """Return the positions of the rows to explain; by default all."""
     import numpy as np
 
     positions = np.arange(len(read.X))
@@ -151,7 +151,7 @@ def _chosen(rows: list[int] | None, read: Dataset, data: str) -> NDArray:
 
 
 def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
-    """Return the limits of --range, or else those of pixels."""
+    """Return the limits given by --range, else those of pixels."""
     import numpy as np
 
     if not ranges:
@@ -177,7 +177,7 @@ def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[st
                 f"age=18:90; got {text!r}"
             )
         places = encoder.features_of([column])
-        if domain.names[places[0]] != column or places[0] in domain.ranks:
+        if domain.names[places[0]] != column or places[0] in domain.ordinals:
             raise ValueError(
                 f"--range is for numbers, and {column!r} holds words; to hold them as they are: "
                 f"--fixed {column}"
@@ -199,7 +199,7 @@ def _explained(
 
 
 def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
-    """Return the text and records of each row, for JSON."""
+    """Return the text and the records of each row, for JSON."""
     from maxplus.explain import PredictionContributions
     from maxplus.metrics import plain
 
@@ -222,11 +222,11 @@ def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dic
 
 
 def _columns(why: Explained) -> dict[str, Any]:
-    """Return the records of an explanation by field; training rows as people count them."""
+    """Return the records of an explanation by field; training rows count from 1."""
     records = why.to_records()
     columns: dict[str, Any] = {name: records[name] for name in records.dtype.names or ()}
     if "prototype" in columns:
-        # None for a unit that began at no training row.
+        # None for a unit that was not initialised at a training row.
         columns["prototype"] = [None if row < 0 else row + 1 for row in records.prototype.tolist()]
     return columns
 

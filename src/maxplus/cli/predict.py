@@ -137,16 +137,16 @@ def predict(
 
 
 def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
-    """Yield ``work(block)`` of each block, in their order, on rank 0.
+    """Yield ``work(block)`` of each block, in order, on rank 0.
 
-    All ranks read the same blocks, and each works on every size-th of them. An error on one rank
-    is raised on all.
+    All ranks read all blocks, and each processes every size-th of them. An error on one rank is
+    raised on all ranks.
     """
     from maxplus.distributed import SERIAL, using
 
     left = iter(blocks)
     while True:
-        # Each rank reads by itself what the others read as well.
+        # Each rank reads all blocks by itself.
         with using(SERIAL):
             some = list(islice(left, comm.size))
         own = None
@@ -186,7 +186,7 @@ def _sink(
 
 
 def _carried(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Return columns of the table as they were written."""
+    """Return columns of the table for output, with their original spelling."""
     if not columns:
         return {}
     table = data.table
@@ -224,7 +224,7 @@ def _predictions(
 
 
 def _labels(model: LoadedModel, X: NDArray) -> Any:
-    """Return labels; Arrow repeats a few distinct ones faster than it converts many."""
+    """Return labels as a pyarrow array, which is faster than converting strings of all rows."""
     import pyarrow as pa
 
     winners = model.estimator._scores(X).argmax(axis=1)
@@ -238,12 +238,12 @@ def _radii(model: LoadedModel, data: Dataset, measure: Measure) -> dict[str, Any
 
 
 def _six_digits_down(radius: NDArray) -> NDArray:
-    """Round down to six digits: a rounded radius must be certified, too."""
+    """Round down to six digits, so that the rounded radius is certified, too."""
     import numpy as np
 
     some = np.isfinite(radius) & (radius > 0)
     power = 10.0 ** (5 - np.floor(np.log10(np.where(some, radius, 1.0))))
     digits = np.floor(np.where(some, radius, 0.0) * power)
-    # The product may have been rounded up to the next integer.
+    # The product may have been rounded up.
     digits -= digits / power > radius
     return np.where(some, digits / power, radius)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from maxplus.tables import Dataset
 
-# Ids are looked for among at most so many rows; others are named by their numbers.
+# Maximum number of rows for which ids are searched; rows of larger tables are listed by number.
 MOST_IDS = 1_000_000
 
 
@@ -92,7 +92,7 @@ def _content(
 
 
 def _ids(data: Dataset) -> list[str] | None:
-    """Return the first column that the model does not use and whose values are all distinct."""
+    """Return the first unused column with distinct values, as ids of the rows."""
     assert data.encoder is not None
     used = {data.target.name, *(column.name for column in data.encoder.columns_)}
     if len(data.X) > MOST_IDS:

@@ -1,4 +1,4 @@
-"""Files in MNIST's idx format, and whether they are what they should be."""
+"""Reading, writing and checksums of files in MNIST's idx format."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 
 class DamagedFileError(ValueError):
-    """A file exists, but its content is not the data set's."""
+    """A file whose content does not have the expected checksum."""
 
 
 def read_checked(path: Path, md5: str) -> bytes:
-    """The file's content, unzipped if need be; raises `DamagedFileError` if it is another's."""
+    """Return a file's content, decompressed; raise `DamagedFileError` if its checksum differs."""
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
         try:
@@ -29,8 +29,8 @@ def read_checked(path: Path, md5: str) -> bytes:
 
 
 def checked(content: bytes, md5: str, name: str) -> bytes:
-    """``content`` itself, if its MD5 digest is the pinned one."""
-    # Against damage, not against forgery: for that, MD5 would not do.
+    """Return ``content``; raise `DamagedFileError` if its MD5 digest is not the expected one."""
+    # The digest detects damage; MD5 does not protect against forgery.
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise DamagedFileError(
@@ -41,13 +41,13 @@ def checked(content: bytes, md5: str, name: str) -> bytes:
 
 
 def parse(content: bytes) -> NDArray:
-    """The array in an idx file of unsigned bytes: two zeros, the type 8, the rank, the shape."""
+    """Return the array of an idx file: two zeros, type 8 (bytes), dimensions, shape, values."""
     rank = content[3]
     shape = np.frombuffer(content, ">u4", rank, 4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape.astype(int))
 
 
 def compose(array: NDArray) -> bytes:
-    """The idx file of an array of unsigned bytes."""
+    """Return an array of unsigned bytes in idx format."""
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
     return header + np.ascontiguousarray(array, np.uint8).tobytes()

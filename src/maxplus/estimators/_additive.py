@@ -1,4 +1,4 @@
-"""The structure of a sum of terms, chosen by cross-validation, and its training."""
+"""Joint training of a sum of terms, with its structure chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from maxplus.estimators._cross_validation import (
     stratified_part,
     temperature,
 )
-from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._training_data import TrainingData
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -32,7 +32,7 @@ from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
 
-# From gentle shape functions, for few and noisy rows, to many boxes.
+# In order of capacity: from smooth shape functions, for few and noisy rows, to many boxes.
 STRUCTURES = (
     Structure(units=1, size=1.5),
     Structure(units=2, size=1.0),
@@ -43,21 +43,21 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# Rows to choose on: at least this many, and at least this part.
+# Rows for the choice: at least ENOUGH, and at least one in PART.
 ENOUGH, PART = 3_000, 4
-# Among structures within this many standard errors of the best, the simplest one is taken.
+# Number of standard errors from the best structure within which the simplest one is chosen.
 WITHIN = 0.25
-# A term whose part of all contributions is smaller is left out.
+# Share of all contributions below which a term is left out.
 WEAK = 0.002
-# Trainings that pairs are selected after, as a share of the real one.
+# Length of the training before pairs are selected, as a share of the final training.
 PAIRS_LENGTH = 0.25
 MOST_PAIRS = 40
 
 
 class Effort(NamedTuple):
-    """How many structures go on to all folds after the first, and how long trainings are.
+    """Number of structures that are evaluated on all folds, and lengths of trainings.
 
-    Lengths are shares of the real one: in the first fold, and in the others.
+    Lengths, in the first fold and in the others, are shares of the final training's.
     """
 
     survivors: int
@@ -65,26 +65,26 @@ class Effort(NamedTuple):
     others: float
 
 
-# From MANY_ROWS on, each training takes longer, and tells more.
+# Number of rows from which fewer and shorter trainings suffice for the choice.
 MANY_ROWS = 4_000
 FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
-# Many rows bear a longer training.
+# Minimum number of steps with many rows.
 MANY_STEPS = 1_000
 
-# A user's own measure of a model on held-out rows: the more the better.
-Judge = Callable[[AdditiveLMM, Dataset], float]
+# A user-defined score of a model on held-out rows; higher is better.
+Judge = Callable[[AdditiveLMM, TrainingData], float]
 
 
 class Choice(NamedTuple):
-    """How structures did on held-out rows, and which was chosen.
+    """Results of structures on held-out rows, and the chosen structure.
 
     Attributes
     ----------
-    losses : array of shape (structures, folds), log losses, inf where a fold was spared
-    scores : array of the same shape by the user's own measure, −inf where a fold was spared; None
-        if there is no such measure
-    chosen : number of a structure
-    temperature : what suits its scores best
+    losses : array of shape (structures, folds), log losses, inf where a fold was skipped
+    scores : array of the same shape, user-defined scores, −inf where a fold was skipped; None
+        without such a score
+    chosen : index of the chosen structure
+    temperature : the best temperature for its scores
     """
 
     losses: NDArray
@@ -97,7 +97,7 @@ class Choice(NamedTuple):
 class Joint(Outcome):
     """A trained sum of terms, the choice of its structure, and the mean soft loss of each epoch.
 
-    ``choice`` is None for a training that was ended while it was choosing.
+    ``choice`` is None for a training that was interrupted during the choice.
     """
 
     choice: Choice | None
@@ -109,7 +109,7 @@ class Joint(Outcome):
         return self.losses.size
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """Return the loss curve."""
         return {"warmup_losses": self.losses}
 
@@ -118,17 +118,16 @@ class Joint(Outcome):
 class JointTraining:
     """Choose a structure by held-out log loss, and train all its terms jointly on all rows.
 
-    The outcome does not depend on ``n_jobs``. Over several ranks, rank 0 trains on the rows of all:
-    the training is too short to be worth sharing. It has no state to go on from, for the same
-    reason.
+    The outcome does not depend on ``n_jobs``. With several ranks, rank 0 trains on the rows of all,
+    since the training is short. For the same reason it has no state for checkpoints.
 
     Parameters
     ----------
-    structures : those to choose from, the simplest first
-    n_jobs : trainings at a time while choosing
-    judge : the user's own measure that structures are compared by, optional
-    annealing : how the terms are trained
-    max_features : the most features that terms may have, optional
+    structures : candidates, the simplest first
+    n_jobs : number of parallel trainings during the choice
+    judge : user-defined score by which structures are compared, optional
+    annealing : settings of the joint training
+    max_features : maximum number of features in all terms, optional
     monotonic_signs : array of shape (P,), 1, −1 or 0, optional
         Directions in which z_1 − z_0 does not decrease or does not increase.
     """
@@ -151,20 +150,20 @@ class JointTraining:
         self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
-        """Train; ``model`` is what remains where the training is ended while choosing."""
+        """Train; ``model`` is returned if the training is interrupted during the choice."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
-        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
+        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
-        """Return the choice, or None and why the training ends."""
+        """Return the choice, or None and the status of the interrupted training."""
         monitor.begin("choice", is_last=False)
-        search = _Search(self, rows, model.n_classes, seed, monitor, model)
+        search = _StructureSearch(self, rows, model.n_classes, seed, monitor, model)
         status = search.run()
         return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
 
     def _train(
-        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
+        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> Joint:
         choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
@@ -212,8 +211,8 @@ class JointTraining:
         return self.annealing._replace(least_steps=MANY_STEPS)
 
 
-def on_first_rank(problem: TrainingProblem, train: Callable[[Dataset, int], Joint]) -> Joint:
-    """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
+def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], Joint]) -> Joint:
+    """Train on rank 0, on the rows of all ranks and with a new seed; broadcast the outcome."""
     assert problem.rng is not None
     seed, comm = int(problem.rng.integers(2**31)), problem.comm
     y = comm.gather(problem.y)
@@ -221,13 +220,13 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[Dataset, int], Join
 
     def alone(X: NDArray) -> Joint:
         with using(SERIAL), threadpool_limits(1):
-            return train(Dataset(X[:], y, weight), seed)
+            return train(TrainingData(X[:], y, weight), seed)
 
     return comm.root_only(alone, problem.X)
 
 
 class Prepared(NamedTuple):
-    """Mapped rows, the features in use, and the pairs that explain most after their shapes."""
+    """Mapped rows, the selected features, and the pairs that explain the residuals best."""
 
     feature_map: FeatureMap
     U: NDArray
@@ -238,7 +237,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    rows: Dataset, n_classes: int, rng: np.random.Generator, max_features: int | None = None
+    rows: TrainingData, n_classes: int, rng: np.random.Generator, max_features: int | None = None
 ) -> Prepared:
     """Map the features, and select features and pairs after a short training of shape functions.
 
@@ -260,7 +259,7 @@ def prepare(
 
 
 def untrained(
-    rows: Dataset, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
+    rows: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
 ) -> AdditiveLMM:
     """Return shape functions before any training; O(N·P)."""
     feature_map = FeatureMap.fit(rows.X)
@@ -276,10 +275,10 @@ def monotonic_of(signs: NDArray | None, feature_map: FeatureMap) -> Monotonic | 
 
 
 def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
-    """Return the model without terms that hardly tell classes apart; O(N·Σ_t m_t·H_t).
+    """Return the model without terms that hardly discriminate classes; O(N·Σ_t m_t·H_t).
 
-    A term is weak if its scores differ between classes, after their means over some of the rows,
-    by less than a five-hundredth of what all terms do. Its mean scores go into the intercept.
+    A term is weak if the mean range of its centred scores over the classes is below a
+    five-hundredth of that of all terms. Its mean scores are added to the intercept.
     """
     some = _some(X)
     spread = _strengths(model, some)
@@ -302,15 +301,15 @@ def _strengths(model: AdditiveLMM, X: NDArray) -> NDArray:
     return np.ptp(Z - Z.mean(axis=1)[:, None], axis=2).mean(axis=1)
 
 
-class _Search:
-    """Structures on folds: all on the first fold, the best few on the others.
+class _StructureSearch:
+    """Comparison of structures: all of them on the first fold, the best few on the others.
 
-    Trainings are shorter than the real one; of many rows, a part is used. Log losses are those
-    after the temperature that suits each structure best.
+    Trainings are shorter than the final one; of many rows, a part is used. Log losses are computed
+    with the best temperature for each structure.
     """
 
     def __init__(
-        self, training: JointTraining, rows: Dataset, n_classes: int, seed: int,
+        self, training: JointTraining, rows: TrainingData, n_classes: int, seed: int,
         monitor: TrainingMonitor, start: AdditiveLMM,
     ) -> None:  # fmt: skip
         self.training, self.seed, self.n_classes = training, seed, n_classes
@@ -327,7 +326,7 @@ class _Search:
         self.done, self.total = 0, K + (FOLDS - 1) * min(self.effort.survivors, K)
 
     def run(self) -> Status | None:
-        """Try structures out; return why the training ends here, or None if it goes on."""
+        """Evaluate structures; return the status if the training is interrupted, else None."""
         for fold in range(FOLDS):
             if (self.fold_of == fold).any():
                 status = self._try(fold)
@@ -377,12 +376,12 @@ class _Search:
         )  # fmt: skip
 
     def _rank(self, c: int, *folds: int) -> tuple[float, float]:
-        """What structures are ordered by: the user's measure, then the loss."""
+        """Return the sort key of a structure: the user-defined score, then the loss."""
         known = list(folds or (0,))
         return -float(self.scores[c, known].mean()), float(self.losses[c, known].mean())
 
     def choice(self) -> Choice:
-        """Return the best by the user's measure, or the simplest that is as good as the best."""
+        """Return the best by the user-defined score, or the simplest among the best by loss."""
         known = np.isfinite(self.Z[self.survivors]).all(axis=(0, 2))
         held = self.rows.part(known)
         judged = None if self.training.judge is None else self.scores
@@ -406,7 +405,7 @@ def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> 
     for c, own in losses.items():
         more = own - losses[best]
         mean = float(share @ more)
-        # Dataset of large weights count as fewer.
+        # Unequal weights reduce the effective number of rows.
         error = math.sqrt(float(share @ (more - mean) ** 2) * float(share @ share))
         if mean <= WITHIN * error:
             return c

@@ -19,12 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxplus.distributed import current
 from maxplus.distributed.communicator import mark_collective
-from maxplus.estimators._dataset import (
-    Dataset,
-    Scaling,
-    mean_loss,
-    predict_in_batches,
-)
 from maxplus.estimators._parameters import (
     Effect,
     Parameters,
@@ -35,6 +29,12 @@ from maxplus.estimators._parameters import (
     threads,
     warn_of_no_effect,
     warn_user,
+)
+from maxplus.estimators._training_data import (
+    Scaling,
+    TrainingData,
+    mean_loss,
+    predict_in_batches,
 )
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
@@ -47,7 +47,7 @@ from maxplus.training import (
     run_stages,
 )
 from maxplus.training.result import StateError, TrainingState, prefixed
-from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
+from maxplus.training.stages import Iterations, Polish, Stage, TrainingResult, WarmUp
 
 # Fitted attributes with an entry for single training rows, which files keep only when asked to.
 PER_ROW = ("training_losses_", "training_labels_", "training_rows_", "suspects_", "residuals_")
@@ -148,22 +148,22 @@ class Origin(NamedTuple):
     """The estimator and the data of a training, for callbacks that write checkpoints."""
 
     estimator: Any
-    data: Dataset
+    data: TrainingData
 
 
 @dataclass(frozen=True)
 class FitState:
-    """Knowledge of a fit beside the model, before its stages; as arrays only in checkpoints.
+    """State of a fit besides the model, before its stages; stored as arrays in checkpoints.
 
     Attributes
     ----------
     n_iter : iterations, epochs and rounds of earlier calls and of finished stages
-    slope, distance : of initial boxes, and the typical distance between classes
-    scaling : of the features, for a single network
-    temperature : the factor that held-out rows suggest for all weights
-    prototypes : index of the training sample behind each unit
-    activation_counts : how often each unit decided a score in earlier calls
-    history : of earlier calls
+    slope, distance : slope of initial boxes, and typical distance between classes
+    scaling : scaling of the features, for a single network
+    temperature : factor for all weights, estimated on held-out rows
+    prototypes : index of the training sample at which each unit was initialised
+    activation_counts : number of scores that each unit decided in earlier calls
+    history : history of earlier calls
     results : arrays of stages that were finished before a checkpoint, by name
     rng : the generator of an earlier call that this one continues, if any
     """
@@ -186,7 +186,7 @@ class FitState:
     }  # fmt: skip
 
     def to_arrays(self) -> dict[str, NDArray]:
-        """Return all that is known, as a checkpoint stores it."""
+        """Return the state as named arrays, for a checkpoint."""
         arrays = dict(self.results)
         if self.n_iter:
             arrays["n_iter"] = np.array([self.n_iter])
@@ -206,12 +206,12 @@ class FitState:
     def from_checkpoint(
         cls, saved: TrainingState, required: Sequence[str], n_features: int
     ) -> FitState:
-        """Return what a checkpoint holds; StateError if it is not valid or lacks what is required.
+        """Return the state in a checkpoint; raise StateError if it is invalid or incomplete.
 
         Parameters
         ----------
         saved : the checkpoint
-        required : names of attributes that must be there
+        required : names of required attributes
         n_features : P
         """
         arrays = saved.before
@@ -262,7 +262,7 @@ class FitState:
 def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
     """Replace all fitted attributes in one assignment.
 
-    An interruption finds the old ones or the new ones, never some of both.
+    After an interruption, all attributes are old or all are new.
     """
     kept = {n: v for n, v in vars(estimator).items() if not n.endswith("_") and n != "_rng"}
     estimator.__dict__ = {**kept, **fitted}
@@ -304,15 +304,17 @@ class BaseMaxPlusClassifier(
 
     @abstractmethod
     def _initialize(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
-        """Return the initial model and what is known of it; long work reports to the monitor."""
+        """Return the initial model and the state of the fit; report long work to the monitor."""
 
     @abstractmethod
-    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+    def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
         """Return the stages of the training."""
 
-    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+    def _problem(
+        self, data: TrainingData, state: FitState, rng: np.random.Generator
+    ) -> TrainingProblem:
         """Return the input of the stages."""
         return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
 
@@ -340,7 +342,7 @@ class BaseMaxPlusClassifier(
         return self._fit(X, y, sample_weight, previous=self._previous())
 
     def _previous(self) -> tuple[Network, FitState] | None:
-        """Return the model that `fit` continues from, if any, and what is known of it."""
+        """Return the model and the state from which `fit` continues; None for a new fit."""
         return None
 
     def _fit(
@@ -387,7 +389,7 @@ class BaseMaxPlusClassifier(
                 model, state = previous or self._initialize(data, rng, monitor)
             problem, stages = self._problem(data, state, rng), self._stages(data, state)
             trained = run_stages(stages, model, problem, monitor, saved, state.to_arrays())
-            state = replace(state, results={**state.results, **trained.facts})
+            state = replace(state, results={**state.results, **trained.arrays})
             fitted = self._fitted_attributes(data, state, trained)
         replace_fitted(self, fitted | self._memory(rng, continues=previous is not None))
         self._warn_of_ending(trained)
@@ -396,9 +398,9 @@ class BaseMaxPlusClassifier(
     def _dataset(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
         model: Network | None,
-    ) -> Dataset:  # fmt: skip
+    ) -> TrainingData:  # fmt: skip
         """Return the validated arguments of `fit`."""
-        return Dataset.for_classes(self, X, y, sample_weight, classes, model=model)
+        return TrainingData.for_classes(self, X, y, sample_weight, classes, model=model)
 
     def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
         if previous is not None and previous[1].rng is not None:
@@ -411,7 +413,7 @@ class BaseMaxPlusClassifier(
         return ()
 
     def _restore(
-        self, data: Dataset, saved: TrainingState, rng: np.random.Generator
+        self, data: TrainingData, saved: TrainingState, rng: np.random.Generator
     ) -> tuple[Network, FitState]:
         """Return model and state of a checkpoint; StateError if they are not valid."""
         state = FitState.from_checkpoint(saved, self._required_state(), data.X.shape[1])
@@ -429,7 +431,7 @@ class BaseMaxPlusClassifier(
         raise StateError(f"there is no stage {saved.stage!r:.40} to go on from")
 
     def _fitted_attributes(
-        self, data: Dataset, state: FitState, trained: Trained
+        self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         """Return all fitted attributes; ``state`` holds the results of all stages."""
         losses = trained.model.losses(data.X, data.y)
@@ -448,14 +450,14 @@ class BaseMaxPlusClassifier(
         }
 
     def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
-        """Return what a later call needs to continue, beside fitted attributes."""
+        """Return private attributes that a later call needs to continue."""
         return {"_rng": rng}
 
     def _warn_of_no_effect(self) -> None:
-        """Warn of parameters that were set and have no effect."""
+        """Warn about parameters that were set but have no effect."""
         warn_of_no_effect(self, self._effects)
 
-    def _warn_of_ending(self, trained: Trained) -> None:
+    def _warn_of_ending(self, trained: TrainingResult) -> None:
         """Warn where training did not end as it should have; all attributes are set."""
         if trained.status is Status.INTERRUPTED:
             warn_user(self._interruption(trained))
@@ -463,10 +465,10 @@ class BaseMaxPlusClassifier(
             warn_of_shortfall(self._shortfall(trained.status))
 
     def _shortfall(self, status: Status) -> str:
-        """Return what a training did not reach, with a remedy."""
+        """Return a message about a goal that was not reached, with a remedy."""
         return f"training ended early: {status.message}"
 
-    def _interruption(self, trained: Trained) -> str:
+    def _interruption(self, trained: TrainingResult) -> str:
         if trained.outcomes:
             what, which = COUNTED.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
@@ -545,7 +547,7 @@ class BaseMaxPlusClassifier(
     def perfect_fit_(self) -> bool:
         """True if max_loss_ < log 2, which proves that all training samples are classified right.
 
-        This is the paper's proposition 2.2. It says nothing about new samples.
+        This is the paper's proposition 2.2. It is not a statement about new samples.
         """
         return bool(self.max_loss_ < LOG2)
 
@@ -566,7 +568,7 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
     model_: Any
 
     @abstractmethod
-    def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+    def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
         """Train, and return the fitted attributes beside those of the columns."""
 
     @abstractmethod
@@ -598,7 +600,7 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
             raise ValueError(
                 f"a regression cannot be trained over {size} ranks; train it in one process"
             )
-        data = Dataset.for_numbers(self, X, y, sample_weight)
+        data = TrainingData.for_numbers(self, X, y, sample_weight)
         summary = {"training_summary_": targets_summary(np.asarray(data.y, np.float64))}
         with threads(self.n_jobs):
             fitted = data.columns | summary | self._fitted_attributes(data)
@@ -622,8 +624,8 @@ def _shared_params(estimator: Any) -> dict[str, Any]:
 def training_summary(estimator: Any) -> Mapping[str, Any]:
     """Return counts and means of the rows that an estimator was trained on.
 
-    Of a classifier ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss``, all of rows
-    with a weight; of a regressor ``n_rows``, ``mean`` and ``deviation`` of the targets.
+    For a classifier ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss``, of all rows
+    with a positive weight; for a regressor ``n_rows``, ``mean`` and ``deviation`` of the targets.
     """
     kept = vars(estimator).get("training_summary_")
     if kept is not None:
@@ -654,7 +656,7 @@ def targets_summary(y: NDArray) -> dict[str, Any]:
 
 
 def is_training_table(estimator: Any, values: NDArray) -> bool:
-    """Return whether rows are, as a whole, those that the estimator was trained on.
+    """Return whether a table is the training table of an estimator.
 
     Parameters
     ----------
@@ -663,8 +665,8 @@ def is_training_table(estimator: Any, values: NDArray) -> bool:
 
     Notes
     -----
-    No row is recognised: the number of rows and the mean (and deviation) must be those of the
-    training rows, which other rows do not have by chance.
+    Single rows are not compared, only their number and their mean (and deviation), which are
+    unlikely to be equal by chance.
     """
     summary = training_summary(estimator)
     if not len(values) or summary.get("n_rows") != len(values):

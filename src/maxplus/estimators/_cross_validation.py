@@ -1,4 +1,4 @@
-"""Cross-validation of short trainings: the temperature, and whether a polish pays."""
+"""Cross-validation of short trainings, to choose the temperature and to validate a polish."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import current
-from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._training_data import TrainingData
 from maxplus.models import LMM
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -29,14 +29,14 @@ HALVINGS = 40
 FOLDS = 3
 # From MANY_ROWS on, short trainings are shorter, as a share of the real one.
 MANY_ROWS, LENGTH, LENGTH_OF_MANY = 4_000, 0.25, 0.2
-# Rows that are used: at least this many, and at least this part.
+# Rows that are used: at least ENOUGH, and at least one in PART.
 ENOUGH, PART = 2_000, 8
-# The least number of rows of a class that a part of the rows keeps.
+# Minimum number of rows of each class in a part of the rows.
 LEAST_OF_A_CLASS = 6
 
 T = TypeVar("T")
 # Trains a model on some rows, for a share of the usual length; the monitor may interrupt it.
-Train = Callable[[Dataset, float, np.random.Generator, TrainingMonitor], LMM]
+Train = Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM]
 # The polish for a number of rows after a training of a share of the usual length.
 PolishOf = Callable[[int, float], Polish]
 
@@ -50,9 +50,8 @@ def losses_of(Z: NDArray, y: NDArray) -> NDArray:
 def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
     """Return the t that minimises the mean loss of softmax(t·z) over n held-out rows.
 
-    A share 1 / (n + 2) of each label is spread over all classes (the rule of succession): n rows
-    that are all right do not prove that every row will be, and t stays finite. O(N·C) for
-    each of some twenty values.
+    Labels are smoothed by a share of 1 / (n + 2) (the rule of succession), so that t is finite even
+    if all n rows are classified correctly. O(N·C) for each of some twenty values.
     """
     Z = np.asarray(Z, np.float64)
     Z = Z - Z.max(axis=1, keepdims=True)
@@ -71,9 +70,9 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
 def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
     """Return the temperature nearest to ``wanted`` that leaves every loss below a level.
 
-    They are below it at 1. log Σ exp(t·(z_d − z_y)) is convex in t, and so is the maximum over
-    rows, those of all ranks: where it is below the level is an interval around 1, whose end is
-    found by halving.
+    They are below it at 1. log Σ exp(t·(z_d − z_y)) is convex in t, and so is its maximum over the
+    rows of all ranks: it is below the level in an interval around 1, whose end is found by
+    bisection.
     """
     Z = np.asarray(Z, np.float64)
 
@@ -94,21 +93,21 @@ def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
 class Folds(NamedTuple):
     """Rows, the fold of each (`deal_folds`), and the length of short trainings."""
 
-    rows: Dataset
+    rows: TrainingData
     fold_of: NDArray
     length: float
 
     @classmethod
-    def of(cls, rows: Dataset, rng: np.random.Generator) -> Folds:
+    def of(cls, rows: TrainingData, rng: np.random.Generator) -> Folds:
         """Deal all rows, or a stratified part of many, to folds; over ranks, those of all."""
         comm = current()
         if comm.is_alone:
             return cls._deal(rows, rng)
         y, weight = comm.gather(rows.y), None if rows.weight is None else comm.gather(rows.weight)
-        return comm.root_only(lambda X: cls._deal(Dataset(X, y, weight), rng), rows.X)
+        return comm.root_only(lambda X: cls._deal(TrainingData(X, y, weight), rng), rows.X)
 
     @classmethod
-    def _deal(cls, rows: Dataset, rng: np.random.Generator) -> Folds:
+    def _deal(cls, rows: TrainingData, rng: np.random.Generator) -> Folds:
         length = LENGTH if len(rows.y) < MANY_ROWS else LENGTH_OF_MANY
         rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
         return cls(rows, deal_folds(rows.y, FOLDS, rng), length)
@@ -119,7 +118,7 @@ class Folds(NamedTuple):
         return [fold for fold in range(FOLDS) if (self.fold_of == fold).any()]
 
     def run(
-        self, job: Callable[[Dataset, int, TrainingMonitor], T], monitor: TrainingMonitor
+        self, job: Callable[[TrainingData, int, TrainingMonitor], T], monitor: TrainingMonitor
     ) -> Generator[tuple[NDArray, T]]:
         """Yield the held-out rows of each fold and the result of ``job`` on all other rows.
 
@@ -134,26 +133,26 @@ class Folds(NamedTuple):
 
 
 def held_out_temperature(
-    rows: Dataset, n_classes: int, train: Train, seed: int, monitor: TrainingMonitor
+    rows: TrainingData, n_classes: int, train: Train, seed: int, monitor: TrainingMonitor
 ) -> float:
     """Return the best temperature for held-out rows, by a short training for each fold.
 
-    It does not depend on the number of threads. It is 1 where nothing can be held out, or where
-    the training is ended before all folds are done.
+    It does not depend on the number of threads. It is 1 if no row can be held out, or if the
+    training is interrupted before all folds are done.
 
     Parameters
     ----------
     rows : all training rows; of many, a stratified part is used
     n_classes : int
     train : trains a model
-    seed : of all random numbers
+    seed : seed of all random numbers
     monitor : gets a report after each training
     """
     folds = Folds.of(rows, np.random.default_rng(seed))
     rows, n_folds = folds.rows, len(folds.numbers)
     Z = np.full((len(rows.y), n_classes), np.nan)
 
-    def train_fold(kept: Dataset, fold: int, quiet: TrainingMonitor) -> LMM:
+    def train_fold(kept: TrainingData, fold: int, quiet: TrainingMonitor) -> LMM:
         return train(kept, folds.length, np.random.default_rng([seed, fold]), quiet)
 
     with closing(folds.run(train_fold, monitor)) as ended:
@@ -183,8 +182,8 @@ class _Polished(NamedTuple):
     above: tuple[int, int]
 
 
-def worth_polishing(
-    train: Callable[[LMM, Dataset, float, np.random.Generator, TrainingMonitor], LMM],
+def validate_polish(
+    train: Callable[[LMM, TrainingData, float, np.random.Generator, TrainingMonitor], LMM],
     polish_of: PolishOf,
     model: LMM,
     problem: TrainingProblem,
@@ -192,26 +191,28 @@ def worth_polishing(
 ) -> bool:
     """Return whether a polish costs no accuracy and no log loss beyond noise on held-out rows.
 
-    Three short trainings, each on two thirds of the rows (of many: of a part of them), are
-    polished. Scores of the rows that were held out, before and after, both with the temperature
-    that suits the first, are compared row by row; a mean difference within its standard error is
-    noise. A polish that brings fewer than half of what is above its level below it is not worth
-    it either. The outcome does not depend on the number of threads. Less work than a training.
+    Three short trainings, each on two thirds of the rows (or of a part of many rows), are polished.
+    Scores of the held-out rows before and after, both with the best temperature for the former,
+    are compared row by row; a mean difference within its standard error is noise. A polish that
+    lowers less than half of the losses above its level below it is rejected, too. The outcome does
+    not depend on the number of threads. It costs less than a training.
 
     Parameters
     ----------
     train : trains a network like a given one on some rows
-    polish_of : the polish that they would get
-    model : the network in question
+    polish_of : returns the polish for a number of rows and a length of training
+    model : the network to polish
     problem : all rows; a seed is drawn from its generator
     monitor : may interrupt it
     """
     assert problem.rng is not None
     seed = int(problem.rng.integers(2**31))
-    folds = Folds.of(Dataset(problem.X, problem.y, problem.weight), np.random.default_rng(seed))
+    folds = Folds.of(
+        TrainingData(problem.X, problem.y, problem.weight), np.random.default_rng(seed)
+    )
 
     def polish_fold(
-        kept: Dataset, fold: int, quiet: TrainingMonitor
+        kept: TrainingData, fold: int, quiet: TrainingMonitor
     ) -> tuple[LMM, LMM, tuple[int, int]] | None:
         rng = np.random.default_rng([seed, fold])
         try:
@@ -231,12 +232,12 @@ def worth_polishing(
             before, after, above = polished
             seen = folds.rows.X[held]
             known.append(_Polished(held, before.scores(seen), after.scores(seen), above))
-    # No decision without held-out rows, or after an interrupted comparison.
+    # False without held-out rows, or after an interruption.
     return 0 < len(known) == len(folds.numbers) and _is_harmless(folds.rows, known)
 
 
-def _is_harmless(rows: Dataset, known: Sequence[_Polished]) -> bool:
-    """Return whether a polish helps, by all held-out rows together."""
+def _is_harmless(rows: TrainingData, known: Sequence[_Polished]) -> bool:
+    """Return whether a polish is harmless, by all held-out rows."""
     n_before, n_after = np.sum([fold.above for fold in known], axis=0)
     if 2 * n_after > n_before:
         return False
@@ -254,12 +255,12 @@ def _beyond_noise(more: NDArray, weight: NDArray) -> bool:
     """Return whether the weighted mean of differences is above its standard error."""
     share = weight / weight.sum()
     mean = share @ more
-    # Rows of large weights count as fewer.
+    # Unequal weights reduce the effective number of rows.
     return bool(mean > math.sqrt((share @ (more - mean) ** 2) * (share @ share)))
 
 
 def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
-    """Return about n row numbers, each class in proportion, and at least six of each if it can."""
+    """Return about n row numbers, stratified, with at least six rows of each class if possible."""
     if len(y) <= n:
         return np.arange(len(y))
     parts = []

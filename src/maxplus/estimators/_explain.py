@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
-from maxplus.estimators._dataset import validated_rows
 from maxplus.estimators._frames import missing_in
 from maxplus.estimators._parameters import check_value, threads, whole
+from maxplus.estimators._training_data import validated_rows
 from maxplus.explain import (
     Change,
     Domain,
@@ -92,7 +92,7 @@ class ExplainMixin:
     def certified_accuracy(
         self, X: Any, y: Any, eps: Any, scale: ArrayLike | None = None
     ) -> float | NDArray:
-        """Return the certified accuracy: the share of rows that stay right within eps.
+        """Return the certified accuracy: the share of rows that are provably correct within eps.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class ExplainMixin:
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             right = self.classes_[Z.argmax(axis=1)] == y
-            # Only what is right needs a certificate, and each eps a test of its own.
+            # Only correct rows need a certificate, and each eps a separate test.
             kept = [
                 certified_at(self.model_, X, r, scale, scores=Z, where=right).sum()
                 for r in radii.ravel()
@@ -141,32 +141,31 @@ class ExplainMixin:
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
     ) -> Explanation:
-        """Return what decided each prediction, and what would change it.
+        """Explain predictions: the reasons for each of them, and the smallest change that flips it.
 
-        Of a sum of terms: why the predicted class rather than the second, the margin as an exact
-        sum of contributions of columns and groups of columns, relative to their means over the
-        training rows. Of a single network: every class score is one unit's and, in it, one
-        feature's, z_d = W0[i]·x_p + W1[i, h] + W2[h, d].
+        For a sum of terms, the margin of the predicted class over the second is an exact sum of
+        contributions of columns and groups of columns, relative to their means over the training
+        rows. For a single network, every class score is determined by one unit and one feature,
+        z_d = W0[i]·x_p + W1[i, h] + W2[h, d].
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         domain : Domain, optional
-            The values that columns may take where the smallest change of one is sought that
-            flips the prediction, and the units in which changes are counted. That of
-            ``encoder_`` if there is one (words change as a whole, nothing leaves the range
-            seen in training, distances are training deviations); else any number may be taken,
-            and distances are in units of ``scale_``.
+            The values that columns may take in counterfactuals, and the units of distances. By
+            default that of ``encoder_``, if there is one (categories change as a whole, values
+            stay in the range of the training data, distances are in standard deviations); else
+            features may take any value, and distances are in units of ``scale_``.
         fixed : names of columns, or indices of features, that cannot change
         low, high : number or array of shape (n_features,), optional
             Other limits than the domain's; 0 and 1 for pixels, for example.
         class_names : sequence of str, optional
-            Words for ``classes_``, in the same order.
+            Names of ``classes_``, in the same order.
         feature_names : sequence of str, optional
-            Words for the features; the domain's, or ``feature_names_in_``, if there are any.
+            Names of the features; by default the domain's, or ``feature_names_in_``.
         missing : array of bool, (n_samples, n_columns) or (n_samples, n_features), optional
-            Which values the rows lacked and have filled in: the text says so. Those of a data
-            frame are seen without.
+            Mask of imputed values, which the text mentions. For a data frame, it is derived from
+            the frame.
         row_numbers : sequence of int, optional
             The numbers of the rows in the text; 1, 2, … by default.
 
@@ -229,7 +228,8 @@ class ExplainMixin:
         domain, fixed, low, high, class_names
             As in `explain`.
         seconds : float, default=60.0
-            After which the best so far is taken; its ``at_least`` tells how far off it may be.
+            Time limit, after which the best change so far is returned; its ``at_least`` is a lower
+            bound of the smallest distance.
 
         Returns
         -------
@@ -267,7 +267,7 @@ class ExplainMixin:
         return replace(domain, names=tuple(str(name) for name in feature_names))
 
     def units(self, level: float = 0.0) -> np.recarray:
-        """Return each hidden unit as the box it is: per feature the interval where it is active.
+        """Return the box of each hidden unit: the interval of each feature in which it is active.
 
         A unit's value g_h(x) is at least ``level`` if and only if low ≤ x_p ≤ high for all features
         p of its term (`maxplus.explain.unit_boxes`).
@@ -275,7 +275,7 @@ class ExplainMixin:
         Parameters
         ----------
         level : float, default=0.0
-            The value that a unit must reach inside of its box.
+            The smallest value of a unit inside its box.
 
         Returns
         -------
@@ -317,11 +317,10 @@ class ExplainMixin:
     ) -> Rules:
         """Return the model's boxes as rules: "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows".
 
-        A rule is the largest box of a unit in which the unit's class wins. Its conditions are
-        the model's and depend on neither X nor y, which it is counted on, as printed: 34 rows
-        meet the conditions, 31 of them are of the class (`maxplus.explain.strongest_rules`).
-        Rules whose share of right rows is not above the share of the class among all rows
-        are hidden (``n_hidden``).
+        A rule is the largest box of a unit in which the unit's class wins. Its conditions depend
+        only on the model; X and y are used for the counts: 34 rows meet the printed conditions, and
+        31 of them are of the class (`maxplus.explain.strongest_rules`). Rules whose precision is
+        not above the share of the class among all rows are hidden (``n_hidden``).
 
         Parameters
         ----------
@@ -348,14 +347,14 @@ class ExplainMixin:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return the usual ``scale`` of certificates: the change of each feature for a radius of 1.
 
-        Numbers move by their deviation in training: those of ``encoder_`` if there is one,
-        else ``scale_``. Categories and two-valued columns, of which fractions mean nothing, are
-        held fixed (0); with ``categories`` their 0/1 features move as well.
+        Numbers change by their standard deviation in training: that of ``encoder_`` if there is
+        one, else ``scale_``. Categories and two-valued columns, whose fractions have no meaning,
+        are held fixed (0); with ``categories`` their 0/1 features change as well.
 
         Parameters
         ----------
         categories : bool, default=False
-            Whether 0/1 features of words may move, too.
+            Let the 0/1 features of categories change, too.
 
         Returns
         -------

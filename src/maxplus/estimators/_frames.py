@@ -13,7 +13,7 @@ from maxplus.distributed import SERIAL, Communicator, using
 from maxplus.estimators._parameters import warn_user
 
 ENCODER = "encoder_"
-# Attributes of the columns that `fit` was given, as scikit-learn defines them.
+# Fitted attributes about the input columns, as scikit-learn defines them.
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
@@ -104,7 +104,7 @@ def as_numbers(estimator: Any, X: Any) -> Any:
 
 
 def missing_in(estimator: Any, X: Any) -> Any:
-    """Return which values of a data frame are missing, by columns; None for other input."""
+    """Return the mask of missing values of a data frame, by columns; None for other input."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
         return None

@@ -21,16 +21,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxplus.distributed import current
 from maxplus.estimators._base import BaseMaxPlusClassifier, FitState, WeightsMixin
-from maxplus.estimators._dataset import Dataset, check_sample_weight, mean_loss, validated_rows
 from maxplus.estimators._explain import ExplainMixin
 from maxplus.estimators._parameters import threads
+from maxplus.estimators._training_data import (
+    TrainingData,
+    check_sample_weight,
+    mean_loss,
+    validated_rows,
+)
 from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import ENOUGH
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import useless_units, with_units
 from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
 from maxplus.training import memory
-from maxplus.training.stages import Trained
+from maxplus.training.stages import TrainingResult
 
 # The automatic slope is this over the distance between classes. Steeper than the paper's k: soft
 # minima need units that end within a typical distance.
@@ -41,7 +46,7 @@ LEAST_UNITS, MOST_UNITS = 10, 50
 FEW_UNITS = 3
 # Rows that are compared at once.
 ROWS_AT_ONCE = 4096
-# The search for clusters silences a warning, which Python does for all threads alike.
+# k-means is run with a warning suppressed, which affects all threads.
 ONE_AT_A_TIME = Lock()
 # Arrays of stages, and the fitted attributes that they become.
 COURSES = {
@@ -82,7 +87,7 @@ class InitialBoxes(NamedTuple):
 
 
 def initial_boxes(
-    rows: Dataset, n_classes: int, capacity: Capacity, init_margin: float | None,
+    rows: TrainingData, n_classes: int, capacity: Capacity, init_margin: float | None,
     rng: np.random.Generator,
 ) -> InitialBoxes:  # fmt: skip
     """Return a single network before its training.
@@ -124,7 +129,7 @@ def check_reach(X: NDArray, slope: float) -> None:
 
 
 def _count_different(X: NDArray, enough: int) -> int:
-    """Return how many rows differ from all others, counted up to ``enough``; O(N·P)."""
+    """Return the number of distinct rows, counted up to ``enough``; O(N·P)."""
     seen: set[bytes] = set()
     for lo in range(0, len(X), ROWS_AT_ONCE):
         for row in np.ascontiguousarray(X[lo : lo + ROWS_AT_ONCE]):
@@ -172,7 +177,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         return ("slope",)
 
     def _fitted_attributes(
-        self, data: Dataset, state: FitState, trained: Trained
+        self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         comm, model = current(), trained.model
         is_sum = isinstance(model, AdditiveLMM)
@@ -184,7 +189,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         means, importances = comm.root_only(measure, data.X)
         counts = comm.sum(model.wins(data.X))
         if state.activation_counts is not None:
-            # Samples of earlier calls are gone; units that they needed should stay.
+            # Units that samples of earlier calls needed should be kept.
             counts = counts + state.activation_counts
         optional: dict[str, Any] = {"term_means_": means, "prototypes_": state.prototypes}
         if not is_sum:
@@ -207,10 +212,10 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         X: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Let a classifier that was trained on (x − centre) / spread take x itself.
+        """Fold a scaling into a classifier that was trained on (x − centre) / spread.
 
-        The scaling goes into the weights, and all fitted attributes follow, or none: ``scale_``,
-        which ``slope_`` is per unit of, is multiplied by spread. O(P·H), and O(N·P·H) with X.
+        The weights and all other fitted attributes are then those for x; ``scale_``, the unit of
+        ``slope_``, is multiplied by spread. O(P·H), and O(N·P·H) with X.
 
         Parameters
         ----------

@@ -3,9 +3,9 @@
 An estimator has ``_parameters``, a mapping from each name to the kinds of values that are valid.
 `check_parameters` compares; the message names the parameter, all valid values, and the given one.
 
-Parameters that have an effect only beside others are a warning where they have none, not an error:
-a grid search meets such combinations, and a fold that is refused there becomes a NaN among its
-scores, while equal scores without a warning look like a result.
+A parameter without an effect is a warning, not an error: grid searches produce such combinations,
+where an error would become a NaN among the scores, and equal scores without a warning would look
+like a result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NoEffectWarning(UserWarning):
 
 
 class Effect(NamedTuple):
-    """Parameters, a test of whether they have an effect, and that as text: "step is 'polyak'"."""
+    """Parameters, a test of whether they have an effect, and its text: "step is 'polyak'"."""
 
     names: tuple[str, ...]
     counts: Callable[[Any], bool]

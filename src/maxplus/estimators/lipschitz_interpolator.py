@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.estimators._base import BaseMaxPlusRegressor, WeightsMixin, warn_of_shortfall
-from maxplus.estimators._dataset import Dataset, predict_in_batches
 from maxplus.estimators._parameters import COMMON, Parameters, one_of, real, whole
+from maxplus.estimators._training_data import TrainingData, predict_in_batches
 from maxplus.models import LMM
 from maxplus.models.initialization import lipschitz_constant, pyramids_bytes
 from maxplus.training import memory
@@ -91,7 +91,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+    def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
         points, targets, index = _merge_equal_points(data.X, data.y, data.weight)
         lipschitz = lipschitz_constant(points, targets)
         margin = 1.0 + float(np.finfo(points.dtype).eps) ** 0.5
@@ -146,8 +146,8 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
         upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
         K-Lipschitz f with f(x_j) = y_j lies between, everywhere.
-        Where K is too small for the targets they cross, lower > upper, and there is no such f: a
-        ConvergenceWarning tells at how many rows.
+        If K is too small for the targets, they cross (lower > upper), and there is no such f; a
+        ConvergenceWarning gives the number of such rows.
 
         Parameters
         ----------

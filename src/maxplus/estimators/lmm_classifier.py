@@ -16,8 +16,7 @@ from sklearn.metrics import get_scorer
 from maxplus.distributed import current
 from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
 from maxplus.estimators._base import FitState
-from maxplus.estimators._cross_validation import held_out_temperature, keep_level, worth_polishing
-from maxplus.estimators._dataset import Dataset, Scaling
+from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
 from maxplus.estimators._lmm import BaseLMMClassifier, Capacity, initial_boxes
 from maxplus.estimators._parameters import (
     CALLABLE,
@@ -37,12 +36,20 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
+from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
-from maxplus.training.stages import Annealing, Polish, Stage, Trained, ValidatedPolish, WarmUp
+from maxplus.training.stages import (
+    Annealing,
+    Polish,
+    Stage,
+    TrainingResult,
+    ValidatedPolish,
+    WarmUp,
+)
 from maxplus.training.stages.base import require_finite
 from maxplus.training.stages.warm_up import augmented
 
@@ -58,45 +65,45 @@ class LMMClassifier(BaseLMMClassifier):
     """A sum of small Linear-Min-Max networks over single features, pairs, and all features.
 
     The scores are z_d(x) = b_d + Σ_t max_h (min_i (W0[i]·u[i // 2] + W1[i, h]) + W2[h, d]), where
-    u = φ(x) are the features behind a monotone map each, and every term t sees a few of them: one
-    (a shape function), two, or all (boxes in feature space). Which terms there are is chosen by
-    cross-validation on the training rows; all of them are trained jointly on the mean loss, with
-    soft minima and maxima whose temperature falls. Last, one temperature is folded into the
-    weights, so that probabilities hold on rows that were not trained on.
+    u = φ(x) are the features after a monotone map of each, and every term t depends on a few of
+    them: one (a shape function), two, or all (boxes in feature space). The terms are chosen by
+    cross-validation on the training rows and trained jointly on the mean loss, with soft minima and
+    maxima whose temperature is annealed. Finally, the weights are scaled by a temperature, so that
+    probabilities are calibrated on new rows.
 
-    A number given for ``n_hidden`` or ``slope`` asks for a single network over all features
-    instead, in which each hidden unit is a box: it starts from clusters of each class, and has a
-    warm-up and, where that costs nothing on held-out rows, a polish that brings training losses
-    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``,
-    ``standardize=False`` and an explicit ``polish`` are for such a network, too, and select it
-    as well. `SubgradientLMMClassifier` is the paper's own algorithm.
+    A number for ``n_hidden`` or ``slope`` selects a single network over all features instead, in
+    which each hidden unit is a box. It is initialised at clusters of each class and trained by a
+    warm-up and, if that does no harm on held-out rows, a polish that lowers training losses below
+    log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``, ``standardize=False``
+    and an explicit ``polish`` also select such a network. `SubgradientLMMClassifier` is the paper's
+    own algorithm.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
-        Hidden units of a single network. Units start from different samples, so there are at most
-        as many as samples. "auto" is a sum of terms; beside anything else that asks for a single
-        network it is, for each class, the square root of its samples' average number, but at least
-        10 and at most 50.
+        Hidden units of a single network. Units are initialised at different samples, so there are
+        at most as many as samples. "auto" is a sum of terms; if another parameter selects a single
+        network, it is, for each class, the square root of the mean number of samples per class, but
+        at least 10 and at most 50.
     slope : float or "auto", default="auto"
         The paper's k for W0 and W1 of a single network, per unit of ``scale_``. "auto" is 15 /
         (median L∞ distance between training samples of different classes).
     structure : "auto", "pairs" or "shapes", default="auto"
         The terms that a sum may have. "shapes" are terms over one feature, so that the model is
         additive in the features; "pairs" are those and terms over two features; "auto" adds terms
-        over all features. The structures in question are compared by the log loss of held-out
-        rows (three folds, short trainings, on part of the rows where there are many;
-        ``search_``), and the simplest that is as good as the best up to noise is taken.
+        over all features. Structures are compared by the log loss of held-out rows (``search_``;
+        three folds, short trainings, on a part of many rows), and the simplest one that is as good
+        as the best up to noise is chosen.
     max_features : int, optional
-        The most features that a sum may use: those whose shape functions contribute most after a
-        short training. With five, an explanation names everything that counts.
+        Maximum number of features of a sum: those whose shape functions contribute most after a
+        short training. With five, an explanation lists all contributions.
     monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
         With 1, the probability of ``classes_[1]`` does not decrease as the column grows while all
         others stay; with -1 it does not increase; 0 is no constraint. It holds for all inputs, by
         construction. For two classes, and for sums of terms.
     init_margin : float, optional
-        The initial difference of a unit's outputs for its own class and others; the slope times the
-        distance between classes by default.
+        The initial difference between a unit's outputs for its own class and for others; the slope
+        times the distance between classes by default.
     warmup_epochs : int or "auto", default="auto"
         Passes over the samples in the warm-up; "auto" is 10, and more where that would be
         fewer than 500 batches.
@@ -106,46 +113,47 @@ class LMMClassifier(BaseLMMClassifier):
     robust_eps : float, default=0.0
         Train so that predictions are certified for changes of each feature by up to this many
         units of ``scale_`` (of the feature itself with ``standardize=False``, and for images):
-        in the warm-up all scores but the true one are raised by 2·robust_eps·slope, the most
-        that such a change can do, before the loss is taken.
+        in the warm-up all scores but the true one are raised by 2·robust_eps·slope, the largest
+        effect of such a change, before the loss is computed.
     augment : callable, optional
         Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
         the rows it returns instead, for example `maxplus.images.RandomShift`.
     early_stopping : bool, default=False
-        Hold ``validation_fraction`` of the samples out of the warm-up, keep the epoch that does
-        best on them, and end when ``n_iter_no_change`` epochs in a row were no better. The
-        polish uses all samples.
+        Hold out ``validation_fraction`` of the samples from the warm-up, keep the best epoch on
+        them, and stop after ``n_iter_no_change`` epochs without improvement. The polish uses all
+        samples.
     validation_fraction : float, default=0.1
     n_iter_no_change : int, default=5
     polish : "auto", "log2", float or None, default="auto"
-        After the warm-up, bring every training loss below this level
-        (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None leaves it
-        out. "auto" is log 2, if cross-validation shows that it costs no accuracy and no log loss
-        beyond noise: three short trainings, made where some samples are above it, are polished
-        and compared with themselves on held-out rows. Such a polish takes no longer than the
-        warm-up. ``suspects_`` lists the samples that are left.
-        An explicit level that is not reached is a ConvergenceWarning.
+        After the warm-up, lower every training loss below this level
+        (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None skips the
+        polish. "auto" is log 2, if some samples are above it and cross-validation shows that the
+        polish costs no accuracy and no log loss beyond noise: three short trainings are compared
+        on held-out rows before and after a polish. Such a polish takes no longer than the warm-up.
+        ``suspects_`` lists the samples that remain above the level. If an explicit level is not
+        reached, a ConvergenceWarning is issued.
     max_suspects : int or float, default=0
         Number of samples, or fraction of them, that the polish may leave above its level: those
-        with the largest losses before it are not touched. For labels that may be wrong.
+        with the largest losses before it are left as they are, since their labels may be wrong.
     standardize : "auto" or False, default="auto"
-        "auto" gives each feature of a sum a monotone map: clipped to an interval around its
-        ordinary values, with compressed tails where they are heavy, in units of its spread
-        (`maxplus.models.FeatureMap`). A single network is trained on (x − centre) / ``scale_``:
-        mean and standard deviation of each feature, far outliers brought in; pixels on an
-        empty ground keep their unit (more than 50 features of one range from 0 on, a quarter of
-        whose values are 0). Both are part of the model, which takes raw features. False takes
-        features as they are.
+        "auto" maps each feature of a sum monotonically: clipped to an interval around its
+        ordinary values, with compressed tails if they are heavy, in units of its spread
+        (`maxplus.models.FeatureMap`). A single network is trained on (x − centre) / ``scale_``,
+        the mean and standard deviation of each feature after clipping outliers; pixels on an
+        empty background are not scaled (more than 50 nonnegative features of one range, with at
+        least a quarter of zeros). Both maps are part of the model, which takes raw features. False
+        uses features as they are.
     calibrate : bool or "auto", default="auto"
-        Multiply all weights by the temperature that suits held-out rows best. No prediction and
-        no radius changes. "auto" does for a sum of terms, whose choice gives it for free; True
-        estimates it by three short trainings for a single network. After an explicit
-        polish, the temperature stays where every polished loss is below its level.
+        Multiply all weights by the best temperature for held-out rows. Predictions and radii do not
+        change. "auto" is True for a sum of terms, for which the cross-validation of structures
+        provides the temperature, and False for a single network, for which True estimates it by
+        three short trainings. After an explicit polish, the temperature is limited such that every
+        polished loss stays below its level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
         Weights of the classes, times those of the samples, in search, warm-up and temperature;
-        "balanced" gives all classes the same weight in sum. The polish knows no weights.
+        "balanced" gives all classes the same total weight. The polish ignores weights.
     scoring : None, str or callable(estimator, X, y), default=None
-        The score of structures on held-out rows, the larger the better, such as
+        The score of structures on held-out rows, higher is better, such as
         "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
     n_jobs : int, optional
         Threads; None and −1 are all. The outcome does not depend on it, but for the last digits of
@@ -155,8 +163,8 @@ class LMMClassifier(BaseLMMClassifier):
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
         Called with a `maxplus.training.Progress` after each training of the search, epoch of the
-        warm-up and round of the polish; returning True ends the training. One that is ended while
-        it searches keeps what it would have started from.
+        warm-up and round of the polish; returning True ends the training. A training that is ended
+        during the search keeps the initial model.
 
     Attributes
     ----------
@@ -165,30 +173,31 @@ class LMMClassifier(BaseLMMClassifier):
     n_hidden_ : int, hidden units of all terms
     scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
     temperature_ : the factor of all weights after training, 1.0 without calibration
-    search_ : what was tried (sums of terms): "candidates" in words, held-out "losses" of shape
-        (candidates, folds), inf where a fold was spared, "scores" if there is a ``scoring``, −inf
-        where a fold was spared, and which was "chosen"
-    term_means_ : array of shape (T, C), mean scores of each term over training rows; what
-        contributions in `explain` are relative to (sums of terms)
+    search_ : results of the search (sums of terms): "candidates" as text, held-out "losses" of
+        shape (candidates, folds), inf where a fold was skipped, "scores" with a ``scoring``, −inf
+        where a fold was skipped, and the index of the "chosen" one
+    term_means_ : array of shape (T, C), mean scores of each term over training rows, to which
+        contributions in `explain` are relative (sums of terms)
     W0_, W1_, W2_ : weights of a single network, of shapes (2P,), (2P, H), (H, C): the two slopes of
         each feature, + then −, and the offsets of both layers
-    slope_ : of a single network's training, per unit of ``scale_``; W0_ is
+    slope_ : slope in the training of a single network, per unit of ``scale_``; W0_ is
         temperature_·slope_ / scale_
     suspects_ : training samples that are not below the polish's level (before the temperature)
     loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_activation_counts_ : how often each unit decides a class's score of its term on the
-        training samples
-    feature_importances_ : array of shape (P,), how much each feature contributes to margins on the
-        training samples, as shares (`maxplus.explain.feature_importances`)
-    n_iter_ : epochs and rounds together
-    status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
-        sentence
-    max_loss_, mean_loss_ : of the final model on the training set
+    unit_activation_counts_ : number of scores of its term that each unit decides on the training
+        samples
+    feature_importances_ : array of shape (P,), shares of the features in the margins of the
+        training samples (`maxplus.explain.feature_importances`)
+    n_iter_ : number of epochs and rounds
+    status_, status_message_ : reason for the end of training, as a code
+        (`maxplus.training.Status`) and as a sentence
+    max_loss_, mean_loss_ : losses of the final model on the training set
     perfect_fit_ : whether max_loss_ < log 2
-    training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
+    training_losses_, training_labels_ : loss and label of every training sample; the loss is NaN if
+        its weight was 0
 
     Examples
     --------
@@ -297,7 +306,7 @@ class LMMClassifier(BaseLMMClassifier):
     def _dataset(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
         model: Network | None,
-    ) -> Dataset:  # fmt: skip
+    ) -> TrainingData:  # fmt: skip
         data = super()._dataset(X, y, sample_weight, classes, model)
         return data.with_class_weight(self.class_weight)
 
@@ -333,9 +342,9 @@ class LMMClassifier(BaseLMMClassifier):
             None if isinstance(self.slope, str) else float(self.slope),
         )
 
-    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: Dataset) -> float:
-        """Return the user's score of a model on held-out rows."""
-        # Scorers take a fitted classifier; this one can only predict.
+    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
+        """Return the user-defined score of a model on held-out rows."""
+        # Scorers require a fitted classifier; this one has only the attributes for prediction.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
         vars(fitted).update(model_=model, classes_=classes, n_features_in_=rows.X.shape[1])
         y = classes[rows.y]
@@ -345,14 +354,14 @@ class LMMClassifier(BaseLMMClassifier):
         return float(self.scoring(fitted, rows.X, y))
 
     def _initialize(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
         temperature = None
         if self._calibrates and not self._is_sum:
             monitor.begin("choice", is_last=False)
             temperature = self._held_out_temperature(data, rng, monitor)
 
-        def initialize(rows: Dataset) -> tuple[Network, FitState]:
+        def initialize(rows: TrainingData) -> tuple[Network, FitState]:
             scaling = self._scaling(rows.X)
             if self._is_sum:
                 rows = replace(rows, X=rows.X[:])
@@ -370,10 +379,10 @@ class LMMClassifier(BaseLMMClassifier):
         return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
     def _held_out_temperature(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> float:
         def train(
-            rows: Dataset, length: float, rng: np.random.Generator, quiet: TrainingMonitor
+            rows: TrainingData, length: float, rng: np.random.Generator, quiet: TrainingMonitor
         ) -> LMM:
             scaling = self._scaling(rows.X)
             scaled = replace(rows, X=scaling(rows.X))
@@ -384,7 +393,7 @@ class LMMClassifier(BaseLMMClassifier):
         return held_out_temperature(data, data.n_classes, train, seed, monitor)
 
     def _train_briefly(
-        self, n_classes: int, rows: Dataset, capacity: Capacity, length: float,
+        self, n_classes: int, rows: TrainingData, capacity: Capacity, length: float,
         rng: np.random.Generator, monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a single network, trained for a share of the usual length."""
@@ -394,16 +403,18 @@ class LMMClassifier(BaseLMMClassifier):
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(boxes.model, problem, monitor).model
 
-    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+    def _problem(
+        self, data: TrainingData, state: FitState, rng: np.random.Generator
+    ) -> TrainingProblem:
         X = data.X if self._is_sum or state.scaling is None else state.scaling(data.X)
         return TrainingProblem(X, data.y, weight=data.weight, rng=rng)
 
-    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+    def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
         if self._is_sum:
             return [self._joint_training(data)]
         return self._single_stages(current().total(len(data.y)), state)
 
-    def _joint_training(self, data: Dataset) -> JointTraining:
+    def _joint_training(self, data: TrainingData) -> JointTraining:
         return JointTraining(
             tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
             None if self.scoring is None else partial(self._judge, data.classes),
@@ -411,7 +422,7 @@ class LMMClassifier(BaseLMMClassifier):
             self._monotonic_signs(data),
         )  # fmt: skip
 
-    def _monotonic_signs(self, data: Dataset) -> NDArray | None:
+    def _monotonic_signs(self, data: TrainingData) -> NDArray | None:
         signs = data.monotonic_signs(self.monotonic_cst)
         if signs is not None and signs.any() and data.n_classes != 2:
             raise ValueError(
@@ -438,7 +449,7 @@ class LMMClassifier(BaseLMMClassifier):
         ]
         if self.polish == "auto":
             polish_of = partial(self._bounded_polish, slope * distance)
-            is_worth_it = partial(worth_polishing, partial(self._retrain, slope), polish_of)
+            is_worth_it = partial(validate_polish, partial(self._retrain, slope), polish_of)
             stages.append(ValidatedPolish(is_worth_it, polish_of(n_samples)))
         elif self.polish is not None:
             skip = count_samples(self.max_suspects, n_samples)
@@ -452,7 +463,7 @@ class LMMClassifier(BaseLMMClassifier):
         return Polish(LOG2, skip, visits=epochs * n_samples)
 
     def _retrain(
-        self, slope: float, model: LMM, rows: Dataset, length: float, rng: np.random.Generator,
+        self, slope: float, model: LMM, rows: TrainingData, length: float, rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a network of the same size, trained on fewer rows for a shorter time."""
@@ -461,7 +472,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _level(self) -> float:
-        """The level below which an explicit polish brings losses."""
+        """Level of an explicit polish."""
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
     def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
@@ -480,7 +491,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _epochs_and_batch(self) -> dict[str, Any]:
-        """Numbers of the user for an `Annealing`, None where they are automatic."""
+        """User-defined fields of an `Annealing`, None if automatic."""
         given = {"n_epochs": self.warmup_epochs, "batch_size": self.batch_size}
         return {name: None if isinstance(n, str) else n for name, n in given.items()}
 
@@ -489,7 +500,7 @@ class LMMClassifier(BaseLMMClassifier):
         return (*super()._required_state(), *own)
 
     def _fitted_attributes(
-        self, data: Dataset, state: FitState, trained: Trained
+        self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         model = trained.model
         # A training that was ended early has not reached all of its stages.
@@ -511,7 +522,9 @@ class LMMClassifier(BaseLMMClassifier):
             **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
         }  # fmt: skip
 
-    def _search_results(self, data: Dataset, trained: Trained) -> tuple[float, dict[str, Any]]:
+    def _search_results(
+        self, data: TrainingData, trained: TrainingResult
+    ) -> tuple[float, dict[str, Any]]:
         """Return the temperature of a sum of terms, and the fitted attribute of its search."""
         choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
         if choice is None:
@@ -530,7 +543,7 @@ class LMMClassifier(BaseLMMClassifier):
         return polish_shortfall(self.suspects_.size, self.training_labels_.size, self._level)
 
     def _factor(
-        self, data: Dataset, state: FitState, scores: Callable[[NDArray], NDArray]
+        self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
         """Return the temperature, as far as polished losses stay below their level."""
         if not self._calibrates:

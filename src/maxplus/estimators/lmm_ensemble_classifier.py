@@ -17,7 +17,6 @@ from maxplus.distributed import current
 from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank, prepare
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
-from maxplus.estimators._dataset import Dataset
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
 from maxplus.estimators._parameters import (
     NOTHING,
@@ -31,30 +30,30 @@ from maxplus.estimators._parameters import (
     warn_of_no_effect,
     whole,
 )
+from maxplus.estimators._training_data import TrainingData
 from maxplus.estimators.lmm_classifier import LMMClassifier, polish_shortfall, suspects_above
 from maxplus.models import LMM, AdditiveLMM, Model, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
 from maxplus.training.monitor import run_parallel
 from maxplus.training.problem import count_samples
 from maxplus.training.result import StateError, TrainingState
-from maxplus.training.stages import Stage, Trained
+from maxplus.training.stages import Stage, TrainingResult
 from maxplus.training.stages.base import require_finite
 
 CLASSIFIER = Kind("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
-# Parameters of the estimator in place of which the ensemble has its own.
+# Parameters of the base estimator that are replaced by those of the ensemble.
 REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
 
 
 class LMMEnsembleClassifier(BaseLMMClassifier):
-    """The mean of several networks of an `LMMClassifier`, trained side by side.
+    """The mean of several networks of an `LMMClassifier`, trained in parallel.
 
-    Each starts from rows of its own and sees batches in an order of its own, and what one gets
-    wrong by chance the others may outvote. The scores are z = (z⁰ + z¹ + …) / K: the ensemble is a
-    sum of terms itself, with all that a sum of terms has: certificates, explanations and
-    exports. log Σ_d exp(z_d − z_y) is convex in the scores, so the ensemble's loss on
-    a sample is at most the mean of the networks' losses.
+    Networks differ by their random initialisation and the order of batches, so that averaging
+    reduces their random errors. The scores are z = (z⁰ + z¹ + …) / K: the ensemble is itself a sum
+    of terms, with certificates, explanations and exports. log Σ_d exp(z_d − z_y) is convex in the
+    scores, so the ensemble's loss on a sample is at most the mean of the networks' losses.
 
-    Structure and temperature are found once for all, as in `LMMClassifier`.
+    Structure and temperature are chosen once for all networks, as in `LMMClassifier`.
 
     Parameters
     ----------
@@ -63,11 +62,11 @@ class LMMEnsembleClassifier(BaseLMMClassifier):
         ``random_state``, ``verbose`` and ``callbacks`` are not used: the ensemble has its own.
     n_estimators : int, default=4
     bootstrap : bool, default=False
-        Train each network on a sample of the rows, drawn with replacement within each class. A
-        polish then is about the rows that were drawn.
+        Train each network on a sample of the rows, drawn with replacement within each class. The
+        polish then uses only the rows that were drawn.
     n_jobs : int, optional
-        Networks that are trained at a time, each on one core; None and −1 are as many as there are
-        cores. The outcome does not depend on it.
+        Number of networks trained in parallel, each on one core; None and −1 use all cores. The
+        outcome does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
@@ -159,20 +158,20 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     def _dataset(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
         model: Network | None,
-    ) -> Dataset:  # fmt: skip
+    ) -> TrainingData:  # fmt: skip
         data = super()._dataset(X, y, sample_weight, classes, model)
         return data.with_class_weight(self._member.class_weight)
 
     def _initialize(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
         return self._member._initialize(data, rng, monitor)
 
-    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+    def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
         return [EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data, state)]
 
     def _fitted_attributes(
-        self, data: Dataset, state: FitState, trained: Trained
+        self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         member, model = self._member, trained.model
         results = {"warmup_losses": np.empty(0), **state.results}
@@ -195,8 +194,8 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
             **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
         }  # fmt: skip
 
-    def _status(self, results: dict[str, NDArray], status: Status, data: Dataset) -> Status:
-        """Return why the training ended, by the ensemble's own losses."""
+    def _status(self, results: dict[str, NDArray], status: Status, data: TrainingData) -> Status:
+        """Return the status of the training, by the losses of the ensemble."""
         if status.ends_training or "suspects" not in results:
             return status
         n_suspects = results["suspects"].size
@@ -226,7 +225,7 @@ class EnsembleTraining:
     member : LMMClassifier with the parameters of each network
     n_estimators : number of networks
     bootstrap : whether each is trained on a sample of the rows
-    data : Dataset
+    data : TrainingData
     state : FitState of the initial model
     """
 
@@ -234,7 +233,7 @@ class EnsembleTraining:
     has_state: ClassVar[bool] = False
 
     def __init__(
-        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, data: Dataset,
+        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, data: TrainingData,
         state: FitState,
     ) -> None:  # fmt: skip
         self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
@@ -252,7 +251,7 @@ class EnsembleTraining:
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def _train(
-        self, model: LMM | AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
+        self, model: LMM | AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> Joint:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
@@ -297,7 +296,7 @@ class EnsembleTraining:
         self, choice: Choice, prepared: Prepared, n_classes: int, seed: Sequence[int],
         quiet: TrainingMonitor,
     ) -> tuple[AdditiveLMM, NDArray]:  # fmt: skip
-        own = Dataset(prepared.U, prepared.y, prepared.weight)
+        own = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
             own = draw_bootstrap(own, np.random.default_rng([*seed, 1]))
         mine = prepared._replace(U=own.X, y=own.y, weight=own.weight)
@@ -312,7 +311,7 @@ class EnsembleTraining:
         return trained, np.array(losses)
 
     def _train_single(
-        self, rows: Dataset, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
+        self, rows: TrainingData, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[LMM, NDArray]:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
@@ -322,12 +321,12 @@ class EnsembleTraining:
         stages = member._single_stages(len(own.y), state)
         problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)
         trained = run_stages(stages, boxes.model, problem, quiet)
-        losses = trained.facts.get("warmup_losses", np.full(1, np.nan))
+        losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 
 
-def draw_bootstrap(rows: Dataset, rng: np.random.Generator) -> Dataset:
-    """Return as many rows as there are, drawn with replacement within each class, as weights."""
+def draw_bootstrap(rows: TrainingData, rng: np.random.Generator) -> TrainingData:
+    """Draw a bootstrap sample within each class, expressed as sample weights."""
     counts = np.zeros(len(rows.y), np.int64)
     for d in np.unique(rows.y):
         own = np.flatnonzero(rows.y == d)

@@ -20,14 +20,6 @@ from maxplus.certify.margins import Margins
 from maxplus.estimators._additive import MOST_PAIRS, monotonic_of, simplest_of_the_best
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
 from maxplus.estimators._cross_validation import FOLDS
-from maxplus.estimators._dataset import (
-    ROUNDING,
-    Dataset,
-    Scaling,
-    check_magnitude,
-    predict_in_batches,
-    validated_rows,
-)
 from maxplus.estimators._parameters import (
     MONOTONIC,
     NOTHING,
@@ -42,6 +34,14 @@ from maxplus.estimators._parameters import (
     threads,
     warn_user,
     whole,
+)
+from maxplus.estimators._training_data import (
+    ROUNDING,
+    Scaling,
+    TrainingData,
+    check_magnitude,
+    predict_in_batches,
+    validated_rows,
 )
 from maxplus.explain import (
     Domain,
@@ -60,7 +60,7 @@ from maxplus.training.smooth.monotone import Monotonic
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
 
-# A fixed number: a quantile for every coverage would reveal the residual of every training row.
+# The number is fixed, because a quantile for every coverage would reveal all training residuals.
 COVERAGES = np.array([*range(50, 1000, 50), 975, 990, 995, 999]) / 1000
 # Rounding of a coverage that stands in COVERAGES.
 TOLERANCE = 1e-9
@@ -72,7 +72,7 @@ LOSSES = {SQUARED: "squared", "absolute_error": "absolute"}
 LARGEST = 1e150
 # Predictions exceed the range of the training targets by at most this share of it.
 MARGIN = 0.05
-# From gentle shape functions, for few and noisy rows, to many boxes.
+# In order of capacity: from smooth shape functions, for few and noisy rows, to many boxes.
 STRUCTURES = (
     Structure(units=1, size=0.5),
     Structure(units=1, size=1.5),
@@ -82,13 +82,13 @@ STRUCTURES = (
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=2.0),
     Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
 )
-# Rows to choose on: at least this many, and at least this part.
+# Rows for the choice: at least ENOUGH, and at least one in PART.
 ENOUGH, PART = 3_000, 8
-# Structures that go on to all folds after the first.
+# Number of structures that are evaluated on all folds.
 SURVIVORS = 3
-# The training that pairs are selected after, as a share of the others.
+# Length of the training before pairs are selected, as a share of the others.
 PAIRS_LENGTH = 0.5
-# Residuals beyond this many deviations do not count for more in the selection of pairs.
+# Number of deviations at which residuals are clipped in the selection of pairs.
 FAR = 4.0
 
 
@@ -97,14 +97,14 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
     h(x) = z_1(x) − z_0(x), within ``bounds_``, where z are the scores of a
     `maxplus.models.AdditiveLMM`, a sum of small max-min terms over one, two or all
-    features. All terms are trained jointly on the squared or the absolute error, and which terms
-    there are is chosen by cross-validation. `LipschitzInterpolator` is for data without noise.
+    features. The terms are chosen by cross-validation and trained jointly on the squared or the
+    absolute error. `LipschitzInterpolator` is for data without noise.
 
     Parameters
     ----------
     loss : "squared_error" or "absolute_error", default="squared_error"
-        Predictions follow the mean of the targets, or their median.
-        Take "absolute_error" where a few targets are far from all others.
+        Predictions estimate the mean of the targets, or their median.
+        Use "absolute_error" if a few targets are outliers.
     epochs : int or "auto", default="auto"
         Passes over the samples in each training; "auto" is 10, and more where that would be fewer
         than 500 steps.
@@ -114,7 +114,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     n_jobs : int, optional
         Threads; None and −1 are all.
     random_state : int, RandomState or None, default=None
-        Of folds, batches, and the initial units.
+        Seed of folds, batches, and initial units.
     verbose : int, default=0
         1 shows progress bars: of the choice, then of the training.
     callbacks : callable or list of callables, optional
@@ -133,22 +133,24 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         contributions in `explain` are relative
     n_features_in_, feature_names_in_
     search_ : the structures that were compared: "candidates" as text, "losses" of shape
-        (candidates, folds) on rows held out, inf where a fold was left out, and which was "chosen"
-    residuals_ : absolute errors on rows held out, ascending; only in the process
+        (candidates, folds) on held-out rows, inf where a fold was skipped, and the index of the
+        "chosen" one
+    residuals_ : absolute errors on held-out rows, ascending; only available in the process
         that trained, or with ``save(path, remember_rows=True)``
     residual_quantiles_ : their quantiles for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995
         and 0.999, the widths of intervals
     training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
     loss_curve_ : mean soft loss of each epoch, of standardised targets
     n_iter_ : epochs
-    status_, status_message_ : why training ended, as a code (`maxplus.training.Status`) and as a
-        sentence
+    status_, status_message_ : reason for the end of training, as a code
+        (`maxplus.training.Status`) and as a sentence
 
     Notes
     -----
     A training costs O(epochs·N·Σ_t H_t·m_t). There is one for each of seven structures on the first
-    of three folds, one for the best three on the others, and the last; of many rows, a part is for
-    choosing. Each feature has a monotone map (`maxplus.models.FeatureMap`), constant far out.
+    of three folds, one for each of the best three on the others, and the final one; of many rows, a
+    part is used for the choice. Each feature has a monotone map (`maxplus.models.FeatureMap`),
+    which is constant for outliers.
 
     Examples
     --------
@@ -209,7 +211,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         super()._check_parameters()
         refuse_checkpoints(self.callbacks, "the training of a regression")
 
-    def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+    def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
         signs = data.monotonic_signs(self.monotonic_cst)
         if data.weight is not None:
             data = data.part(np.flatnonzero(data.weight))
@@ -286,7 +288,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     def certified_change(
         self, X: Any, eps: ArrayLike, scale: ArrayLike = 1.0
     ) -> tuple[NDArray, NDArray]:
-        """Return bounds of predictions where features move by at most eps·scale_p each.
+        """Return bounds of predictions for changes of each feature by at most eps·scale_p.
 
         Bounds are sound: `predict` of any such x lies between them. They are exact for a sum of
         terms over one feature each, up to rounding.
@@ -337,17 +339,17 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         """Return lower and upper bounds for each row of X.
 
         They are h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
-        ``residuals_`` of rows held out (split conformal prediction, over the folds). A coverage
-        between two of those that ``residual_quantiles_`` are for counts as the larger. New
-        rows from the distribution of the training rows lie between in about ``coverage`` of
-        all cases, on average over x; rows held out were predicted by a model that had seen fewer,
-        so rather in more. With too few residuals for that the bounds are infinite.
+        ``residuals_`` of held-out rows (split conformal prediction, over the folds). A coverage
+        between two of those of ``residual_quantiles_`` is rounded up. New rows from the
+        distribution of the training rows lie within the bounds in about ``coverage`` of all cases,
+        on average over x, or in more, because held-out rows were predicted by models trained on
+        fewer rows. With too few residuals the bounds are infinite.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
         coverage : float, default=0.9
-            The share of new rows that the intervals are to cover, > 0 and <= 1.
+            The share of new rows that the intervals should cover, > 0 and <= 1.
 
         Returns
         -------
@@ -360,7 +362,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
 
 def fit_regression(
-    rows: Dataset, seed: int, monitor: TrainingMonitor, *, loss: str, epochs: int | str,
+    rows: TrainingData, seed: int, monitor: TrainingMonitor, *, loss: str, epochs: int | str,
     structures: Sequence[Structure] = STRUCTURES, signs: NDArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Choose a structure by its held-out loss, train it on all rows; return fitted attributes.
@@ -374,7 +376,7 @@ def fit_regression(
             f"y reaches {largest:g}, too large to learn from (at most {LARGEST:g}); divide it by "
             "its maximum"
         )
-    rows = Dataset(X, y, weight)
+    rows = TrainingData(X, y, weight)
     choice = choose(rows, structures, loss, epochs, seed, monitor, signs)
     monitor.begin(STAGE, is_last=True)
     losses: list[float] = []
@@ -459,7 +461,7 @@ class _Choice(NamedTuple):
 
 
 def bounds_of(y: NDArray) -> NDArray:
-    """Return the least and the greatest target, moved apart by 5 % of their distance each."""
+    """Return the range of the targets, widened by 5 % of its length on each side."""
     low, high = float(y.min()), float(y.max())
     return np.array([low - MARGIN * (high - low), high + MARGIN * (high - low)])
 
@@ -470,14 +472,14 @@ def difference(Z: NDArray, bounds: NDArray) -> NDArray:
 
 
 def choose(
-    rows: Dataset, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
+    rows: TrainingData, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
     monitor: TrainingMonitor, signs: NDArray | None = None,
 ) -> _Choice:  # fmt: skip
     """Return the simplest structure whose held-out loss is that of the best, up to noise.
 
-    All structures are trained for the first of three folds, the best three for the others; of many
-    rows, a part is used. Too few rows for folds leave the first structure. A callback that ends the
-    search leaves the best so far. In both cases there are no residuals.
+    All structures are trained on the first of three folds, the best three on the others; of many
+    rows, a part is used. With too few rows for folds, the first structure is returned; after a
+    callback ended the search, the best so far. In both cases there are no residuals.
     """
     rng = np.random.default_rng(seed)
     N = len(rows.y)
@@ -532,7 +534,9 @@ def _train_part(
     return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
 
 
-def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Dataset, loss: str) -> _Choice:
+def _simplest_of_the_best(
+    losses: NDArray, residuals: NDArray, rows: TrainingData, loss: str
+) -> _Choice:
     """Return the first structure that is as good as the best, of those held out the most often."""
     n_seen = np.isfinite(losses).sum(axis=1)
     candidates = np.flatnonzero(n_seen == n_seen.max()).tolist()
@@ -543,7 +547,7 @@ def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Dataset, lo
 
 
 def prepare(
-    rows: Dataset, loss: str, epochs: int | str, rng: np.random.Generator,
+    rows: TrainingData, loss: str, epochs: int | str, rng: np.random.Generator,
     signs: NDArray | None = None,
 ) -> _Prepared:  # fmt: skip
     """Map features, standardise targets, and select pairs of features; O(N·P²)."""
@@ -569,7 +573,7 @@ def prepare(
 def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, float]:
     """Return middle and deviation of targets: the mean and its deviation, or robust ones.
 
-    The squared loss is about the mean, and about what is far from it; the absolute loss is not.
+    The squared loss depends on the mean and on outliers; the absolute loss does not.
     """
     if loss == SQUARED:
         middle = float(np.average(y, weights=weight))
@@ -631,7 +635,7 @@ def row_losses(residuals: NDArray, loss: str) -> NDArray:
 
 
 def weighted_median(values: NDArray, weight: NDArray | None) -> float:
-    """Return the least value up to which half of the weight lies."""
+    """Return the smallest value at which the cumulative weight reaches one half."""
     if weight is None:
         return float(np.median(values))
     order = np.argsort(values)

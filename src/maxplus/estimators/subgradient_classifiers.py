@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.distributed import current
 from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
-from maxplus.estimators._dataset import Dataset
 from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
     NOTHING,
@@ -27,6 +26,7 @@ from maxplus.estimators._parameters import (
     warn_no_effect,
     whole,
 )
+from maxplus.estimators._training_data import TrainingData
 from maxplus.models import LMM, LinearMaxPlus, Network, ZeroHidden
 from maxplus.models.initialization import (
     choose_prototypes,
@@ -57,7 +57,7 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import ENGINES, Engine, SparseEngine, select_engine
-from maxplus.training.stages import Stage, Trained
+from maxplus.training.stages import Stage, TrainingResult
 
 Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
@@ -76,7 +76,7 @@ SUBGRADIENT: Parameters = {
     "keep": (one_of("best", "last"),),
     "warm_start": (TRUTH,),
 }
-# Parameters of steps that count only beside others.
+# Parameters of steps that have an effect only in combination with others.
 EFFECTS: tuple[Effect, ...] = (
     Effect(("polyak_fraction",), lambda own: own.step == TWO_PHASE, "step is 'two-phase'"),
     Effect(
@@ -87,7 +87,7 @@ EFFECTS: tuple[Effect, ...] = (
 
 
 class BaseSubgradientClassifier(BaseMaxPlusClassifier):
-    """A classifier trained by steps along subgradients of the maximum or the mean loss."""
+    """Base class of classifiers trained by subgradient steps on the maximum or the mean loss."""
 
     _effects: ClassVar[tuple[Effect, ...]] = EFFECTS
     # Parameters of the initial model.
@@ -122,7 +122,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train ``max_iter`` iterations more, from the present parameters.
+        """Train for ``max_iter`` more iterations, from the present parameters.
 
         The first call should have samples of every class. The iteration count, and with it the
         step rule's phase, continues; the history grows. With keep="best" the present parameters
@@ -151,7 +151,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
                 prototypes=getattr(self, "prototypes_", None),
                 activation_counts=getattr(self, "unit_activation_counts_", None),
                 history=self.history_,
-                # A copy: a call that fails must not have drawn from the estimator's own.
+                # A copy, so that a failing call does not advance the estimator's generator.
                 rng=deepcopy(getattr(self, "_rng", None)),
             )
             previous = self.model_, state
@@ -170,7 +170,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return super()._memory(rng, continues) | {"_initialized_with": values}
 
     def _warn_of_changed_init_params(self) -> None:
-        """Warn of parameters of the initial model that were changed after it was initialised."""
+        """Warn about parameters of the initialisation that were changed afterwards."""
         for name, before in self._initialized_with.items():
             value = getattr(self, name)
             if value != before:
@@ -190,7 +190,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             why = f"with objective={self.objective!r}, which it cannot minimise"
         warn_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
 
-    def _warn_of_ending(self, trained: Trained) -> None:
+    def _warn_of_ending(self, trained: TrainingResult) -> None:
         super()._warn_of_ending(trained)
         if self.step != TWO_PHASE or trained.status.ends_training:
             return
@@ -231,7 +231,9 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             return level(self.max_iter, self.polyak_target, best)
         return two_phase(first, then, self._n_polyak)
 
-    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+    def _problem(
+        self, data: TrainingData, state: FitState, rng: np.random.Generator
+    ) -> TrainingProblem:
         earlier = np.empty(0) if state.history is None else state.history["loss"]
         best = float(np.fmin.reduce(earlier, initial=math.inf))
         return TrainingProblem(
@@ -241,15 +243,15 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             weight=data.weight, rng=rng,
         )  # fmt: skip
 
-    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+    def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
         return [Iterations(self._engine_for(data), self.max_iter, self.keep)]
 
-    def _engine_for(self, data: Dataset) -> type[Engine]:
+    def _engine_for(self, data: TrainingData) -> type[Engine]:
         """Return the engine that trains on these samples."""
         return self._engine_class()
 
     def _fitted_attributes(
-        self, data: Dataset, state: FitState, trained: Trained
+        self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         history = History()
         if state.history is not None:
@@ -275,16 +277,16 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
 
     Each hidden unit is a soft box in feature space, each class score the margin
     of the best box: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
-    Training starts from pyramids at random samples. Every iteration takes a step along a
-    subgradient of the largest loss, which moves the weights on the active paths of the
-    worst sample only: at most one per class and layer. Polyak steps come first, constant ones
-    after. A largest loss below log 2 proves that every training sample is classified right.
+    Units are initialised as pyramids at random samples. Every iteration takes a step along a
+    subgradient of the largest loss, which changes only the weights on the active paths of the
+    worst sample: at most one per class and layer. Polyak steps are followed by constant ones.
+    A largest loss below log 2 proves that every training sample is classified correctly.
 
     Parameters
     ----------
     n_hidden : int, default=100
-        Hidden units H. Units start from different samples, so there are at most as many as
-        samples.
+        Hidden units H. Units are initialised at different samples, so there are at most as many
+        as samples.
     slope : float or "auto", default="auto"
         The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance of two samples).
     init_margin : float, optional
@@ -295,7 +297,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         The loss that is minimised over the samples: the largest, the mean of all, or
         the mean of the k largest.
     top_k : int or float, default=0.1
-        With "top-k", the number k of samples, or which part of them (rounded up).
+        With "top-k", the number k of samples, or the fraction of them (rounded up).
     step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
         Polyak steps, constant steps, or the former and then the latter; "level" are Polyak
         steps whose target rises from ``polyak_target`` to the lowest loss seen, for data that
@@ -311,20 +313,20 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         1 is always, 0 is never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
         The implementation of the iterations. "dense", "tree" and "sparse" minimise the
-        maximum and give the same iterates, to the last bit; "dense" and "sparse" do
-        "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
-        sample. "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or
-        less, and "sparse" otherwise; it takes the place of an engine that cannot do the
-        ``objective``, with a warning. The first training with "sparse" after an installation
-        compiles it; ``maxplus compile`` does that beforehand.
+        maximum and give the same iterates, to the last bit, and so do "dense" and "sparse"
+        for "top-k"; "dense" also minimises the mean, and "sgd" does so sample by sample.
+        "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or less, and
+        "sparse" otherwise; it replaces, with a warning, an engine that does not support the
+        ``objective``. The first training with "sparse" after an installation compiles it;
+        ``maxplus compile`` does that ahead of time.
     max_iter : int, default=10000
         Iterations.
     keep : {"best", "last"}, default="best"
         Keep the parameters with the lowest objective seen, or the last ones.
     warm_start : bool, default=False
         Start `fit` from the present parameters. ``n_hidden``, ``slope``, ``init_margin`` and
-        ``init`` say where a training from scratch begins: changed after that they have no effect
-        until one begins anew, which a warning tells.
+        ``init`` define the initialisation of a new training: if they are changed afterwards, they
+        have no effect, and a warning is issued.
     n_jobs : int, optional
         Threads; None and −1 are all. Iterates do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -344,19 +346,20 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     slope_ : the slope that training started with, per unit of ``scale_``
     scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
     prototypes_ : indices into the training set (init="prototypes" only)
-    unit_activation_counts_ : how often each unit decides a class's score on the training samples,
-        those of every `partial_fit` included
-    feature_importances_ : array of shape (P,), how often and how much each feature decides on the
-        training samples, as shares (`maxplus.explain.feature_importances`)
+    unit_activation_counts_ : number of scores that each unit decides on the training samples,
+        including those of every `partial_fit`
+    feature_importances_ : array of shape (P,), shares of the features in decisions on the training
+        samples (`maxplus.explain.feature_importances`)
     history_ : mapping of arrays per iteration: "loss", "sample", "step"
     n_iter_ : iterations
-    status_, status_message_ : why training ended, as a code (`maxplus.training.Status`) and as a
-        sentence
+    status_, status_message_ : reason for the end of training, as a code
+        (`maxplus.training.Status`) and as a sentence
     loss_curve_ : the objective before each step; with sgd, the drawn sample's loss
-    max_loss_, mean_loss_ : of the kept parameters on the training set
+    max_loss_, mean_loss_ : losses of the kept parameters on the training set
     perfect_fit_ : whether max_loss_ < log 2
-    training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
-    model_ : the `maxplus.models.LMM` behind it
+    training_losses_, training_labels_ : loss and label of every training sample; the loss is NaN if
+        its weight was 0
+    model_ : the fitted `maxplus.models.LMM`
 
     Examples
     --------
@@ -432,7 +435,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     def _objectives(self) -> dict[str, Objective]:
         return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
 
-    def _engine_for(self, data: Dataset) -> type[Engine]:
+    def _engine_for(self, data: TrainingData) -> type[Engine]:
         engine = super()._engine_for(data)
         if self.engine != "auto" or engine is not SparseEngine or not current().is_alone:
             return engine
@@ -440,11 +443,11 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         return select_engine(n_sums, self.max_iter)
 
     def _initialize(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[LMM, FitState]:
         return data.on_first_rank(lambda all_rows: self._initial_lmm(all_rows, rng), rng)
 
-    def _initial_lmm(self, data: Dataset, rng: np.random.Generator) -> tuple[LMM, FitState]:
+    def _initial_lmm(self, data: TrainingData, rng: np.random.Generator) -> tuple[LMM, FitState]:
         """Return the initial model, from the samples of all ranks."""
         X, y, n_classes = data.X, data.y, data.n_classes
         slope = self.slope
@@ -476,8 +479,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
 class MaxPlusClassifier(BaseSubgradientClassifier):
     """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
 
-    The paper's baseline. Its scores can only compare features with constants,
-    so its loss soon stays where it is; `LMMClassifier` goes further. Parameters without a
+    The paper's baseline. Its scores can only compare features with constants, so that its
+    loss stops decreasing early; `LMMClassifier` is more expressive. Parameters without a
     description are those of `SubgradientLMMClassifier`.
 
     Parameters
@@ -573,7 +576,7 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         return self.model_.W
 
     def _initialize(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
         shape = (data.n_classes, data.X.shape[1])
         if self.init == "glorot":
@@ -583,7 +586,7 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         return ZeroHidden(W.astype(data.X.dtype)), FitState()
 
     def __sklearn_tags__(self) -> Any:
-        """Say that the model is weak by design."""
+        """Declare that scores may be low."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
@@ -594,9 +597,9 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
 
     a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
     the paper measures how sparse subgradients are. By default it minimises the mean loss with
-    constant steps: from random weights the maximum loss hardly leaves log C. Scale the features
-    first; with all of one sign, ReLU hardly divides them. Parameters
-    without a description are those of `SubgradientLMMClassifier`.
+    constant steps, because from random weights the maximum loss hardly decreases below log C.
+    Standardise the features first; if all have the same sign, ReLU hardly separates them.
+    Parameters without a description are those of `SubgradientLMMClassifier`.
 
     Parameters
     ----------
@@ -712,7 +715,7 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         return self.model_.W
 
     def _initialize(
-        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)

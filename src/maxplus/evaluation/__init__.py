@@ -1,4 +1,4 @@
-"""Validation of models on rows that they have not seen, and comparisons of several models."""
+"""Validation of models on held-out rows, and comparisons of several models."""
 
 from maxplus.evaluation.comparison import Comparison, compare, usual_models
 from maxplus.evaluation.splits import Splits, make_splits

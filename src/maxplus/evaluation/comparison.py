@@ -1,4 +1,4 @@
-"""Several models on the same held-out rows."""
+"""Comparison of several models on the same held-out rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
-from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
+from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS, SKLEARN_REGRESSORS
 from maxplus.evaluation.validation import Validation, as_dataset, validate
 from maxplus.tables import TableEncoder
 from maxplus.tables.schema import REGRESSION
 
 OURS, ENSEMBLE = "LMM", "ensemble"
-# How predictions are explained by the model itself; those of other models are not.
+# Kinds of explanation that models of this library provide; other models have none.
 EXPLAINED = {
     OURS: "exactly", ENSEMBLE: "exactly", "logistic": "weights", "ridge": "weights",
     "kNN": "neighbours",
@@ -23,7 +23,7 @@ EXPLAINED = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """A validation by model, all with the same rows held out."""
+    """Validations of several models, by name, all with the same rows held out."""
 
     validations: dict[str, Validation]
 
@@ -42,12 +42,12 @@ class Comparison:
 
 
 def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Return the models of this library and the usual ones of scikit-learn.
+    """Return models of this library and common ones of scikit-learn, with their defaults.
 
     Parameters
     ----------
     regression : bool, default=False
-        Whether numbers are to be predicted.
+        Return regressors instead of classifiers.
     seed : int, default=0
 
     Returns
@@ -62,11 +62,13 @@ def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
     """
     if regression:
         ours: dict[str, Any] = {OURS: LMMRegressor(random_state=seed)}
-        return ours | {name: make(seed) for name, make in REGRESSION_PEERS.items()}
+        return ours | {name: make(seed) for name, make in SKLEARN_REGRESSORS.items()}
     ours = {
         OURS: LMMClassifier(random_state=seed), ENSEMBLE: LMMEnsembleClassifier(random_state=seed),
     }  # fmt: skip
-    return ours | {name: make(seed) for name, make in PEERS.items() if " " not in name}
+    return ours | {
+        name: make(seed) for name, make in SKLEARN_CLASSIFIERS.items() if " " not in name
+    }
 
 
 def compare(
@@ -89,7 +91,7 @@ def compare(
         Classifiers with ``predict_proba``, or regressors; those of
         `maxplus.evaluation.usual_models` by default.
     cv, groups, encoder, random_state : as in `validate`
-    on_progress : called with the name of a model and the number of its trainings that are done
+    on_progress : called with the name of a model and the number of its finished trainings
 
     Returns
     -------

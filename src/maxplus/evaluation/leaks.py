@@ -1,4 +1,4 @@
-"""Columns that predict the target nearly perfectly by themselves, which may be leaks."""
+"""Detection of target leakage: columns that alone predict the target nearly perfectly."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from maxplus.tables import Dataset
 from maxplus.tables.schema import REGRESSION
 
-# Accuracy, or R² of a regression, from which on a column is named; no class may be more frequent.
+# Accuracy, or R², from which a column is reported; and the largest share of a class for which the
+# accuracy is informative.
 NEARLY_PERFECT, MOST_FREQUENT = 0.99, 0.9
-# Minimum number of rows; of more rows and columns than these a part is used.
+# Minimum number of rows; larger tables are sampled down to these numbers of rows and columns.
 LEAST_ROWS, MOST_ROWS, MOST_COLUMNS = 30, 1000, 200
 FOLDS, DEPTH = 3, 6
 
 
 class Leak(NamedTuple):
-    """A column, and the held-out accuracy or R² of a small decision tree on it alone."""
+    """A column, and the held-out accuracy or R² of a small decision tree on that column."""
 
     column: str
     score: float
 
 
 def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
-    """Return the columns on which alone a small decision tree is nearly perfect.
+    """Return the columns on each of which a small decision tree is nearly perfect.
 
-    Costs three small trees for each of at most 200 columns, on at most 1,000 rows.
+    Trains three small trees for each of at most 200 columns, on at most 1,000 rows.
     """
     if data.y is None or data.encoder is None or len(data.y) < LEAST_ROWS:
         return []
@@ -45,7 +46,7 @@ def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
         counts = np.unique(y, return_counts=True)[1]
         if counts.max() > MOST_FREQUENT * len(y) or counts.max() < FOLDS:
             return []
-        # A class with fewer rows than folds cannot be predicted in all of them.
+        # A class with fewer rows than folds is missing from some of them.
         kept = np.isin(y, np.unique(y)[counts >= FOLDS])
         X, y = X[kept], y[kept]
         tree = DecisionTreeClassifier(max_depth=DEPTH, random_state=seed)

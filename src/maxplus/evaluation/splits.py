@@ -17,8 +17,8 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-# Up to so many rows there are five folds; up to so many three, about twice the work of the training
-# itself; beyond, a fifth is held out once.
+# Largest numbers of rows for five and for three folds; a fifth of larger tables is held out once.
+# Three folds cost about twice as much as the training itself.
 FEW, SOME = 2_000, 10_000
 FOLDS_OF_FEW, FOLDS_OF_SOME, SHARE_OF_MANY = 5, 3, 0.2
 
@@ -27,13 +27,13 @@ Split = tuple[NDArray, NDArray]
 
 @dataclass(frozen=True)
 class Splits:
-    """Rows to train on and rows to test on, several times.
+    """Pairs of training rows and test rows.
 
     Attributes
     ----------
-    description : as text
+    description : the kind of split, as text
     pairs : arrays of row numbers, to train on and to test on
-    n_untested : number of rows in no test, because no other row or group has their class
+    n_untested : number of rows that are never tested, because no other row or group has their class
     """
 
     description: str
@@ -49,15 +49,15 @@ def make_splits(
     seed: int = 0,
     groups: NDArray | None = None,
 ) -> Splits:
-    """Return stratified splits, whose number follows the number of rows unless it is given.
+    """Return stratified splits; by default their number depends on the number of rows.
 
     Parameters
     ----------
     y : labels or, without ``classes``, numbers
-    cv : "auto"; "cv" for five folds, or three of more than 2,000 rows; a number of folds, which
-        are fewer if no class has as many rows; or a share > 0 and < 1 to hold out once
+    cv : "auto"; "cv" for five folds, or three for more than 2,000 rows; a number of folds, which
+        is reduced if no class has as many rows; or a share in (0, 1) to hold out once
     classes : whether this is a classification
-    seed : of the shuffling
+    seed : seed of the shuffling
     groups : the group of each row, shape (N,); rows of one group are held out together
 
     Returns
@@ -91,7 +91,7 @@ def make_splits(
     rows = np.arange(n)
     try:
         with warnings.catch_warnings():
-            # A class with fewer rows than folds is in some of them.
+            # A class with fewer rows than folds is absent from some folds, which is acceptable.
             warnings.filterwarnings("ignore", "The least populated class")
             tests = [tested[test] for _, test in folds.split(tested, y[tested])]
     except ValueError as error:
@@ -101,7 +101,7 @@ def make_splits(
 
 
 def _grouped(y: NDArray, number: int | float, classes: bool, seed: int, groups: NDArray) -> Splits:
-    """Return splits of whole groups; rows of a class that is not trained on are not tested."""
+    """Return splits of whole groups; rows whose class has no training row are not tested."""
     n_groups = np.unique(groups).size
     if n_groups < 2:
         raise ValueError("all rows are of one group: nothing can be held out to validate with")
@@ -131,7 +131,7 @@ def _grouped(y: NDArray, number: int | float, classes: bool, seed: int, groups: 
 
 
 def _number(cv: str | int | float, n: int) -> int | float:
-    """Return a number of folds, or a share."""
+    """Return the number of folds, or the share to hold out."""
     if cv == "auto":
         return SHARE_OF_MANY if n > SOME else _number("cv", n)
     if cv == "cv":

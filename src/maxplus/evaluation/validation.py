@@ -1,4 +1,4 @@
-"""Validation of a model on rows that it has not been trained on."""
+"""Validation of a model on held-out rows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from maxplus.metrics._intervals import fold_dispersion, score_interval, wilson_i
 from maxplus.tables import Dataset, RawTable, TableEncoder, Target, is_frame, split_target, table_of
 from maxplus.tables.schema import CLASSIFICATION, REGRESSION, label_name
 
-# Changes of features, in deviations of the training rows, for which accuracy is certified.
+# Change of features, in standard deviations of the training rows, for which accuracy is certified.
 CERTIFIED_AT = 0.1
-# Promised coverage of the intervals of a regression.
+# Nominal coverage of the prediction intervals of a regression.
 COVERAGE = 0.9
 Figures = ClassifierFigures | RegressionFigures
-# Metrics of the baseline that a document holds.
+# Metrics of the baseline in the JSON document.
 BASELINE = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
-# Rows of each kind that a document names.
+# Number of rows of each kind that the JSON document lists.
 N_NAMED = 25
 
 
@@ -44,13 +44,13 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
-    names, fold : number of each row as users count, from 1, and its fold
-    seconds : of each fold, to train and to predict
-    y : classes of the rows as columns of ``outcome``, or their numbers
+    names, fold : number of each row in the file, from 1, and its fold
+    seconds : time of each fold, for training and prediction
+    y : classes of the rows, as columns of ``outcome``, or targets of a regression
     outcome : probabilities (n, C), or predictions (n,)
-    certified : certified accuracy for changes of all features up to 0.1 deviations; None without
-        certificates
-    interval : lower and upper bounds for 90 %; None for models without
+    certified : certified accuracy for changes of all features up to 0.1 standard deviations; None
+        for models without certificates
+    interval : lower and upper bounds of 90 % prediction intervals; None for models without them
     """
 
     names: NDArray
@@ -64,7 +64,7 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Metrics of held-out rows, beside those of a baseline without features.
+    """Metrics of held-out rows, and those of a baseline that ignores the features.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Validation:
 
     @property
     def dispersion(self) -> float:
-        """Overdispersion of the accuracy of folds, at least 1."""
+        """Overdispersion of the accuracies of the folds, at least 1."""
         assert isinstance(self.figures, ClassifierFigures)
         right = self.held_out.outcome.argmax(axis=1) == self.held_out.y
         return fold_dispersion(right, self.held_out.fold)
@@ -117,7 +117,7 @@ class Validation:
 
     @property
     def certified(self) -> float | None:
-        """Certified accuracy for changes up to 0.1 deviations; None without certificates."""
+        """Certified accuracy for changes up to 0.1 deviations; None if it was not computed."""
         return self.held_out.certified
 
     @property
@@ -149,7 +149,7 @@ class Validation:
         }
         if isinstance(self.figures, RegressionFigures):
             return document | {"coverage_promised": COVERAGE}
-        # Rows are in the order of the folds here, and are named by their numbers in the file.
+        # Metrics index rows in the order of the folds; the document has their numbers in the file.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
         document["guess"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
@@ -160,7 +160,7 @@ class Validation:
         return document
 
     def _by_row(self) -> dict[str, Any]:
-        """Return the reliability of probabilities, and uncertain and surprising rows."""
+        """Return the calibration of probabilities, and uncertain and surprising rows."""
         assert isinstance(self.figures, ClassifierFigures)
         y, P = self.held_out.y, self.held_out.outcome
         labels = [one.label for one in self.figures.classes]
@@ -195,24 +195,25 @@ def validate(
     on_progress: Callable[[int], None] = lambda done: None,
     callbacks: Sequence[Callable] = (),
 ) -> Validation:
-    """Hold rows out, train on the others and predict; everything is chosen again in each training.
+    """Train on some rows and predict the held-out ones; preprocessing is part of each training.
 
-    That is: columns, categories, imputed values and scales as well as a capacity. So ids, or a
-    model that memorises rows, get the scores that they have on new rows.
+    Columns, categories, imputed values, scales and the capacity of the model are chosen from the
+    training rows of each split. A model that memorises rows or ids therefore gets the score that it
+    has on new rows.
 
     Parameters
     ----------
     model : a classifier with ``predict_proba``, or a regressor; it is cloned
     X : a data frame, a `maxplus.tables.RawTable` or `maxplus.tables.Dataset`, or an array
-    y : labels or numbers; of a data frame also the name of a column, or None for the usual one
+    y : labels or numbers; for a data frame also the name of a column, or None to infer it
     cv : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
         a number of folds, or a share to hold out
-    groups : name of a column of the data frame; rows of one value are held out together
+    groups : name of a column of the data frame; rows with equal values are held out together
     encoder : how a data frame is encoded; a `maxplus.tables.TableEncoder` that drops no column by
         default
     random_state : seed of the shuffling
-    on_progress : called with the number of trainings that are done
-    callbacks : for trainings of estimators of this library
+    on_progress : called with the number of finished trainings
+    callbacks : passed to ``fit`` of estimators of this library
 
     Returns
     -------
@@ -242,7 +243,7 @@ def validate(
 
 
 def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
-    """Return rows with labels; ValueError without labels."""
+    """Return rows with labels; raise ValueError if there are no labels."""
     if isinstance(X, Dataset):
         if X.y is None:
             raise ValueError(f"{X.name} has no labels in {X.target.name!r}")
@@ -315,7 +316,7 @@ def _predicted(
     if "callbacks" in fitted.get_params(deep=False):
         fitted.set_params(callbacks=list(callbacks) or None)
     with warnings.catch_warnings():
-        # Models of scikit-learn may reach their limit of epochs.
+        # Models of scikit-learn may reach their maximum number of epochs.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted.fit(X, data.y[training])
     outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
@@ -325,7 +326,7 @@ def _predicted(
         if hasattr(fitted, "predict_interval"):
             interval = fitted.predict_interval(X_test, COVERAGE)
         return _Fold(outcome, seconds, interval=interval)
-    # A class without a training row in this split has no column.
+    # The model has no column for a class without a training row in this split.
     P = np.zeros((len(test), len(classes)))
     P[:, np.searchsorted(classes, fitted.classes_)] = outcome
     certified = None

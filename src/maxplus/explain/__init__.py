@@ -1,4 +1,4 @@
-"""Explanations: what decided each score, what would change it, and what each unit is."""
+"""Explanations of predictions: contributions, deciding units, counterfactuals and rules."""
 
 from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.contributions import (
@@ -11,7 +11,7 @@ from maxplus.explain.contributions import (
     term_means,
 )
 from maxplus.explain.counterfactuals import Counterfactuals, nearest_counterfactuals
-from maxplus.explain.domain import Category, Domain
+from maxplus.explain.domain import Domain, OneHotGroup
 from maxplus.explain.explanation import Explanation, explain_predictions
 from maxplus.explain.importances import feature_importances
 from maxplus.explain.rules import Rule, Rules, strongest_rules
@@ -19,12 +19,12 @@ from maxplus.explain.units import Boxes, Paths, decisive_paths, term_boxes, unit
 
 __all__ = [
     "Boxes",
-    "Category",
     "Change",
     "Contributions",
     "Counterfactuals",
     "Domain",
     "Explanation",
+    "OneHotGroup",
     "Paths",
     "PredictionContributions",
     "Rule",

@@ -1,4 +1,4 @@
-"""Argument checks and tables that all explanations share."""
+"""Argument validation and tabular output, shared by all explanations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Tabular:
-    """Results with records."""
+    """Mixin of results that convert to a record array or a data frame."""
 
     def to_records(self) -> np.recarray:
         """Return the results as a record array."""
@@ -43,7 +43,7 @@ class Tabular:
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:
-    """Return columns of one length as a record array."""
+    """Combine columns of equal length in a record array."""
     types = [(name, column.dtype) for name, column in columns.items()]
     out = np.recarray(len(next(iter(columns.values()))), dtype=types)
     for name, column in columns.items():
@@ -52,20 +52,20 @@ def records(columns: dict[str, NDArray]) -> np.recarray:
 
 
 def check_lmm(model: Any, what: str, remedy: str) -> LMM:
-    """Return the model; TypeError for a sum of terms, or anything else but one network."""
+    """Return the model; raise TypeError unless it is a single LMM."""
     if not isinstance(model, LMM):
         raise TypeError(f"{what} one LMM; got a {type(model).__name__}; {remedy}")
     return model
 
 
 def check_model(model: Any) -> None:
-    """Raise TypeError for anything but an LMM or a sum of LMM terms."""
+    """Raise TypeError unless the model is an LMM or a sum of LMM terms."""
     if not isinstance(model, LMM | AdditiveLMM):
         raise TypeError(f"model must be an LMM or an AdditiveLMM; got a {type(model).__name__}")
 
 
 def check_domain(domain: Domain, n_features: int) -> None:
-    """Raise ValueError for a domain of other features than the model's."""
+    """Raise ValueError if the domain does not have the features of the model."""
     if domain.n_features != n_features:
         raise ValueError(f"domain must be of {n_features} features; got one of {domain.n_features}")
 

@@ -2,7 +2,7 @@
 
 Along one feature, a unit of a term is a minimum of three lines in φ(x): its two walls of that
 feature, and a constant, the lowest of its other walls. A score of a term is a maximum of units,
-terms without the feature are constants, and φ is a line between two knots. So the scores are
+terms without the feature are constants, and φ is linear between two knots. The scores are therefore
 piecewise linear in x, and a walk from piece to piece finds the first crossing of two scores.
 """
 
@@ -19,16 +19,16 @@ from maxplus.certify.bounds import Magnitude
 from maxplus.models import LMM, AdditiveLMM
 
 EPS = float(np.finfo(np.float64).eps)
-# Number of (row, weight) pairs from which threads are used: a tenth of a second of work.
+# Minimum number of (row, weight) pairs for which threads pay off: a tenth of a second of work.
 PARALLEL_FROM = 2_000_000
-# Changes of features that are computed together: 32 MB.
+# Number of changes of features that are computed at a time: 32 MB.
 CHANGES_AT_ONCE = 4_000_000
-# Rounding of a forward pass, in units of the scores' last place, that a flip must exceed.
+# Rounding error of a forward pass, in ulps of the scores, that a flip must exceed.
 ROUNDINGS = 16
 
 
 class FeatureBounds(NamedTuple):
-    """Limits of the features, the units of their distances, and which of them may move."""
+    """Limits of the features, units of their distances, and the mask of features that may move."""
 
     low: np.ndarray  # (P,)
     high: np.ndarray  # (P,)
@@ -37,20 +37,20 @@ class FeatureBounds(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """The feature of each row (−1: none) with the nearest crossing, in units, and its change."""
+    """For each row, the feature with the nearest crossing (−1: none), and the change of it."""
 
     feature: NDArray
     change: NDArray
 
 
 class FlatTerms(NamedTuple):
-    """Weights of T terms in float64, one after the other, and the map of the features.
+    """Concatenated weights of T terms in float64, and the feature map.
 
     Term t has the places ``first_place[t]`` to ``first_place[t + 1]`` in the list of all terms'
     features, the units ``first_unit[t]`` to ``first_unit[t + 1]``, and its walls begin at
-    ``first_wall[t]``: those of one unit stand together, in the order of the features. Feature p
-    has the uses ``first_use[p]`` to ``first_use[p + 1]``, each a term and a place. A feature
-    without knots is not mapped.
+    ``first_wall[t]``, unit by unit, in the order of the features. Feature p has the uses
+    ``first_use[p]`` to ``first_use[p + 1]``, each a term and a place. A feature without knots is
+    not mapped.
     """
 
     first_place: np.ndarray  # (T + 1,)
@@ -72,7 +72,7 @@ class FlatTerms(NamedTuple):
 
 @njit(cache=True)
 def _segment(terms, p, x, is_rising):
-    """Return φ_p(x), its slope just beyond x, and where the segment ends (±inf: nowhere)."""
+    """Return φ_p(x), its slope just beyond x, and the end of the segment (±inf: none)."""
     first, last = terms.first_knot[p], terms.first_knot[p + 1] - 1
     if last < first:
         return x, 1.0, np.inf if is_rising else -np.inf
@@ -93,9 +93,10 @@ def _segment(terms, p, x, is_rising):
 
 @njit(cache=True)
 def _two_lowest(u, terms, lowest, second, feature, scores):
-    """Fill each unit's lowest value of a feature, whose it is, the lowest of its other features.
+    """Compute the two lowest walls of each unit, of different features, and the scores of terms.
 
-    And the scores (T, C) of each term. O(Σ_t H_t·(m_t + C)).
+    ``lowest`` is the minimum over all features, ``feature`` its feature, ``second`` the minimum
+    over the other features; ``scores`` has shape (T, C). O(Σ_t H_t·(m_t + C)).
     """
     for t in range(scores.shape[0]):
         begin, end = terms.first_place[t], terms.first_place[t + 1]
@@ -122,10 +123,10 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
 
 @njit(cache=True)
 def _lowest_line(at, slopes):
-    """Return the lowest of three lines just beyond 0: its slope, its value, and where it ends.
+    """Return slope, value and end of the lowest of three lines just beyond 0.
 
-    Line j has the value at[j] now. Among equal lines the one that falls most is the lowest from
-    there on. A line ends where one that falls more meets it.
+    Line j has the value at[j] at 0. Of equal lines, the one with the smallest slope is the lowest
+    beyond 0. A line ends where it meets one with a smaller slope.
     """
     k = 0
     for j in range(1, 3):
@@ -145,10 +146,10 @@ def _lowest_line(at, slopes):
 
 @njit(cache=True)
 def _highest_unit(g, rate, heights):
-    """Return the unit that is highest just beyond 0, and up to where no other can be.
+    """Return the unit that is highest just beyond 0, and a distance up to which it stays so.
 
-    Of equal ones the steepest is ahead from there on. A unit is never above the line that it is
-    on, so none overtakes before those lines meet.
+    Of equal units the steepest is the highest beyond 0. A unit is concave, never above its present
+    line; hence no unit overtakes before those lines meet.
     """
     best, top = 0, g[0] + heights[0]
     for h in range(1, g.size):
@@ -164,10 +165,10 @@ def _highest_unit(g, rate, heights):
 
 @njit(cache=True)
 def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, ends):
-    """Add the terms with feature p to Z and S, their values and slopes where φ_p is u.
+    """Add the values and slopes at φ_p = u of the terms with feature p to Z and S.
 
-    x moves with dφ_p/dt = speed. Return how far the slopes stay the same. O(H·C) per term. The
-    last three arrays are buffers, as long as the largest term has units.
+    x moves with dφ_p/dt = speed. Return the distance up to which slopes are constant. O(H·C) per
+    term. The last three arrays are buffers, one entry for each unit of the largest term.
     """
     end = np.inf
     for use in range(terms.first_use[p], terms.first_use[p + 1]):
@@ -192,7 +193,7 @@ def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, en
 
 @njit(cache=True)
 def _first_pass(Z, S, y, lead):
-    """Return how far it is until another class is ahead of y by the lead, and the least gap."""
+    """Return the distance at which another class leads y by ``lead``, and the smallest gap."""
     first, gap = np.inf, np.inf
     for d in range(Z.size):
         if d == y:
@@ -210,9 +211,9 @@ def _first_pass(Z, S, y, lead):
 def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y, lead):
     """Return the least change in [begin, limit] of x_p beyond which another class wins by the lead.
 
-    Infinite if none does. ``constant`` (C,) is the sum of the terms without feature p. A step
-    goes to where the slope of some score changes, or as far as no score can change by the gap;
-    at the end of a segment of φ the next one begins. O(H·C) per step and term with the feature.
+    Infinite if no class does. ``constant`` (C,) is the sum of the terms without feature p. A step
+    ends where the slope of a score changes or a segment of φ ends, but is at least as long as no
+    score can close the gap. O(H·C) per step and term with the feature.
     """
     sign = 1.0 if side == 0 else -1.0
     steepest = 0.0
@@ -237,7 +238,7 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
                 return change + delta + first
             if rise == 0.0:
                 break
-            # A shorter step than the last one changes nothing that a float64 holds.
+            # The last argument is the shortest step that float64 resolves.
             delta += max(end, gap / (rise * steepest), EPS * (abs(u) / rise + abs(at) + delta))
         at = segment_end
         change = sign * (at - x)
@@ -246,11 +247,11 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
 
 @njit(cache=True)
 def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
-    """Fill change (P, 2): how far each feature of x must rise, or fall, for its class to change.
+    """Compute the least increase and decrease of each feature of x that changes its class.
 
-    Infinite where it cannot; another class has to win by the lead. With ``only_nearest``, what
-    is farther than the nearest found so far, in units, is not looked for. A feature costs
-    O(H·C) per step and term that it is in.
+    ``change`` has shape (P, 2) and is infinite where no change suffices; another class has to win
+    by the lead. With ``only_nearest``, changes larger than the nearest one found so far, in units,
+    are not searched. A feature costs O(H·C) per step and term that contains it.
     """
     T, C, H = terms.first_unit.size - 1, terms.intercept.size, terms.W2T.shape[1]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
@@ -264,7 +265,7 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
         change[p, 0] = change[p, 1] = np.inf
         if not bounds.moves[p] or terms.first_use[p] == terms.first_use[p + 1]:
             continue
-        # Loops, because Numba takes a second to compile the assignment of an array to a slice.
+        # Loops, since Numba takes a second to compile the assignment of an array to a slice.
         for d in range(C):
             constant[d] = terms.intercept[d]
         use = terms.first_use[p]
@@ -275,7 +276,7 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
                 for d in range(C):
                     constant[d] += scores[t, d]
         for side in range(2):
-            # The least change, > 0 where x is outside of its limits, and the largest.
+            # The smallest change, which is > 0 where x is outside of its limits, and the largest.
             begin, end = max(0.0, bounds.low[p] - x[p]), bounds.high[p] - x[p]
             if side == 1:
                 begin, end = max(0.0, x[p] - bounds.high[p]), x[p] - bounds.low[p]
@@ -290,17 +291,14 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
 
 @njit(cache=True, parallel=True)
 def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
-    """Fill change (N, P, 2), row by row; of row n the features moves[n] move."""
+    """Compute change (N, P, 2) row by row; moves[n] is the mask of features of row n that move."""
     for n in prange(X.shape[0]):
         bounds = FeatureBounds(low, high, unit, moves[n])
         _row_changes(X[n], y[n], terms, bounds, only_nearest, lead, change[n])
 
 
 class DecisionBoundary:
-    """Changes of one feature with which another class's score passes that of class y.
-
-    Scores of a sum of terms are piecewise linear along a feature. Exact in float64.
-    """
+    """The decision boundary of a model along single features, exact in float64."""
 
     def __init__(self, model: LMM | AdditiveLMM) -> None:
         self.model = model
@@ -308,7 +306,7 @@ class DecisionBoundary:
         self._magnitude = Magnitude(model)
 
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> Nearest:
-        """Return the nearest crossing of each row n, among the features ``bounds.moves[n]``."""
+        """Return the nearest crossing of each row n among the features ``bounds.moves[n]``."""
         found = Nearest(np.full(len(X), -1), np.full(len(X), np.inf))
         P = X.shape[1]
         step = max(1, CHANGES_AT_ONCE // (2 * P))
@@ -333,10 +331,10 @@ class DecisionBoundary:
         *,
         only_nearest: bool = False,
     ) -> NDArray:
-        """Return how far each feature must rise, and fall, for another class to win by the lead.
+        """Return the increase and decrease of each feature at which another class wins by the lead.
 
-        Shape (P, 2), infinite where it cannot within the bounds; with ``only_nearest`` also where
-        it is farther than the nearest.
+        Shape (P, 2), infinite where there is none within the bounds; with ``only_nearest``, also
+        where it is farther than the nearest.
         """
         bounds = bounds._replace(moves=bounds.moves[None])
         return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]
@@ -347,13 +345,13 @@ class DecisionBoundary:
         change = np.empty((*X.shape, 2))
         is_large = len(X) * self.terms.offsets.size >= PARALLEL_FROM
         kernel = _changes if is_large and len(X) > 1 else _changes.serial
-        # Read-only arrays, so that kernels compile once.
+        # Numba compiles kernels again for writeable arrays: all are read-only.
         arrays = map(frozen, bounds)
         kernel(frozen(X), frozen(y), self.terms, *arrays, only_nearest, lead, change)
         return change
 
     def rounding(self, x: NDArray) -> float:
-        """Return machine precision times the size of the numbers that a score is computed from."""
+        """Return machine epsilon times the magnitude of the numbers in a score at x."""
         model, size = self.model, np.abs(x)
         if model.feature_map is not None:
             size = np.array([self._largest_value(p, size[p]) for p in range(x.size)])
@@ -362,13 +360,13 @@ class DecisionBoundary:
         return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ROUNDINGS)
 
     def _largest_value(self, p: int, size: float) -> float:
-        """Return the largest |φ_p|, and what rounding x to the model's float type adds to it."""
+        """Return the largest |φ_p|, plus the effect of rounding x to the model's float type."""
         part = slice(*self.terms.first_knot[p : p + 2])
         inside = min(size, float(np.abs(self.terms.knots[part]).max()))
         return float(np.abs(self.terms.values[part]).max() + self.terms.rises[part].max() * inside)
 
     def steepest(self, p: int, value: float) -> float:
-        """Return the most that a score changes with feature p near a value; inf where none does."""
+        """Return the largest slope of a score along feature p near a value; inf if all are 0."""
         rise = 1.0
         if self.model.feature_map is not None:
             part = slice(*self.terms.first_knot[p : p + 2])
@@ -379,7 +377,7 @@ class DecisionBoundary:
 
 
 def flat_terms(model: LMM | AdditiveLMM) -> FlatTerms:
-    """Return the weights of all terms as the kernels take them."""
+    """Return the weights of all terms in the layout of the kernels."""
     lmms = [term.lmm.astype(np.float64) for term in model.terms]
     n_features = [term.features.size for term in model.terms]
     features = np.concatenate([term.features for term in model.terms])

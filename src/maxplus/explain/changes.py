@@ -1,4 +1,4 @@
-"""Smallest change of a few columns together that flips a prediction, by a mixed-integer program."""
+"""Counterfactuals of several columns: the smallest change, by mixed-integer linear programming."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_row
 from maxplus.models.additive import breakpoints
 
-# Printed numbers have a tenth of a unit, or as many digits more as they need.
+# Numbers of decimals that are tried in turn, from a tenth of a unit.
 DIGITS = range(1, 13)
-# By which part of what scores can move another class has to win: more than a solver rounds.
+# Relative lead, of the range of scores, by which another class has to win; above the tolerance of
+# the solver.
 MARGIN = 1e-6
-# Binary variables beyond which a search is refused.
+# Maximum number of binary variables.
 MOST_SWITCHES = 5_000
 # Status code of SciPy's solver.
 INFEASIBLE = 2
@@ -34,10 +35,10 @@ class Change(NamedTuple):
     """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`.
 
     Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
-    none of so few columns is nearer than ``at_least``, which is the same, up to rounding,
-    unless time ran out. ``row`` is the changed row for people: its numbers have few digits and
-    are no nearer, and the model predicts ``becomes``; ``text`` says it in words. Where nothing
-    flips, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
+    ``at_least`` is a lower bound for changes of so few columns, equal to it up to rounding unless
+    the time limit was reached. ``row`` is the changed row for printing: its numbers have few
+    digits and are no nearer, and the model predicts ``becomes``; ``text`` describes the change. If
+    no change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
     """
 
     feature: NDArray
@@ -49,7 +50,7 @@ class Change(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Return the change in words."""
+        """Return the description of the change."""
         return self.text
 
 
@@ -62,22 +63,21 @@ def smallest_change(
     class_names: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Change:
-    """Return the nearest change of at most ``n_columns`` columns with which another class wins.
+    """Return the smallest change of at most ``n_columns`` columns with which another class wins.
 
     Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is at most the score of d in term t, and q_t
     at least that of y: one unit h has all rows above v_t, and each unit h' has a row below q_t,
 
         v_t ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] ≤ q_t for some i,
 
-    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a switch for each (h', i), and so are
-    h, the segments of φ, the columns that move and the words that they take. Terms over one
-    feature need no units: their sum is piecewise linear, too. Minimising the sum of distances is
-    then a mixed-integer linear program for each class d, of which only those switches are
-    formed that can matter nearer than the nearest change that is known. HiGHS solves it, with a
-    bound that proves that nothing is nearer. So it is exact, but for wins by less than a
-    millionth of what the scores can move. The time is exponential in the worst case: a
-    problem of more than 5,000 switches is refused, and one that takes more than ``seconds`` ends
-    with ``at_least`` < ``distance``.
+    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a binary variable (a switch) for each
+    (h', i), and so are h, the segments of φ, the columns that change and their categories. Terms
+    over one feature need no units: their sum is piecewise linear. Minimising the sum of distances
+    is then a mixed-integer linear program for each class d, restricted to the switches that are
+    relevant within the distance of the best known change. HiGHS solves it, with a lower bound that
+    proves optimality. The result is exact, except for leads below a millionth of the range of the
+    scores. The time is exponential in the worst case: a problem of more than 5,000 switches is
+    refused, and one that takes more than ``seconds`` ends with ``at_least`` < ``distance``.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def smallest_change(
     domain : Domain
         With finite limits, unless a single column flips x.
     n_columns : int
-    class_names : C words, for the text; the classes' numbers by default
+    class_names : names of the C classes, for the text; their numbers by default
     seconds : float
 
     Returns
@@ -136,7 +136,7 @@ def smallest_change(
 
 
 def _farthest(x: NDArray, domain: Domain) -> float:
-    """Return the largest distance of a column; ValueError if there is none."""
+    """Return the largest distance of a column; raise ValueError if it is not bounded."""
     moves = domain.is_free | domain.is_long
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
@@ -171,11 +171,11 @@ def _change(
     found: Found,
     class_names: Sequence[Any],
 ) -> Change:
-    """Return a change that was found, with its class and numbers of few digits that still flip."""
+    """Return a change with its class, and with numbers rounded to few digits that still flip."""
     feature, value, distance = found
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
-    if becomes == y:  # the model's own rounding hides it
+    if becomes == y:  # hidden by rounding in the model's float type
         return _nothing(x)
     free = np.flatnonzero(domain.is_free[feature])
     for digits in DIGITS:
@@ -198,7 +198,7 @@ def _change(
 
 
 class Found(NamedTuple):
-    """Features, the values that they take, and the sum of their distances."""
+    """Features, their new values, and the sum of their distances."""
 
     feature: NDArray
     value: NDArray
@@ -206,7 +206,7 @@ class Found(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """A number that rises or falls: to ``begin`` with the switch, then segment by segment."""
+    """A number that rises or falls: its switch moves it to ``begin``, then segment by segment."""
 
     feature: int
     sign: float
@@ -217,7 +217,7 @@ class _Side(NamedTuple):
 
 
 class _Option(NamedTuple):
-    """A listed change with a switch of its own."""
+    """A listed change and its switch."""
 
     feature: int
     value: float
@@ -225,12 +225,12 @@ class _Option(NamedTuple):
 
 
 class ChangeSearch:
-    """Mixed-integer program for one row x of class y that another class d has to win.
+    """Mixed-integer program of the smallest change of a row x of class y to another class d.
 
-    A number rises or falls from segment to segment, of its map and of the terms over it alone,
-    and in a segment φ and the sum of these terms, z_d − z_y, are linear. Listed changes add
-    constants. A term over several features has two variables, v ≤ z_d for one unit whose
-    walls are all above, and q ≥ z_y, below which each unit has some wall.
+    A number moves along the segments of its map and of the terms over it alone; in a segment, φ and
+    the sum z_d − z_y of these terms are linear. Listed changes add constants. A term over several
+    features has two variables, v ≤ z_d, which is below all walls of one unit, and q ≥ z_y, which is
+    above a wall of each unit.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class ChangeSearch:
         self.sides: list[_Side] = []
         self.options: list[_Option] = []
         self.columns: list[int] = []
-        # Switches of missing numbers that may keep the value that was filled in.
+        # Switches of missing numbers, which may keep their imputed values.
         self.filled: dict[int, int] = {}
         self.u = model.mapped(x[None])[0]
         # Moves of each mapped feature by variable, and its largest fall and rise.
@@ -258,7 +258,7 @@ class ChangeSearch:
         self.joint = set(np.concatenate([np.empty(0, int), *joint]).tolist())
 
     def build(self, n_columns: int, reach: float, slack: float) -> bool:
-        """Add all variables and rows; return False if nothing within reach lets class d win."""
+        """Add all variables and rows; return False if class d cannot win within reach."""
         self._add_numbers(reach)
         self._add_options(reach)
         self.milp.at_most(dict.fromkeys(self.columns, 1.0), float(n_columns))
@@ -390,10 +390,10 @@ class ChangeSearch:
         self.span[:, p] = min(moves.min(), self.span[0, p]), max(moves.max(), self.span[1, p])
 
     def _add_scores(self, slack: float) -> bool:
-        """Let class d win: a row with the sum of all terms, and rows for those that are joint."""
+        """Add the constraint that class d wins, and rows for the terms over several features."""
         now = float(self.model.intercept[self.d] - self.model.intercept[self.y])
         now += sum(float(self._shape(p, self.u[[p]])[0]) for p in self.shapes)
-        # Changes of one column exclude each other, but the sum of all bounds what is possible.
+        # The sum over all changes, some of which exclude each other, is an upper bound.
         size = sum(map(abs, self.margin.values()))
         line = {j: -change for j, change in self.margin.items()}
         most = now + sum(max(change, 0.0) for change in self.margin.values())
@@ -412,7 +412,7 @@ class ChangeSearch:
         return True
 
     def read(self, values: NDArray) -> Found:
-        """Return the change that these values of the variables stand for."""
+        """Return the change that is encoded in these values of the variables."""
         taken = {o.feature: o.value for o in self.options if values[o.switch] > 0.5}
         taken |= {p: float(self.x[p]) for p, s in self.filled.items() if values[s] > 0.5}
         for side in self.sides:
@@ -430,7 +430,7 @@ class ChangeSearch:
 
 
 class _Walls:
-    """The units of a term over several features: r_i(h) now, at least and at most."""
+    """The units of a term over several features: r_i(h) at x, and its range."""
 
     def __init__(self, search: ChangeSearch, features: NDArray, lmm: LMM) -> None:
         self.search, self.features, self.lmm = search, features, lmm
@@ -442,7 +442,7 @@ class _Walls:
         self.size = float((moves[1] - moves[0]).max())
 
     def range(self, d: int) -> tuple[float, float]:
-        """Return the least and the largest score of class d."""
+        """Return the smallest and the largest score of class d."""
         heights = self.lmm.W2[:, d]
         return float((self.lowest + heights).max()), float((self.highest + heights).max())
 
@@ -452,14 +452,14 @@ class _Walls:
         return {j: rate * move for j, move in effects.items()} if rate else {}
 
     def _deciding(self, h: int) -> list[int]:
-        """Return the rows that can be the lowest of unit h; of those that stay, only the lowest."""
+        """Return the rows that can be the minimum of unit h; of constant rows only the lowest."""
         rows = np.flatnonzero(self.low[:, h] <= self.highest[h])
         moving = rows[self.low[rows, h] < self.high[rows, h]].tolist()
         staying = rows[self.low[rows, h] == self.high[rows, h]]
         return moving + staying[:1].tolist()
 
     def add_at_most(self, d: int, line: dict[int, float]) -> float:
-        """Subtract v ≤ z_d from a line, where one unit has all its rows above; return the rest."""
+        """Subtract v from a line, with v ≤ all rows of one unit; return the constant part."""
         least, most = self.range(d)
         if most <= least:
             return most
@@ -479,7 +479,7 @@ class _Walls:
         return least
 
     def add_at_least(self, y: int, line: dict[int, float]) -> float:
-        """Add q ≥ z_y to a line, where each unit has some row below; return the rest."""
+        """Add q to a line, with q ≥ some row of each unit; return the constant part."""
         least, most = self.range(y)
         if most <= least:
             return most
@@ -499,7 +499,7 @@ class _Walls:
 
 
 class Optimum(NamedTuple):
-    """Best values found, None if there are none, and a lower bound of their cost."""
+    """Best values found, or None, and a lower bound of the minimal cost."""
 
     values: NDArray | None
     at_least: float
@@ -534,11 +534,11 @@ class MILP:
 
     @property
     def n_switches(self) -> int:
-        """Number of whole variables."""
+        """Number of integer variables."""
         return sum(self.is_whole)
 
     def check_size(self) -> None:
-        """Raise ValueError if there are too many switches to be solved."""
+        """Raise ValueError if there are too many switches."""
         if self.n_switches > MOST_SWITCHES:
             raise ValueError(
                 f"the smallest change of several columns is a choice among {self.n_switches} "
@@ -555,10 +555,10 @@ class MILP:
         self.at_most(dict.fromkeys(switches, -1.0), -1.0)
 
     def solve(self, seconds: float) -> Optimum:
-        """Solve by HiGHS, twice: all of it, then with the whole variables rounded and held.
+        """Solve by HiGHS twice: as it is, and again with the integer variables rounded and fixed.
 
-        The solver's switches may be off by a millionth, and change what they multiply by more than
-        that; the linear program that remains when they are held has no such error.
+        The solver's switches may deviate from integers by a millionth, which is amplified by their
+        coefficients; the linear program with fixed switches has no such error.
         """
         first = self._run(np.array(self.low), np.array(self.high), seconds)
         if first.x is None:

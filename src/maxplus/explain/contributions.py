@@ -1,4 +1,4 @@
-"""Contributions of features to margins and predictions, and shape functions, as exact sums."""
+"""Exact additive contributions of features to margins and predictions, and shape functions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
 
-# Groups that a text names one by one; the others are added up.
+# Number of groups that a text lists; the others are summed.
 N_NAMED = 5
-# Smaller numbers are printed as 0.00.
+# Numbers below this are printed as 0.00.
 LEAST = 0.005
 MISSING = "missing"
 
@@ -58,7 +58,7 @@ class Contributions:
     groups: tuple[tuple[int, ...], ...]
     domain: Domain
     class_names: Sequence[str]
-    # Smaller contributions are not named.
+    # Smaller contributions are not listed in texts.
     _least: ClassVar[float] = LEAST
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Contributions:
 
     @cached_property
     def order(self) -> NDArray:
-        """Groups of each row by falling |contribution|, shape (N, G)."""
+        """Groups of each row by decreasing |contribution|, shape (N, G)."""
         return np.argsort(-np.abs(self.contribution), axis=1, kind="stable")
 
     @property
@@ -99,7 +99,7 @@ class Contributions:
         return f"{text} {self._amount(value)} from {what}" if what else text
 
     def named(self, n: int) -> list[int]:
-        """Return the groups that a text names, the largest contributions to row n first.
+        """Return the groups that the text of row n lists, by decreasing contribution.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Contributions:
         )
 
     def values(self, n: int, g: int) -> list[str]:
-        """Return the values of the columns of group g in row n; none for more than two columns.
+        """Return the values of the columns of group g in row n; [] for more than two columns.
 
         Parameters
         ----------
@@ -149,14 +149,14 @@ class Contributions:
 
     @cached_property
     def is_missing(self) -> NDArray:
-        """Whether each feature's value was missing, by its indicator; shape (N, P)."""
+        """Mask of values that were missing, by their indicators; shape (N, P)."""
         found = np.zeros(self.X.shape, bool)
         for p, indicator in self.domain.indicators.items():
             found[:, p] = self.X[:, indicator] == 1.0
         return found
 
     def remainder(self, n: int) -> tuple[float, str]:
-        """Return what the groups add that `text` does not name, and how many: "3 more columns".
+        """Return the sum of the groups that `text` does not list, and their number as text.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ def columns_of(domain: Domain) -> NDArray:
 def groups_of(
     model: LMM | AdditiveLMM, columns: NDArray
 ) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
-    """Return the sets of columns that terms are over, small ones first, and each term's set."""
+    """Return the distinct sets of columns of the terms, by size, and the set of each term."""
     keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
@@ -330,7 +330,7 @@ def contributions(
     class_names: Sequence[str] | None = None,
     domain: Domain | None = None,
 ) -> Contributions:
-    """Explain why each row is of its predicted class rather than of another, as an exact sum.
+    """Explain the margin of the predicted class over another class as an exact sum.
 
     z_A − z_B is the mean margin of the reference rows (the baseline), plus a contribution of each
     group of features: what the terms over these features add to the margin of this row, less what
@@ -343,8 +343,8 @@ def contributions(
     baseline : array of shape (T, C)
         Mean scores of each term over reference rows: `term_means`.
     against : int, optional
-        The class B. The class of the second-highest score by default, and also in rows of which
-        ``against`` is the predicted class.
+        The class B. By default, and for rows whose predicted class is ``against``, the class of
+        the second-highest score.
     feature_names : P words, optional
         "x0", "x1", … by default.
     class_names : C words, optional
@@ -409,7 +409,7 @@ def prediction_contributions(
     baseline : array of shape (T, 2)
         Mean scores of each term over reference rows: `term_means`.
     bounds : two numbers
-        The least and the greatest prediction.
+        The smallest and the largest prediction.
     domain : Domain
         The columns that features belong to, with names.
 
@@ -430,7 +430,7 @@ def prediction_contributions(
     0.5 = -1 (mean) + 1 from age = 1 + 0.5 from mg = 0.25
     """
     found = contributions(model, X, baseline, domain=domain)
-    # Classes are compared the other way round where z_0 is the higher score.
+    # `contributions` explains z_0 − z_1 where z_0 is the higher score.
     sign = np.where(found.predicted == 1, 1.0, -1.0)
     own = {field.name: getattr(found, field.name) for field in fields(found)}
     own["predicted"], own["rival"] = np.ones_like(found.predicted), np.zeros_like(found.rival)
@@ -504,7 +504,7 @@ def shape_function(
 
 
 def _compared(Z: NDArray, against: int | None) -> tuple[NDArray, NDArray]:
-    """Return the class of the highest score of each row, and the rival."""
+    """Return the predicted class and the rival of each row."""
     order = np.argsort(-Z, axis=1, kind="stable")
     predicted, rival = order[:, 0], order[:, 1]
     return predicted, rival if against is None else np.where(predicted == against, rival, against)
@@ -516,14 +516,14 @@ def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:
 
 
 def signed(value: float, space: str = " ") -> str:
-    """Return a number of two decimals with its sign."""
+    """Format a number with its sign and two decimals."""
     return f"{'−' if value <= -LEAST else '+'}{space}{abs(value):.2f}"
 
 
 def _domain(
     model: LMM | AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
 ) -> Domain:
-    """Return the domain, or one of free numbers with these names."""
+    """Return the domain, or an unconstrained one with these names."""
     P = model.n_features
     if domain is not None:
         if feature_names is not None:
@@ -537,7 +537,7 @@ def _domain(
 
 
 def row_shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
-    """Return weights of rows that sum to 1; ValueError if X has no rows."""
+    """Return weights of rows that sum to 1; raise ValueError if X has no rows."""
     if not n_rows:
         raise ValueError("X must have at least one row; got none")
     if weight is None:

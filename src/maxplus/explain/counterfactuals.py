@@ -14,25 +14,25 @@ from maxplus.explain.domain import Domain, fewest_digits
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
 
-# Leads, in units of the scores' last place, that another class is given where rounding hides
-# that it wins: the largest shows for certain.
+# Leads, in ulps of the scores, that are required of another class where rounding hides that it
+# wins; the largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
-# Listed changes that are looked at first, nearest first; then four times as many, and so on.
+# Number of listed changes in the first batch, nearest first; each batch is four times larger.
 AT_FIRST = 16
-# Whole numbers that rounding may flip and that are tried one by one.
+# Maximum number of integers within rounding error of the boundary that are tried one by one.
 MOST_TRIED = 64
-# A printed number may be this part of a unit farther than it need be, for fewer digits.
+# Share of a unit that a printed number may be farther than necessary, for fewer digits.
 FARTHER = 0.1
 
 
 class Counterfactuals(NamedTuple):
     """The smallest change of one column that flips the class, for each row.
 
-    ``feature`` (−1: none can) takes ``value``, as `Domain.changed` does it: a word's feature
-    takes 1, with the category's other words at 0, and 0 stands for none of the words. Then
-    the class is ``becomes``, and the change is ``distance`` units. ``shown`` is the value for
-    people: the number of few digits, no nearer than the value, with which the model
-    predicts ``becomes``.
+    ``feature`` (−1: no change flips the class) takes ``value``, as in `Domain.changed`: 1 for a
+    category, with the other categories of the column at 0, and 0 for none of the categories. Then
+    the class is ``becomes``, and the change is ``distance`` units. ``shown`` is the value to
+    print: a number of few digits, no nearer than ``value``, with which the model predicts
+    ``becomes``.
     """
 
     feature: NDArray
@@ -43,7 +43,7 @@ class Counterfactuals(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """The flip of one row; the least of several is the nearest, then of the lowest feature."""
+    """The flip of one row, ordered by distance and then by feature."""
 
     distance: float
     feature: int
@@ -59,23 +59,22 @@ def nearest_counterfactuals(
 ) -> Counterfactuals:
     """Return the smallest change of one column, in units, with which another class wins.
 
-    Exact: no smaller change that the domain allows flips the class, but for rounding.
+    Exact up to rounding: no smaller change that the domain allows flips the class.
 
     *Free numbers.* Along one feature every score is piecewise linear, and the nearest crossing
-    with the predicted class is found piece by piece, in float64; then the value is moved on, by
-    as little as shows in the model's own float type, until the model really predicts
-    another class. A step costs O(H·C) for each term that the feature is in, and there are a few
-    per feature and segment of its map: some hundredths of a second for an image of MNIST with
-    500 units.
+    with the predicted class is found piece by piece, in float64; then the value is increased by
+    the smallest steps that the model's float type resolves, until the model predicts another
+    class. A step costs O(H·C) for each term with the feature, and there are a few steps per
+    feature and segment of its map: some hundredths of a second for an image of MNIST with 500
+    units.
 
-    *Words and listed values* are tried, nearest first: a forward pass for each.
+    *Categories and listed values* are tried, nearest first: a forward pass for each.
 
-    *Whole numbers* of a long column are tried from crossing to crossing: where no class comes
-    near the predicted one, no whole number needs a look. A forward pass and a walk along the
-    feature for each one that does. Where rounding decides about more than 64 neighbouring
-    numbers, the first one that flips for certain is taken.
+    *Integers* of a column with many values are tried only near crossings: a forward pass and a
+    walk along the feature for each. Where rounding decides about more than 64 neighbouring
+    integers, the first one that flips regardless of rounding is taken.
 
-    A row that is outside its domain may move into it, and where it is now is no change.
+    A row outside of its domain may move into it; its present values count as no change.
 
     Parameters
     ----------
@@ -147,7 +146,7 @@ class _Row:
         self.x, self.y = x, y
 
     def _winners(self, p: int, values: ArrayLike) -> NDArray:
-        """Return the classes that the model predicts where feature p takes these values."""
+        """Return the predicted classes if feature p takes these values."""
         tried = np.atleast_1d(np.asarray(values, np.float64))
         rows = self.domain.changed(self.x, np.full(tried.size, p), tried)
         return self.model.scores(rows).argmax(axis=1)
@@ -156,12 +155,12 @@ class _Row:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """Return the crossing at a change of feature p, or the nearest that rounding leaves."""
+        """Return the flip at a change of feature p, or the nearest one despite rounding."""
         shown = self._show(p, change)
         return self._nearest_that_shows(self.x, moves) if shown is NONE else shown
 
     def filled_in(self, p: int) -> Flip:
-        """Return the nearest flip of a free number that was missing: its indicator goes off too."""
+        """Return the nearest flip of a number that was missing; its indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
@@ -189,13 +188,13 @@ class _Row:
         return NONE
 
     def whole(self, reach: float) -> Flip:
-        """Return the nearest flip to one of many whole numbers, within reach."""
+        """Return the nearest flip to an integer of a column with many values, within reach."""
         domain, x, best = self.domain, self.x, NONE
         if not domain.is_long.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_long] = 0.0
-        # No class wins that is farther behind than this, however scores are rounded.
+        # A class that is farther behind than this does not win by rounding.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
@@ -219,10 +218,10 @@ class _Row:
     def _whole_along(
         self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
     ) -> Flip:
-        """Return the first whole number that flips as feature p rises (side 0) or falls.
+        """Return the first integer that flips as feature p rises (side 0) or falls (side 1).
 
-        The search goes from a change on, in the row ``base``, where p is known; a number that was
-        missing may keep its value.
+        The search starts at a change of the row ``base``, in which p is not missing; a number that
+        was missing may keep its imputed value.
         """
         if change == np.inf:
             return NONE
@@ -247,7 +246,7 @@ class _Row:
         return NONE
 
     def shown(self, flip: Flip) -> float:
-        """Return the flip's value with few digits, rounded away from the present value."""
+        """Return the value of a flip with few digits, rounded away from the present value."""
         p, value = flip.feature, flip.value
         if p < 0 or not self.domain.is_free[p]:
             return value
@@ -265,16 +264,16 @@ class _Row:
         )
 
     def _only(self, p: int, low: float, high: float) -> FeatureBounds:
-        """Return bounds for feature p alone, between two limits."""
+        """Return bounds in which only feature p moves, between two limits."""
         lows, highs = self.domain.low.copy(), self.domain.high.copy()
         lows[p], highs[p] = low, high
         return FeatureBounds(lows, highs, self.domain.unit, np.arange(lows.size) == p)
 
     def _nearest_that_shows(self, base: NDArray, moves: NDArray) -> Flip:
-        """Return the nearest crossing that the model's own float type shows.
+        """Return the nearest crossing that is visible in the model's float type.
 
-        Along a feature the first crossing may be hidden and a later one not. So those with a
-        lead are looked for as well, as far as the nearest with the largest lead.
+        Rounding may hide the first crossing along a feature but not a later one. Crossings with
+        a lead are therefore searched as well, up to the nearest one with the largest lead.
         """
         unit, last = self.domain.unit, self.boundary.rounding(base)
         bounds = _bounds(self.domain, moves)
@@ -297,7 +296,7 @@ class _Row:
         return NONE
 
     def _show(self, p: int, change: float) -> Flip:
-        """Return the flip at or just past a crossing of feature p that the model shows, or NONE."""
+        """Return the flip at or just beyond a crossing of feature p; NONE if rounding hides it."""
         last, at = self.boundary.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
         least = (
@@ -321,7 +320,7 @@ def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
 class CounterfactualText(NamedTuple):
     """Text and table columns of the counterfactuals of rows X (N, P).
 
-    ``missing`` (N, columns of the domain) marks values that the rows lacked, or is None.
+    ``missing`` (N, columns of the domain) is the mask of missing values, or None.
     """
 
     X: NDArray
@@ -331,12 +330,12 @@ class CounterfactualText(NamedTuple):
     missing: NDArray | None = None
 
     def column(self, n: int) -> str:
-        """Return the column whose change flips row n; empty if nothing does."""
+        """Return the column whose change flips row n; "" if no change does."""
         p = int(self.flips.feature[n])
         return self.domain.column_names[p] if p >= 0 else ""
 
     def before(self, n: int) -> str:
-        """Return the value of the column in row n; empty if nothing flips."""
+        """Return the value of the column in row n; "" without a flip."""
         p = int(self.flips.feature[n])
         if p < 0:
             return ""
@@ -344,7 +343,7 @@ class CounterfactualText(NamedTuple):
         return "missing" if was_missing else self.domain.text(self.X[n], p)
 
     def after(self, n: int) -> str:
-        """Return the value that the column must take, exactly; empty if nothing flips."""
+        """Return the exact value that the column must take; "" without a flip."""
         p = int(self.flips.feature[n])
         if p < 0:
             return ""
@@ -352,7 +351,7 @@ class CounterfactualText(NamedTuple):
         return self.domain.text(row, p, exact=True)
 
     def becomes(self, n: int) -> str:
-        """Return the class that row n becomes; empty if nothing flips."""
+        """Return the class of row n after the flip; "" without a flip."""
         d = int(self.flips.becomes[n])
         return str(self.class_names[d]) if d >= 0 else ""
 
@@ -396,7 +395,7 @@ class CounterfactualText(NamedTuple):
 
 
 def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
-    """Return which columns each row lacked, (N, columns), from a mask of columns or features."""
+    """Return the mask of missing columns, (N, columns), from a mask of columns or features."""
     if missing is None:
         return None
     mask = np.asarray(missing)

@@ -14,24 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.models._checks import as_rows, feature_values
 
-# A column of at most FEW_VALUES values, in FEW_VALUES times as many rows, takes no others;
-# the first GLANCE rows show quickly whether there are more.
+# A column with at most FEW_VALUES distinct values, in FEW_VALUES times as many rows, is limited to
+# these values; the first GLANCE rows usually suffice to find more.
 FEW_VALUES, GLANCE = 10, 1000
-# Number of whole numbers between the limits of a column up to which they are listed.
+# Maximum number of integers between the limits of a column that are listed as candidates.
 FEW = 32
-# Part of a column's unit that printing may move the limit of a condition by.
+# Share of a column's unit by which the limit of a condition may be rounded.
 RESOLUTION = 0.01
-# Decimals beyond which a float's own digits are taken; whole numbers are written out up to here.
+# Maximum number of decimals; larger integers are written in scientific notation.
 MOST_DECIMALS = 15
 WRITTEN_OUT = 1e15
 # Text of a category whose features are all 0.
 NONE_OF_THEM = "none of the known words"
 
 
-class Category(NamedTuple):
-    """A column of words as 0/1 features, at most one of which is 1.
+class OneHotGroup(NamedTuple):
+    """A categorical column as 0/1 features, at most one of which is 1.
 
-    With ``none``, all features may be 0: no known word.
+    With ``none``, all features may be 0: none of the known categories.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Category(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Changes that are simply listed: feature[k] takes value[k], as `Domain.changed` does it."""
+    """Listed changes: feature[k] takes value[k], as in `Domain.changed`."""
 
     feature: NDArray
     value: NDArray
@@ -49,29 +49,29 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The values that P features may take, as columns that people know.
+    """The values that P features may take, and the columns that they belong to.
 
-    A column is a number or, with all of its words' features, a category; it changes as a whole.
-    The distance of a change is the largest move of a feature in it, in units: so a two-valued
-    number and its two words are equally far, and nothing flips within a certified radius of the
-    same scale.
+    A column is a number, or a category with a 0/1 feature for each of its values; it changes as a
+    whole. The distance of a change is the largest change of a feature, in units; hence a
+    two-valued number and its one-hot encoding have the same distances, and no change within a
+    certified radius of the same scale flips a prediction.
 
     Attributes
     ----------
     unit : array of shape (P,), > 0
-        Units of distances, for example deviations of the training rows.
+        Units of distances, for example standard deviations of the training rows.
     low, high : arrays of shape (P,)
-        The least and largest value that a number may take, or ±inf.
+        Smallest and largest value that a number may take, or ±inf.
     whole : array of shape (P,) of bool
-        Numbers that are whole.
-    values : mapping from a feature to the only values that it takes, in ascending order
-    categories : tuple of Category
+        Features that take only integers.
+    values : mapping from a feature to its only values, in ascending order
+    categories : tuple of OneHotGroup
     fixed : array of shape (P,) of bool
         Features that may not change; a category is fixed if one of its features is.
-    names : P words, one for each feature
-    indicators : mapping from a feature to the one that is 1 where it was missing
-        A value that is filled in turns its indicator off. Indicators themselves should be fixed.
-    ranks : mapping from a feature of whole numbers 0, 1, … to the words that these stand for
+    names : names of the P features
+    indicators : mapping from a feature to the indicator of its missing values
+        A change of the feature sets its indicator to 0. Indicators themselves should be fixed.
+    ordinals : mapping from an ordinal feature with values 0, 1, … to the names of these values
     """
 
     unit: NDArray
@@ -81,12 +81,12 @@ class Domain:
     fixed: NDArray
     names: tuple[str, ...]
     values: Mapping[int, NDArray] = field(default_factory=dict)
-    categories: tuple[Category, ...] = ()
+    categories: tuple[OneHotGroup, ...] = ()
     indicators: Mapping[int, int] = field(default_factory=dict)
-    ranks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    ordinals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for fields that do not fit together."""
+        """Raise ValueError for inconsistent fields."""
         P = self.n_features
         if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
             raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
@@ -126,14 +126,14 @@ class Domain:
 
     @classmethod
     def of(cls, described: Any) -> Domain:
-        """Return a domain with the fields of another object, and of each of its categories."""
+        """Return the domain with the fields of another object, such as `TableEncoder.domain`."""
         if isinstance(described, cls):
             return described
         known = {
             f.name: getattr(described, f.name) for f in fields(cls) if hasattr(described, f.name)
         }
         categories = (
-            Category(group.name, tuple(group.features), tuple(group.words), bool(group.none))
+            OneHotGroup(group.name, tuple(group.features), tuple(group.words), bool(group.none))
             for group in known.get("categories", ())
         )
         return cls(**known | {"categories": tuple(categories)})
@@ -144,15 +144,15 @@ class Domain:
         X: ArrayLike,
         *,
         names: Sequence[str] | None = None,
-        categories: Iterable[Category] = (),
+        categories: Iterable[OneHotGroup] = (),
         fixed: Iterable[str | int] = (),
         indicators: Mapping[int, int] | None = None,
     ) -> Domain:
         """Return the domain of the values in training rows; O(N·P).
 
-        Units are standard deviations (1 for a constant), limits the least and largest value. A
-        number with two values takes no others, nor does one with ten at most in ten times as
-        many rows; one whose values are all whole stays so.
+        Units are standard deviations (1 for a constant), limits the smallest and largest value. A
+        number with two values takes no others, nor does one with at most ten values in ten times
+        as many rows; a number whose values are all integers takes only integers.
         """
         rows = np.asarray(X)
         if rows.ndim != 2 or not len(rows):
@@ -173,7 +173,7 @@ class Domain:
 
     @property
     def n_features(self) -> int:
-        """P."""
+        """Number P of features."""
         return len(self.unit)
 
     def with_fixed(self, columns: Iterable[str | int]) -> Domain:
@@ -223,7 +223,7 @@ class Domain:
 
     @cached_property
     def category_of(self) -> NDArray:
-        """Which category each feature belongs to, −1 for numbers."""
+        """Index of the category of each feature, −1 for numbers."""
         out = np.full(self.n_features, -1)
         for k, category in enumerate(self.categories):
             out[list(category.features)] = k
@@ -231,7 +231,7 @@ class Domain:
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
-        """The column that each feature belongs to; an indicator to that of its number."""
+        """Column of each feature; an indicator belongs to the column of its number."""
         names = list(self.names)
         for category in self.categories:
             for p in category.features:
@@ -242,7 +242,7 @@ class Domain:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """All columns, each once, in the order of their features."""
+        """Distinct columns, in the order of their features."""
         return tuple(dict.fromkeys(self.column_names))
 
     @cached_property
@@ -253,7 +253,7 @@ class Domain:
 
     @cached_property
     def is_long(self) -> NDArray:
-        """Whole numbers too many to be listed, (P,)."""
+        """Integer features with too many values to be listed, (P,)."""
         listed = np.isin(np.arange(self.n_features), [*self.values, *self.candidates.feature])
         return ~self.fixed & self.whole & ~listed & (self.category_of < 0)
 
@@ -279,8 +279,9 @@ class Domain:
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
         """Return row x once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        The column of the feature changes as a whole. A category's other words go to 0: the value 1
-        is the word, 0 is none of them. The indicator of a number that was missing goes to 0.
+        The column of the feature changes as a whole: the other features of a category become 0,
+        so that the value 1 selects a category and 0 none of the known ones. The indicator of a
+        number that was missing becomes 0.
 
         Parameters
         ----------
@@ -302,7 +303,7 @@ class Domain:
         return out
 
     def distances(self, x: NDArray, rows: NDArray) -> NDArray:
-        """Return the distance of each row from x: the largest move of a feature, in units.
+        """Return the distance of each row from x: the largest change of a feature, in units.
 
         Parameters
         ----------
@@ -318,9 +319,9 @@ class Domain:
         return moves.max(axis=1, initial=0.0)
 
     def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
-        """Return the value of feature p's column in row x as text: a number, or a word in quotes.
+        """Format the value of feature p's column in row x: a number, or a category in quotes.
 
-        Numbers have six digits, or all that they have.
+        Numbers have six digits, or all digits with ``exact``.
 
         Parameters
         ----------
@@ -340,7 +341,7 @@ class Domain:
         return repr(str(on[0])) if len(on) == 1 else NONE_OF_THEM
 
     def number(self, p: int, value: float) -> str:
-        """Return a value of number p as text that reads back as itself, or the word of its rank.
+        """Format a value of number p such that it can be read back, or by its ordinal name.
 
         Parameters
         ----------
@@ -351,12 +352,12 @@ class Domain:
         -------
         str
         """
-        words = self.ranks.get(p, ())
+        words = self.ordinals.get(p, ())
         is_rank = value == round(value) and 0 <= value < len(words)
         return repr(str(words[int(value)])) if is_rank else number_text(value)
 
     def phrase(self, p: int, value: float) -> str:
-        """Return feature p with a value: "age = 54", "colour being 'red'", "age being missing".
+        """Format feature p with a value: "age = 54", "colour being 'red'", "age being missing".
 
         Parameters
         ----------
@@ -373,14 +374,14 @@ class Domain:
             return f"{category.name} {being} {str(category.words[category.features.index(p)])!r}"
         if p in self.indicators.values():
             return f"{self.column_names[p]} {being} missing"
-        shown = self.number(p, value) if p in self.ranks else f"{value:.4g}"
+        shown = self.number(p, value) if p in self.ordinals else f"{value:.4g}"
         return f"{self.names[p]} = {shown}"
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
-        """Return how far each feature may move for a certified radius of 1, (P,).
+        """Return the largest change of each feature for a certified radius of 1, (P,).
 
-        A number moves by its unit. What is fixed, categories and two-valued numbers, of which
-        fractions mean nothing, are held (0); with ``categories`` those move as well.
+        A number changes by its unit. Fixed features, categories and two-valued numbers, whose
+        fractions have no meaning, are held (0); with ``categories`` the latter two change as well.
 
         Parameters
         ----------
@@ -430,7 +431,7 @@ def check_range(low: NDArray, high: NDArray) -> None:
 
 
 def _few_values(column: NDArray) -> NDArray | None:
-    """Return the values of a column that repeats a few of them; None for any other column."""
+    """Return the distinct values of a column with few of them; None for other columns."""
     if np.unique(column[:GLANCE]).size > FEW_VALUES:
         return None
     seen = np.unique(column)
@@ -439,7 +440,7 @@ def _few_values(column: NDArray) -> NDArray | None:
 
 
 class Condition(NamedTuple):
-    """low ≤ value ≤ high of a feature, and the same in words."""
+    """The condition low ≤ value ≤ high of a feature, and its text."""
 
     feature: int
     low: float
@@ -447,13 +448,13 @@ class Condition(NamedTuple):
     text: str
 
     def holds(self, X: NDArray) -> NDArray:
-        """Return whether the condition holds, for each row of X."""
+        """Return the mask of rows of X that meet the condition."""
         values = X[:, self.feature]
         return (self.low <= values) & (values <= self.high)
 
 
 def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
-    """Return a condition for each feature with limits inside the domain, in their order."""
+    """Return a condition for each feature with limits inside the domain, in order."""
     conditions = []
     for p in range(domain.n_features):
         floor = low[p] if low[p] > domain.low[p] else -np.inf
@@ -465,7 +466,7 @@ def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Conditi
 
 
 def _is_implied(domain: Domain, condition: Condition, conditions: list[Condition]) -> bool:
-    """Return whether a category is not a word because it is another one."""
+    """Return whether a condition on a category follows from one on another category."""
     category = domain.category_of[condition.feature]
     return (
         condition.low == -np.inf
@@ -478,7 +479,7 @@ def _is_implied(domain: Domain, condition: Condition, conditions: list[Condition
 
 
 def _inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
-    """Return the limit, or a number of fewer digits a little further inside."""
+    """Round a limit inwards to fewer digits, within RESOLUTION."""
     if np.isinf(limit):
         return limit
     sign = -1.0 if is_ceiling else 1.0
@@ -511,7 +512,7 @@ def _text(domain: Domain, p: int, low: float, high: float) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a number as text that reads back as itself; whole ones have no point."""
+    """Format a number such that it can be read back; integers have no decimal point."""
     value = float(value)
     if value == round(value, 0) and abs(value) < WRITTEN_OUT:
         return str(int(value))
@@ -519,7 +520,7 @@ def number_text(value: float) -> str:
 
 
 def roundings(value: float, upwards: bool) -> list[float]:
-    """Return the value rounded up, or down, to 10, 1, 0.1, … and last the value itself."""
+    """Return the value rounded up, or down, to 10, 1, 0.1, …, followed by the value itself."""
     exact = Decimal(repr(float(value)))
     towards = ROUND_CEILING if upwards else ROUND_FLOOR
     first = -max(exact.adjusted(), 0)
@@ -533,7 +534,7 @@ def roundings(value: float, upwards: bool) -> list[float]:
 
 
 def rounded_away(value: float, origin: float, exponent: int) -> float:
-    """Return the value rounded away from the origin, to a multiple of 10^exponent."""
+    """Round a value away from the origin to a multiple of 10^exponent."""
     towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
     exact = Decimal(repr(float(value)))
     if exact.adjusted() - exponent > MOST_DECIMALS:
@@ -544,9 +545,9 @@ def rounded_away(value: float, origin: float, exponent: int) -> float:
 def fewest_digits(
     value: float, origin: float, farther: float, holds: Callable[[NDArray], NDArray]
 ) -> float:
-    """Return the number of fewest digits beyond a value, seen from the origin, that ``holds``.
+    """Return the number with the fewest digits, away from the origin, for which ``holds`` is True.
 
-    At most ``farther`` beyond; the value itself where there is no other.
+    It is at most ``farther`` beyond the value; by default the value itself.
     """
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
     good = tried[holds(tried)]

@@ -1,4 +1,4 @@
-"""Explanations of predictions: what decided each class, and what would change it."""
+"""Explanations of predictions: reasons for the predicted class, and its counterfactual."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Explanation(Tabular):
     """Reasons for the class of each row, and the smallest change that flips it.
 
     The reasons of a sum of terms are ``contributions`` to the margin of the predicted class over
-    the next one. Those of a single network are ``paths``: each class score is that of one unit
-    and, in it, of one wall. The other of both is None.
+    the next one. Those of a single network are ``paths``: each class score is determined by one
+    unit and one wall of it. The other attribute is None.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class Explanation(Tabular):
     paths : Paths, each score's unit, wall and runner-up
     prototypes : index of the training sample that each unit started from, or None
     missing : array of shape (N, columns of the domain) of bool, or None
-        Values that the rows lacked, and that were filled in.
-    row_numbers : N whole numbers of the rows in the text; 1 to N by default
+        Missing values, which were imputed.
+    row_numbers : N integers, the numbers of the rows in the text; 1 to N by default
 
     Notes
     -----
@@ -87,12 +87,12 @@ class Explanation(Tabular):
 
     @cached_property
     def order(self) -> NDArray:
-        """Classes of each row by falling score, (N, C)."""
+        """Classes of each row by decreasing score, (N, C)."""
         return np.argsort(-self.score, axis=1, kind="stable")
 
     @property
     def predicted(self) -> NDArray:
-        """Each row's winning class, as a position among all."""
+        """Index of the predicted class of each row."""
         return self.order[:, 0]
 
     def _own_contributions(self) -> Contributions:
@@ -107,15 +107,16 @@ class Explanation(Tabular):
 
     @cached_property
     def walls(self) -> NDArray:
-        """Interval of each single number in which contributions have the same slopes, (N, G, 2).
+        """Interval of each single number in which contributions have constant slopes, (N, G, 2).
 
-        Of a sum, in raw units, for both classes; ±inf where there is no end, and for other groups.
+        For a sum of terms, in raw units, for both classes; ±inf where there is no end, and for
+        other groups.
         """
         return _walls(self.model, self._own_contributions())
 
     @property
     def prototype(self) -> NDArray:
-        """Prototypes of the deciding units of a single network, (N, C); −1 if there are none."""
+        """Prototypes of the deciding units of a single network, (N, C); −1 without a prototype."""
         units = self._own_paths().unit
         return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
 
@@ -132,7 +133,7 @@ class Explanation(Tabular):
 
     @cached_property
     def cancels(self) -> NDArray:
-        """Whether a score's deciding feature cancels in the lead over its rival, (N, C).
+        """Mask of scores whose deciding feature cancels in the lead over the rival, (N, C).
 
         The rival is the class of the highest score, and for that class the second. Both scores
         are set by one feature with one slope, so that their difference does not depend on it.
@@ -145,7 +146,7 @@ class Explanation(Tabular):
 
     @cached_property
     def _rivals(self) -> NDArray:
-        """Rival of each class, (N, C): the predicted class and, of that, the second."""
+        """Rival of each class, (N, C): the predicted class, or the second for that class itself."""
         rivals = np.repeat(self.order[:, :1], self.order.shape[1], axis=1)
         np.put_along_axis(rivals, self.order[:, :1], self.order[:, :2][:, -1:], axis=1)
         return rivals
@@ -158,18 +159,18 @@ class Explanation(Tabular):
     def to_records(self) -> np.recarray:
         """Return a record per row and group of columns of a sum, or per row and class.
 
-        Of a sum of terms, the largest contributions of a row come first: ``baseline`` plus the
+        For a sum of terms, the largest contributions of a row come first: ``baseline`` plus the
         ``contribution`` of all records of a row is its ``margin``, the difference of the scores of
         ``class`` and ``rival``. ``low`` and ``high`` are the `walls`.
 
-        Of a single network, ``feature`` is the one that sets the score of ``class``, and ``value``
-        is its value; where it ``cancels``, it moves the score of the rival class alike (the
-        predicted class or, for that, the second), so that the lead does not depend on it.
+        For a single network, ``feature`` determines the score of ``class``, and ``value`` is its
+        value; where it ``cancels``, it changes the score of the rival class (the predicted class,
+        or the second for that class) equally, so that the lead does not depend on it.
         ``margin`` is the lead of the unit over ``runner_up``.
 
         ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
         ``flip_to`` as they are printed, by ``flip_distance`` units; ``flip_value`` is the exact
-        number, and 1 or 0 for a category: a word, or none of them.
+        number, and 1 or 0 for a category: the given one, or none of the known ones.
 
         Returns
         -------
@@ -223,7 +224,7 @@ class Explanation(Tabular):
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return row n as text: its class, the reasons for it, and its flip.
+        """Return the explanation of row n as text: its class, the reasons, and its flip.
 
         Parameters
         ----------
@@ -257,7 +258,7 @@ class Explanation(Tabular):
         return lines + ([f"  {signed(value, '')} from {what}"] if what else [])
 
     def _wall_text(self, n: int, g: int) -> str:
-        """Return the walls around the value of group g in words: " (between 54.5 and 68)"."""
+        """Return the walls around the value of group g as text: " (between 54.5 and 68)"."""
         p = self._own_contributions().groups[g][0]
         decimals = 1 - int(np.floor(np.log10(self.domain.unit[p])))
         low, high = (
@@ -322,8 +323,8 @@ def explain_predictions(
     prototypes : array of shape (H,), optional
         Index of the training sample that each unit of a single network started from.
     missing : array of shape (N, columns of the domain) of bool, optional
-        Values that the rows lacked, and that were filled in.
-    row_numbers : N whole numbers, optional
+        Missing values, which were imputed.
+    row_numbers : N integers, optional
         Numbers of the rows in the text; 1 to N by default.
 
     Returns
@@ -364,20 +365,20 @@ def explain_predictions(
 
 
 def _walls(model: LMM | AdditiveLMM, why: Contributions) -> NDArray:
-    """Return the interval around each value of a single number in which slopes are the same.
+    """Return the interval around each value of a single number in which slopes are constant.
 
     O(N·log H) for each number, and O(C·H·log H) for its terms.
     """
     domain, U = why.domain, model.mapped(why.X).astype(np.float64)
     walls = np.tile([-np.inf, np.inf], (*why.contribution.shape, 1))
     _, group_of = groups_of(model, columns_of(domain))
-    is_rank = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ranks)
+    few = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ordinals)
     for g, group in enumerate(why.groups):
         p = group[0]
         terms = [model.terms[t] for t in np.flatnonzero(group_of == g)]
         lmms = [lmm.astype(np.float64) for features, lmm in terms if features.tolist() == [p]]
         is_joint = any(features.size > 1 for features, _ in terms)
-        if is_joint or not lmms or p in is_rank or domain.category_of[p] >= 0:
+        if is_joint or not lmms or p in few or domain.category_of[p] >= 0:
             continue
         for classes in (why.predicted, why.rival):
             for d in np.unique(classes):

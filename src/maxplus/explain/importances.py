@@ -1,4 +1,4 @@
-"""Feature importances: how much the lead of the predicted class depends on each feature."""
+"""Feature importances, by the dependence of the predicted class's lead on each feature."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from maxplus.explain.contributions import contributions, groups_of, row_shares, 
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, feature_values
 
-# Rows that importances are the mean of, evenly taken from more.
+# Maximum number of rows, evenly spaced among all, over which importances are averaged.
 ENOUGH = 2_000
 
 
@@ -20,29 +20,29 @@ def feature_importances(
     scale: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> NDArray:
-    """Return how often each feature decides, and by how much: shares that sum to 1, shape (P,).
+    """Return the importance of each feature, shares that sum to 1, shape (P,).
 
     A score of an LMM is one row of one unit, z_d = W0[i]·x[i // 2] + …, so the lead of the
     predicted class over the second changes with the features of two rows i₁ and i₂ alone, by the
     slopes W0[i₁] and −W0[i₂].
 
-    A feature's importance is the mean size of that over the rows, times how much the feature
-    varies: how often it takes part in a decision, times how much a typical change of it does
-    there. Where both scores depend on it alike, it decides nothing. All zeros if nothing does.
-    O(N·P·H), of 2,000 rows at most.
+    The importance of a feature is the mean magnitude of that slope over the rows, times the
+    variation of the feature: how often it decides, times the effect of a typical change. A feature
+    on which both scores depend equally has no effect. All importances are zero if no feature has
+    one. O(N·P·H), for at most 2,000 rows.
 
-    Of a sum of terms, it is the mean size of the feature's contribution to that lead, centred over
-    X. The contribution of a group of several features is divided by the walls that decide: each
-    term of the group has two, one for either class, each of a single feature, and a feature's
-    part is its share of these walls. O(N·Σ_t m_t·H_t).
+    For a sum of terms, it is the mean magnitude of the feature's contribution to that lead, centred
+    over X. The contribution of a group of several features is divided among the deciding walls:
+    each term of the group has two, one for each class, and each belongs to a single feature.
+    O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P), for example the training rows
     scale : array of shape (P,), optional
-        How much each feature varies; the deviations of X by default. Contributions of a sum need
-        no scale.
+        Variation of each feature; the standard deviations of X by default. Not used for a sum of
+        terms.
     weight : array of shape (N,), optional
         Weights of the rows, >= 0; all equal by default.
 
@@ -77,7 +77,7 @@ def feature_importances(
 
 
 def _slope_sizes(model: LMM, rows: NDArray, share: NDArray, scale: ArrayLike | None) -> NDArray:
-    """Return the mean |∂(z₁ − z₂) / ∂x| of a network, times how much each feature varies."""
+    """Return the mean |∂(z₁ − z₂) / ∂x| of a network, times the variation of each feature."""
     if scale is None:
         varies = np.std(rows, axis=0, dtype=np.float64)
     else:

@@ -1,4 +1,4 @@
-"""Rules: boxes of a model in which one class wins, counted on rows of a table."""
+"""Rules: boxes in which one class provably wins, with their support and precision on a table."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from maxplus.models._checks import as_labels, as_rows
 
 
 class Rule(NamedTuple):
-    """A box of the model in which one class wins, and how many rows of a table it holds.
+    """A box in which one class wins, and its counts on the rows of a table.
 
-    ``rows`` meet all conditions, ``right`` of these are of the class. ``decides`` rows, inside or
-    not, have their predicted class from the unit that the rule is made of. A rule of a sum of
-    terms is made of no single unit: ``unit`` is the number of its box, and ``decides`` is ``rows``.
+    ``rows`` is the number of rows that meet all conditions, ``right`` the number of these with the
+    class of the rule, and ``decides`` the number of rows, inside or not, whose predicted class is
+    determined by the unit of the rule. A rule of a sum of terms has no such unit: ``unit`` is the
+    number of its box, and ``decides`` equals ``rows``.
     ``base_rate`` is the share of the class among all rows of the table.
     """
 
@@ -41,7 +42,7 @@ class Rule(NamedTuple):
 
     @property
     def premise(self) -> str:
-        """The conditions in words."""
+        """Conditions of the rule as text."""
         return " and ".join(condition.text for condition in self.conditions)
 
     def __str__(self) -> str:
@@ -51,14 +52,14 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules(Tabular):
-    """Rules, those that decide most rows first; ``print``, or take ``to_frame()``.
+    """Rules, sorted by the number of rows that they decide; printable, or as `to_frame`.
 
     Attributes
     ----------
     rules : tuple of Rule
-    n_rows : how many rows they are counted on
-    n_hidden : boxes left out because they hold no row, or no larger share of their class than
-        all rows do
+    n_rows : number of rows of the table
+    n_hidden : number of boxes left out because they contain no row, or no larger share of their
+        class than all rows
     """
 
     rules: tuple[Rule, ...]
@@ -78,7 +79,7 @@ class Rules(Tabular):
         return self.rules[k]
 
     def __str__(self) -> str:
-        """Return all rules, a line for each, and below them how many boxes are not shown."""
+        """Return the rules, a line for each, followed by the number of boxes not shown."""
         lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.n_hidden:
             boxes = "1 box" if self.n_hidden == 1 else f"{self.n_hidden} boxes"
@@ -114,7 +115,7 @@ def strongest_rules(
     class_names: Sequence[str],
     n: int = 10,
 ) -> Rules:
-    """Return the boxes of the units that decide most rows, as rules.
+    """Return the boxes of the units that decide the most rows, as rules.
 
     A unit h with the largest output for class d has the box {x: g_h(x) ≥ t}, one limit for each
     row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t. The rule is the largest such box in which no other
@@ -125,25 +126,24 @@ def strongest_rules(
     A limit is left out where it is not needed for that: if W1[i, h] + W2[h, d] exceeds
     W1[i, k] + W2[k, e] for all k and e, unit h is ahead wherever row i is its minimum; or if the
     domain has no values beyond it. Limits are rounded inwards, to a hundredth of the column's
-    unit. So a rule depends on the model and the domain alone. Neither X nor y changes it: they
-    are what ``rows``, ``right`` and ``decides`` are counted on, by the conditions as printed.
+    unit. A rule therefore depends only on the model and the domain; X and y are used to count
+    ``rows``, ``right`` and ``decides``, by the printed conditions.
 
-    Units that decide no row of X have no rule. Boxes that hold no row, or of whose rows no
-    larger share is of the class than of all rows, are counted in ``n_hidden``.
-    O(N·P·H), and O(P·H) for each rule.
+    Units that decide no row of X have no rule. Boxes that contain no row, or no larger share of
+    their class than all rows, are counted in ``n_hidden``. O(N·P·H), and O(P·H) for each rule.
 
-    A sum of terms has no units that decide alone. Its rules are boxes in which the least margin
-    of the class over any other, summed over all terms, is above 0: each holds as few conditions as
-    that needs, and no label or row changes it either (``maxplus.explain.winning_boxes``).
+    In a sum of terms no single unit decides. Its rules are boxes in which the smallest margin of
+    the class over any other, summed over all terms, is positive, with as few conditions as
+    possible; they do not depend on X and y either (``maxplus.explain.winning_boxes``).
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
-    X : array of shape (N, P), the rows that rules are counted on
+    X : array of shape (N, P), the rows for the counts
     y : classes 0..C−1 of shape (N,)
-    domain : Domain, for names, words and the values that columns can take
-    class_names : C words
-    n : how many rules at most
+    domain : Domain, the columns and the values that they may take
+    class_names : names of the C classes
+    n : maximum number of rules
 
     Returns
     -------
@@ -182,7 +182,7 @@ def strongest_rules(
         else:
             n_hidden += 1
         if decides is not None and len(rules) == n:
-            break  # Boxes of units come in their final order.
+            break  # Boxes of units are generated in their final order.
     if not isinstance(model, LMM):
         rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
     return Rules(tuple(rules[:n]), len(rows), n_hidden)
@@ -191,7 +191,7 @@ def strongest_rules(
 def _boxes(
     model: LMM | AdditiveLMM, rows: NDArray, domain: Domain
 ) -> Iterator[tuple[int, int, tuple[Condition, ...] | None, int | None]]:
-    """Yield number, class and conditions of each box, and how many rows its unit decides."""
+    """Yield number, class and conditions of each box, and the number of rows its unit decides."""
     if isinstance(model, LMM):
         yield from winning_unit_boxes(model, rows, domain)
         return

@@ -1,4 +1,4 @@
-"""Hidden units: the boxes that they are, and the units and walls that decide each score."""
+"""Hidden units: their boxes, and the units and walls that determine each score."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from maxplus.models._lmm_kernels import active_paths
 class Boxes(NamedTuple):
     """Boxes in which units have at least a level: low ≤ x_p ≤ high for all features p.
 
-    ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall.
-    If low > high, the unit is below the level everywhere.
-    ``centre`` (H, P) is where the unit is highest along each feature, NaN where
-    nothing limits it; ``favourite`` (H,) the class that the unit's output is
-    largest for, ``height`` (H,) that output W2.
+    ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall. If low > high,
+    the unit is below the level everywhere. ``centre`` (H, P) is the value of each feature at which
+    the unit is highest, NaN if it has no wall on a side; ``favourite`` (H,) is the class of the
+    unit's largest output, and ``height`` (H,) that output, an entry of W2.
     """
 
     low: NDArray
@@ -35,7 +34,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
 
     It is a box because g_h is a minimum over features: g_h(x) ≥ level exactly when
     a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
-    A structured start has boxes of no width at level 0: the prototypes.
+    After initialisation at prototypes, the boxes at level 0 are points: the prototypes.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     slope, offset = exact.slopes, exact.offsets
     with np.errstate(divide="ignore", invalid="ignore"):
         wall = (level - offset) / slope
-    # A row without a slope is no wall; if it is below the level, nothing is inside.
+    # A row with slope 0 is not a wall; if it is below the level, the box is empty.
     outside = (slope == 0) & (level > offset)
     from_below = np.where(slope > 0, wall, np.where(outside, np.inf, -np.inf))
     from_above = np.where(slope < 0, wall, np.where(outside, -np.inf, np.inf))
@@ -72,14 +71,14 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
 def term_boxes(model: LMM | AdditiveLMM, level: float = 0.0) -> list[Boxes]:
     """Return the boxes of the units of each term, in raw units; O(Σ_t m_t·H_t).
 
-    Columns of the arrays of term t are its features, in their order. Walls are those of
-    `unit_boxes` where the feature map takes on their values: infinite beyond its ends.
+    Columns of the arrays of term t are its features, in order. Walls are those of `unit_boxes`,
+    mapped back to raw units; they are infinite beyond the range of the feature map.
 
     Parameters
     ----------
     model : AdditiveLMM, or an LMM, which has one term
     level : float, default=0.0
-        The value that a unit of the term must reach inside of its box.
+        The smallest value of a unit inside its box.
 
     Returns
     -------
@@ -119,8 +118,8 @@ class Paths(NamedTuple):
     score: NDArray
     unit: NDArray
     row: NDArray
-    runner_up: NDArray  # the second best unit, −1 if there is none
-    margin: NDArray  # by how much the unit is ahead of it, NaN if there is none
+    runner_up: NDArray  # the second-best unit, −1 for a model with a single unit
+    margin: NDArray  # the lead of the unit over the runner-up, NaN without one
 
     @property
     def feature(self) -> NDArray:
@@ -164,7 +163,7 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
 
 
 def _centre(model: LMM) -> NDArray:
-    """Return where the two lines of each feature cross, if one rises and the other falls."""
+    """Return the intersection of the two lines of each feature, if one rises and one falls."""
     a, b = model.slopes.T
     A, B = np.moveaxis(model.offsets, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -18,26 +18,28 @@ from maxplus.certify.margins import (
     sum_of_scores,
     term_margins,
 )
-from maxplus.explain.domain import Category, Condition, Domain, box_conditions
+from maxplus.explain.domain import Condition, Domain, OneHotGroup, box_conditions
 from maxplus.explain.units import unit_boxes
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.feature_map import DEVIATION
 
-# Halvings of the interval that a unit's level lies in.
+# Number of bisections of the interval of a unit's level.
 BISECTIONS = 60
-# Units in the last place of the weights by which the class of a unit's box has to win.
+# Margin, in ulps of the weights, by which the class of a unit's box has to win.
 ROUNDINGS = 8.0
-# Conditions of a rule at most, and what one more costs, as a logarithm of the share of rows lost.
+# Maximum number of conditions of a rule, and the cost of a condition, as a logarithm of the share
+# of rows lost.
 MOST_CONDITIONS, CONDITION_COST = 10, 0.1
-# Boxes of each class that leave out a column of the first, and those around centres of units.
+# Numbers of further boxes of each class: without a column of the first one, and around centres of
+# units.
 N_VARIANTS, N_CENTRES = 2, 2
-# Columns that are cut at most, and the steps of their grid that a cut takes.
+# Maximum number of columns that are cut, the size of their grids, and the grid steps of a cut.
 MOST_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
-# Columns that are cut at once, if their cuts are nearly as good as the best.
+# Maximum number of columns that are cut in one step, and the relative quality that their cuts need.
 AT_ONCE, NEARLY = 3, 0.6
-# Ends of an interval that are tried at once, and how often the steps between them get finer.
+# Number of ends of an interval that are tried in a round, and number of rounds of refinement.
 N_STEPS, N_ROUNDS = 17, 3
-# Deviations that a number without limits is followed for.
+# Range of the grid of a number without limits, in standard deviations.
 REACH = 4.0
 
 # Margins over boxes: mapped ends, raw ends (n, P), classes (n,) -> lowest z_y − z_d (n, C).
@@ -58,10 +60,10 @@ class UnitBox(NamedTuple):
 
 
 def winning_unit_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[UnitBox]:
-    """Yield the largest box of each unit in which its class wins, those that decide most first.
+    """Yield the largest box of each unit in which its class wins.
 
-    A unit that decides no row of X has none, nor has one whose class wins everywhere. O(N·P·H),
-    and O(P·H) for each step of a bisection.
+    Units are sorted by the number of rows that they decide. Units that decide no row of X, or whose
+    class wins everywhere, have no box. O(N·P·H), and O(P·H) for each step of a bisection.
 
     Parameters
     ----------
@@ -89,17 +91,17 @@ def winning_unit_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[UnitB
 
 
 class _Box(NamedTuple):
-    """Limits of the features, (P,) each, infinite where there is none."""
+    """Limits of the features, (P,) each; infinite if there is no limit."""
 
     low: NDArray
     high: NDArray
 
 
 def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
-    """Return the largest box of a unit in which its class wins by a margin, None if there is none.
+    """Return the largest box of a unit in which its class wins by a margin, or None.
 
-    The higher the level t, the smaller the box and the scores that other classes reach in it.
-    So there is a least level, found by bisection; O(P·H) for each step. ``whole`` is the box of
+    The higher the level t, the smaller are the box and the scores of other classes in it. The
+    smallest sufficient level is found by bisection; O(P·H) for each step. ``whole`` is the box of
     all values that the domain allows.
     """
     d = int(model.W2[unit].argmax())
@@ -114,7 +116,7 @@ def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
             return True
         return bool((_highest(model, cap, box) + others).max() < t + own)
 
-    # Any level to begin with, then steps that double in both directions.
+    # Bracket the level by doubling steps in both directions.
     low = high = float(model.W1[needed, unit].min(initial=0.0))
     step = max(1.0, abs(low))
     while not wins(high):
@@ -134,12 +136,12 @@ def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
 
 
 def _box_at(model: LMM, unit: int, level: float, needed: NDArray, whole: _Box) -> _Box:
-    """Return where the needed rows of a unit are at least a level, among possible values."""
+    """Return the box of possible values in which the needed rows of a unit are at least a level."""
     low, high = whole.low.copy(), whole.high.copy()
     feature, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         limit = above / slope
-    # A row without a slope that is below the level leaves nothing inside.
+    # A row with slope 0 that is below the level makes the box empty.
     is_floor = (slope > 0.0) | ((slope == 0.0) & (above > 0.0))
     np.maximum.at(low, feature[is_floor], limit[is_floor])
     np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
@@ -147,15 +149,15 @@ def _box_at(model: LMM, unit: int, level: float, needed: NDArray, whole: _Box) -
 
 
 def _highest(model: LMM, cap: NDArray, box: _Box) -> NDArray:
-    """Return the highest value of each unit in a box, (H,), exactly as in `box_bounds`."""
+    """Return the highest value of each unit in a box, (H,), with the rounding of `box_bounds`."""
     with np.errstate(invalid="ignore", over="ignore"):
-        # A limit may be infinite, and a slope 0.
+        # 0 · inf would be NaN.
         ends = [np.where(model.slopes == 0.0, 0.0, model.slopes * end[:, None]) for end in box]
     return np.minimum((model.offsets + np.maximum(*ends)).min(axis=(1, 2)), cap)
 
 
 class WinningBox(NamedTuple):
-    """A box in which no other class can win, with its conditions as printed."""
+    """A box in which no other class can win, and its conditions as printed."""
 
     label: int
     conditions: tuple[Condition, ...]
@@ -163,21 +165,21 @@ class WinningBox(NamedTuple):
     high: NDArray
 
     def contains(self, other: WinningBox) -> bool:
-        """Return whether another box lies in this one."""
+        """Return whether another box is a subset of this one."""
         return bool((self.low <= other.low).all() and (self.high >= other.high).all())
 
 
 class _Part(NamedTuple):
-    """Some terms: whether they depend on each column, and their lowest margins over boxes."""
+    """Terms over the same columns: the mask of these columns, and lowest margins over boxes."""
 
     has_column: NDArray
     lowest: Lowest
 
 
 class _Grid(NamedTuple):
-    """Values that a number may be cut at, and the shares of rows below and up to each.
+    """Values at which a number may be cut, and the shares of rows below and up to each.
 
-    Of a category, ``upto`` are the shares of its words.
+    For a category, ``upto`` are the shares of its values.
     """
 
     x: NDArray
@@ -186,7 +188,7 @@ class _Grid(NamedTuple):
 
 
 class _Boxes(NamedTuple):
-    """Raw limits (n, P), the class, and its lowest margins: of parts (n, parts, C), and in all."""
+    """Raw limits (n, P), the class, and its lowest margins: of parts (n, parts, C), and summed."""
 
     low: NDArray
     high: NDArray
@@ -195,7 +197,7 @@ class _Boxes(NamedTuple):
     margins: NDArray
 
     def one(self, n: int) -> _Boxes:
-        """Return box n alone."""
+        """Return box n."""
         low, high, parts, margins = (a[n : n + 1] for a in (self.low, self.high, *self[3:]))
         return _Boxes(low, high, self.label, parts, margins)
 
@@ -206,24 +208,24 @@ class _Boxes(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The only one of them."""
+        """Lower bound of the margin of a single box."""
         return float(self.gaps[0])
 
     @property
     def shortfall(self) -> NDArray:
-        """Sum of the distances of negative margins from 0, (n,)."""
+        """Sum of the magnitudes of negative margins, (n,)."""
         return -np.minimum(self.margins, 0.0).sum(axis=1)
 
 
 def winning_boxes(model: AdditiveLMM, domain: Domain) -> list[WinningBox]:
-    """Return boxes in which one class has the highest score, whatever else the domain allows.
+    """Return boxes in which one class provably has the highest score, for all values in the domain.
 
-    A box starts as all that the domain allows. It is cut, column by column, where a cut raises
-    the least margins of the class most for the share of rows that it loses, until the least
-    margin over the box, which `maxplus.certify.margins` bounds from below, is above 0. Then
-    limits that are not needed are dropped, and the others share what is left of the margin. The
-    distribution of a feature is taken from its map. Limits are rounded inwards, and the bound is
-    computed once more for the box as printed. So nothing but the model and the domain is used.
+    A box starts as the whole domain. It is cut, column by column, where a cut raises the smallest
+    margins of the class most in relation to the share of rows that it loses, until the smallest
+    margin over the box, which `maxplus.certify.margins` bounds from below, is positive. Then
+    unnecessary limits are dropped, and the others are widened by equal shares of the remaining
+    margin. The distribution of a feature is taken from its map. Limits are rounded inwards, and
+    the bound is verified for the printed box. Only the model and the domain are used.
     O(P·Σ_t m_t·H_t) for each cut.
 
     Parameters
@@ -234,9 +236,9 @@ def winning_boxes(model: AdditiveLMM, domain: Domain) -> list[WinningBox]:
     Returns
     -------
     list of WinningBox
-        Without those that lie in another one, and those with more than ten conditions.
+        Without subsets of other boxes, and without boxes of more than ten conditions.
     """
-    search = _Search(model, domain)
+    search = _BoxSearch(model, domain)
     found: list[WinningBox] = []
     for label in range(model.n_classes):
         for box in search.boxes(label):
@@ -248,7 +250,7 @@ def winning_boxes(model: AdditiveLMM, domain: Domain) -> list[WinningBox]:
     return found
 
 
-class _Search:
+class _BoxSearch:
     """The search for boxes of one model in one domain."""
 
     def __init__(self, model: AdditiveLMM, domain: Domain) -> None:
@@ -287,7 +289,7 @@ class _Search:
                 rows[np.arange(len(category.words)), list(category.features)] = 1.0
                 U = self.model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
-                lowest = partial(_word_margins, table, category)
+                lowest = partial(_category_margins, table, category)
                 parts.append(_Part(every == column, lowest))
         for features, lmm in self.exact.terms:
             if features.size > 1:
@@ -299,7 +301,7 @@ class _Search:
         self, low: NDArray, high: NDArray, label: int, known: _Boxes | None = None,
         columns: NDArray | None = None,
     ) -> _Boxes:  # fmt: skip
-        """Return boxes with limits (n, P); each differs from a known one in one of columns (n,)."""
+        """Return boxes with limits (n, P), each of which differs from a known one in one column."""
         y, b = np.full(len(low), label), self.exact.intercept
         with np.errstate(all="ignore"):
             bottom = np.minimum(self.exact.mapped(low), self.model.mapped(low))
@@ -328,7 +330,7 @@ class _Search:
     # -- distributions ------------------------------------------------------------------------
 
     def _grid(self, column: int) -> _Grid:
-        """Return the limits that a column may be cut at, and the shares of rows below them."""
+        """Return the limits at which a column may be cut, and the shares of rows below them."""
         domain, feature_map = self.domain, self.model.feature_map
         if column in self.category:
             features = self.members[column]
@@ -365,7 +367,7 @@ class _Search:
     # -- boxes --------------------------------------------------------------------------------
 
     def boxes(self, label: int) -> Iterator[_Boxes]:
-        """Yield boxes of a class: the first, others without its columns, and around centres."""
+        """Yield boxes of a class: the first, others without one of its columns, around centres."""
         everything = self._boxes(self.low[None], self.high[None], label)
         columns = self._strongest(everything)
         first = self._cut(everything, columns)
@@ -388,9 +390,9 @@ class _Search:
         return sorted(self.used, key=lambda c: -gains[c])[:MOST_COLUMNS]
 
     def _centres(self, label: int) -> list[NDArray]:
-        """Return centres of units of many features that favour a class, those farthest ahead.
+        """Return centres of units of many features that favour a class, by decreasing lead.
 
-        They are NaN where a unit has no centre, and for categories.
+        Values are NaN for categories, and where a unit has no centre.
         """
         middle = np.clip(np.zeros(len(self.low)), self.low, self.high)
         feature_map = self.model.feature_map
@@ -414,7 +416,7 @@ class _Search:
     def _cut(
         self, box: _Boxes, columns: list[int], point: NDArray | None = None
     ) -> tuple[_Boxes, list[int]] | None:
-        """Cut a box until its class wins in it; return it with its limited columns, or None."""
+        """Cut a box until its class wins; return it with its limited columns, or None."""
         limited: list[int] = []
         while not box.gap > 0.0:
             allowed = columns if len(limited) < MOST_CONDITIONS else limited
@@ -423,7 +425,7 @@ class _Search:
             rates = gain / (lost + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
             if not (rates > 0.0).any():
                 return None
-            # The best cut, and those of other columns that are nearly as good.
+            # Apply the best cut, and those of other columns that are nearly as good.
             low, high = box.low.copy(), box.high.copy()
             changed: list[int] = []
             for k in np.argsort(-rates, kind="stable"):
@@ -442,9 +444,9 @@ class _Search:
     def _cuts(
         self, box: _Boxes, columns: list[int], point: NDArray | None = None
     ) -> tuple[_Boxes, NDArray, NDArray]:
-        """Return the box with one limit of one column moved inwards, in all ways.
+        """Return all boxes with one limit of one column moved inwards.
 
-        With the columns, and the logarithms of the shares of rows lost.
+        Also return their columns, and the logarithms of the shares of rows lost.
         """
         cuts = []
         for column in columns:
@@ -462,7 +464,7 @@ class _Search:
     def _narrower(
         self, column: int, low: NDArray, high: NDArray
     ) -> Iterator[tuple[NDArray, NDArray, float]]:
-        """Yield narrower limits of a column: fewer words, a single one, or a shorter interval."""
+        """Yield narrower limits of a column: fewer categories, one category, shorter intervals."""
         x, below, upto = self.grids[column]
         if column in self.category:
             on = np.flatnonzero(high > 0.0)
@@ -482,7 +484,7 @@ class _Search:
                     yield x[i, None], x[j, None], -float(np.log(left))
 
     def _released(self, box: _Boxes, columns: list[int]) -> tuple[_Boxes, list[int]]:
-        """Drop limits of columns as long as the class wins; return the columns that keep theirs."""
+        """Drop limits as long as the class wins; return the columns that remain limited, too."""
         limited = []
         for column in columns[::-1]:
             own = self.members[column]
@@ -504,7 +506,7 @@ class _Search:
         return box
 
     def _with_end(self, box: _Boxes, p: int, ends: NDArray, target: float) -> _Boxes:
-        """Move one end of feature p outwards as long as the gap stays above a target."""
+        """Move one end of feature p outwards while the gap is above a target."""
         is_low = ends is self.low
         inner, outer = float((box.low if is_low else box.high)[0, p]), float(ends[p])
 
@@ -530,10 +532,10 @@ class _Search:
             outer = float(places[k])
         return best
 
-    # -- words --------------------------------------------------------------------------------
+    # -- text ---------------------------------------------------------------------------------
 
     def printed(self, box: _Boxes) -> WinningBox | None:
-        """Return the box as printed, or None: too long, empty, or not proved after rounding."""
+        """Return the box as printed; None if it is too long, empty, or unproved after rounding."""
         conditions = box_conditions(self.domain, box.low[0], box.high[0])
         if not 0 < len(conditions) <= MOST_CONDITIONS:
             return None
@@ -558,11 +560,11 @@ def _shape_margins(
     return shape_margins(shape, low, high, y)
 
 
-def _word_margins(
-    table: NDArray, category: Category, _u: NDArray, _v: NDArray, low: NDArray, high: NDArray,
+def _category_margins(
+    table: NDArray, category: OneHotGroup, _u: NDArray, _v: NDArray, low: NDArray, high: NDArray,
     y: NDArray,
 ) -> NDArray:  # fmt: skip
-    """Return the lowest margins over the words that a box allows; the last line is none of them."""
+    """Return the lowest margins over the allowed categories; the last line is for no category."""
     features = list(category.features)
     is_one = low[:, features] > 0.0
     allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)

@@ -34,7 +34,7 @@ def export_onnx(
     clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
     path : str or path
-        Where; a file that exists is replaced, whole, at the end.
+        File to write; an existing one is replaced atomically.
 
     Examples
     --------
@@ -65,7 +65,7 @@ LipschitzInterpolator
     Returns
     -------
     torch.nn.Module
-        Its output are the scores, or the predictions of a regressor.
+        Its outputs are the scores, or the predictions of a regressor.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A fitted estimator as an ONNX file of standard operators."""
+"""Export of fitted estimators to ONNX, with standard operators."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ except ImportError as error:
         "ONNX files need onnx, which is not installed: pip install 'maxplus[onnx]'"
     ) from error
 
-# Operators and file format of ONNX 1.13, so that runtimes of some years ago read the file.
+# Versions of ONNX 1.13, for compatibility with older runtimes.
 OPSET, IR_VERSION = 18, 8
 # Sums per sample in one tile. At MNIST's size that is five units: with ten, ONNX Runtime is
 # slower; with fewer, it is no faster and there are more nodes.
 TILE_SUMS = 1 << 13
-# A protocol buffer, which an ONNX file is, ends here.
+# Maximum size of a protocol buffer, the format of ONNX files.
 LARGEST = 1 << 31
 
 
@@ -49,15 +49,15 @@ def export_onnx(
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
-    path : file to write; one that exists is replaced, whole, at the end
+    path : file to write; an existing one is replaced atomically
 
     Notes
     -----
-    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. Of a classifier, output
-    ``label`` (N,) holds strings, or int64 where labels are whole numbers or
-    bools; ``probabilities`` (N, C) has its columns in the order of
-    ``clf.classes_``. Of a regressor, output ``value`` (N,) holds the predictions. The names of
-    features, where clf knows them, are metadata: "feature_names", a JSON list.
+    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. For a classifier, output
+    ``label`` (N,) holds strings, or int64 if labels are integers or booleans;
+    ``probabilities`` (N, C) has its columns in the order of ``clf.classes_``. For a regressor,
+    output ``value`` (N,) holds the predictions. Names of features, if clf has them, are stored as
+    metadata: "feature_names", a JSON list.
 
     Hidden units are computed in tiles of 8192 sums per sample, or of one unit, so
     a runtime needs 4·8192 bytes per sample (float32) besides λ (N, 2P), g (N, H)

@@ -1,4 +1,4 @@
-"""Min-plus and max-plus layers for PyTorch, and the fitted network made of them."""
+"""Min-plus and max-plus layers for PyTorch, and export of fitted networks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Product(nn.Module):
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
-        """Return what ``repr`` shows between the brackets."""
+        """Return the arguments in the ``repr`` of the layer."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
@@ -104,7 +104,7 @@ class MaxPlus(_Product):
 
 
 class _Network(nn.Module):
-    """A module whose output are scores."""
+    """Base class of modules that return scores."""
 
     def probabilities(self, x: Tensor) -> Tensor:
         """softmax(z), (…, P) → (…, C)."""

@@ -24,18 +24,18 @@ KIND = "maxplus-checkpoint"
 
 
 class Checkpoint:
-    """A callback that writes the training's state to a file now and then, and at its end.
+    """A callback that writes the state of a training to a file, periodically and at its end.
 
-    After a crash, `maxplus.resume` goes on from the file and ends with the same
-    parameters as a training that was never interrupted, to the last bit. A file that cannot be
-    written, because the disk is full for example, is a warning: the last one stays, and training
-    goes on.
+    After a crash, `maxplus.resume` continues from the file and ends with the same weights, to the
+    last bit, as a training without interruption. If the file cannot be written, for example
+    because the disk is full, a warning is issued, the previous file is kept, and training
+    continues.
 
     Parameters
     ----------
-    path : where; each time the file is replaced, whole or not at all
-    every : seconds between two writings
-    notes : anything that JSON can hold, kept beside the state
+    path : the file, which is replaced atomically
+    every : seconds between two checkpoints
+    notes : JSON data to store with the state
 
     Examples
     --------
@@ -132,7 +132,7 @@ def resume(
     >>> bool((again.W1_ == clf.W1_).all())
     True
     """
-    # Rank 0 reads for all.
+    # Rank 0 reads the file for all ranks.
     found = current().root_only(lambda _: read_checkpoint(path), np.empty((0, 0)))
     estimator, state, classes, document = found
     if augment is not None:

@@ -1,8 +1,8 @@
 """Container of all files: arrays as safetensors, everything else as one JSON document.
 
-Reading executes nothing, and no size is believed that the file does not have. A digest over
-document and arrays detects damage, a flipped bit in a weight too. Files are read without a memory
-map, whose pages would vanish under the reader when the file is shortened.
+Reading executes no code, and declared sizes are checked against the size of the file. A digest of
+document and arrays detects damage, even of a single bit. Files are not memory-mapped: the process
+would crash if a mapped file were truncated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from maxplus._files import write_whole
 from maxplus.training.memory import available_bytes, human_bytes
 
 VERSION = 1
-# Larger files are not ours: MNIST with 10,000 units takes 60 MB.
+# Maximum size of a file; MNIST with 10,000 units takes 60 MB.
 MAX_BYTES = 8_000_000_000
 # The header holds the document, which has no arrays: a million feature names take a third.
 MAX_HEADER = 32_000_000
@@ -93,7 +93,8 @@ def read_container(
     FileNotFoundError, PermissionError, IsADirectoryError
         As `open` does.
     FileError
-        When it is no file, not one of ours, damaged, too large or from a later version.
+        If it is not a regular file or not a file of this kind, damaged, too large, or from a later
+        version.
     """
     place = Path(path)
     name = str(place)

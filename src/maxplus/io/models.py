@@ -33,7 +33,7 @@ from maxplus.io.schema import (
     check_training_summary,
     check_validation,
     is_dict,
-    is_words,
+    is_text_list,
     labels_to_json,
     parameters_from_json,
     parameters_to_json,
@@ -68,14 +68,14 @@ def save(
     notes: Any = None,
     remember_rows: bool = False,
 ) -> None:
-    """Write a fitted estimator to one file, whole or not at all.
+    """Write a fitted estimator to a file, atomically.
 
     Parameters
     ----------
     estimator : a fitted maxplus estimator
-    path : where; an existing file is replaced
-    notes : anything that JSON can hold, kept beside it
-    remember_rows : whether to keep what is known of single training rows; this reveals them
+    path : the file to write; an existing one is replaced
+    notes : JSON data to store with the estimator
+    remember_rows : store data about single training rows, which reveals them
 
     Notes
     -----
@@ -88,7 +88,7 @@ def save(
     validation names, and hashes of the rows where ``training_rows_`` has them (from
     `maxplus.tables.row_hashes`; ``maxplus train --remember-rows`` sets it). Labels and losses
     can then be read from the file, in the order of the training rows, and guesses of rows can be
-    tested against the hashes. What a file tells in any case is in SECURITY.md.
+    tested against the hashes. SECURITY.md lists what a file reveals in any case.
 
     Examples
     --------
@@ -173,12 +173,12 @@ def describe(
     """
     check_is_fitted(estimator, "model_")
     model: Network = estimator.model_
-    facts, arrays = write_attributes(estimator, remember_rows)
+    attributes, arrays = write_attributes(estimator, remember_rows)
     document: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "library": maxplus.__version__,
         "parameters": parameters_to_json(estimator),
-        "facts": facts,
+        "attributes": attributes,
         "n_features": model.n_features,
         "n_columns": estimator.n_features_in_,
     }
@@ -234,10 +234,10 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         lambda v: v == n_features or (is_encoded and type(v) is int and v > 0),
         "the number of columns",
     )
-    read_attributes(estimator, document.get("facts"), arrays)
+    read_attributes(estimator, document.get("attributes"), arrays)
     names = document.get("feature_names")
     if names is not None:
-        require(names, lambda v: is_words(v, estimator.n_features_in_), "the feature names")
+        require(names, lambda v: is_text_list(v, estimator.n_features_in_), "the feature names")
         estimator.feature_names_in_ = np.array(names, object)
     if document.get("search") is not None:
         estimator.search_ = check_search(document["search"])

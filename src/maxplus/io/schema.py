@@ -48,12 +48,12 @@ def is_dict(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def is_words(value: Any, n: int) -> bool:
+def is_text_list(value: Any, n: int) -> bool:
     """Return whether it is a list of n strings."""
     return isinstance(value, list) and len(value) == n and all(type(v) is str for v in value)
 
 
-def _is_word(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
@@ -151,7 +151,7 @@ def read_history(arrays: dict[str, NDArray]) -> History:
 
 
 @dataclass(frozen=True)
-class Value:
+class JsonValue:
     """A fitted attribute that is a value of the JSON document."""
 
     is_valid: Check
@@ -162,8 +162,8 @@ class Array:
     """A fitted attribute that is an array of the file, under its name without the last "_".
 
     Axes are H hidden units, P features, T terms, C classes, a number, or n for any length. None
-    for the type stands for the float type of the model. ``defect`` tells what is wrong with an
-    array that is not valid.
+    for the type stands for the float type of the model. ``defect`` describes the error of an
+    invalid array.
     """
 
     dtype: type | None
@@ -202,15 +202,15 @@ _LOSSES = Array(np.float64, "n")
 _BELOW_0 = "has a number below 0"
 _COUNTS = Array(np.int64, "n", lambda A: (A >= 0).all(), _BELOW_0)
 _UNITS = Array(np.int64, "H", lambda A: (A >= 0).all(), _BELOW_0)
-ATTRIBUTES: dict[str, Value | Array] = {
-    "n_iter_": Value(_is_count),
-    "status_": Value(_is_status),
-    "max_loss_": Value(_is_float),
-    "mean_loss_": Value(_is_float),
-    "slope_": Value(lambda v: _is_float(v) and 0.0 <= v < math.inf),
-    "temperature_": Value(lambda v: _is_float(v) and 0.0 < v < math.inf),
-    "lipschitz_": Value(lambda v: _is_float(v) and v >= 0.0),
-    "interpolates_": Value(lambda v: isinstance(v, bool)),
+ATTRIBUTES: dict[str, JsonValue | Array] = {
+    "n_iter_": JsonValue(_is_count),
+    "status_": JsonValue(_is_status),
+    "max_loss_": JsonValue(_is_float),
+    "mean_loss_": JsonValue(_is_float),
+    "slope_": JsonValue(lambda v: _is_float(v) and 0.0 <= v < math.inf),
+    "temperature_": JsonValue(lambda v: _is_float(v) and 0.0 < v < math.inf),
+    "lipschitz_": JsonValue(lambda v: _is_float(v) and v >= 0.0),
+    "interpolates_": JsonValue(lambda v: isinstance(v, bool)),
     "prototypes_": _UNITS,
     "unit_activation_counts_": _UNITS,
     "suspects_": _COUNTS,
@@ -292,7 +292,7 @@ def write_attributes(
     estimator: Any, remember_rows: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return the fitted attributes of an estimator that a file holds: values and arrays."""
-    facts: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     arrays: dict[str, NDArray] = {}
     for name in FITTED[type(estimator).__name__]:
         if not hasattr(estimator, name) or (name in PER_ROW and not remember_rows):
@@ -301,16 +301,16 @@ def write_attributes(
         if isinstance(own, Array):
             arrays[name.removesuffix("_")] = np.asarray(value, own.dtype or estimator.model_.dtype)
         else:
-            facts[name] = value.item() if isinstance(value, np.generic) else value
-    return facts, arrays
+            attributes[name] = value.item() if isinstance(value, np.generic) else value
+    return attributes, arrays
 
 
-def read_attributes(estimator: Any, facts: Any, arrays: dict[str, NDArray]) -> None:
+def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray]) -> None:
     """Set the fitted attributes that a file holds; FileError if one is wrong or missing."""
     table = FITTED[type(estimator).__name__]
-    for name, value in require(facts, is_dict, "the facts").items():
+    for name, value in require(attributes, is_dict, "the attributes").items():
         own = ATTRIBUTES[name] if name in table else None
-        if not isinstance(own, Value):
+        if not isinstance(own, JsonValue):
             raise FileError(f"{type(estimator).__name__} has no fact {name!r:.40}")
         setattr(estimator, name, require(value, own.is_valid, f"the fact {name!r}"))
     for name in table:
@@ -357,7 +357,7 @@ def check_search(record: Any) -> dict[str, Any]:
 
     require(record, has_names, "what was searched")
     K = len(record["candidates"]) if isinstance(record["candidates"], list) else 0
-    require(record["candidates"], lambda v: K > 0 and is_words(v, K), "the candidates")
+    require(record["candidates"], lambda v: K > 0 and is_text_list(v, K), "the candidates")
     require(record["chosen"], lambda v: type(v) is int and 0 <= v < K, "the chosen candidate")
     tables = {"candidates": np.array(record["candidates"])}
     for name in ("losses", "scores"):
@@ -370,13 +370,13 @@ def check_search(record: Any) -> dict[str, Any]:
 # Records of a validation: names of fields behind their check.
 _share, _size = _optional(_is_share), _optional(_is_size)
 _VALIDATION: Fields = {
-    _is_word: "how",
+    _is_text: "how",
     _is_count: "rows_never_held_out",
     _is_size: "seconds",
     is_dict: "figures guess",
 }
 _CLASS: Fields = {
-    _is_word: "label",
+    _is_text: "label",
     _is_count: "n_rows n_predicted",
     _share: "precision recall f1 auc",
 }
@@ -391,7 +391,7 @@ _CLASSIFICATION: Fields = {
     _list_of(_list_of(_is_count)): "confusion",
 }
 _CLASSIFICATION_BASELINE: Fields = {
-    _is_word: "label",
+    _is_text: "label",
     _is_share: "accuracy",
     _share: "balanced_accuracy",
     _size: "log_loss",
@@ -406,7 +406,7 @@ _REGRESSION: Fields = {
 _REGRESSION_BASELINE: Fields = {_is_size: "mae rmse"}
 _ROW: Fields = {
     _is_positive_count: "row",
-    _is_word: "label predicted",
+    _is_text: "label predicted",
     _is_share: "probability own_probability",
 }
 # Further parts of the validation of a classifier, which may be missing.

@@ -41,7 +41,7 @@ def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
 
 
 def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """Return X as kernels read it, (N, P) and contiguous in the wanted type; N may be 0."""
+    """Return X for kernels: (N, P), contiguous, of the given type; N may be 0."""
     array = np.asarray(X)
     if array.ndim != 2 or array.shape[1] != n_features:
         hint = "; pass one sample as x[None]" if array.ndim == 1 else ""
@@ -53,7 +53,7 @@ def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """Return one sample as kernels read it, (P,)."""
+    """Return one sample for kernels, (P,)."""
     array = np.asarray(x)
     if array.shape != (n_features,):
         raise ValueError(
@@ -63,7 +63,7 @@ def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
-    """Return the classes 0..C−1 of the samples as kernels read them: int64 and contiguous."""
+    """Return the classes 0..C−1 of the samples for kernels: int64 and contiguous."""
     array = np.asarray(y)
     if array.shape != (n_samples,):
         raise ValueError(
@@ -82,7 +82,7 @@ def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
 
 
 def check_index(name: str, value: Any, size: int) -> int:
-    """Return a whole number 0..size−1; ValueError for anything else."""
+    """Return an integer in 0..size−1; raise ValueError for other values."""
     if not isinstance(value, Integral) or not 0 <= int(value) < size:
         raise ValueError(f"{name} must be an integer 0..{size - 1}; got {value!r:.80}")
     return int(value)

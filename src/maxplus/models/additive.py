@@ -1,4 +1,4 @@
-"""Sums of Linear-Min-Max terms, each over a few features; units that a sum does not need."""
+"""Sums of Linear-Min-Max terms, each over a few features, and pruning of their units."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class AdditiveLMM(TermSum):
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return how many (sample, class) scores of its term each unit decides."""
+        """Return the number of (sample, class) scores of its term that each unit decides."""
         U = self.mapped(X)
         return np.concatenate([lmm.wins(U[:, features]) for features, lmm in self.terms])
 
@@ -197,7 +197,7 @@ class AdditiveLMM(TermSum):
 
 
 def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> NDArray:
-    """Return the features of term t as an array; ValueError if they cannot be."""
+    """Return the features of term t as an array; raise ValueError if they are not valid."""
     numbers = np.asarray(features)
     if (
         numbers.ndim != 1
@@ -228,11 +228,11 @@ def terms_by_shape(model: TermSum) -> list[list[Term]]:
 
 
 def breakpoints(lmm: LMM) -> NDArray:
-    """Return where the slope of some score of an LMM of one feature changes, in no order.
+    """Return the unsorted points at which the slope of a score of an LMM of one feature changes.
 
-    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of tents of one form. A tent
-    lies below another if its p and its q do, and the others take turns from left to right: peak,
-    valley, peak. At most 2H − 1 points for each class; O(C·H·log H).
+    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of congruent peaks. A peak is
+    below another one if both its p and its q are smaller; the others are the maximum in turn, from
+    left to right. At most 2H − 1 points for each class; O(C·H·log H).
     """
     (a, b), (P, Q) = lmm.W0, lmm.W1
     if a < b:
@@ -251,16 +251,16 @@ def breakpoints(lmm: LMM) -> NDArray:
 
 
 def useless_units(model: TermSum) -> NDArray:
-    """Return which units provably give no class its score, whatever the input; mask of shape (H,).
+    """Return the mask, of shape (H,), of units that provably decide no score for any input.
 
-    Units are numbered through, in the order of the terms, and compared within a term; at least one
-    unit of each term is not useless. O(Σ_t H_t²·(m_t + C)).
+    Units are numbered consecutively, in the order of the terms, and compared within a term; at
+    least one unit of each term is not useless. O(Σ_t H_t²·(m_t + C)).
     """
     return np.concatenate([_dominated_units(lmm) for _, lmm in model.terms])
 
 
 def _dominated_units(lmm: LMM) -> NDArray:
-    """Return which units of one LMM never give a class its score; mask of shape (H,).
+    """Return the mask, of shape (H,), of units of one LMM that never decide a score.
 
     g_h'(x) − g_h(x) ≥ D[h, h'] = min_i (W1[i, h'] − W1[i, h]) at every x, because the same
     λ_i is added to both. So where D[h, h'] + W2[h', d] ≥ W2[h, d], unit h never beats h' for
@@ -278,9 +278,9 @@ def _dominated_units(lmm: LMM) -> NDArray:
 
 
 def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
-    """Return the network with some of its units only, in increasing order.
+    """Return the network with only some of its units, in increasing order.
 
-    ValueError if a term is left without units.
+    Raises ValueError if a term would have no units.
     """
     ends = np.cumsum([lmm.n_hidden for _, lmm in model.terms])
     numbers = np.unique(units)

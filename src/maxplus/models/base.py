@@ -20,9 +20,9 @@ M = TypeVar("M", bound="Model")
 
 @dataclass(frozen=True)
 class SparseUpdate:
-    """Some entries of one weight array: ``W[index]`` has the derivative ``value``.
+    """Derivatives by some entries of a weight array: that by ``W[index]`` is ``value``.
 
-    No entry is listed twice: those of classes that share one have been summed.
+    Each entry is listed once; derivatives of classes that share an entry are summed.
     """
 
     index: tuple[NDArray, ...]
@@ -163,7 +163,7 @@ class Network(ABC):
 
 
 class Model(Network):
-    """A max-plus network with softmax output that training can move.
+    """A trainable max-plus network with softmax output.
 
     Subclasses hold their weight arrays as attributes named in ``layers``, last
     layer first: the order in which a subgradient is derived and its norm summed.
@@ -194,7 +194,7 @@ class Model(Network):
         """
 
     def copy(self: M) -> M:
-        """Return the same model with weights of its own.
+        """Return a copy of the model and its weights.
 
         Returns
         -------
@@ -256,7 +256,7 @@ class Model(Network):
         )
 
     def n_weights(self) -> int:
-        """Return the number of weights that can move.
+        """Return the number of trainable weights.
 
         Returns
         -------

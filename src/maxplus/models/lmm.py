@@ -76,9 +76,9 @@ class TermSum(Network):
 
     @abstractmethod
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return how many (sample, class) scores of its term each unit decides.
+        """Return the number of (sample, class) scores of its term that each unit decides.
 
-        Units are numbered through, in the order of the terms. O(N·Σ_t m_t·H_t).
+        Units are numbered consecutively, in the order of the terms. O(N·Σ_t m_t·H_t).
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class LMM(Model, TermSum):
 
     @property
     def weights(self) -> _lmm_kernels.LMMWeights:
-        """Views of the weights as kernels take them; a kernel that writes there moves the model."""
+        """Views of the weights for kernels; writing to them changes the model."""
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
 
     def hidden(self, X: NDArray) -> NDArray:
@@ -303,7 +303,7 @@ class LMM(Model, TermSum):
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return how many (sample, class) scores each unit decides, shape (H,); O(N·P·H)."""
+        """Return the number of (sample, class) scores that each unit decides, (H,); O(N·P·H)."""
         X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)

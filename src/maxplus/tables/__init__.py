@@ -1,4 +1,4 @@
-"""Users' data: files and data frames as columns, and their encoding as features and labels."""
+"""Tables: files and data frames as columns, and their encoding as features and labels."""
 
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import Category, Column, Number, Ordinal, UnknownValues

@@ -1,4 +1,4 @@
-"""Columns of text: an integer code for each row, and the distinct values once."""
+"""Text columns as integer codes and distinct values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 ALWAYS_MISSING = frozenset(
     ("", "na", "n/a", "n.a.", "<na>", "#n/a", "nan", "nat", "null", "<null>", "missing")
 ) | frozenset("?-.")
-# The text none is a missing value among numbers and features, and a class among labels.
+# The text "none" is a missing value in a feature, and a class in the target.
 NONE = "none"
 MISSING = ALWAYS_MISSING | {NONE}
 
 
 @dataclass(frozen=True, eq=False)
 class Categorical:
-    """N texts of which K are distinct, so that millions of rows are not millions of objects.
+    """N texts, K of them distinct, stored as N integers and K strings to save memory.
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ class Categorical:
     values: tuple[str, ...]
     ordered: bool = False
 
-    # As an array it has the type of strings.
+    # The type of `__array__`.
     dtype = np.dtype(object)
 
     @classmethod
     def of(cls, cells: Iterable[Any]) -> Categorical:
-        """Return cells of any type as text; None and NaN are missing values."""
+        """Convert cells of any type to text; None and NaN are missing values."""
         place: dict[str, int] = {}
         texts = (cell if type(cell) is str else cell_text(cell) for cell in cells)
         codes = np.array([place.setdefault(text, len(place)) for text in texts], np.int32)
@@ -47,13 +47,13 @@ class Categorical:
 
     @classmethod
     def of_numbers(cls, cells: NDArray) -> Categorical:
-        """Return numbers as text."""
+        """Convert numbers to text."""
         distinct, codes = np.unique(cells, return_inverse=True)
         return cls.tidy(codes.astype(np.int32), [cell_text(cell) for cell in distinct.tolist()])
 
     @classmethod
     def tidy(cls, codes: NDArray, values: Sequence[str], ordered: bool = False) -> Categorical:
-        """Strip the values; spellings of missing values become −1, equal values one. O(N + K)."""
+        """Strip and merge values; spellings of missing values get the code −1. O(N + K)."""
         place: dict[str, int] = {}
         new = np.full(len(values) + 1, -1, np.int32)  # The last entry is for −1 itself.
         for k, value in enumerate(values):
@@ -76,7 +76,7 @@ class Categorical:
         return cls(np.concatenate(codes), tuple(place), ordered)
 
     def without_none(self) -> Categorical:
-        """Return the values of a feature, in which the text none is a missing value."""
+        """Return the column of a feature, in which the text "none" is a missing value."""
         values = ["" if value.lower() == NONE else value for value in self.values]
         return Categorical.tidy(self.codes, values, self.ordered) if "" in values else self
 
@@ -91,7 +91,7 @@ class Categorical:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
     def first(self, value: int) -> int:
-        """Return the first row that holds a value, given by its index."""
+        """Return the first row with the value of the given index."""
         return int((self.codes == value).argmax())
 
     def tolist(self) -> list[str]:
@@ -120,7 +120,7 @@ class Categorical:
 
 
 def cell_text(cell: Any) -> str:
-    """Return a cell as text: integers without a decimal point, "" for None."""
+    """Return the text of a cell: integers without a decimal point, "" for None."""
     if cell is None:
         return ""
     if isinstance(cell, (float, np.floating)) and np.isfinite(cell) and cell == round(cell):
@@ -129,5 +129,5 @@ def cell_text(cell: Any) -> str:
 
 
 def quoted(text: str, most: int = 60) -> str:
-    """Return a cell in quotes, for messages; a long one is cut and ends in dots."""
+    """Return text in quotes, for messages; long text is truncated and ends in dots."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")

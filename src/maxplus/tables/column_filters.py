@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from maxplus.tables.categorical import Categorical, quoted
 from maxplus.tables.columns import Column, Number
-from maxplus.tables.scales import LONGEST_TEXT, is_date, ordered, with_unit
 from maxplus.tables.table import RawTable, is_missing
+from maxplus.tables.text_patterns import LONGEST_TEXT, is_date, ordered, with_unit
 
 ID_NAME = re.compile(
     r"(^|.*[\s_.-])(id|idx|index|uuid|guid|key|row|rownum|nr|no)([\s_.-]?(no|nr|number))?"
@@ -20,21 +20,22 @@ ID_NAME = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
-# Fewer consecutive integers than this are not taken for the numbers of rows.
+# Minimum number of consecutive integers that are recognised as row numbers.
 LEAST_IDS = 20
-# An indicator of fewer missing values would be overfitted; and numbers, which can be imputed, need
-# none below this share of rows.
+# Minimum number of missing values for an indicator, since rarer ones would be overfitted; and, for
+# numbers, which can be imputed, the minimum share of rows.
 LEAST_INDICATED, SHARE_INDICATED = 5, 0.05
-# Up to so many distinct values are all categories; of more, those that are frequent.
+# A column with at most this many distinct values has all of them as categories; otherwise only the
+# frequent ones.
 FEW_VALUES, MANY_VALUES = 10, 30
 LEAST_FREQUENT, SHARE_FREQUENT, MOST_FREQUENT = 5, 0.01, 20
-# Words in a cell, on average, from which on cells are free text.
+# Mean number of words per cell from which a column is free text.
 TEXT_WORDS = 4
 NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
 
 def why_left_out(table: RawTable, name: str) -> str | None:
-    """Return why a column carries no information about new rows; None if it may."""
+    """Return the reason to leave out a column, as text; None to use it."""
     cells = table.feature(name)
     missing = is_missing(cells)
     if missing.all():
@@ -48,7 +49,7 @@ def why_left_out(table: RawTable, name: str) -> str | None:
 
 
 def doubtful_columns(table: RawTable, columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each text column that should be left out and is used, and the reason."""
+    """Yield the names of used text columns that should be left out, with the reasons."""
     for column in columns:
         reason = None if isinstance(column, Number) else why_left_out(table, column.name)
         if reason is not None and not reason.startswith(SAME_VALUE):
@@ -56,7 +57,7 @@ def doubtful_columns(table: RawTable, columns: Iterable[Column]) -> Iterator[tup
 
 
 def _why_no_numbers(name: str, present: NDArray) -> str | None:
-    """Return the reason for ids: consecutive integers, or integers in a column named so."""
+    """Return the reason to leave out a column of ids, by its integers or its name; else None."""
     n = present.size
     if n < LEAST_IDS or not (present == np.round(present)).all():
         return None
@@ -87,7 +88,7 @@ def _why_no_categories(name: str, cells: Categorical, has_indicator: bool) -> st
     if cells.ordered or ordered(some) is not None:
         return None
     if k > FEW_VALUES and np.mean([len(text.split()) for text in some]) >= TEXT_WORDS:
-        # No example: the line is kept in model files, and a cell belongs to a training row.
+        # Without an example: the text is kept in model files, which must not reveal training rows.
         return "free text"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
@@ -99,7 +100,7 @@ def _why_no_categories(name: str, cells: Categorical, has_indicator: bool) -> st
 
 
 def has_units(name: str, cells: Categorical) -> bool:
-    """Return whether text is numbers with a unit or thousands separators, and not ids."""
+    """Return whether the texts are numbers with units or thousands separators, and not ids."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     if used.size <= FEW_VALUES or is_id_name(name):
@@ -108,7 +109,7 @@ def has_units(name: str, cells: Categorical) -> bool:
     if found is None:
         return False
     numbers, unit = found
-    # Integers with a letter, each once, are ids.
+    # Distinct integers with a prefix or suffix are ids.
     is_id = used.size == counts.sum() and all(number == round(number) for number in numbers)
     return unit == "" or not is_id
 
@@ -120,7 +121,7 @@ def needs_indicator(missing: NDArray, *, categories: bool = False) -> bool:
 
 
 def is_wide(k: int, n: int) -> bool:
-    """Return whether k distinct values in n rows are too many to be a feature each."""
+    """Return whether k distinct values in n rows are too many for one-hot encoding."""
     return k > MANY_VALUES or (k > FEW_VALUES and 2 * k > n)
 
 

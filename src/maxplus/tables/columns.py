@@ -1,4 +1,4 @@
-"""Column types: numbers, categories and ordinals as features; counts of unknown values."""
+"""Column types and their encoding: numbers, categories and ordinals; counts of unknown values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from maxplus.distributed import Communicator
 from maxplus.tables.categorical import Categorical, quoted
-from maxplus.tables.scales import number_in
 from maxplus.tables.table import RawTable, TableError, as_text
+from maxplus.tables.text_patterns import number_in
 
 OTHER = "other"
 
@@ -24,12 +24,12 @@ OTHER = "other"
 class UnknownValues:
     """Counts of unknown categories and unexpected missing values, by column.
 
-    One object may count over many parts of a table.
+    One object may accumulate the counts of many parts of a table.
 
     Parameters
     ----------
     strict : bool, default=False
-        Whether an unknown category is an error.
+        Raise an error for an unknown category.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -41,7 +41,7 @@ class UnknownValues:
     def count_unseen(
         self, table: RawTable, column: str, cells: Categorical, known: Container[str]
     ) -> None:
-        """Count the rows whose values are not among the known ones."""
+        """Count the rows with unknown values."""
         new = [k for k, value in enumerate(cells.values) if value not in known]
         if not new:
             return
@@ -71,7 +71,7 @@ class UnknownValues:
         self._examples = {c: text for *_, found in reversed(parts) for c, text in found.items()}
 
     def warn(self, name: str, stacklevel: int = 2) -> None:
-        """Give one warning about all counts, if there are any."""
+        """Issue one warning for all counts, if there are any."""
         parts = []
         if self.unseen:
             listed = [
@@ -89,14 +89,14 @@ class UnknownValues:
 
 @dataclass(frozen=True)
 class Column(ABC):
-    """A column of a table, as some features.
+    """A column of a table and its encoding as one or more features.
 
     Parameters
     ----------
     name : the column's name
-    fill : the value that replaces a missing one; None: missing values are refused
+    fill : the value that replaces missing ones; None to refuse missing values
     indicator : whether a 0/1 feature indicates missing values
-    had_missing : whether values were missing in training, if only a few
+    had_missing : whether any value was missing in training
     """
 
     name: str
@@ -114,7 +114,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def is_text(self) -> bool:
-        """Whether cells are read as text, whatever they look like."""
+        """True if cells are read as text even where they look like numbers."""
 
     @property
     @abstractmethod
@@ -131,7 +131,7 @@ class Column(ABC):
         return [*self._own, f"{self.name} is missing"] if self.indicator else self._own
 
     def encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
-        """Fill ``out``, of zeros, shape (N, features); return the mask of missing values."""
+        """Write all features into ``out``, zeros of shape (N, F); return the missing-value mask."""
         missing = self._encode(table, out, unknown)
         if missing.any():
             if self.fill is None:
@@ -146,7 +146,7 @@ class Column(ABC):
         return missing
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for a model file."""
+        """Return JSON data for a model file."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         lists = {name: list(v) for name, v in record.items() if isinstance(v, tuple)}
         return {"kind": self.kind, **record, **lists}
@@ -154,7 +154,7 @@ class Column(ABC):
 
 @dataclass(frozen=True)
 class Number(Column):
-    """Numbers, which are one feature; with ``from_text``, the number in each text."""
+    """A column of numbers, encoded as one feature; with ``from_text``, of numbers within text."""
 
     from_text: bool = False
 
@@ -178,13 +178,13 @@ class Number(Column):
         return missing
 
     def numbers(self, table: RawTable) -> NDArray:
-        """Return the numbers, NaN where one is missing; TableError where a cell holds none."""
+        """Return numbers, NaN if missing; raise TableError for a cell that is not a number."""
         cells = table.feature(self.name)
         if isinstance(cells, Categorical):
             read = number_in if self.from_text else _plain_number
             numbers = np.array([*map(read, cells.values), np.nan])
             bad = np.flatnonzero(np.isnan(numbers[:-1]))
-            # A part of a larger table may have values that none of its rows holds.
+            # The values of a larger table need not occur in this part of its rows.
             bad = bad[cells.counts[bad] > 0]
             if bad.size:
                 raise TableError(
@@ -204,9 +204,10 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """Categories, each of which is a 0/1 feature; with ``other``, one more for all the rest.
+    """A one-hot encoded column; with ``other``, one more feature for all remaining values.
 
-    A column without any value in training has no categories: its indicator is its only feature.
+    A column without any value in training has no categories; its only feature is the indicator of
+    missing values.
     """
 
     categories: tuple[str, ...] = ()
@@ -238,7 +239,7 @@ class Category(Column):
 
 @dataclass(frozen=True)
 class Ordinal(Column):
-    """Ordered categories, low to high: the feature is the position, from 0."""
+    """A column of ordered categories, encoded as their position, from 0 for the lowest."""
 
     categories: tuple[str, ...] = ()
 
@@ -257,7 +258,7 @@ class Ordinal(Column):
         cells = as_text(table.feature(self.name))
         place = {value: float(k) for k, value in enumerate(self.categories)}
         unknown.count_unseen(table, self.name, cells, place)
-        # No position is right for an unknown category: it is encoded as a missing value is.
+        # An unknown category has no position and is encoded as a missing value.
         filled = place.get(self.fill, np.nan)
         positions = np.array([*(place.get(value, filled) for value in cells.values), filled])
         out[:, 0] = positions[cells.codes]
@@ -268,26 +269,26 @@ KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Category,
 
 
 def column_from_json(record: Any) -> Column:
-    """Return the column that `Column.to_json` described; ValueError if it is not valid."""
+    """Return the column of a `Column.to_json` record; raise ValueError if it is not valid."""
     kind = KINDS.get(record["kind"])
     names = [] if kind is None else [field.name for field in fields(kind)]
     if kind is None or set(record) != {"kind", *names}:
         raise ValueError(f"{record!r:.60} is no column")
-    facts = {name: record[name] for name in names}
-    categories = facts.get("categories", [])
+    given = {name: record[name] for name in names}
+    categories = given.get("categories", [])
     if not (isinstance(categories, list) and all(type(value) is str for value in categories)):
         raise ValueError(f"{categories!r:.60} are no categories")
-    values = [*categories, OTHER] if facts.get("other") is True else categories
-    # A column without values in training has no categories, but an indicator.
-    needs_some = "categories" in facts and not (kind is Category and facts["indicator"] is True)
+    values = [*categories, OTHER] if given.get("other") is True else categories
+    # Only a column with an indicator may have no categories.
+    needs_some = "categories" in given and not (kind is Category and given["indicator"] is True)
     if len(set(values)) != len(values) or (needs_some and not categories):
         raise ValueError(f"{categories!r:.60} are not distinct categories")
-    if "categories" in facts:
-        facts["categories"] = tuple(categories)
+    if "categories" in given:
+        given["categories"] = tuple(categories)
     flags = ("indicator", "had_missing", "from_text", "other")
-    column = kind(**facts)
+    column = kind(**given)
     if type(column.name) is not str or not all(
-        type(facts[name]) is bool for name in flags if name in facts
+        type(given[name]) is bool for name in flags if name in given
     ):
         raise ValueError(f"{record!r:.60} is no column")
     if not _can_fill(column):
@@ -298,10 +299,10 @@ def column_from_json(record: Any) -> Column:
 def _can_fill(column: Column) -> bool:
     fill, known = column.fill, column.values
     if fill is None:
-        # An unknown category has no position among ordinals, and needs a value in its place.
+        # An unknown category of an ordinal column is replaced by the fill value.
         return not (column.indicator or isinstance(column, Ordinal))
     if known is None:
-        # Integers of JSON may be larger than any float.
+        # JSON integers may exceed the range of floats.
         return type(fill) in (int, float) and abs(fill) <= sys.float_info.max
     return type(fill) is str and (fill in known if known else fill == "")
 

@@ -1,7 +1,7 @@
-"""CSV and other delimited text: dialects are detected, pyarrow parses and converts.
+"""Readers of CSV and other delimited text, based on pyarrow.
 
-Own code does what pyarrow lacks: decimal commas, checks of the header, spellings of missing values,
-and messages with line numbers.
+This module adds what pyarrow lacks: detection of the dialect, decimal commas, validation of the
+header, spellings of missing values, and error messages with line numbers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 DELIMITERS = ",;\t|"
-# Name of a first column without one, where data frames write their index.
+# pandas' name of a first column without a header, which usually is an index.
 UNNAMED = "Unnamed: 0"
-# Bytes after which a file without a line is refused.
+# Maximum number of bytes before the end of the header.
 LONGEST_NAMES = 1 << 25
-# Rows that decimal commas are detected in.
+# Number of rows from which decimal commas are detected.
 ROWS_LOOKED_AT = 1000
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
 
@@ -40,10 +40,10 @@ class Dialect(NamedTuple):
 
     Attributes
     ----------
-    names : of the columns
+    names : names of the columns
     delimiter : separator of columns
     commas : the columns whose numbers have decimal commas
-    blank_lines : how many come before the names
+    blank_lines : number of blank lines before the header
     """
 
     names: list[str]
@@ -53,12 +53,12 @@ class Dialect(NamedTuple):
 
 
 def sniff(text: Utf8, name: str) -> Dialect:
-    """Detect the dialect from the beginning of a text, which is put back.
+    """Detect the dialect from the beginning of a text, without consuming it.
 
     Raises
     ------
     TableError
-        Where there are no columns, or no names for them.
+        If there are no columns, or no header.
     """
     head = more = text.read(BYTES_AT_ONCE)
     # The header of a wide table may be long.
@@ -76,7 +76,7 @@ def sniff(text: Utf8, name: str) -> Dialect:
         ((k, line) for k, line in enumerate(lines) if line.strip()), (0, "")
     )
     delimiter = max(DELIMITERS, key=first_line.count)
-    # A quoted name may have several lines.
+    # A quoted name may span several lines.
     reader = csv.reader(chain([first_line], lines), delimiter=delimiter)
     names = [cell.strip() for cell in next(reader, [])]
     _check_names(name, names)
@@ -110,7 +110,7 @@ def _check_names(name: str, names: list[str]) -> None:
 
 
 def _are_names(numbers: list[str]) -> bool:
-    """Return whether numbers may be names: 0, 1, 2, … or years."""
+    """Return whether numbers can be column names: 0, 1, 2, … or years."""
     if not all(cell.isdecimal() for cell in numbers):
         return False
     steps = {int(b) - int(a) for a, b in pairwise(numbers)}
@@ -118,7 +118,7 @@ def _are_names(numbers: list[str]) -> bool:
 
 
 def _commas(names: list[str], reader: Any) -> frozenset[str]:
-    """Return columns whose numbers mostly have commas; all columns where none has points."""
+    """Return the columns with decimal commas; all columns if no number has a decimal point."""
     columns: dict[int, list[str]] = {}
     try:
         for cells in islice(reader, ROWS_LOOKED_AT):
@@ -141,47 +141,47 @@ def _commas(names: list[str], reader: Any) -> frozenset[str]:
 
 # -- reading ---------------------------------------------------------------------------------------
 
-# Common spellings of missing values; others are found more slowly.
+# Spellings of missing values that pyarrow recognises; others are recognised in a slower pass.
 SPELLINGS = sorted(
     {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
 )
 READABLE = (
     ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
 )
-# Bytes of text in memory at a time, and so the longest row: for so many columns, and more for more
-# of them, up to a limit.
+# Size of a block of text, which limits the length of a row; it grows with the number of columns, in
+# multiples of BLOCK_COLUMNS, up to MOST_BLOCKS times.
 BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
-# Longer cells are refused: a quote is probably not closed.
+# Maximum length of a cell; longer ones are usually due to an unclosed quote.
 LONGEST_CELL = 1 << 17
 
 Batch = dict[str, Cells]
-# Columns that hold text (True), that must hold numbers (False), or whose type is inferred (None).
+# Type by column: text (True), numbers (False), or inferred (None).
 ReadAs = Mapping[str, bool | None]
 
 
 class OtherTypesError(ValueError):
-    """A column that was read as numbers holds text."""
+    """A column that was read as numbers contains text."""
 
 
 def typed_batches(
     source: Source, read_as: ReadAs, only: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """Yield the columns of each block, all or ``only`` some, converted while reading.
+    """Yield the columns of each block, converted by pyarrow; all columns, or those in ``only``.
 
-    ``read_as`` marks text columns; others have their types in the first block.
+    Types that ``read_as`` does not give are inferred from the first block.
 
     Raises
     ------
     OtherTypesError
-        Where a cell is neither a number nor a common spelling of a missing value; `text_batches`
-        reads such columns.
+        If a cell of a numeric column is neither a number nor a common spelling of a missing value;
+        `text_batches` reads such columns.
     """
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
         source.commas = dialect.commas
-        wanted = _wanted(dialect, only)
+        wanted = _columns_to_read(dialect, only)
         types_of = {name: is_text for name, is_text in read_as.items() if is_text is not None}
         if not set(wanted) <= set(types_of):
             types_of = _first_types(source, wanted) | types_of
@@ -202,17 +202,17 @@ def text_batches(
     only: Sequence[str] | None = None,
     numbers: Container[str] = (),
 ) -> Iterator[Batch]:
-    """Yield the same, with all cells read as text first.
+    """Yield the columns of each block, read as text and then converted; slower.
 
-    Columns in ``texts`` are text, and so are others from their first text on, which are added
-    there. In ``numbers``, text is an error that names its line.
+    Columns in ``texts`` are text. Another column becomes text at the first cell that is not a
+    number, and is added to ``texts``; if it is in ``numbers``, an error gives the line instead.
     """
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
         source.commas = dialect.commas
-        wanted = _wanted(dialect, only)
+        wanted = _columns_to_read(dialect, only)
         types = dict.fromkeys(wanted, pyarrow.string())
         n_rows = 0
         for batch in _read(text, dialect, types, ragged):
@@ -232,23 +232,23 @@ def text_batches(
             n_rows += batch.num_rows
 
 
-def _wanted(dialect: Dialect, only: Sequence[str] | None) -> list[str]:
-    """Return the columns to read; all of a file that has none of the requested ones."""
+def _columns_to_read(dialect: Dialect, only: Sequence[str] | None) -> list[str]:
+    """Return the columns to read; all columns if the file has none of the requested ones."""
     asked = set(dialect.names if only is None else only)
-    # The caller reports the columns that are not there.
+    # The caller reports missing columns.
     return [name for name in dialect.names if name in asked] or dialect.names
 
 
 def line_of(source: Source, row: int) -> str:
-    """Return the line where a row of data begins, as editors count; O(file)."""
+    """Return the line number at which a row of data begins, from 1; reads the file up to there."""
     rows = ((line, cells) for line, cells in _lines(source) if cells)
-    # The header is a row as well.
+    # + 1 for the header.
     found = next(islice(rows, row + 1, None), None)
     return row_text(row) if found is None else f"line {found[0]:,}"
 
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with the lines where they begin, if the source can be read again."""
+    """Yield the first line number and the cells of each row, if the source can be read again."""
     if not source.again:
         return
     with source.text() as text, suppress(csv.Error):
@@ -271,8 +271,8 @@ def _read(
         return "error"
 
     decimal = "," if dialect.commas & set(types) else "."
-    # Columns have numbers as names here; the header, which may have several lines, is skipped as a
-    # row.
+    # Columns are named by their numbers, and the header, which may span several lines, is skipped
+    # as a row.
     ids = {name: str(k) for k, name in enumerate(dialect.names)}
     reader = arrow_csv.open_csv(
         text,
@@ -296,7 +296,7 @@ def _read(
 
 
 def _first_types(source: Source, wanted: Sequence[str]) -> dict[str, bool]:
-    """Return which columns hold text in the first block."""
+    """Return, for each column, whether it is text in the first block."""
     if not source.again:
         raise OtherTypesError
     texts: set[str] = set()
@@ -323,7 +323,7 @@ def _numbers_or_text(
 
 
 def _first_text(cells: pyarrow.Array, comma: bool) -> int:
-    """Return the first row of a column that does not hold a number."""
+    """Return the first row whose cell is not a number."""
     different = _trimmed(cells).dictionary_encode()
     bad = [
         k for k in range(len(different.dictionary))
@@ -333,7 +333,7 @@ def _first_text(cells: pyarrow.Array, comma: bool) -> int:
 
 
 def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
-    """Return stripped cells, null where a value is missing."""
+    """Strip cells; missing values become null."""
     import pyarrow
     from pyarrow import compute
 
@@ -343,7 +343,7 @@ def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
 
 
 def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
-    """Return cells as float64, NaN where one is missing; None if one is text."""
+    """Convert cells to float64, with NaN for missing values; None if a cell is not a number."""
     import pyarrow
     from pyarrow import compute
 
@@ -371,9 +371,9 @@ def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
 
 @contextmanager
 def _csv_errors(source: Source) -> Iterator[list[Any]]:
-    """Turn errors of pyarrow and csv into TableError.
+    """Convert errors of pyarrow and csv to TableError.
 
-    Gives a list for ragged rows to be noted in.
+    Yields a list to which the caller appends ragged rows.
     """
     import pyarrow
 
@@ -394,7 +394,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
             ) from None
         raise TableError(f"{name} is not a readable CSV file: {error}") from None
     except OSError as error:
-        # Those of the file itself have a number; those of what is packed in it have none.
+        # Errors of the file system have an errno; errors of decompression do not.
         if error.errno is not None:
             raise
         raise TableError(
@@ -403,7 +403,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
 
 
 def _ragged(source: Source, row: Any) -> str:
-    """Return a message with the line, which pyarrow does not know in a stream."""
+    """Return a message with the line number, which pyarrow does not provide for streams."""
     n = row.actual_columns
     first = next((line for line, cells in _lines(source) if len(cells) == n), None)
     line = "" if first is None else f" in line {first:,}"

@@ -1,4 +1,4 @@
-"""Data sets: rows of a file or a built-in data set, their labels and encoded features."""
+"""Labelled tables: rows of a file or a built-in data set, their labels and encoded features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from maxplus.tables.text_source import STDIN
 SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
 SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
-# Rows of a part of a stream.
+# Default number of rows in each part of a stream.
 ROWS_AT_ONCE = 1 << 16
 
 T = TypeVar("T")
@@ -40,15 +40,15 @@ class Dataset:
     Attributes
     ----------
     table : the columns; in training without the target and the groups
-    target : what is to be predicted
+    target : the column to predict
     y : labels or numbers of shape (N,), or None
     rows : numbers of the rows in the file, from 0, shape (N,)
     groups : the group of each row, shape (N,), or None
-    decisions : a line for each decision about target and rows, in training also about columns
+    decisions : a line for each decision about the target and rows; in training also about columns
     encoder : the fitted encoder, or None
     X : features of shape (N, P), or None
     missing : which values were imputed, shape (N, columns of the encoder), or None
-    all_rows : the columns of all rows, if some have no label and were left out
+    all_rows : the columns of all rows, if rows without a label were left out
     """
 
     table: RawTable
@@ -69,12 +69,12 @@ class Dataset:
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
-        """(height, width) if the features are the pixels of an image."""
+        """(height, width) if the features are pixels."""
         return None if self.encoder is None else self.encoder.image_shape_
 
     @property
     def frame(self) -> RawTable:
-        """The table for ``fit`` of an estimator, with its encoder and features."""
+        """Table with encoder and features, for ``fit`` of an estimator."""
         return replace(self.table, encoder=self.encoder, encoded=self.X)
 
     def take(self, rows: NDArray) -> Dataset:
@@ -120,16 +120,16 @@ class Dataset:
 def load_training(
     data: str, target: str | None = None, task: str = AUTO, groups: str | None = None
 ) -> Dataset:
-    """Read DATA to train on: a file, standard input, or a built-in data set; not yet encoded.
+    """Read training data from a file, standard input or a built-in data set, without encoding it.
 
-    A built-in name is iris, digits, wine, breast_cancer, mnist or fashion_mnist; the last two
-    are the training images, and mnist:test and fashion_mnist:test the others. A file of such a
-    name has to be written with its folder: ./iris. A dash is standard input. Of several ranks each
-    reads a part of a Parquet, NPZ or NPY file.
+    Built-in names are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and mnist:test
+    and fashion_mnist:test for the test images. A file with such a name is given with its folder:
+    ./iris. A dash is standard input. With several ranks, each reads a part of a Parquet, NPZ or NPY
+    file.
 
     Parameters
     ----------
-    data : a built-in name, a file's path, or a dash
+    data : a built-in name, a path, or "-"
     target, task, groups : as in `split_target`
 
     Returns
@@ -155,10 +155,10 @@ def split_target(
     Parameters
     ----------
     table : RawTable
-        A rank's part of the rows, if there are several.
+        With several ranks, this rank's part of the rows.
     target : name of the target; by default a column named target, label, class or y, else the last
-    task : "classification", "regression", or "auto": many distinct numbers are a regression's
-    groups : name of a column that is not a feature; its rows of one value are held out together
+    task : "classification", "regression", or "auto": regression for many distinct numbers
+    groups : name of a column that is not a feature; rows with equal values are held out together
 
     Returns
     -------
@@ -222,14 +222,14 @@ def _group_codes(table: RawTable, name: str) -> NDArray:
 def load_dataset(
     data: str, encoder: TableEncoder, *, labelled: bool = False, strict: bool = False
 ) -> Dataset:
-    """Read DATA for a model.
+    """Read data and encode them for a fitted model.
 
     Parameters
     ----------
     data : as in `load_training`
-    encoder : the model's
-    labelled : whether rows without a label are left out
-    strict : whether unknown categories are refused
+    encoder : encoder of the model
+    labelled : leave out rows without a label
+    strict : raise an error for unknown categories
 
     Returns
     -------
@@ -267,22 +267,21 @@ def stream_dataset(
     strict: bool = False,
     also: Sequence[str] = (),
 ) -> Iterator[Dataset]:
-    """Read DATA for a model in parts: memory does not grow with the table.
+    """Read and encode data in parts, so that tables may be larger than memory.
 
-    Only columns that the model needs, its target and those named in ``also`` are read. Unknown
-    categories are counted over all parts, and reported in one warning at the end. With
-    ``labelled``, a part without any label is left out, as rows without one are.
+    Only the columns of the model, its target and those in ``also`` are read. Unknown categories are
+    counted over all parts and reported in one warning at the end. With ``labelled``, rows without a
+    label are left out, and so are parts without any label.
 
     Parameters
     ----------
     data : as in `load_training`
-    encoder : the model's
+    encoder : encoder of the model
     rows_at_once : int, default=65536
     labelled : bool, default=False
     strict : bool, default=False
-        Whether unknown categories are refused.
-    also : names of columns
-        Read beside those that the model needs.
+        Raise an error for unknown categories.
+    also : names of further columns to read
 
     Yields
     ------
@@ -326,7 +325,7 @@ def stream_dataset(
 def _encoded(
     table: RawTable, encoder: TableEncoder, labelled: bool, unknown: UnknownValues, first_row: int
 ) -> Dataset:
-    """Return the rows of a table as a fitted encoder takes them, with labels if it has them."""
+    """Encode the rows of a table by a fitted encoder, with labels if the table has them."""
     target, rows = encoder.target_, np.arange(table.n_rows)
     lines: tuple[str, ...] = ()
     has_labels = target.name in table.columns
@@ -348,12 +347,12 @@ def _encoded(
 
 
 def is_built_in(data: str) -> bool:
-    """Return whether DATA names a built-in data set."""
+    """Return whether ``data`` is the name of a built-in data set."""
     return data in SMALL or is_images(data)
 
 
 def is_images(data: str) -> bool:
-    """Return whether DATA names a built-in data set of images."""
+    """Return whether ``data`` is the name of a built-in data set of images."""
     name, _, part = data.partition(":")
     return name in IMAGES and part in ("", "train", "test")
 
@@ -396,7 +395,7 @@ def _built_in(name: str) -> RawTable:
 
 
 def _images(data: str) -> Dataset:
-    """Return images, which stay in float32: as columns they would take twice the memory."""
+    """Load images in float32; columns would be float64 and take twice the memory."""
     name, _, part = data.partition(":")
     images = getattr(datasets, f"load_{name}")()
     is_test = part == "test"
@@ -411,9 +410,9 @@ def _images(data: str) -> Dataset:
 
 
 def prefetch(parts: Iterable[T]) -> Iterator[T]:
-    """Yield parts in their order while a thread makes the next one.
+    """Yield parts in order while a thread reads the next one, which is in memory as well.
 
-    One more part is in memory. Reading files releases Python's lock.
+    Threads suffice, because reading files releases the GIL.
     """
     left, end = iter(parts), object()
     with ThreadPoolExecutor(1) as reader:

@@ -1,4 +1,4 @@
-"""TableEncoder: a scikit-learn transformer that turns tables into features."""
+"""TableEncoder: a scikit-learn transformer that encodes tables as features."""
 
 from __future__ import annotations
 
@@ -38,56 +38,56 @@ from maxplus.tables.schema import (
 )
 from maxplus.tables.table import RawTable, TableError, refuse_missing
 
-# Rows that are encoded together.
+# Number of rows in a block, so that the features of a block stay in the cache.
 ROWS_AT_ONCE = 1 << 15
-# Rows whose ranges are measured together: images are not held in float64 as a whole.
+# Number of rows that are converted to float64 at a time, to save memory with images.
 ROWS_MEASURED = 4096
 
 
 class Encoded(NamedTuple):
-    """X, shape (N, P), and which values of which columns were missing, shape (N, columns)."""
+    """Features X, shape (N, P), and the mask of missing values, shape (N, columns)."""
 
     X: NDArray
     missing: NDArray
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Encode the columns of a table as numbers: features for any scikit-learn estimator.
+    """Encode the columns of a table as numeric features for any scikit-learn estimator.
 
-    A number is a feature. A category is a 0/1 feature for each of its values; of many values the
-    frequent ones have a feature each and the rest one together. Text in order ("low", "medium",
-    "high"; "<5", "5-9"; ordered categoricals) is its position, and text with units ("70 kg") the
-    number in it. Missing values are imputed by the median or the most frequent value; where there
-    are several, a 0/1 feature indicates them. An unknown category is encoded as none of the known
-    ones, and one warning counts such values. Estimators of this library have an encoder of their
-    own (``encoder_``) where ``fit`` gets a data frame.
+    A column of numbers is one feature. A categorical column is one-hot encoded; if it has many
+    values, the infrequent ones share one feature. Ordinal text ("low", "medium", "high"; "<5",
+    "5-9"; ordered categoricals) is encoded by position, and text with units ("70 kg") by the number
+    in it. Missing values are imputed by the median or the most frequent value; if a column has
+    several, a 0/1 feature indicates them. An unknown category is encoded as none of the known ones,
+    and one warning counts such values. Estimators of this library fit an encoder of their own
+    (``encoder_``) when ``fit`` is called with a data frame.
 
     Parameters
     ----------
     categorical : sequence of str, default=()
-        Columns each value of which is a category, also where they hold numbers.
+        Columns to one-hot encode even if they contain numbers.
     numeric : sequence of str, default=()
-        Text columns that are encoded as the number in them ("12 mg", "grade 2", "5-10").
+        Text columns to encode as the number in each text ("12 mg", "grade 2", "5-10").
     drop : None, "auto" or sequence of str, default=None
         Columns to leave out. "auto", alone or in the sequence, leaves out ids, dates, free text,
         constants and columns without values; by default every column becomes a feature.
     keep : sequence of str, default=()
-        Columns that "auto" does not leave out.
+        Columns that "auto" must not leave out.
     missing : {"impute", "error"}, default="impute"
-        Whether missing values are imputed or refused.
+        Impute missing values, or raise an error.
     standardize : bool, default=False
-        Whether features are brought to mean 0 and deviation 1.
+        Scale features to mean 0 and standard deviation 1.
 
     Attributes
     ----------
     columns_ : tuple of `maxplus.tables.Column`
-        The columns that are used, in their order.
+        The columns that are used, in order.
     ranges_ : `maxplus.tables.Ranges`
-        Values of each feature in training, before they are standardised.
+        Statistics of each feature in training, before standardisation.
     decisions_ : tuple of str
-        A line for each decision about a column that a parameter can overrule.
+        A line for each decision about a column that a parameter can override.
     n_features_in_ : int
-        Number of columns that `fit` was given.
+        Number of columns seen during `fit`.
     feature_names_in_ : array of str
         Their names, if all are strings.
 
@@ -107,7 +107,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ranges_: Ranges
     decisions_: tuple[str, ...]
     target_: Target
-    # (height, width) if the features are the pixels of an image.
+    # (height, width) if the features are pixels.
     image_shape_: tuple[int, int] | None
     # Name of the training table.
     data_: str
@@ -159,7 +159,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         table : RawTable
-        target : what the features are to predict; kept with the encoder
+        target : the column to predict, which is stored with the encoder
         image_shape : (height, width) if the columns are pixels
 
         Returns
@@ -176,10 +176,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
-        """Call `fit_table`, and return the encoded table.
+        """Call `fit_table` and return the encoded table.
 
-        Types and imputed values are inferred from ``all_rows``, also those without labels, if
-        given.
+        Parameters
+        ----------
+        table : RawTable
+        target : the column to predict, which is stored with the encoder
+        image_shape : (height, width) if the columns are pixels
+        all_rows : RawTable, optional
+            The rows from which types and imputed values are inferred: ``table`` and the rows
+            without a label.
+
+        Returns
+        -------
+        Encoded
         """
         self.n_features_in_ = len(table.columns)
         self.feature_names_in_ = np.array(list(table.columns), object)
@@ -229,7 +239,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n_samples, n_features), or a frame as ``set_output`` says
+        array of shape (n_samples, n_features), or a data frame if ``set_output`` requests one
         """
         check_is_fitted(self, "columns_")
         table, unknown = self._table(X, reset=False), UnknownValues()
@@ -268,7 +278,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     def _table(self, X: Any, *, reset: bool) -> RawTable:
-        """Return the columns of X, and set or check what scikit-learn stores of them."""
+        """Return the columns of X; set or check ``n_features_in_`` and ``feature_names_in_``."""
         if is_frame(X):
             table = table_of(X)
             if reset:
@@ -285,10 +295,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             columns = {name: _of_objects(cells) for name, cells in columns.items()}
         return RawTable("the array", columns)
 
-    # -- what estimators and commands use ----------------------------------------------------------
+    # -- interface for estimators and commands -----------------------------------------------------
 
     def on(self, frame: Any) -> RawTable:
-        """Return a data frame that ``fit`` of an estimator encodes with a clone of this encoder.
+        """Return a table that ``fit`` of an estimator encodes with a clone of this encoder.
 
         Parameters
         ----------
@@ -315,12 +325,33 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return replace(table_of(frame), encoder=self)
 
     def encode(self, table: RawTable, unknown: UnknownValues | None = None) -> Encoded:
-        """Return features and missing values; unexpected values are counted in ``unknown``."""
+        """Encode a table.
+
+        Parameters
+        ----------
+        table : RawTable
+        unknown : UnknownValues, optional
+            Counts of unknown categories and unexpected missing values, to which this table's are
+            added. By default they are not reported.
+
+        Returns
+        -------
+        Encoded
+        """
         X, missing = self._encode(table, UnknownValues() if unknown is None else unknown)
         return Encoded(self.standardized(X), missing)
 
     def standardized(self, X: NDArray) -> NDArray:
-        """Return features with mean 0 and deviation 1, or X itself without ``standardize``."""
+        """Return standardised features, or X itself without ``standardize``.
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (N, P)
+        """
         return (X - self.ranges_.mean) / self.ranges_.deviations if self.standardize else X
 
     def _encode(self, table: RawTable, unknown: UnknownValues) -> Encoded:
@@ -337,7 +368,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
         places = list(enumerate(zip(self.columns_, self.places, strict=True)))
-        # In blocks of rows: a column is written across rows, which should stay in the cache.
+        # A column is written across rows: blocks of rows stay in the cache.
         for start in range(0, table.n_rows, ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             part = table.part(rows.start, rows.stop)
@@ -363,12 +394,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def read_as(self) -> dict[str, bool | None]:
-        """The columns to be read and whether they hold text; None: as they look."""
+        """Columns to read: True for text, False for numbers, None to infer the type."""
         columns: dict[str, bool | None] = {c.name: c.is_text for c in self.columns_}
         return {**columns, self.target_.name: True if self.target_.is_text else None}
 
     def features_of(self, columns: Sequence[str]) -> list[int]:
-        """Return the features of columns, or of features, given by name."""
+        """Return the indices of features.
+
+        Parameters
+        ----------
+        columns : names of columns or features
+
+        Returns
+        -------
+        list of int
+        """
         names = self.feature_names
         places = {c.name: p for c, p in zip(self.columns_, self.places, strict=True)}
         found: list[int] = []
@@ -384,7 +424,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return found
 
     def domain(self) -> FeatureValues:
-        """Return the values that features can take, for counterfactuals: those of training."""
+        """Return the values of features in training, as the domain of counterfactuals.
+
+        Returns
+        -------
+        FeatureValues
+        """
         ranges = self.ranges_
         low, high, integer = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
         fixed = np.zeros(self.n_features, bool)
@@ -414,7 +459,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     # -- JSON --------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fitted encoder as plain data, for a model file."""
+        """Return the fitted encoder as JSON data, for a model file.
+
+        Returns
+        -------
+        dict
+        """
         check_is_fitted(self, "columns_")
         names = getattr(self, "feature_names_in_", None)
         return {
@@ -434,7 +484,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
-        """Return the encoder that `to_json` described; ValueError if something is not valid."""
+        """Return the encoder of a `to_json` record; raise ValueError if it is not valid."""
         _require(isinstance(record, dict), "", record)
         absent = [name for name in _FIELDS if name not in record]
         if absent:
@@ -472,19 +522,19 @@ class Group(NamedTuple):
 
 
 class FeatureValues(NamedTuple):
-    """The fields of `maxplus.explain.Domain` as plain data, of P features.
+    """The fields of `maxplus.explain.Domain` as plain data, for P features.
 
     Attributes
     ----------
-    unit : deviations in training, shape (P,)
-    low, high : the least and largest value in training, shape (P,)
+    unit : standard deviations in training, shape (P,)
+    low, high : smallest and largest value in training, shape (P,)
     whole : features that take integers only, shape (P,)
     fixed : features that cannot be changed: indicators of missing values; shape (P,)
-    names : P names
-    values : the two values of a feature that takes no others
-    categories : categorical columns, which change as a whole
+    names : names of the features
+    values : the two values of each two-valued feature
+    categories : categorical columns, whose features change together
     indicators : for a feature that may be missing, the feature that indicates it
-    ranks : for an ordinal feature, its categories, the lowest first
+    ordinals : for an ordinal feature, its categories, the lowest first
     """
 
     unit: NDArray
@@ -496,20 +546,20 @@ class FeatureValues(NamedTuple):
     values: Mapping[int, NDArray]
     categories: tuple[Group, ...]
     indicators: Mapping[int, int]
-    ranks: Mapping[int, tuple[str, ...]]
+    ordinals: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Values of P features in training, as arrays of shape (P,).
+    """Statistics of P features in training, as arrays of shape (P,).
 
     Attributes
     ----------
-    deviations : standard deviations; 1 for a constant feature, so that a radius never takes it
-        for one that is held fixed
-    mean, low, high : the mean, the least and the largest value
+    deviations : standard deviations; 1 for a constant feature, since 0 in the scale of a
+        certificate means that a feature is held fixed
+    mean, low, high : mean, smallest and largest value
     whole : whether all values were integers
-    two_valued : whether there were two values only, ``low`` and ``high``
+    two_valued : whether ``low`` and ``high`` were the only values
     """
 
     deviations: NDArray
@@ -537,18 +587,18 @@ class Ranges:
                 f"{name}: {feature_names[p]!r} reaches {max(high[p], -low[p]):g}, too large to "
                 "square; divide it by a power of ten"
             )
-        # The rounded mean of equal numbers may differ from them, and their deviation from 0.
+        # Rounding can make the deviation of equal numbers nonzero.
         deviations = np.where((low == high) | (deviations == 0.0), 1.0, deviations)
         mean = X.mean(axis=0, dtype=np.float64)
         return cls(deviations, mean, low.astype(float), high.astype(float), integer, two)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for a model file."""
+        """Return JSON data for a model file."""
         return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
 
     @classmethod
     def from_json(cls, record: Any, n: int) -> Ranges:
-        """Return what `to_json` described for n features; ValueError if it is not valid."""
+        """Return the ranges of a `to_json` record for n features; raise ValueError if not valid."""
         names = {field.name for field in fields(cls)}
         _require(isinstance(record, dict) and set(record) == names, "ranges", record)
         numbers = {name: _numbers(record, name, n) for name in ("mean", "low", "high")}
@@ -572,7 +622,7 @@ def _deviations(X: NDArray) -> NDArray:
 
 
 def _of_objects(cells: NDArray) -> NDArray:
-    """Return a column of an object array as numbers where all of its cells are."""
+    """Convert a column of an object array to numbers, if all of its cells are numbers."""
     try:
         return cells.astype(np.float64)
     except (TypeError, ValueError):
@@ -623,7 +673,7 @@ def _numbers(record: dict[str, Any], name: str, n: int, *, positive: bool = Fals
     if not isinstance(values, list) or len(values) != n:
         raise ValueError(f"the encoder's {name} must be {n} numbers, not {values!r:.60}")
     for value in values:
-        # Integers of JSON may be larger than any float.
+        # JSON integers may exceed the range of floats.
         good = type(value) is float or (type(value) is int and abs(value) <= 2**53)
         if not good or not math.isfinite(value) or (positive and value <= 0):
             what = "positive finite" if positive else "finite"

@@ -1,4 +1,4 @@
-"""Files as tables, by their suffixes; whole or in batches, within the memory that is available."""
+"""Reading of files by their suffixes, whole or in batches, with checks of available memory."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from maxplus.tables.text_source import COMPRESSED, STDIN, Source
 CSV = (".csv", ".tsv", ".txt")
 NUMPY = (".npz", ".npy")
 EXCEL = (".xlsx", ".xlsm")
-# Smaller tables are read without a check of the available memory.
+# Size in bytes up to which tables are read without a check of the available memory.
 ALWAYS_READ = 1 << 27
-# While a table is read, its parts, its columns and its features are in memory at once.
+# While a table is read, its parts, its columns and its features are in memory together.
 COPIES = 3
 # Memory of a distinct value besides its characters: a string and a dictionary entry.
 BYTES_PER_VALUE = 128
 
 
 def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
-    """Read a file by its ending, or CSV text from standard input, which is "-".
+    """Read a file by its suffix, or CSV text from standard input, which is "-".
 
-    The endings are .csv, .tsv and .txt, maybe packed; .xlsx; .parquet, or a folder of such files;
-    .npz with X, maybe y; .npy with a column for each feature and one for labels.
-    A column of a CSV file is numbers if every value is one, or missing, else text;
-    ``read_as`` tells for some whether they hold text (True) or must hold numbers (False).
+    The suffixes are .csv, .tsv and .txt, optionally compressed; .xlsx; .parquet, or a folder of
+    such files; .npz with X and optionally y; .npy with a column for each feature and one for
+    labels. A column of a CSV file is numeric if every value is a number or missing, else text;
+    ``read_as`` overrides this: True for text, False for numbers.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _read_table(path: str | Path, ending: str, read_as: ReadAs | None) -> RawTab
     except OtherTypesError:
         texts, numbers = _by_type(types)
         batches = collect(source.name, text_batches(source, texts, None, numbers))
-        # Columns with numbers first and text later are read again, all at once.
+        # Columns in which text follows numbers are read again, together.
         late = [
             n for n in texts if any(not isinstance(part.get(n), Categorical) for part in batches)
         ]
@@ -125,9 +125,9 @@ def read_batches(
     Parameters
     ----------
     path : str or path
-    read_as : the columns to read, if they exist, and whether they hold text
-        All columns by default, which takes a second pass over a CSV file, whose first pass finds
-        the columns that hold text.
+    read_as : the columns to read, if they exist, and their types as in `read_table`
+        All columns by default, which takes an additional pass over a CSV file to find the columns
+        that hold text.
     also : further columns that must exist
 
     Yields
@@ -168,7 +168,7 @@ def _parts(
     if read_as is None:
         types, only = _all_types(source) if ending in CSV else {}, None
     else:
-        # Columns that are only copied to the output are text, as they were written.
+        # Columns that are copied to the output are read as text, to preserve their spelling.
         types = {**dict.fromkeys(also, True), **read_as}
         only = list(types)
     batches = (
@@ -188,7 +188,7 @@ def _parts(
 
 
 def _csv_batches(source: Source, types: ReadAs, only: Sequence[str] | None) -> Iterator[Batch]:
-    """Yield batches converted by pyarrow, and from the first failure on converted from text."""
+    """Yield batches converted by pyarrow; after its first failure, batches converted from text."""
     n_given = 0
     if source.again:
         try:
@@ -207,7 +207,7 @@ def _csv_batches(source: Source, types: ReadAs, only: Sequence[str] | None) -> I
 
 
 def _all_types(source: Source) -> dict[str, bool | None]:
-    """Return which columns of a CSV file hold text; all of it is read."""
+    """Return, for each column, whether it holds text; reads the whole file."""
     texts: set[str] = set()
     names: list[str] = []
     for columns in text_batches(source, texts):
@@ -266,7 +266,7 @@ def _ending(path: str | Path) -> str:
 
 
 def check_memory(name: str, needed: int, taken: int = 0) -> None:
-    """Raise TableError if a table needs more bytes than are available or ``taken`` by it."""
+    """Raise TableError if a table needs more bytes than are available, or ``taken`` by it."""
     if needed < ALWAYS_READ:
         return
     from maxplus.training.memory import available_bytes, human_bytes
@@ -281,7 +281,7 @@ def check_memory(name: str, needed: int, taken: int = 0) -> None:
 
 
 def collect(name: str, batches: Iterable[Mapping[str, Cells]]) -> list[Mapping[str, Cells]]:
-    """Return all batches of a table; TableError as soon as they would not fit into memory."""
+    """Return all batches of a table; raise TableError as soon as they exceed available memory."""
     found: list[Mapping[str, Cells]] = []
     n_bytes = checked = 0
     for batch in batches:
@@ -304,7 +304,7 @@ def _size(cells: Cells) -> int:
 
 
 def read_excel(path: Path) -> RawTable:
-    """Return the first sheet, whose first row that is not empty names the columns."""
+    """Read the first sheet; its first row that is not empty is the header."""
     try:
         import openpyxl
     except ImportError:
@@ -312,7 +312,7 @@ def read_excel(path: Path) -> RawTable:
             f"{path} is read by openpyxl: pip install 'maxplus[excel]', or save it as CSV"
         ) from None
     with open(path, "rb") as file:
-        # openpyxl and zipfile have errors of many types for damaged files.
+        # openpyxl and zipfile raise errors of many types for damaged files.
         try:
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             sheet = book.worksheets[0]
@@ -346,14 +346,14 @@ def read_excel(path: Path) -> RawTable:
 
 
 def _filled_rows(rows: Iterator[tuple]) -> Iterator[tuple[int, tuple]]:
-    """Yield rows that are not empty, with their numbers in the sheet."""
+    """Yield non-empty rows and their numbers in the sheet."""
     return (
         (k, row) for k, row in enumerate(rows, 1) if any(cell is not None for cell in row)
     )  # fmt: skip
 
 
 def _cells(cells: list[Any]) -> Cells:
-    """Return numbers if every cell is one, or missing, else text."""
+    """Return numbers if every cell is a number or missing, else text."""
     numbers = [_number(cell) for cell in cells]
     if None in numbers:
         return Categorical.of(cells)

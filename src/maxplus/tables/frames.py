@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars, pyarrow and others as tables."""
+"""Conversion of data frames of pandas, polars, pyarrow and others to tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def is_frame(data: Any) -> bool:
-    """Return whether data has named columns, as data frames of any library have.
+    """Return whether data are a data frame of any library, with named columns.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def is_frame(data: Any) -> bool:
 
 
 def table_of(frame: Any, name: str = "the data frame") -> RawTable:
-    """Return the columns of a data frame, as a file of the same content would have them.
+    """Convert a data frame to a table, equal to that of a file with the same content.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
     import pyarrow
 
     if hasattr(frame, "iloc"):
-        # pandas: its index is not a column, and columns of objects may hold anything.
+        # pandas: the index is not a column, and columns of objects may hold any type.
         columns = {str(key): _of_pandas(frame.iloc[:, k]) for k, key in enumerate(frame.columns)}
         check_different(name, [str(key) for key in frame.columns])
         return RawTable(name, columns)
@@ -80,7 +80,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
 
 
 def is_plain(table: RawTable) -> bool:
-    """Return whether a table holds numbers only, and none is missing.
+    """Return whether a table has only numbers and no missing values.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def is_plain(table: RawTable) -> bool:
 
 
 def cells_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
-    """Return a column of pyarrow: numbers and truth values as numbers, all else as text.
+    """Convert a column of pyarrow: numbers and booleans to numbers, everything else to text.
 
     Dates are text in ISO format.
     """

@@ -1,4 +1,4 @@
-"""NumPy's files: NPZ with arrays X, maybe y and feature_names; NPY with one array, X."""
+"""Readers of NPZ files (arrays X and optionally y, feature_names) and NPY files (one array X)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.table import Cells, NoRowsError, TableError
 
-# Compressed arrays of zeros expand to a thousand times their size. More than so many bytes are
-# decompressed only up to so many times the size of the file.
+# Compressed arrays of zeros expand to a thousand times their size: beyond ALWAYS bytes, an archive
+# is decompressed only up to TIMES its own size.
 ALWAYS, TIMES = 100_000_000, 100
-# Rows of a mapped array that are converted to columns together.
+# Number of rows of a memory-mapped array in each batch.
 ROWS_AT_ONCE = 1 << 16
 
 HEADERS = {
@@ -27,14 +27,14 @@ HEADERS = {
 
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
-    """Yield all rows of an NPZ file at once, those of an NPY file, which is mapped, in batches."""
+    """Yield the rows of an NPZ file as one batch, those of a memory-mapped NPY file in several."""
     if path.suffix.lower() == ".npy":
         X = _single(path)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             yield columns_of(path, {"X": X[lo : lo + ROWS_AT_ONCE]})
         return
     arrays = read_arrays(path)
-    # An array without rows has no bytes that confirm its width, which may be huge.
+    # The width of an array without rows is not confirmed by any data and may be huge.
     has_rows = arrays.get("X", np.ones(1)).shape[:1] != (0,)
     columns = columns_of(path, arrays) if has_rows else {}
     if columns:
@@ -57,7 +57,7 @@ def npz_rows(path: Path, rank: int, size: int) -> dict[str, Cells]:
 
 
 def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
-    """Return X, y and feature_names as columns, checked."""
+    """Validate X, y and feature_names and return them as columns."""
     X = arrays.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise TableError(
@@ -83,7 +83,7 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray]:
-    """Return the arrays by name; TableError for another file, or one that takes far more memory."""
+    """Return the arrays by name; raise TableError for an invalid or a suspiciously large file."""
     if path.suffix.lower() == ".npy":
         return {"X": _single(path)}
     with open(path, "rb") as file:
@@ -97,7 +97,7 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
                 }
         except TableError:
             raise
-        # NumPy and zipfile have errors of many types for damaged files.
+        # NumPy and zipfile raise errors of many types for damaged files.
         except Exception:
             raise TableError(
                 f"{path} is no NPZ file, or a damaged one; write it anew with "
@@ -106,7 +106,7 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
 
 
 def _single(path: Path) -> NDArray:
-    """Return the array of an NPY file, memory-mapped; its last column is the label by default."""
+    """Return the memory-mapped array of an NPY file."""
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _check_size(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:
 
 
 def _array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray:
-    """Return an array of no more bytes than the archive states; any error if it is damaged."""
+    """Read an array of at most the size that the archive declares; any error if it is damaged."""
     with archive.open(member) as stream:
         shape, columns_first, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
         if dtype.hasobject:

@@ -1,4 +1,4 @@
-"""Parquet files, alone or together in a folder, in batches of rows."""
+"""Reader of Parquet files, single or in a folder, in batches of rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from maxplus.tables.frames import cells_of
 from maxplus.tables.table import Cells, TableError, check_different
 
 ENDINGS = (".parquet", ".pq")
-# Rows that are converted to arrays together.
+# Number of rows in each batch.
 ROWS_AT_ONCE = 1 << 16
 
 
 def parquet_batches(
     path: Path, only: Sequence[str] | None = None, part: tuple[int, int] = (0, 1)
 ) -> Iterator[dict[str, Cells]]:
-    """Yield the columns of batches of rows, all or ``only`` some; of a folder file by file.
+    """Yield batches of rows, file by file; all columns, or those in ``only``.
 
-    ``part`` is (rank, size): the rows [rank·N / size, (rank + 1)·N / size) of all files together.
+    ``part`` is (rank, size): the rows [rank·N / size, (rank + 1)·N / size) of the N rows in all.
     A rank without rows gets one empty batch.
     """
     files, (rank, size), names, first = files_of(path), part, None, 0
@@ -58,20 +58,20 @@ def parquet_batches(
 
 
 def parquet_bytes(path: Path) -> int:
-    """Return the memory of all columns, as the files state it: 8 bytes for each value."""
+    """Return the memory of all columns, 8 bytes for each value, from the files' metadata."""
     total = 0
     for file in files_of(path):
         try:
             found = _metadata(file)
         except TableError:
-            # Reading it reports the error.
+            # The reader reports the error.
             continue
         total += 8 * found.num_rows * found.num_columns
     return total
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or those of a folder in the order of their names."""
+    """Return the path of a file, or the files of a folder sorted by name."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
@@ -85,7 +85,7 @@ def files_of(path: Path) -> list[Path]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; Python opens it, since its errors name the file and the reason."""
+    """Open a Parquet file by Python, whose errors give the file and the reason."""
     import pyarrow
     from pyarrow import parquet
 

@@ -1,8 +1,8 @@
-"""Tables distributed over ranks: each reads a part of the rows, and all infer the same schema.
+"""Tables distributed over ranks: each rank reads a part of the rows, and all infer the same schema.
 
-Ranks have about as many rows each, in the order of the file, or of the files of a folder by name.
-Column types are inferred by rank 0, which requests one whole column at a time: the same as in a
-single process.
+Parts have about equal numbers of rows, in the order of the file or of the sorted files of a folder.
+Rank 0 infers the column types and gathers one whole column at a time, so that the result is that of
+a single process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from maxplus.tables.table import Cells, NoRowsError, RawTable, TableError, join,
 
 
 def require_partitionable(data: str) -> None:
-    """Raise TableError, on all ranks, for a file that ranks cannot read in parts."""
+    """Raise TableError, on all ranks, for a file format that cannot be read in parts."""
     path = Path(data)
     if not (path.is_dir() or path.suffix.lower() in (*PARQUET, *NUMPY)):
         raise mark_collective(
@@ -36,11 +36,7 @@ def require_partitionable(data: str) -> None:
 
 
 def read_partition(data: str, comm: Communicator) -> RawTable:
-    """Read a rank's part of the rows of a Parquet file, a folder of them, an NPZ or NPY file.
-
-    Parts have about equally many rows, those of rank 0 come first; columns are the same on all
-    ranks.
-    """
+    """Read a rank's part of the rows of a Parquet file, a folder of them, an NPZ or NPY file."""
     require_partitionable(data)
     path = Path(data)
     with comm.raise_on_all_ranks():
@@ -57,12 +53,12 @@ def read_partition(data: str, comm: Communicator) -> RawTable:
 
 @dataclass(frozen=True)
 class WholeTable(RawTable):
-    """The rows of all ranks, as rank 0 sees them: a column is requested when it is accessed."""
+    """The rows of all ranks, for rank 0; a column is gathered when it is accessed."""
 
     n_all: int = 0
 
     def __post_init__(self) -> None:
-        """Leave columns where they are."""
+        """Skip the conversion of columns, which would gather all of them."""
 
     @property
     def n_rows(self) -> int:
@@ -71,7 +67,7 @@ class WholeTable(RawTable):
 
 
 class TableShare:
-    """A rank's own columns, which it sends when they are requested."""
+    """The columns of one rank, and the requests by which rank 0 gathers them."""
 
     def __init__(self, own: RawTable) -> None:
         self.own = own
@@ -85,7 +81,7 @@ class TableShare:
         return WholeTable(self.own.name, columns, row_text, n_all=n)
 
     def answer(self, comm: Communicator, question: Any) -> Cells:
-        """Return a column of all ranks."""
+        """Gather a column from all ranks."""
         cells = self.own.columns[question[1]]
         if not isinstance(cells, Categorical):
             return comm.gather(cells)
@@ -101,7 +97,7 @@ class TableShare:
 
 
 class _Columns(Mapping[str, Cells]):
-    """Columns by name; the last one that was accessed is kept."""
+    """Columns by name, gathered on access; the last one is cached."""
 
     def __init__(self, share: TableShare, comm: Communicator) -> None:
         self._share, self._comm = share, comm

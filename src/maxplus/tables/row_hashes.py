@@ -7,7 +7,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-# Rows that are converted to float64 at once.
+# Number of rows that are converted to float64 at a time, to save memory.
 ROWS_AT_ONCE = 4096
 BITS = 63
 
@@ -15,9 +15,9 @@ BITS = 63
 def row_hashes(X: NDArray) -> NDArray:
     """Return a hash from 0 to 2^63 − 1 of each row, equal for equal rows; int64, shape (N,).
 
-    The same for any float type that holds the values. Two different rows have the same hash
-    once in 2^63 pairs. A hash hides nothing: where values are few enough to be enumerated, the
-    rows can be found by hashing guesses. O(N·P).
+    Hashes do not depend on the float type. Two different rows collide with probability 2^−63.
+    Hashes are not anonymous: where possible rows are few enough to be enumerated, the rows can be
+    recovered by hashing all of them. O(N·P).
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def row_hashes(X: NDArray) -> NDArray:
     """
     found = np.empty(len(X), np.int64)
     for lo in range(0, len(X), ROWS_AT_ONCE):
-        # + 0.0 makes −0 the 0 that it equals.
+        # + 0.0 turns −0 into 0.
         rows = np.ascontiguousarray(X[lo : lo + ROWS_AT_ONCE], np.float64) + 0.0
         for n, row in enumerate(rows, lo):
             digest = blake2b(row.tobytes(), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""Inference of column types and of the target from a training table, each decision as a line."""
+"""Inference of column types and of the target from a training table, with a log of decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from maxplus.tables.columns import (
     Ordinal,
     UnknownValues,
 )
-from maxplus.tables.scales import number_in, ordered
 from maxplus.tables.table import (
     Cells,
     RawTable,
@@ -38,23 +37,25 @@ from maxplus.tables.table import (
     refuse_missing,
     require,
 )
+from maxplus.tables.text_patterns import number_in, ordered
 
 TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regression")
 IMPUTE, REFUSE = "impute", "error"
-# A target column is recognised by one of these names, else it is the last one.
+# Names of target columns; without one of them, the target is the last column.
 TARGET_NAMES = ("target", "label", "class", "y")
-# Share of cells that are numbers from which on the others are mistakes.
+# Share of numeric cells from which the remaining text is an error.
 SHARE_NUMBERS = 0.95
-# More distinct integers than these are measurements; or fewer, if rows are few as well.
+# An integer target is a regression if it has more than MANY_CLASSES distinct values, or more than
+# FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
 MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
-# Floats hold all integers up to here, and not all beyond.
+# The largest integer up to which float64 represents all integers.
 LARGEST_LABEL = 2**53
 
 
 class Target(NamedTuple):
-    """The column to predict: its name, "classification" or "regression", and how it is read.
+    """The column to predict: its name, "classification" or "regression", and its type.
 
-    With ``is_text`` labels are text, also where they look like numbers.
+    With ``is_text``, labels are text even where they look like numbers.
     """
 
     name: str
@@ -62,18 +63,18 @@ class Target(NamedTuple):
     is_text: bool = False
 
     def cells(self, table: RawTable) -> Cells:
-        """Return the target's cells: of classes, the text none is one."""
+        """Return the cells of the target; the text "none" is a class, but not a number."""
         require(table, self.name, "--target")
         return table.feature(self.name) if self.task == REGRESSION else table.columns[self.name]
 
     def missing(self, table: RawTable) -> NDArray:
-        """Return which rows have no label; all False for a table without the column."""
+        """Return the mask of rows without a label; all False for a table without the column."""
         if self.name not in table.columns:
             return np.zeros(table.n_rows, bool)
         return is_missing(self.cells(table))
 
     def labels(self, table: RawTable) -> NDArray:
-        """Return y of shape (N,): numbers for a regression; else integers or strings."""
+        """Return y of shape (N,): floats for a regression, else integers or strings."""
         cells = self.cells(table)
         refuse_missing(table, {self.name: cells})
         if self.task == REGRESSION:
@@ -97,7 +98,7 @@ class Target(NamedTuple):
         )
 
     def line_of_unlabelled(self, n: int, first: str) -> str:
-        """Return the decision about n rows without a label."""
+        """Return the line about n rows that have no label and are left out."""
         return (
             f"left out {n:,} row{'s' * (n > 1)} without a value of the target {self.name!r}, the "
             f"first in {first}"
@@ -105,7 +106,7 @@ class Target(NamedTuple):
 
 
 class Overrides(NamedTuple):
-    """Columns by name whose type is not inferred: the parameters of a `TableEncoder`."""
+    """Columns whose type is given instead of inferred: the parameters of a `TableEncoder`."""
 
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
@@ -116,7 +117,7 @@ class Overrides(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Overrides:
-        """Return the parameters of an encoder, checked."""
+        """Validate the parameters of an encoder."""
         drop = parameters["drop"]
         drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
         for name in ("categorical", "numeric", "keep"):
@@ -132,7 +133,7 @@ class Overrides(NamedTuple):
         return cls(categorical, numeric, names, keep, parameters["missing"], AUTO in drop)
 
     def check(self, table: RawTable, target: str | None) -> None:
-        """Raise TableError where a column does not exist, or is in two lists."""
+        """Raise TableError if a column does not exist or is in two lists."""
         if self.missing not in (IMPUTE, REFUSE):
             raise TableError(
                 f"{table.name}: --missing must be one of impute, error; got {self.missing!r:.60}"
@@ -147,7 +148,7 @@ class Overrides(NamedTuple):
                         f"--{option} as well"
                     )
                 require(table, name, f"--{option}", *others)
-                # A type may be given for a column that is kept.
+                # A column may be both kept and given a type.
                 if option != "keep" and name in chosen:
                     raise TableError(
                         f"{table.name}: {name!r} is in --{chosen[name]} and in --{option}; choose "
@@ -158,12 +159,12 @@ class Overrides(NamedTuple):
                 chosen.setdefault(name, option)
 
     def keeps(self, name: str) -> bool:
-        """Return whether a column is used, whatever it looks like."""
+        """Return whether a column is used even if it looks uninformative."""
         return not self.is_auto or name in (*self.categorical, *self.numeric, *self.keep)
 
 
 class Schema(NamedTuple):
-    """The columns that are used, and a line for each decision that may be overruled."""
+    """The columns that are used, and a line for each decision that can be overridden."""
 
     columns: tuple[Column, ...]
     decisions: tuple[str, ...]
@@ -175,13 +176,13 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
     Parameters
     ----------
     table : columns without the target
-    overrides : what is not to be inferred
+    overrides : columns whose type is given
     target : name of the target, for messages
 
     Raises
     ------
     TableError
-        Naming the column: unknown names, no feature left, text among numbers.
+        For unknown names, text among numbers, or if no feature is left.
     """
     overrides.check(table, target)
     besides = "" if target is None else f" besides the target {target!r}"
@@ -274,7 +275,7 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
             f"{name!r} is the number in its words: {', '.join(shown)}, … "
             f"(--categorical {in_shell(name)} for a feature each)"
         )
-    # A value that occurs, so that integers stay integers.
+    # The lower median is a value of the column, so that integers are filled with integers.
     middle = (present.size - 1) // 2
     median = float(np.partition(present, middle)[middle])
     return Number(name, median, from_text=from_text)
@@ -283,11 +284,11 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
 def _categories(
     name: str, cells: Categorical, all_of_them: bool, lines: list[str]
 ) -> Category | Ordinal:
-    """Return ordinals if values are ordered, else a category of all or the frequent values."""
+    """Return an ordinal column if values have an order, else a one-hot encoded one."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     known = [cells.values[k] for k in used]
-    # Ties go to the value that comes first in the alphabet.
+    # Ties are broken alphabetically.
     common = cells.values[min(used, key=lambda k: (-counts[k], cells.values[k]))]
     if all_of_them:
         return Category(name, common, categories=tuple(sorted(known)))
@@ -299,7 +300,7 @@ def _categories(
         return Ordinal(name, _median(order, cells), categories=order)
     if not is_wide(len(known), int(counts.sum())):
         return Category(name, common, categories=tuple(sorted(known)))
-    # A column that is kept explicitly may have no frequent value at all.
+    # A column that the user keeps may have no frequent value.
     frequent = frequent_values(cells) or frequent_values(cells, least=1)
     chosen = tuple(sorted(set(frequent) - {OTHER}))
     which = "most frequent is" if len(chosen) == 1 else f"{len(chosen)} most frequent are"
@@ -311,16 +312,16 @@ def _categories(
 
 
 def _median(order: tuple[str, ...], cells: Categorical) -> str:
-    """Return the median of ordered categories; the lower one of two."""
+    """Return the lower median of ordered categories."""
     count = dict(zip(cells.values, cells.counts.tolist(), strict=True))
     cumulative = np.cumsum([count[value] for value in order])
     return order[int(np.searchsorted(cumulative, (cumulative[-1] + 1) // 2))]
 
 
 def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
-    """Refuse some text among many numbers: mistakes, which would make categories of all numbers."""
+    """Raise TableError for a few texts among many numbers, which would become categories."""
     counts = cells.counts
-    # A point among decimal commas is as wrong as a comma among points.
+    # In a column with decimal commas, points and commas change roles.
     marks = str.maketrans(",.", ".,") if name in table.commas else {}
     numbers = np.array([_is_number(text.translate(marks)) for text in cells.values])
     n = int(counts.sum())
@@ -342,13 +343,13 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
 def infer_target(
     table: RawTable, name: str | None = None, task: str = AUTO
 ) -> tuple[Target, tuple[str, ...]]:
-    """Return the target of a table that holds it, and a line for each decision.
+    """Infer the target of a table that contains it; return a line for each decision, too.
 
     Parameters
     ----------
     table : RawTable
-    name : the target's; by default the only column named target, label, class or y, else the last
-    task : "classification", "regression", or "auto": many distinct numbers are a regression's
+    name : the target; by default the only column named target, label, class or y, else the last
+    task : "classification", "regression", or "auto": regression for many distinct numbers
     """
     if task not in TASKS:
         raise TableError(
@@ -366,9 +367,9 @@ def infer_target(
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """Return the name of labels that are not a column of the table: their series', or else y."""
+    """Return a name for labels outside the table: that of their series, else a common name."""
     name = getattr(y, "name", None)
-    # A column of the same name is a feature: labels are not looked for in the table.
+    # A column of the table with the same name is a feature, not the target.
     if isinstance(name, str) and name and name not in table.columns:
         return name
     free = [text for text in reversed(TARGET_NAMES) if text not in table.columns]
@@ -404,7 +405,7 @@ def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
 
 
 def _similar_classes(cells: Cells, name: str) -> list[str]:
-    """Return a line where two classes differ by upper and lower case only."""
+    """Return a line for each pair of classes that differ only by upper and lower case."""
     seen: dict[str, str] = {}
     for value in cells.values if isinstance(cells, Categorical) else ():
         other = seen.setdefault(value.casefold(), value)
@@ -417,7 +418,7 @@ def _similar_classes(cells: Cells, name: str) -> list[str]:
 
 
 def in_shell(name: str) -> str:
-    """Return a name as it is typed at a command line."""
+    """Quote a name for a command line."""
     return f'"{name}"' if re.search(r"[^\w.-]", name) else name
 
 

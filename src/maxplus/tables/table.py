@@ -1,4 +1,4 @@
-"""Tables in memory: named columns of numbers or text, whatever they were read from."""
+"""Tables in memory: named columns of numbers or text, independent of their source."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Cells = NDArray | Categorical
 
 
 class TableError(ValueError):
-    """Data that cannot be used; one line names the file, the column and the remedy."""
+    """Invalid data; the message is one line with the file, the column and the remedy."""
 
     def __init__(self, message: str) -> None:
-        # Messages of other libraries may have several lines.
+        # Messages of other libraries may span several lines.
         super().__init__(" ".join(message.splitlines()).strip())
 
 
 class NoRowsError(TableError):
-    """A file, or a sheet of it, without a row of data."""
+    """A file or a sheet without data rows."""
 
     def __init__(self, name: object, place: str = "") -> None:
         super().__init__(
@@ -37,23 +37,23 @@ class NoRowsError(TableError):
 
 
 def row_text(row: int) -> str:
-    """Return the name of a row where lines of a file are unknown; rows count from 1."""
+    """Return the name of a row for which no line number is known; rows count from 1."""
     return f"row {row + 1:,}"
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """Columns by name, as they were found.
+    """Columns by name, before encoding.
 
     Parameters
     ----------
     name : the file's name, for messages
     columns : float64 with NaN for missing values, or `Categorical`; other arrays are converted
-    where : function that returns the user's name of a row, for example "line 17"
-    notes : what was assumed to read it, as text
+    where : function that returns the name of a row in messages, for example "line 17"
+    notes : assumptions that were made while reading, as text
     commas : the columns whose numbers were written with decimal commas
     encoder : a `TableEncoder` for these columns, fitted or not, that ``fit`` of an estimator uses
-    encoded : the features of shape (N, P) that a fitted encoder made of the columns
+    encoded : the features of shape (N, P) that a fitted encoder computed from the columns
     """
 
     name: str
@@ -84,7 +84,7 @@ class RawTable:
         return self.n_rows, len(self.columns)
 
     def feature(self, name: str) -> Cells:
-        """Return a column that is not the target: the text none is a missing value there."""
+        """Return a column that is not the target, with the text "none" as a missing value."""
         cells = self.columns[name]
         return cells.without_none() if isinstance(cells, Categorical) else cells
 
@@ -123,7 +123,7 @@ def check_different(name: str, names: Sequence[str]) -> None:
 
 
 def require(table: RawTable, name: str, option: str, *others: str) -> None:
-    """Raise TableError if there is no such column; ``others`` are further columns of the file."""
+    """Raise TableError if a column does not exist; ``others`` are further columns of the file."""
     if name not in table.columns:
         names = [*table.columns, *others]
         raise TableError(
@@ -138,7 +138,7 @@ def is_missing(cells: Cells) -> NDArray:
 
 
 def refuse_missing(table: RawTable, columns: Mapping[str, Cells]) -> None:
-    """Raise TableError that counts what is missing in columns and names the first row."""
+    """Raise TableError if values are missing, with their number and the first row."""
     listed = []
     for name, cells in columns.items():
         missing = is_missing(cells)
@@ -161,7 +161,7 @@ def _joined(parts: list[Cells]) -> Cells:
 
 
 def as_cells(cells: Any) -> Cells:
-    """Return numbers and truth values as float64, everything else as text."""
+    """Convert numbers and booleans to float64, everything else to text."""
     if isinstance(cells, Categorical):
         return cells
     cells = np.asarray(cells)
@@ -171,5 +171,5 @@ def as_cells(cells: Any) -> Cells:
 
 
 def as_text(cells: Cells) -> Categorical:
-    """Return cells as text; integers without a decimal point."""
+    """Convert cells to text; integers without a decimal point."""
     return cells if isinstance(cells, Categorical) else Categorical.of_numbers(cells)

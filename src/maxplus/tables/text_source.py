@@ -1,4 +1,4 @@
-"""Sources of text: a file, maybe compressed, or standard input, decoded to UTF-8."""
+"""Sources of text: a file, possibly compressed, or standard input, converted to UTF-8."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import Any, BinaryIO
 from maxplus.tables.table import TableError
 
 STDIN = "-"
-# Suffixes after that of a CSV file; pyarrow decompresses while it reads.
+# Suffixes of compressed files, after that of a CSV file.
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 BYTES_AT_ONCE = 1 << 20
 
 
 @dataclass
 class Source:
-    """A file, or standard input, which can be read once only unless its bytes are kept."""
+    """A file, or standard input, which can be read only once unless its bytes are kept."""
 
     path: Path | None
     kept: bytes | None = None
-    # Whether bytes were found that are not UTF-8 and were decoded as Latin-1.
+    # Set if some bytes were not UTF-8 and were decoded as Latin-1.
     latin: bool = field(default=False, init=False)
     # The columns whose numbers have decimal commas, once the dialect is known.
     commas: frozenset[str] = field(default=frozenset(), init=False)
 
     @classmethod
     def of(cls, data: str | Path, *, once: bool = False) -> Source:
-        """Return the source of a path; "-" is standard input, kept in memory unless read once."""
+        """Return the source of a path; "-" is standard input, kept in memory unless ``once``."""
         if str(data) != STDIN:
             return cls(Path(data))
         return cls(None, None if once else sys.stdin.buffer.read())
@@ -44,18 +44,18 @@ class Source:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions that were made to read it."""
+        """Assumptions that were made while reading."""
         note = f"{self.name} is not all UTF-8 text: it is read as Latin-1"
         return (note,) if self.latin else ()
 
     @property
     def again(self) -> bool:
-        """Whether it can be read more than once."""
+        """True if the source can be read more than once."""
         return self.path is not None or self.kept is not None
 
     @contextmanager
     def text(self) -> Iterator[Utf8]:
-        """Open the text; Python opens files, since its errors name the file and the reason."""
+        """Open the text. Files are opened by Python, whose errors give the file and the reason."""
         import pyarrow
 
         if self.path is None:
@@ -72,9 +72,9 @@ class Source:
 
 
 class Utf8(io.RawIOBase):
-    """Text as UTF-8: bytes that are not UTF-8 are decoded as cp1252 or Latin-1.
+    """A stream of UTF-8; bytes that are not UTF-8 are decoded as cp1252 or Latin-1.
 
-    ASCII text is passed on unchanged.
+    ASCII text is not converted.
     """
 
     def __init__(self, stream: BinaryIO | Any, source: Source) -> None:
@@ -88,11 +88,11 @@ class Utf8(io.RawIOBase):
         return True
 
     def unread(self, chunk: bytes) -> None:
-        """Put bytes back that were read."""
+        """Push bytes back, to be read again."""
         self._ready = chunk + self._ready
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most ``size`` bytes, none at the end; all that are left if negative."""
+        """Return at most ``size`` bytes, or all remaining ones if negative; b"" at the end."""
         if size < 0:
             return b"".join(iter(lambda: self.read(BYTES_AT_ONCE), b""))
         if not self._ready:
@@ -107,7 +107,7 @@ class Utf8(io.RawIOBase):
         return len(chunk)
 
     def _next(self, size: int) -> bytes:
-        """Return more bytes; none at the end only."""
+        """Return more bytes; b"" only at the end."""
         while True:
             chunk = self._stream.read(size)
             if not self._began:

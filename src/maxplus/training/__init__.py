@@ -1,4 +1,4 @@
-"""Training: objectives, step rules, engines, stages and the monitor of them all."""
+"""Training: objectives, step rules, engines, stages and the training monitor."""
 
 from maxplus.training.monitor import KeepBestOnInterrupt, Progress, TrainingMonitor
 from maxplus.training.problem import MaxLoss, MeanLoss, Objective, TopKLoss, TrainingProblem

@@ -1,4 +1,4 @@
-"""Available memory, and an early error where it is not enough."""
+"""Available memory, and an early error if it is not sufficient."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def human_bytes(n: float) -> str:
 
 
 def _meminfo() -> int | None:
-    """Return Linux's own estimate of what can be allocated without swapping."""
+    """Return Linux's estimate of the memory that can be allocated without swapping."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -55,7 +55,7 @@ def _meminfo() -> int | None:
 
 
 def _address_space() -> int | None:
-    """Return what the limit of this process's address space (``ulimit -v``) leaves."""
+    """Return the bytes left below the limit of the address space (``ulimit -v``)."""
     try:
         import resource
 
@@ -69,7 +69,7 @@ def _address_space() -> int | None:
 
 
 def _cgroup(root: Path = Path("/")) -> int | None:
-    """Return what the limits of the process's control group and of its parents leave."""
+    """Return the bytes left below the limits of the process's control groups."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -80,7 +80,7 @@ def _cgroup(root: Path = Path("/")) -> int | None:
         if controllers == "" or "memory" in controllers.split(","):
             top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
             own = top / path.lstrip("/")
-            # Inside a container its own group is at the top, whatever its path is outside.
+            # Inside a container, its own group is mounted at the top.
             around = [folder for folder in (own, *own.parents) if folder.is_relative_to(top)]
             left += [_left_of(folder, *_FILES[bool(controllers)]) for folder in {*around, top}]
     return min((n for n in left if n is not None), default=None)
@@ -95,9 +95,9 @@ _FILES = {
 
 
 def _left_of(folder: Path, limit: str, used: str, idle: str) -> int | None:
-    """Return what a control group's limit leaves; None if it has none or does not report it."""
+    """Return the bytes left below a control group's limit; None without a limit."""
     try:
-        most = int((folder / limit).read_text())  # Without a limit version 2 says "max".
+        most = int((folder / limit).read_text())  # Without a limit, version 2 contains "max".
         taken = int((folder / used).read_text())
     except (OSError, ValueError):
         return None

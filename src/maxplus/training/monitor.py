@@ -31,14 +31,14 @@ class Progress:
     ----------
     stage : "choice" of a structure (an iteration is a training on a part), "warm-up" (an epoch),
         "iterations" of an engine, "polish" (a round), or "ensemble" (one of its networks)
-    iteration, max_iter : iterations of the stage so far, and the most that it makes
-    loss, best_loss : the present one, and the lowest so far
-    seconds : since the stage began
-    model : as it is now; a function of what stages train on, which are scaled features
+    iteration, max_iter : iterations of the stage so far, and their maximum number
+    loss, best_loss : present loss, and lowest loss so far
+    seconds : time since the stage began
+    model : the present model, a function of the scaled features that stages train on
     is_last : whether this is the last report of the training that has a state
-    state : copies all that is needed to resume the training from here; None where the stage
+    state : function that returns a copy of the state to resume the training from; None if the stage
         would be repeated from its beginning
-    origin : the estimator and its data, or None; the same object all through a training
+    origin : the estimator and its data, or None; the same object in all reports
     """
 
     stage: str
@@ -114,11 +114,11 @@ class KeepBestOnInterrupt:
 
 
 class TrainingMonitor:
-    """Calls the callbacks of a training, and decides when its stages end.
+    """Dispatcher of callbacks, which also decides when stages end.
 
-    A stage calls `report` between two pieces of its work. It continues unless it is complete,
-    Ctrl-C was pressed and one of the callbacks is a `KeepBestOnInterrupt`, or a callback returned
-    True; in that order, if several hold at once.
+    A stage calls `report` at regular intervals. It continues unless it is complete, Ctrl-C was
+    pressed and one of the callbacks is a `KeepBestOnInterrupt`, or a callback returned True; if
+    several conditions hold, the first of them is the reason.
 
     Use it as a context manager around all stages::
 

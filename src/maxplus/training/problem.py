@@ -26,10 +26,10 @@ from maxplus.training.steps import StepRule, polyak
 NO_SAMPLE = -1
 
 
-class Value(NamedTuple):
-    """The objective's value and the worst sample (`NO_SAMPLE` for the mean of all).
+class ObjectiveValue(NamedTuple):
+    """The value of the objective and the worst sample (`NO_SAMPLE` for the mean of all).
 
-    ``worst`` lists the samples that the value is the mean of, worst first, if they are only some.
+    If the value is a mean over some of the samples, ``worst`` lists them, worst first.
     """
 
     loss: float
@@ -38,15 +38,15 @@ class Value(NamedTuple):
 
 
 class Objective(Protocol):
-    """A function of the losses, with a subgradient by the weights."""
+    """A function of the losses, and its subgradient with respect to the weights."""
 
     name: str
 
-    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+    def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the objective for these losses; O(N)."""
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
         layers: Sequence[str],
     ) -> Subgradient:  # fmt: skip
         """Return a subgradient at the model's weights, where the objective is ``at``."""
@@ -60,13 +60,13 @@ class MaxLoss:
 
     name = "max"
 
-    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+    def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the largest loss and its sample."""
         n_star = int(np.argmax(losses))
-        return Value(float(losses[n_star]), n_star)
+        return ObjectiveValue(float(losses[n_star]), n_star)
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
         layers: Sequence[str],
     ) -> Subgradient:  # fmt: skip
         """Return the subgradient of the worst sample: at most C entries per layer of an LMM."""
@@ -75,7 +75,7 @@ class MaxLoss:
 
 def count_samples(k: int | float, n_samples: int) -> int:
     """Return a number of samples, given as such or as a fraction that is rounded up."""
-    # By its decimal digits: in floating point 0.07 · 100 is more than 7.
+    # Exact arithmetic: in floating point, 0.07 · 100 is more than 7.
     wanted = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
     return min(wanted, n_samples)
 
@@ -85,21 +85,21 @@ class TopKLoss:
 
     Between the maximum (k = 1, the same iterates to the last bit) and the mean (k = N).
     Ties go to the lowest sample. Sums run over the samples from the worst on, left to
-    right, and are divided by k in the end; so engines can agree to the last bit. Weights
-    change nothing, as with the maximum: only a sample without any is left out, before.
+    right, and are divided by k last, so that engines agree to the last bit. Sample weights
+    have no effect, as with the maximum, except that samples of weight 0 are left out before.
 
     Parameters
     ----------
     k : int or float
-        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. A number that
-        is larger than that of all samples stands for all.
+        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. A larger number
+        than that of all samples selects all.
 
     Examples
     --------
     >>> import numpy as np
     >>> from maxplus.training import TopKLoss
     >>> TopKLoss(2).value(np.array([1.0, 5.0, 3.0, 5.0]), None)
-    Value(loss=5.0, sample=1, worst=(1, 3))
+    ObjectiveValue(loss=5.0, sample=1, worst=(1, 3))
     >>> TopKLoss(0.07).count(100)
     7
     """
@@ -115,7 +115,7 @@ class TopKLoss:
         """Return k for a number of samples."""
         return count_samples(self.k, n_samples)
 
-    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+    def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the mean of the k largest losses, and their samples; O(N·log N)."""
         # NaN, where a score overflowed, comes first, as in `np.argmax`.
         worst_first = np.lexsort((-losses, ~np.isnan(losses)))
@@ -123,10 +123,10 @@ class TopKLoss:
         total = 0.0
         for n in worst:
             total += float(losses[n])
-        return Value(total / len(worst), worst[0], tuple(worst))
+        return ObjectiveValue(total / len(worst), worst[0], tuple(worst))
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
         layers: Sequence[str],
     ) -> Subgradient:  # fmt: skip
         """Return the mean subgradient of the k worst samples: at most k·C entries per layer."""
@@ -138,12 +138,12 @@ class MeanLoss:
 
     name = "mean"
 
-    def value(self, losses: NDArray, weight: NDArray | None) -> Value:
+    def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the weighted mean."""
-        return Value(float(np.average(losses, weights=weight)), NO_SAMPLE)
+        return ObjectiveValue(float(np.average(losses, weights=weight)), NO_SAMPLE)
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: Value,
+        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
         layers: Sequence[str],
     ) -> Subgradient:  # fmt: skip
         """Return the mean of all samples' subgradients, which is not sparse."""
@@ -158,7 +158,7 @@ class TrainingProblem:
     ----------
     X : array of shape (N, P), C order, in the model's float type
     y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
-    objective : what an engine minimises; one of your own trains with ``DenseEngine``
+    objective : the objective that an engine minimises; custom ones require ``DenseEngine``
     step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
     w0_update_interval : W0 moves at iterations t with (t + 1) % w0_update_interval == 0; 0 is never
     start : the iteration number t of the first iteration

@@ -1,4 +1,4 @@
-"""Results of a training: why it ended, its history, and a state to resume it from."""
+"""Results of a training: its status, its history, and a state to resume it from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Status(Enum):
     message: str
 
     def __new__(cls, code: str, message: str) -> Status:
-        """Make the code alone the value."""
+        """Create a member whose value is the code."""
         status = object.__new__(cls)
         status._value_, status.message = code, message
         return status
@@ -65,7 +65,7 @@ class Status(Enum):
 
     @property
     def ends_training(self) -> bool:
-        """Whether Ctrl-C or a callback ended the training: then no other stage follows."""
+        """True if Ctrl-C or a callback ended the training: then no other stage follows."""
         return self in (Status.INTERRUPTED, Status.CALLBACK)
 
 

@@ -1,7 +1,7 @@
-"""Step sizes: Polyak's with a fixed or a rising target, a constant, and one after the other.
+"""Step sizes: Polyak's with a fixed or a rising target, constant, and two-phase.
 
-A rule is plain data, so that the same definition serves Python and compiled
-loops; `step_size` is the only place where a rule's step is computed.
+A rule is plain data, so that Python and compiled loops share one definition;
+`step_size` is the only place where a step size is computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOREVER = int(np.iinfo(np.int64).max)
 
 
 class StepKind(IntEnum):
-    """How ``step_size`` reads a rule."""
+    """Kinds of step rules."""
 
     POLYAK_THEN_CONSTANT = 0
     LEVEL = 1
@@ -36,9 +36,9 @@ class StepRule(NamedTuple):
     ``memory`` holds the lowest loss so far. ``step_size`` writes there, so every training
     needs its own (`for_one_training`); other rules have an empty one.
 
-    Training ends where the objective is at or below ``target``. From iteration
-    ``small_from`` on steps are small beside the differences of scores, as far as the
-    rule can tell. Engines may use it to save time; iterates do not depend on it.
+    Training ends when the objective is at or below ``target``. From iteration
+    ``small_from`` on, steps are estimated to be small relative to differences of scores.
+    Engines may use this to save time; iterates do not depend on it.
     """
 
     kind: int
@@ -49,18 +49,18 @@ class StepRule(NamedTuple):
     memory: NDArray
 
     def for_one_training(self) -> StepRule:
-        """The same rule with a memory of its own."""
+        """Return the same rule with a new memory."""
         return self._replace(memory=self.memory.copy())
 
 
 NO_MEMORY = np.empty(0)
-# From which part of its horizon a level's steps count as small: measured, they are still
-# so large before that the sparse engine's bounds for sleeping chunks cost more than they save.
+# Share of the horizon after which the steps of a level rule count as small. By measurement, earlier
+# steps are so large that the sparse engine's bounds for sleeping chunks cost more than they save.
 LEVEL_SMALL_FROM = 0.95
 
 
 def _polyak_then_constant(switch: int, target: float, alpha: float) -> StepRule:
-    """Polyak steps stay large; constant ones are small from the first."""
+    """Return a rule; Polyak steps count as large, constant ones as small from the first."""
     kind = int(StepKind.POLYAK_THEN_CONSTANT)
     return StepRule(kind, switch, switch, target, alpha, NO_MEMORY)
 
@@ -71,7 +71,7 @@ def polyak(target: float = 0.0) -> StepRule:
     Parameters
     ----------
     target : float, default=0.0
-        L*, where training ends.
+        L*, at which training ends.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def constant(alpha: float, target: float = 0.0) -> StepRule:
     alpha : float
         The length of each step, as a multiple of the subgradient.
     target : float, default=0.0
-        Where training ends.
+        The loss at which training ends.
 
     Returns
     -------
@@ -144,19 +144,18 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
         level_t = L_best − s_t·(L_best − target)
         α_t = (L(W_t) − level_t) / ‖L'(W_t)‖².
 
-    The first step is Polyak's with the target L*. Where L* can be attained, L_best and
-    with it the gap go to it, as with Polyak's rule. Where it cannot, a fixed target
-    would keep the steps long for ever; here the gap closes with the iterations, and
-    steps end as short as they must for the loss to settle. The gap shrinks linearly
-    because linear schedules give subgradient steps the best last iterate (Zamani and
-    Glineur, 2023); in trials, gaps that halve when descent stalls became small
-    too soon: long steps prepare a descent that shows only when they become shorter.
+    The first step is Polyak's with the target L*. If L* is attainable, L_best converges to
+    it, as with Polyak's rule. If not, steps towards a fixed target would never become
+    short; here the gap closes with the iterations, and the loss converges. The gap shrinks
+    linearly because linear schedules give subgradient methods the best last iterate (Zamani
+    and Glineur, 2023); in experiments, gaps that are halved when descent stalls became small
+    too early.
 
     Parameters
     ----------
-    horizon : how many iterations are planned; from there on the gap stays at its last share
-    target : where training ends
-    best : the lowest loss seen before, when a training goes on
+    horizon : planned number of iterations; afterwards the gap stays at its last share
+    target : the loss at which training ends
+    best : the lowest loss of an earlier training that is continued
 
     Returns
     -------
@@ -199,9 +198,9 @@ def paper_alpha(learning_rate: float, n_classes: int) -> float:
 
 @njit(cache=True)
 def _above_level(rule, t, loss):
-    """L(W_t) − level_t, after the memory has taken note of the loss.
+    """Return L(W_t) − level_t, after updating the memory with the loss.
 
-    As a sum of two terms, none of them negative, it cannot be rounded to zero.
+    As a sum of two nonnegative terms, it is not rounded to zero.
     """
     best = min(rule.memory[0], loss)
     rule.memory[0] = best
@@ -213,7 +212,7 @@ def _above_level(rule, t, loss):
 def step_size(rule, t, loss, squared_norm):
     """Return the step size of iteration t, counted from 0, or 0 for a zero subgradient; O(1).
 
-    It is called once per iteration: a level rule remembers the loss.
+    It must be called once per iteration, since a level rule stores the loss.
     """
     if not squared_norm > 0.0:
         return 0.0

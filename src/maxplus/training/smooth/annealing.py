@@ -19,14 +19,14 @@ from maxplus.distributed import Communicator
 # The share of a training over which the temperature falls, and the step size at the end as a share
 # of that at the beginning.
 COOLING, LAST_RATE = 0.9, 0.02
-# Samples in a step of Adam, and the least; epochs, and the fewest steps of a training.
+# Batch size and its minimum; number of epochs, and minimum number of steps of a training.
 BATCH, LEAST_BATCH = 200, 8
 EPOCHS, LEAST_STEPS = 10, 500
 
 BETA1, EPSILON = 0.9, 1e-8
-# A shorter memory of squares than usual: the temperature, and with it the gradient's size, changes.
+# Smaller than usual, since the temperature and with it the magnitude of the gradient change.
 BETA2 = 0.99
-# Far below what EPSILON lets through, far above float32's least normal number.
+# Far below EPSILON's effect, far above float32's smallest normal number.
 NOTHING = 1e-30
 
 
@@ -35,8 +35,8 @@ class Annealing(NamedTuple):
 
     Attributes
     ----------
-    scale : the unit of temperatures and step sizes: the score that a typical distance between
-        samples is worth
+    scale : the unit of temperatures and step sizes: the change of a score over a typical distance
+        between samples
     hot, cold : temperatures at the beginning and at the end, in units of ``scale``
     rate : step size of Adam at the beginning, in units of ``scale``
     slope_rate : the step size of W0 as a multiple of that of other weights; the warm-up has none
@@ -153,14 +153,14 @@ class Batches:
 
 
 class Adam:
-    """Moves an array of weights in place (Kingma & Ba, 2015).
+    """Adam optimizer, which updates an array of weights in place (Kingma & Ba, 2015).
 
     Parameters
     ----------
     weights : array, C order
     mean, square : moving averages of gradients and of their squares, as flat arrays
     steps : the number of steps so far
-    beta2 : how slowly ``square`` changes
+    beta2 : decay rate of ``square``
     """
 
     def __init__(
@@ -211,7 +211,7 @@ def adam_move(theta, m, v, g, step):
     for i in range(theta.size):
         mean = m[i] + step.new_m * (g[i] - m[i])
         square = v[i] + step.new_v * (g[i] * g[i] - v[i])
-        # Averages of old gradients fade into denormal numbers, which are slow and move nothing.
+        # Averages of old gradients decay to denormal numbers, which are slow and have no effect.
         m[i] = mean if abs(mean) > step.nothing else step.zero
         v[i] = square if square > step.nothing else step.zero
         size = np.sqrt(v[i] / step.unbias_v) + step.epsilon

@@ -32,7 +32,7 @@ from maxplus.training.smooth.monotone import Monotonic, constrain, seal
 
 # Exponents are kept within ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
-# The least value of Q, far below all that matters and far above the least normal number.
+# Lower bound of Q: far below relevant values, and far above the smallest normal number.
 LEAST = 1e-280
 
 # Products with a matrix of at least this size are BLAS's.
@@ -50,7 +50,7 @@ TERM_ANNEALING = Annealing(hot=0.15, cold=0.03, rate=0.02, slope_rate=1.0)
 OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
 
 
-class Layout(NamedTuple):
+class TermLayout(NamedTuple):
     """Positions of the terms of a sum in its flat arrays.
 
     Term t has the features ``features[feature_start[t]:feature_start[t + 1]]`` and the units
@@ -98,7 +98,7 @@ def train_terms(
     Parameters
     ----------
     model : AdditiveLMM whose slopes are >= 0 and <= 0, in turns
-        Where training starts.
+        The initial model.
     U : array of shape (N, P), mapped features: ``model.mapped(X)``
     y : array of shape (N,), classes 0..C−1, or the targets of a regression
     annealing : Annealing
@@ -149,11 +149,11 @@ def train_terms(
     return trained()
 
 
-def pack(model: AdditiveLMM) -> tuple[Layout, FlatWeights]:
+def pack(model: AdditiveLMM) -> tuple[TermLayout, FlatWeights]:
     """Return the weights of all terms in flat arrays of float64, copied, and where terms are."""
     lmms = [term.lmm for term in model.terms]
     units = np.repeat([2 * lmm.n_features for lmm in lmms], [lmm.n_hidden for lmm in lmms])
-    layout = Layout(
+    layout = TermLayout(
         np.cumsum([0, *(lmm.n_features for lmm in lmms)]),
         np.concatenate([term.features for term in model.terms]),
         np.cumsum([0, *(lmm.n_hidden for lmm in lmms)]),
@@ -166,7 +166,7 @@ def pack(model: AdditiveLMM) -> tuple[Layout, FlatWeights]:
     return layout, FlatWeights(*flat)
 
 
-def unpack(model: AdditiveLMM, layout: Layout, weights: FlatWeights) -> AdditiveLMM:
+def unpack(model: AdditiveLMM, layout: TermLayout, weights: FlatWeights) -> AdditiveLMM:
     """Return the model with these weights in place of its own, in its float type."""
     lmms = zip(model.terms, _lmms(layout, weights), strict=True)
     terms = [Term(term.features, lmm) for term, lmm in lmms]
@@ -174,7 +174,7 @@ def unpack(model: AdditiveLMM, layout: Layout, weights: FlatWeights) -> Additive
     return trained.astype(model.dtype)
 
 
-def _lmms(layout: Layout, weights: FlatWeights) -> Iterator[LMM]:
+def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
     walls = 0
     for t in range(layout.feature_start.size - 1):
         rows = slice(2 * layout.feature_start[t], 2 * layout.feature_start[t + 1])
@@ -230,7 +230,7 @@ def train_epoch(
         )  # fmt: skip
         adam = adam_step(step, rate * schedule.slope_rate, BETA2)
         adam_move(weights.W0, first.W0, second.W0, gradient.W0, adam)
-        # A slope of the other sign would turn a wall around.
+        # A slope of the opposite sign would reverse a wall.
         for i in range(weights.W0.size):
             weights.W0[i] = max(weights.W0[i], 0.0) if i % 2 == 0 else min(weights.W0[i], 0.0)
             if is_flat[i]:
@@ -238,7 +238,7 @@ def train_epoch(
     return loss
 
 
-def empty_buffers(layout: Layout, n_classes: int, batch: int) -> Buffers:
+def empty_buffers(layout: TermLayout, n_classes: int, batch: int) -> Buffers:
     """Return buffers for a sum of terms and a batch size."""
     widths = np.diff(layout.feature_start)
     n_walls = int(2 * widths @ np.diff(layout.unit_start))

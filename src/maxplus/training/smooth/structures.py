@@ -1,4 +1,4 @@
-"""Structures of sums of LMM terms: which terms there are, and where their training starts."""
+"""Structures of sums of LMM terms, and their initialisation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Pair = tuple[int, int]
 
 
 class Structure(NamedTuple):
-    """Which terms a sum has.
+    """The kinds and numbers of the terms of a sum.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Structure(NamedTuple):
     size: float = 2.0
 
     def __str__(self) -> str:
-        """Return the structure in words."""
+        """Return a description of the structure."""
         parts = [f"shapes of {self.units} units per class"] if self.has_shapes else []
         if self.pairs_per_feature:
             parts.append(f"pairs of {self.units}")
@@ -61,7 +61,7 @@ class Structure(NamedTuple):
 
 
 class Start(NamedTuple):
-    """An untrained sum, and what a distance of 1 is worth in each of its terms."""
+    """An untrained sum, and the change of a score over a distance of 1 in each of its terms."""
 
     model: AdditiveLMM
     scale: float

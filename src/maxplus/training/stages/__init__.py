@@ -1,7 +1,7 @@
 """Stages of a training, which have one interface and can follow one another in any order."""
 
 from maxplus.training.smooth.annealing import Annealing
-from maxplus.training.stages.base import Outcome, Stage, Trained, run_stages
+from maxplus.training.stages.base import Outcome, Stage, TrainingResult, run_stages
 from maxplus.training.stages.iterations import Iterated, Iterations, train
 from maxplus.training.stages.polish import Polish, Polished, ValidatedPolish
 from maxplus.training.stages.warm_up import WarmedUp, WarmUp
@@ -14,7 +14,7 @@ __all__ = [
     "Polish",
     "Polished",
     "Stage",
-    "Trained",
+    "TrainingResult",
     "ValidatedPolish",
     "WarmUp",
     "WarmedUp",

@@ -19,7 +19,7 @@ from maxplus.training.result import StateError, Status, TrainingOverflowError, T
 
 @dataclass(frozen=True)
 class Outcome(ABC):
-    """The model after a stage, and how the stage ended; subclasses add its course."""
+    """The model and the status after a stage; subclasses add its history."""
 
     model: Any
     status: Status
@@ -31,15 +31,15 @@ class Outcome(ABC):
 
     @property
     @abstractmethod
-    def facts(self) -> dict[str, NDArray]:
-        """The arrays to keep of the stage's course, by name."""
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays of the stage to keep, by name."""
 
 
 class Stage(Protocol):
-    """One way to improve the model that the previous stage returned.
+    """A stage of training, which improves the model of the previous stage.
 
-    ``has_state`` is whether an interrupted training can resume in the middle of the stage; a
-    stage without a state is repeated from its beginning.
+    With ``has_state``, an interrupted training can resume in the middle of the stage; a stage
+    without a state is repeated from its beginning.
     """
 
     name: ClassVar[str]
@@ -52,15 +52,15 @@ class Stage(Protocol):
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Outcome:
-        """Train, from ``state`` on if there is one, which `check` has checked."""
+        """Train, from ``state`` on if it is given, which `check` has validated."""
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Return the state's model, of a kind; StateError if training cannot resume from it."""
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The result of all stages: the model, why training ended, and each stage's outcome."""
+class TrainingResult:
+    """The result of all stages: the model, the status, and the outcome of each stage."""
 
     model: Any
     outcomes: tuple[Outcome, ...]
@@ -73,9 +73,9 @@ class Trained:
         return sum(outcome.n_iter for outcome in self.outcomes)
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The arrays of all stages."""
-        return {name: fact for outcome in self.outcomes for name, fact in outcome.facts.items()}
+        return {name: array for outcome in self.outcomes for name, array in outcome.arrays.items()}
 
 
 def run_stages(
@@ -85,17 +85,17 @@ def run_stages(
     monitor: TrainingMonitor,
     state: TrainingState | None = None,
     before: Mapping[str, NDArray] | None = None,
-) -> Trained:
-    """Run one stage after the other, until one is ended by Ctrl-C or a callback.
+) -> TrainingResult:
+    """Run stages in order, until one is ended by Ctrl-C or a callback.
 
-    With a ``state``, stages before its own are taken as done. ``before`` holds the results of
+    With a ``state``, earlier stages than its own are skipped. ``before`` holds the results of
     earlier stages, which every state contains.
 
     Parameters
     ----------
     stages : sequence of Stage
     model : LMM or another model
-        It stays as it is; stages move copies.
+        It is not changed; stages train copies.
     problem : TrainingProblem
     monitor : TrainingMonitor
     state : TrainingState, optional
@@ -103,7 +103,7 @@ def run_stages(
 
     Returns
     -------
-    Trained
+    TrainingResult
 
     Examples
     --------
@@ -141,11 +141,11 @@ def run_stages(
         require_finite(outcome.model)
         outcomes.append(outcome)
         model, status, last = outcome.model, outcome.status, stage.name
-        settled |= outcome.facts | {"n_iter": settled.get("n_iter", np.zeros(1, np.int64)) +
+        settled |= outcome.arrays | {"n_iter": settled.get("n_iter", np.zeros(1, np.int64)) +
                                     outcome.n_iter}  # fmt: skip
         if status.ends_training:
             break
-    return Trained(model, tuple(outcomes), status, last)
+    return TrainingResult(model, tuple(outcomes), status, last)
 
 
 def require_finite(model: Network) -> None:

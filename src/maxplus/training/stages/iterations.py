@@ -49,7 +49,7 @@ class Iterated(Outcome):
         return self.history["loss"].size
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The history, column by column."""
         return prefixed(HISTORY, dict(self.history))
 

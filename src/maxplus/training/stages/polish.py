@@ -61,38 +61,38 @@ class Polished(Outcome):
         return len(self.course) - 1
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The maximum losses, and the samples that are not below the level."""
         return {"polish_losses": self.course, "suspects": self.above}
 
     @property
     def succeeded(self) -> bool:
-        """Whether every loss is below the level."""
+        """True if every loss is below the level."""
         return self.above.size == 0
 
 
 @dataclass(frozen=True)
 class Polish:
-    """Lower the losses of all samples below ``level``, with as few and small moves as it takes.
+    """Lower the losses of all samples below ``level``, with few and small steps.
 
     Each round evaluates all losses with the dense forward pass, adds the samples
     above 0.72·level to an active set, and sweeps over that set with damped Polyak steps
-    towards 0.72·level until none of them is above it, or, where many sweeps do not get
-    there, closer to the level in the next round. A sample that is above the level round
-    after round gets a hidden unit that no sample needs, if there is one; in the end it is
-    given up (the same point under two labels, for instance), lest it spoil the others.
-    It ends when every other loss is below ``level``; if none was given up, a level of
-    log 2 or less is the paper's certificate. The model with the fewest samples above is
-    kept, and among those the one with the lowest mean loss. O(N·P·H) per round, and
-    O(P·H) per active sample and sweep; W0 does not move.
+    towards 0.72·level until none of them is above it, or, if many sweeps do not suffice,
+    towards a target closer to the level in the next round. A sample that stays above the
+    level for several rounds gets an idle hidden unit, if there is one; after further rounds
+    it is given up (for instance, the same point with two labels), so that it does not spoil
+    the others. The polish ends when every other loss is below ``level``; if no sample was
+    given up, a level of log 2 or less is the paper's certificate. The model with the fewest
+    samples above the level is kept, and of those the one with the lowest mean loss. O(N·P·H)
+    per round, and O(P·H) per active sample and sweep; W0 does not move.
 
     Parameters
     ----------
-    level : what every loss must be below
-    skip : the number of samples, the worst at the start, that are given up at once if they are
-        above the level: their labels may be wrong
-    max_rounds : the most rounds; samples that are still above the level are reported
-    visits : the most evaluations of a single sample; no limit if None
+    level : upper bound for every loss
+    skip : number of samples, the worst at the start, that are given up at once if they are above
+        the level: their labels may be wrong
+    max_rounds : maximum number of rounds; samples that are still above the level are reported
+    visits : maximum number of evaluations of a single sample; no limit if None
     """
 
     level: float = LOG2
@@ -166,11 +166,11 @@ class Polish:
 
 @dataclass(frozen=True)
 class ValidatedPolish:
-    """Polish if that costs nothing on held-out rows; otherwise leave the model as it is.
+    """Polish if that does not increase the loss on held-out rows; else keep the model as it is.
 
-    Fitting the last few samples is right where samples can be fitted. The validation is skipped
-    where no sample is above the level, or more than one in twenty. A polish that is begun is kept:
-    samples that it could not bring below the level are reported, as are all that were left alone.
+    The validation is skipped if no sample is above the level, or more than one in twenty. The
+    result of a polish is kept even if it is incomplete: the samples above the level are reported,
+    and so are all of them without a polish.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class ValidatedPolish:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Polished:
-        """Return the polished model, or the one that was given."""
+        """Return the polished model, or the given one."""
         losses = problem.losses(model)
         above = np.flatnonzero(~(losses < self.polish.level))
         worst = float(losses.max())

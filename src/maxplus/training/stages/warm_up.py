@@ -46,10 +46,10 @@ class WarmedUp(Outcome):
         return self.losses.size
 
     @property
-    def facts(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, NDArray]:
         """The losses and, with held-out samples, the accuracies."""
-        facts = {"warmup_losses": self.losses}
-        return facts | ({"validation_scores": self.validation} if self.held_out.size else {})
+        arrays = {"warmup_losses": self.losses}
+        return arrays | ({"validation_scores": self.validation} if self.held_out.size else {})
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class WarmUp:
     ----------
     annealing : Annealing
         Its ``scale`` is the slope times the median L∞ distance of samples of different classes.
-    margin : what is added to all scores but the true one before the loss is taken
+    margin : added to all scores but the true one before the loss is computed
     augment : called with a batch's rows and the generator; returns the rows to train on; optional
     hold_out : share of the samples to validate with, each class in proportion
     patience : epochs without a better validation accuracy after which training ends, optional
@@ -122,9 +122,9 @@ class WarmUp:
                     batch_rows = scaling.rows(augmented(self.augment, X[part], own_rng))
                 worth = batches.share(k)
                 if weight is not None and part.size:
-                    # A batch of light samples counts as little as they do.
+                    # The step size of a batch is proportional to the mean weight of its samples.
                     worth *= float(weight[part].mean())
-                # An overflow here leaves weights that are not finite, which is an error below.
+                # An overflow results in weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     epoch_loss += soft.gradient(
                         batch_rows, y[part], run.weights, tau, self.margin / annealing.scale,
@@ -144,7 +144,7 @@ class WarmUp:
             if held_out.size:
                 run.judge(model, problem.X[judges], problem.y[judges], comm)
             if not monitor.interrupted:
-                # A checkpoint goes on from the end of an epoch, so that no batch is done twice.
+                # Checkpoints are taken at the end of an epoch, so that no batch is repeated.
                 settled = run.state(model, held_out, rng)
             status = monitor.report(
                 epoch + 1, n_epochs, run.losses[-1], min(run.losses), run.hard(model),
@@ -156,7 +156,7 @@ class WarmUp:
         )
 
     def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
-        """Return about the memory that a run takes at its peak."""
+        """Estimate the peak memory of a run."""
         (N, P), H, C = problem.X.shape, model.n_hidden, model.n_classes
         n = self.annealing.batch(N)
         weights = 4 * (2 * P + C) * H
@@ -201,7 +201,7 @@ class WarmUp:
         return problem.comm.root_only(lambda _: self._split(labels, seed), problem.X)
 
     def _split(self, y: NDArray, seed: int) -> NDArray:
-        # A class with a single sample cannot be on both sides: it stays where training is.
+        # The only sample of a class is used for training.
         several = np.flatnonzero(np.bincount(y)[y] > 1)
         try:
             _, held_out = train_test_split(
@@ -216,7 +216,7 @@ class WarmUp:
 
 
 def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """Return the augmented rows of a batch, checked: ``augment`` is the user's."""
+    """Return the augmented rows of a batch; validate the result of the user's function."""
     made = np.asarray(augment(rows, rng), rows.dtype)
     if made.shape != rows.shape or not np.isfinite(made).all():
         raise ValueError(
@@ -227,7 +227,7 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
 
 
 class _Run:
-    """Everything that changes during a training: weights, Adam's averages, losses and scores."""
+    """Mutable state of a training: weights, Adam's averages, losses and scores."""
 
     def __init__(
         self, scaling: Rescaling, weights: SoftWeights, losses: list[float],
@@ -277,7 +277,7 @@ class _Run:
             self._best = Layers(self.layers.W1.copy(), self.layers.W2.copy())
 
     def verdict(self, n_epochs: int, patience: int | None) -> Status | None:
-        """Return why it ends here, if all epochs are done or nothing has improved for long."""
+        """Return the status if all epochs are done or the score has not improved; else None."""
         since = len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
         if patience is not None and since >= patience:
             return Status.VALIDATION

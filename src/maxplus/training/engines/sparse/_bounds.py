@@ -369,7 +369,7 @@ def remember_weights(state, c, label):
     """Store what the growth of chunk c is counted from after an update; O(C·H).
 
     Lifts count from the epoch's beginning. A row that had fallen by f then and
-    stands r above its beginning in the end has risen by f + r in between; so what
+    ends r above its initial value has risen by f + r in between; so what
     the epoch has brought so far, the other way, is added.
     """
     weights, lift, minima = state.weights, state.lift, state.minima

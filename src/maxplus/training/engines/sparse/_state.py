@@ -36,7 +36,7 @@ MAX_LANES = 256
 LANE_STEP = 16
 
 
-class Layout(NamedTuple):
+class ChunkLayout(NamedTuple):
     """The samples of each chunk, and the worker that searches it."""
 
     sample: NDArray  # (K, B)
@@ -63,7 +63,7 @@ def count_leaves(y: NDArray, n_lanes: int, n_workers: int) -> int:
     return -(-largest // n_workers)
 
 
-def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
+def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLayout:
     """Cut each class's samples, taken in ``order``, into chunks.
 
     Chunks of a class go to the workers in turn: neighbours in the order are
@@ -79,7 +79,7 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> Layout:
             labels.append(label)
             workers.append(number % n_workers)
             leaves.append(number // n_workers)
-    return Layout(
+    return ChunkLayout(
         np.array(samples, np.int64).reshape(-1, n_lanes), np.array(lanes, np.int64),
         np.array(labels, np.int64), np.array(workers, np.int64), np.array(leaves, np.int64),
     )  # fmt: skip
@@ -351,7 +351,7 @@ class Events(NamedTuple):
     )  # sums of changes of W2 that are too small for a merge so far
 
 
-class Search(NamedTuple):
+class SearchState(NamedTuple):
     """Bounds on losses: of lanes, of chunks, and trees over the chunks.
 
     A chunk's loss is at most key + growth[label]; the keys are leaves of one
@@ -467,7 +467,7 @@ class State(NamedTuple):
     minima: Minima
     maxima: Maxima
     events: Events
-    search: Search
+    search: SearchState
     worst: Worst
     exchange: RankExchange
     scale: Scale

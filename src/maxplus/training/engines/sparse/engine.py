@@ -22,7 +22,7 @@ from maxplus.training.engines.sparse._search import STOP
 from maxplus.training.engines.sparse._state import (
     GROUPS,
     LINE,
-    Layout,
+    ChunkLayout,
     Sizes,
     State,
     allocate,
@@ -144,7 +144,7 @@ class SparseEngine(CompiledEngine):
     def _entries_per_step(self) -> int:
         return entries_per_step(self.model, self.problem)
 
-    def _assign(self, layout: Layout) -> None:
+    def _assign(self, layout: ChunkLayout) -> None:
         """Assign samples to lanes, and reset all bounds on maxima and losses."""
         state, search = self._state, self._state.search
         for group in (state.maxima, state.events, state.lift, search, state.scratch):

@@ -32,13 +32,14 @@ FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
 # Features and scores of a batch of rows: 8 MB in float64, and enough rows for all threads.
 VALUES_AT_ONCE = 1 << 20
-# Quantiles between which values are ordinary; beyond 1.5 times their distance are outliers.
+# Quantiles between which values are ordinary; outliers are beyond REACH times their distance.
 ORDINARY, REACH = (0.05, 0.95), 1.5
-# A feature with a smaller deviation, relative to its values, is constant up to rounding.
+# Relative standard deviation below which a feature is constant up to rounding.
 ROUNDING = 1e-12
-# More features than this of one range, this share of whose values is 0, are an image's pixels.
+# Minimum number of features of equal range, and minimum share of zeros among their values, for
+# features to be taken as pixels.
 MANY_FEATURES, EMPTY = 50, 0.25
-# Values that are converted to float64 at once.
+# Number of values that are converted to float64 at a time.
 AT_ONCE = 4_000_000
 
 T = TypeVar("T")
@@ -49,8 +50,8 @@ def _no_rows() -> NDArray:
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """Rows with their targets and weights, and the input that they were taken from.
+class TrainingData:
+    """Validated rows with targets and weights, and their positions in the input of `fit`.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class Dataset:
         classes: ArrayLike | None = None,
         *,
         model: Network | None = None,
-    ) -> Dataset:
+    ) -> TrainingData:
         """Validate the arguments of a classifier's `fit`; the estimator is not changed.
 
         With a ``model`` from which the training continues, columns, classes and float type are
@@ -105,7 +106,7 @@ class Dataset:
     def _of_rank(
         cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, comm: Communicator,
         model: Network | None,
-    ) -> Dataset:  # fmt: skip
+    ) -> TrainingData:  # fmt: skip
         """Validate the rows of this rank; y keeps its labels."""
         # One of several ranks may have no rows.
         least = {} if comm.is_alone else {"ensure_min_samples": 0}
@@ -126,16 +127,16 @@ class Dataset:
     @classmethod
     def for_numbers(
         cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None
-    ) -> Dataset:
+    ) -> TrainingData:
         """Validate the arguments of a regressor's `fit`; rows of weight 0 are kept."""
         X, y, columns = _validated(estimator, X, y, "regression", y_numeric=True)
         weight = check_sample_weight(sample_weight, len(y))
         return cls(np.ascontiguousarray(X), y, weight, columns=columns)
 
-    def part(self, rows: NDArray) -> Dataset:
+    def part(self, rows: NDArray) -> TrainingData:
         """Return some of the rows, without their positions in the input."""
         weight = None if self.weight is None else self.weight[rows]
-        return Dataset(self.X[rows], self.y[rows], weight, self.classes)
+        return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
         """Return the signs of the features of X from those of the columns, or None.
@@ -180,7 +181,7 @@ class Dataset:
             features[place.start] = sign
         return features
 
-    def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> Dataset:
+    def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> TrainingData:
         """Return the same rows with weights multiplied by those of their classes.
 
         "balanced" gives all classes the same sum of weights, and keeps the sum of all.
@@ -205,12 +206,12 @@ class Dataset:
 
     @property
     def n_classes(self) -> int:
-        """C."""
+        """Number of classes C."""
         return self.classes.size
 
     @property
     def digest(self) -> str:
-        """A hash of the rows of all ranks, however they are divided; O(N·P), computed once."""
+        """Hash of the rows of all ranks, independent of their partition; O(N·P), cached."""
         known: str = vars(self).get("_digest") or self._compute_digest()
         vars(self)["_digest"] = known
         return known
@@ -230,11 +231,11 @@ class Dataset:
         comm = current()
         return comm.allgatherv(self.index + comm.before(len(self.labels)))
 
-    def on_first_rank(self, work: Callable[[Dataset], T], rng: np.random.Generator) -> T:
-        """Return the result of ``work`` on the rows of all ranks; rank 0 does it for all.
+    def on_first_rank(self, work: Callable[[TrainingData], T], rng: np.random.Generator) -> T:
+        """Run ``work`` on rank 0, on the rows of all ranks, and return its result on all ranks.
 
-        There y, weight and index are those of all ranks, and X can be indexed as if it were. The
-        state that ``rng`` has after the work is sent to all ranks.
+        On rank 0, y, weight and index are those of all ranks, and X can be indexed like an array of
+        all rows. The state of ``rng`` after the work is sent to all ranks.
         """
         comm = current()
         if comm.is_alone:
@@ -284,7 +285,9 @@ def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -
     return total
 
 
-def _agree(comm: Communicator, own: Dataset, is_weighted: bool, classes: ArrayLike | None) -> None:
+def _agree(
+    comm: Communicator, own: TrainingData, is_weighted: bool, classes: ArrayLike | None
+) -> None:
     """Raise DifferentRanksError, or ValueError, unless ranks can be fitted together."""
     if encoders_differ(comm, own.columns):
         raise mark_collective(
@@ -399,7 +402,7 @@ def _within_range(
 
 
 def _largest_input(model: Network, slopes: Sequence[str]) -> float:
-    """Return how large an input may be without a score that overflows."""
+    """Return the largest magnitude of an input for which no score overflows."""
     if isinstance(model, TermSum):
         return model.largest_input
     largest = float(np.finfo(model.dtype).max)
@@ -510,9 +513,9 @@ def _in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDAr
 def share_a_unit(X: NDArray) -> bool:
     """Return whether the features look like pixels on an empty background; O(N·P).
 
-    That is: more than 50 features, none below 0, a quarter of all values or more exactly 0, and one
-    range for all: within [0, 1], or most features reach half of the largest value. Division by
-    its own spread would magnify a pixel at the border that is hardly ever used.
+    There must be more than 50 features, no negative value, at least a quarter of zeros, and a
+    common range: all values in [0, 1], or most features reach half of the largest value.
+    Standardisation would magnify pixels at the border that are almost always 0.
     """
     if X.shape[1] <= MANY_FEATURES or X.min() < 0 or count_nonzero(X) > (1.0 - EMPTY) * X.size:
         return False

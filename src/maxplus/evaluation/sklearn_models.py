@@ -1,4 +1,4 @@
-"""Usual models of scikit-learn for tables, with as little tuning as the default here."""
+"""Models of scikit-learn for comparisons on tables, untuned like the defaults of this library."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-# Until convergence. An MLP that is trained for longer becomes more confident, but not better: its
-# log loss rises on most small tables.
+# Sufficient for convergence. With more epochs an MLP becomes overconfident: its log loss rises on
+# most small tables.
 ITERATIONS, EPOCHS = 2_000, 400
 
 
@@ -33,9 +33,9 @@ def _both_scaled(model: Any) -> Any:
     return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
 
 
-# Functions of a seed. Support vector machines have no probabilities: sigmoids of their scores are
-# fitted by cross-validation.
-PEERS: dict[str, Callable[[int], Any]] = {
+# Functions of a seed. Support vector machines have no probabilities and are calibrated by
+# cross-validation.
+SKLEARN_CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "logistic": lambda seed: _scaled(LogisticRegression(max_iter=ITERATIONS)),
     "kNN": lambda seed: _scaled(KNeighborsClassifier()),
     "forest": lambda seed: _scaled(RandomForestClassifier(random_state=seed)),
@@ -46,8 +46,8 @@ PEERS: dict[str, Callable[[int], Any]] = {
     "MLP": lambda seed: _scaled(MLPClassifier(max_iter=EPOCHS, random_state=seed)),
     "SVC": lambda seed: _scaled(CalibratedClassifierCV(SVC(), ensemble=False)),
 }
-# Regressors; those that depend on the scale of the target get it standardised.
-REGRESSION_PEERS: dict[str, Callable[[int], Any]] = {
+# For models that depend on the scale of the target, it is standardised.
+SKLEARN_REGRESSORS: dict[str, Callable[[int], Any]] = {
     "ridge": lambda seed: _scaled(RidgeCV()),
     "kNN": lambda seed: _scaled(KNeighborsRegressor()),
     "forest": lambda seed: _scaled(RandomForestRegressor(random_state=seed)),

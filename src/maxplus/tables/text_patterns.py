@@ -1,4 +1,4 @@
-"""Recognition of text: ordinal scales, ranges of numbers, numbers with a unit, dates."""
+"""Recognition of ordinal scales, ranges of numbers, numbers with units, and dates in text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-# Low to high; texts of one step are synonyms, of which a column has only one.
+# Ordinal scales, low to high; the texts of one step are synonyms, of which a column has only one.
 SCALES = [
     [step.split("/") for step in scale.split(", ")]
     for scale in (
@@ -43,30 +43,30 @@ _DATE = re.compile(
 )
 
 
-# Longer cells are not recognised, so that patterns that backtrack are given short text only.
+# Longer texts are not matched, which bounds the time of regular expressions that backtrack.
 LONGEST_TEXT = 100
 
 
 def _cleaned(text: str) -> str:
-    """Return text in lower case with single spaces, or nothing if it is too long."""
+    """Return text in lower case with single spaces; "" if it is too long."""
     text = " ".join(text.lower().split())
     return text if len(text) <= LONGEST_TEXT else ""
 
 
 def is_date(text: str) -> bool:
-    """Return whether a text is a date or a time in one of the usual formats."""
+    """Return whether a text is a date or a time in a common format."""
     return _DATE.fullmatch(_cleaned(text)) is not None
 
 
 def ordered(texts: Sequence[str]) -> tuple[str, ...] | None:
-    """Return texts from low to high if they are of one scale or ranges that do not overlap."""
+    """Sort texts from low to high; None unless they are of one scale or disjoint ranges."""
     if len(texts) < 2:
         return None
     return _by_scale(texts) or _by_range(texts)
 
 
 def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
-    """Return the numbers of "70 kg" or "1,250", and their unit, if all have the same."""
+    """Return the numbers in texts such as "70 kg" or "1,250" and their unit; None if it varies."""
     found = [match for text in texts if (match := _EXACTLY.fullmatch(_cleaned(text)))]
     units = {match[2].strip() for match in found}
     if len(found) < len(texts) or len(units) != 1:
@@ -75,9 +75,9 @@ def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
 
 
 def number_in(text: str) -> float:
-    """Return the number in a text: the middle of a range, the bound of an open one.
+    """Return the number in a text: the middle of a range, or the bound of an open range.
 
-    Otherwise the only number in it, as in "grade 2" or "12 mg"; NaN if there is none.
+    Otherwise the only number, as in "grade 2" or "12 mg"; NaN if the text has no number or several.
     """
     text = _cleaned(text)
     found = _bounds(text)
@@ -91,7 +91,7 @@ def number_in(text: str) -> float:
 
 
 def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
-    # Single letters mean many things: s and m may be single and married.
+    # Two single letters are ambiguous: s and m may stand for single and married.
     if len(texts) < 3 and all(len(text) <= 2 for text in texts):
         return None
     for scale in SCALES:
