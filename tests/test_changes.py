@@ -75,7 +75,7 @@ def listed_problems(draw):
 
 @given(listed_problems(), st.integers(1, 3))
 @fixed(20)
-def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
+def test_multi_column_changes_of_listed_values_are_the_smallest(drawn, n_columns):
     model, x, domain = drawn
     change = smallest_change(model, x, domain, n_columns)
     expected = nearest_of_all(model, domain, x, n_columns)
@@ -91,7 +91,7 @@ def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
 
 @given(SEEDS)
 @fixed(10)
-def test_changes_of_two_free_numbers_are_the_smallest(seed):
+def test_multi_column_changes_of_two_numbers_are_the_smallest(seed):
     """No point of a fine grid flips that is nearer, and the change itself does flip."""
     rng = np.random.default_rng(seed)
     model = random_model(rng, 3)
@@ -124,7 +124,7 @@ def test_changes_of_two_free_numbers_are_the_smallest(seed):
 
 @given(SEEDS)
 @fixed(8)
-def test_all_columns_together_are_no_nearer_than_the_certificate(seed):
+def test_multi_column_changes_are_no_nearer_than_certified_radius(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
     change = smallest_change(model, x, Domain.free(3).within(-9.0, 9.0), 3)
@@ -133,7 +133,7 @@ def test_all_columns_together_are_no_nearer_than_the_certificate(seed):
 
 @given(SEEDS)
 @fixed(15)
-def test_one_column_is_a_single_flip(seed):
+def test_change_of_one_column_is_its_counterfactual(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
     domain = Domain.free(3).within(-9.0, 9.0)
@@ -145,7 +145,7 @@ def test_one_column_is_a_single_flip(seed):
     assert change.feature.tolist() == single.feature[single.feature >= 0].tolist()
 
 
-def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
+def test_changes_keep_integers_and_fill_missing_values():
     rng = np.random.default_rng(5)
     P = 4
     domain = replace(
@@ -165,7 +165,7 @@ def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
     assert found > 1
 
 
-def test_a_classifier_s_change_is_printed(iris):
+def test_changes_of_classifier_are_printed(iris):
     clf = LMMClassifier(9, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
     x = iris.X[70]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
@@ -183,7 +183,7 @@ def test_a_classifier_s_change_is_printed(iris):
         clf.smallest_change(x, 0)
 
 
-def test_what_is_too_large_is_refused(monkeypatch):
+def test_changes_reject_too_large_problems(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
@@ -193,7 +193,7 @@ def test_what_is_too_large_is_refused(monkeypatch):
         smallest_change(model, far, domain, 2)
 
 
-def test_without_limits_and_without_a_single_flip_there_is_no_search():
+def test_changes_without_limits_or_counterfactual_are_not_searched():
     # Class 1 wins where both numbers are above 5.
     W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
     model = LMM(

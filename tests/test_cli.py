@@ -31,7 +31,7 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
         assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
 
 
-def test_help_is_a_sentence_with_the_default():
+def test_help_states_defaults():
     commands = typer.main.get_command(app).commands
     for name, command in commands.items():
         for option in command.params:
@@ -59,13 +59,13 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_python_knows_the_command_as_a_module():
+def test_python_m_maxplus_runs_the_command():
     command = [sys.executable, "-m", "maxplus", "--version"]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     assert said.stdout == f"maxplus {maxplus.__version__}\n"
 
 
-def test_packed_tables_are_read(orchard_model, tmp_path):
+def test_commands_read_compressed_tables(orchard_model, tmp_path):
     packed = tmp_path / "orchard.csv.gz"
     packed.write_bytes(gzip.compress(Path(ORCHARD).read_bytes()))
     assert (
@@ -74,7 +74,7 @@ def test_packed_tables_are_read(orchard_model, tmp_path):
     )
 
 
-def test_export_writes_onnx(orchard_model, tmp_path):
+def test_export_command_writes_onnx(orchard_model, tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     good("export", orchard_model, tmp_path / "m.onnx")
     onnx.checker.check_model(str(tmp_path / "m.onnx"))
@@ -90,7 +90,7 @@ def test_export_writes_onnx(orchard_model, tmp_path):
         ("matplotlib", ("evaluate", ORCHARD, "--plot", "e.png"), "maxplus[plot]"),
     ],
 )
-def test_a_missing_package_is_named_without_a_traceback(
+def test_missing_package_error_has_no_traceback(
     orchard_model, tmp_path, monkeypatch, package, arguments, extra
 ):
     for name in [m for m in sys.modules if m == package or m.startswith(f"{package}.")]:
@@ -120,20 +120,20 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("arguments", "words", "command"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_in_options_are_one_line(arguments, words, command):
+def test_option_errors_are_one_line(arguments, words, command):
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert re.fullmatch(rf"Error: .*{re.escape(words)}.*; see .*{command}\w* --help", line)
 
 
-def test_no_arguments_show_the_help():
+def test_command_without_arguments_prints_help():
     result = run()
     assert "train" in result.output
     assert "Error" not in result.output
 
 
-def test_a_warning_is_told_once_for_all_folds(tmp_path):
+def test_warning_is_printed_once_for_all_folds(tmp_path):
     result = run(
         "train", IRIS, *BRIEF[:-2], "--validate", 2, *settings("polish=none", "max_suspects=3"),
         "-o", tmp_path / "model",
@@ -144,7 +144,7 @@ def test_a_warning_is_told_once_for_all_folds(tmp_path):
     assert warned[0].startswith("Warning: ")
 
 
-def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):
+def test_command_errors_are_one_line(orchard_model, digits_model, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,c\n1,x,0\n,y,1\n3,x,1\n")
     assert "no column 'z' (--target)" in bad("train", table, "--target", "z")

@@ -30,7 +30,7 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
+def test_evaluate_measures_and_plots_calibration(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     codes = np.searchsorted(model.classes_, samples.y)
@@ -49,7 +49,7 @@ def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
     )
 
 
-def test_figures_are_scikit_learns(orchard_model):
+def test_evaluate_metrics_equal_scikit_learn(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     y, P, predicted = samples.y, model.predict_proba(samples.X), model.predict(samples.X)
@@ -73,7 +73,7 @@ def test_figures_are_scikit_learns(orchard_model):
     assert f"(row {worst + 1})" in good("evaluate", orchard_model, ORCHARD)
 
 
-def test_a_table_is_judged_part_by_part_and_rows_keep_their_numbers(
+def test_evaluate_reads_table_in_batches_and_keeps_row_numbers(
     orchard_model, tmp_path, monkeypatch
 ):
     whole = document("evaluate", orchard_model, ORCHARD)
@@ -112,7 +112,7 @@ def matrix_of(n_classes, n=400, width=80):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 26, 150])
-def test_the_diagonal_is_seen_at_any_number_of_classes(n_classes):
+def test_confusion_matrix_shows_diagonal_for_any_number_of_classes(n_classes):
     figures, text = matrix_of(n_classes)
     assert "…" not in text.replace(", …", "")
     assert max(map(len, text.splitlines())) <= 80
@@ -120,7 +120,7 @@ def test_the_diagonal_is_seen_at_any_number_of_classes(n_classes):
     assert right == np.diag(figures.confusion).tolist()
 
 
-def test_a_matrix_that_fits_is_shown_whole():
+def test_confusion_matrix_that_fits_is_printed_whole():
     figures, text = matrix_of(4)
     for row in figures.confusion:
         assert any(
@@ -130,7 +130,7 @@ def test_a_matrix_that_fits_is_shown_whole():
         )
 
 
-def test_a_wide_matrix_tells_the_largest_confusions():
+def test_wide_confusion_matrix_is_printed_as_largest_confusions():
     figures, text = matrix_of(26)
     counts = figures.confusion.copy()
     np.fill_diagonal(counts, 0)
@@ -141,7 +141,7 @@ def test_a_wide_matrix_tells_the_largest_confusions():
         assert (f"class {most} ({counts[d, most]})" in line) == bool(counts[d, most])
 
 
-def test_training_rows_are_told_from_new_ones(orchard_model, tmp_path):
+def test_evaluate_separates_training_rows_from_new_rows(orchard_model, tmp_path):
     lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
     n = len(lines) - 1
     words = f"{n} rows, which the model was trained on: this says nothing about new rows"
@@ -203,7 +203,7 @@ def _predictions(model, folder):
 
 
 @pytest.mark.parametrize("n_rows", [40, 1])
-def test_long_names_push_no_figure_off_the_screen(n_rows):
+def test_long_class_names_are_truncated(n_rows):
     names = ["no-recurrence-events", "recurrence-events-of-another-kind"]
     P = np.random.default_rng(0).dirichlet([1.0, 1.0], n_rows)
     codes = np.arange(n_rows) % 2
@@ -220,7 +220,7 @@ def test_long_names_push_no_figure_off_the_screen(n_rows):
     assert all(len(line) <= 80 for line in text.getvalue().splitlines())
 
 
-def test_of_many_classes_those_with_the_lowest_recall_are_shown():
+def test_classes_with_lowest_recall_are_printed():
     codes = np.repeat(np.arange(15), 3)
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     figures = judge_classifier(codes, P, [str(d) for d in range(15)])
@@ -234,7 +234,7 @@ def test_of_many_classes_those_with_the_lowest_recall_are_shown():
     assert "3 other classes have no lower recall" in text.getvalue()
 
 
-def test_a_reader_that_has_enough_is_no_error(orchard_model):
+def test_closed_output_pipe_is_no_error(orchard_model):
     """As in ``maxplus evaluate … | head -1``."""
     command = [sys.executable, "-c", "from maxplus.cli import main; main()"]
     with subprocess.Popen(

@@ -16,7 +16,7 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_evaluation_explanation_and_certificates_agree_with_python(orchard_model):
+def test_evaluate_explain_and_certify_equal_python(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     accuracy = model.score(samples.X, samples.y)
@@ -33,7 +33,7 @@ def test_evaluation_explanation_and_certificates_agree_with_python(orchard_model
     assert f"{model.certified_accuracy(samples.X, samples.y, 0.1, scale):.2%}" in printed
 
 
-def test_a_category_is_never_changed_beyond_yes_and_no(orchard_model, tmp_path):
+def test_counterfactuals_of_categories_are_categories(orchard_model, tmp_path):
     numbers = range(1, 41)
     rows = [word for n in numbers for word in ("--row", n)]
     good("explain", orchard_model, ORCHARD, "--table", tmp_path / "t.csv", *rows)
@@ -44,7 +44,7 @@ def test_a_category_is_never_changed_beyond_yes_and_no(orchard_model, tmp_path):
     assert all(0 <= value <= 1 for value in values)
 
 
-def test_images_get_a_picture_and_tables_do_not(digits_model, orchard_model, tmp_path):
+def test_explain_draws_images_and_no_tables(digits_model, orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     good("explain", digits_model, "digits", "--picture", tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
@@ -53,7 +53,7 @@ def test_images_get_a_picture_and_tables_do_not(digits_model, orchard_model, tmp
     )
 
 
-def test_a_table_has_every_row_unless_told_otherwise(orchard_model, tmp_path, monkeypatch):
+def test_explain_writes_every_row_by_default(orchard_model, tmp_path, monkeypatch):
     monkeypatch.setattr(explain_module, "ROWS_AT_ONCE", 100)
     printed = good("explain", orchard_model, ORCHARD, "--table", tmp_path / "t.csv")
     assert [n for n in range(1, 20) if f"Row {n}:" in printed] == [1, 2, 3]
@@ -78,7 +78,7 @@ def flowers_model(request, tmp_path_factory):
     return request.param, path
 
 
-def test_explain_says_the_same_as_python_for_all_structures(flowers_model):
+def test_explain_equals_python_for_all_structures(flowers_model):
     kind, path = flowers_model
     model, X = maxplus.load(path), opened(IRIS, "species").X[[69, 0]]
     said = document("explain", path, IRIS, "--row", 70, "--row", 1)
@@ -120,7 +120,7 @@ def test_explain_draws_sums_of_terms_without_images(flowers_model, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_explain_takes_models_of_numbers(tmp_path):
+def test_explain_accepts_regressors(tmp_path):
     pytest.importorskip("matplotlib")
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (80, 2)).round(3)
@@ -147,7 +147,7 @@ def test_explain_takes_models_of_numbers(tmp_path):
         assert "predicts numbers, which no change flips" in bad("explain", path, table, *option)
 
 
-def test_explanations_are_data_too(orchard_model):
+def test_explain_writes_json(orchard_model):
     said = document("explain", orchard_model, ORCHARD, "--row", 240, "--row", 2)
     assert [row["row"] for row in said["rows"]] == [240, 2]
     model = maxplus.load(orchard_model)
@@ -159,7 +159,7 @@ def test_explanations_are_data_too(orchard_model):
         assert row["text"].startswith(f"Row {row['row']}: {row['predicted']}")
 
 
-def test_printed_flips_flip_and_fixed_columns_stay(orchard_model, tmp_path):
+def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_path):
     names = ["variety", "weight g", "sugar %", "bruise mm"]
     lines = read_csv(ORCHARD)[:25]
     rows = [word for n in range(1, 26) for word in ("--row", n)]
@@ -183,7 +183,7 @@ def test_printed_flips_flip_and_fixed_columns_stay(orchard_model, tmp_path):
     )
 
 
-def test_ranges_of_flips_are_the_users(orchard_model):
+def test_counterfactuals_respect_given_ranges(orchard_model):
     options = ("--row", 2, "--fixed", "variety,weight g,sugar %")
     free = document("explain", orchard_model, ORCHARD, *options)["rows"][0]["flip"]
     assert free["feature"] == "bruise mm"
@@ -219,12 +219,12 @@ def test_explain_discards_what_the_solver_prints(orchard_model, monkeypatch, cap
     assert "of up to 2 columns" in said["rows"][0]["text"]
 
 
-def test_several_columns_may_change_together(orchard_model):
+def test_explain_changes_several_columns(orchard_model):
     said = good("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
     assert re.search(r"of up to 2 columns: flips to \w+ if", said)
 
 
-def test_rules_are_those_of_the_model(orchard_model):
+def test_rules_command_equals_model_rules(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     expected = model.rules(samples.X, samples.y, 3)

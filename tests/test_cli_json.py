@@ -27,7 +27,7 @@ def commands(orchard_model, tmp_path):
     }
 
 
-def test_every_command_speaks_json_and_can_be_quiet(commands):
+def test_every_command_has_json_and_quiet_options(commands):
     for name, arguments in commands.items():
         result = run(name, *arguments, "--json", "--quiet")
         assert result.exit_code == 0, (name, result.output)
@@ -36,7 +36,7 @@ def test_every_command_speaks_json_and_can_be_quiet(commands):
         assert result.stderr == "", name
 
 
-def test_quiet_commands_say_nothing(commands):
+def test_quiet_commands_print_nothing(commands):
     # What predict prints, without a file to write to, is the result itself.
     for name in set(commands) - {"predict"}:
         result = run(name, *commands[name], "--quiet")

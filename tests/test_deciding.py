@@ -48,7 +48,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("cells", "name"), LEFT.values(), ids=LEFT)
-def test_columns_that_say_nothing_are_left_out(cells, name):
+def test_schema_drops_ids_constants_and_text(cells, name):
     column, said = column_of(list(cells), name)
     assert column is None
     assert f"left out {name!r}" in said
@@ -57,7 +57,7 @@ def test_columns_that_say_nothing_are_left_out(cells, name):
 
 
 @pytest.mark.parametrize(("cells", "name"), KEPT.values(), ids=KEPT)
-def test_columns_that_may_say_something_stay(cells, name):
+def test_schema_keeps_informative_columns(cells, name):
     column, said = column_of(list(cells), name)
     assert column is not None
     assert "left out" not in said
@@ -91,7 +91,7 @@ NOT_ORDERED = [
 
 
 @pytest.mark.parametrize("words", ORDERED, ids=" ".join)
-def test_words_with_an_order_become_ranks(words):
+def test_schema_infers_ordinals(words):
     cells = [words[k * 7 % len(words)] for k in range(70)] + words
     random_order = [cells[k] for k in np.random.default_rng(0).permutation(len(cells))]
     column, said = column_of(random_order)
@@ -102,7 +102,7 @@ def test_words_with_an_order_become_ranks(words):
 
 
 @pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
-def test_other_words_stay_words(words):
+def test_schema_keeps_unordered_categories(words):
     assert scales.ordered(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
@@ -111,7 +111,7 @@ def test_other_words_stay_words(words):
     ("n_missing", "n", "number", "word"),
     [(4, 60, False, False), (5, 60, True, True), (5, 400, False, True), (20, 400, True, True)],
 )
-def test_many_holes_are_a_feature(n_missing, n, number, word):
+def test_schema_adds_missing_indicator(n_missing, n, number, word):
     cells = np.where(np.arange(n) < n_missing, np.nan, np.arange(n) % 3)
     column, said = column_of(cells.tolist())
     assert (column.indicator, column.had_missing) == (number, True)
@@ -122,14 +122,14 @@ def test_many_holes_are_a_feature(n_missing, n, number, word):
     assert ("a category of their own" in said) == word
 
 
-def test_a_word_called_other_is_one_of_the_others():
+def test_category_named_other_joins_rare_categories():
     cells = ["other"] * 40 + ["x"] * 30 + [f"w{k}" for k in range(40)]
     column, _ = column_of(cells)
     assert column.features == ["a = x", "a = other"]
     assert column_from_json(column.to_json()) == column
 
 
-def test_ordered_categories_of_a_data_frame_keep_their_order():
+def test_schema_keeps_order_of_pandas_categories():
     codes = np.arange(60) % 3
     column, _ = column_of(Categorical(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
     assert column.categories == ("gold", "silver", "bronze")
@@ -140,7 +140,7 @@ def test_ordered_categories_of_a_data_frame_keep_their_order():
     [("12 mg", 12.0), ("grade 2", 2.0), ("T3", 3.0), ("5-10", 7.5), ("<5", 5.0), ("1,250", 1250.0),
      ("60+", 60.0), ("-3.5", -3.5), ("none", np.nan), ("2 of 3", np.nan)],
 )  # fmt: skip
-def test_the_number_in_a_word(word, number):
+def test_number_in_text_is_parsed(word, number):
     assert scales.number_in(word) == number or np.isnan([scales.number_in(word), number]).all()
 
 
@@ -157,7 +157,7 @@ def test_the_number_in_a_word(word, number):
     ],
     ids=str,
 )
-def test_a_target_with_many_numbers_is_a_regression(cells, task):
+def test_numeric_target_with_many_values_selects_regression(cells, task):
     table = RawTable("t", {"x": np.sin(np.arange(len(cells))), "y": cells})
     assert encoder_of(table).target_.task == task
     for chosen in ("classification", "regression"):

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 @given(tied_models())
 @fixed(80)
-def test_paths_are_the_oracle_s(drawn):
+def test_active_paths_match_the_oracle(drawn):
     model, X = drawn
     paths = decisive_paths(model, X)
     for array in paths:
@@ -24,7 +24,7 @@ def test_paths_are_the_oracle_s(drawn):
     assert np.array_equal(paths.feature, paths.row // 2)
 
 
-def test_paths_of_a_trained_model_are_the_scores(fitted, reader, iris, digits):
+def test_active_paths_of_trained_model_give_its_scores(fitted, reader, iris, digits):
     for model, X in ((fitted.model_, iris.X), (reader.model_, digits.X)):
         paths = decisive_paths(model, X)
         active = model.active_path(X)
@@ -42,7 +42,7 @@ def test_paths_of_a_trained_model_are_the_scores(fitted, reader, iris, digits):
         assert (paths.runner_up != paths.unit).all()
 
 
-def test_one_unit_has_no_runner_up():
+def test_active_path_of_single_unit_has_no_runner_up():
     paths = decisive_paths(lmm([1.0, -1.0], [[0.0], [2.0]], [[3.0, 4.0]]), np.array([[0.5]]))
     assert paths.score.tolist() == [[3.5, 4.5]]
     assert paths.runner_up.tolist() == [[-1, -1]]

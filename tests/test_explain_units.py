@@ -54,7 +54,7 @@ def test_boxes_are_where_units_reach_the_level(drawn, seed):
 
 @given(smooth_models())
 @fixed(30)
-def test_boxes_of_any_weights_are_right_away_from_their_walls(drawn):
+def test_boxes_of_any_weights_are_correct_away_from_their_walls(drawn):
     model = drawn[0]
     X = np.random.default_rng(0).normal(scale=3, size=(300, model.n_features))
     g = hidden(model, X)
@@ -64,7 +64,7 @@ def test_boxes_of_any_weights_are_right_away_from_their_walls(drawn):
 
 @given(tied_models())
 @fixed(40)
-def test_centres_are_the_tops_of_units(drawn):
+def test_centres_are_maxima_of_units(drawn):
     model = drawn[0]
     centre = unit_boxes(model).centre
     for p in range(model.n_features):
@@ -82,14 +82,14 @@ def test_centres_are_the_tops_of_units(drawn):
                 assert np.isnan(top)
 
 
-def test_rows_without_slope_are_all_or_nothing():
+def test_boxes_without_slope_contain_all_rows_or_none():
     model = lmm(np.zeros(2), [[0.5, 0.5, 0.5], [0.5, 0.25, 1.0]], np.zeros((3, 1)))
     X = np.array([[-1e9], [0.0], [1e9]])
     assert inside(unit_boxes(model, 0.5), X).tolist() == [[True, False, True]] * 3
     assert not inside(unit_boxes(model, 1.5), X).any()
 
 
-def test_favourites_are_the_largest_outputs():
+def test_unit_class_is_the_largest_output_weight():
     W2 = [[1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [-1.0, -2.0, -0.5]]
     boxes = unit_boxes(lmm([1.0, -1.0], np.zeros((2, 3)), W2))
     assert boxes.favourite.tolist() == [1, 0, 2]
@@ -97,7 +97,7 @@ def test_favourites_are_the_largest_outputs():
 
 
 @pytest.mark.parametrize("level", [0.0, -2.0])
-def test_units_are_their_boxes(fitted, level):
+def test_unit_table_contains_boxes(fitted, level):
     table = fitted.units(level)
     assert len(table) == 8 * 4
     X = np.random.default_rng(0).uniform(0, 8, (400, 4))
@@ -118,7 +118,7 @@ def test_units_are_their_boxes(fitted, level):
     assert level == 0.0 or (g >= level).any()
 
 
-def test_units_have_these_columns(fitted, without_prototypes):
+def test_unit_table_has_documented_columns(fitted, without_prototypes):
     names = ["term", "unit", "class", "height", "prototype", "feature", "low", "high"]
     assert table_names(fitted.units()) == names
     table = without_prototypes.units()
@@ -151,11 +151,11 @@ def test_worst_samples_have_the_largest_losses(without_prototypes, iris, n):
     assert len(set(table["sample"])) == len(expected)
 
 
-def test_ten_is_the_usual_number(fitted):
+def test_worst_samples_are_ten_by_default(fitted):
     assert len(fitted.worst_samples()) == 10
 
 
-def test_samples_of_no_weight_are_left_out(iris):
+def test_worst_samples_omit_weight_zero(iris):
     weight = np.ones(150)
     weight[[0, 3, 70, 149]] = 0.0
     clf = SubgradientLMMClassifier(6, max_iter=30, random_state=0).fit(iris.X, iris.y, weight)
@@ -167,6 +167,6 @@ def test_samples_of_no_weight_are_left_out(iris):
 
 
 @pytest.mark.parametrize("n", [0, -3])
-def test_worst_samples_are_at_least_one(fitted, n):
+def test_worst_samples_rejects_n_below_one(fitted, n):
     with pytest.raises(ValueError, match=f"^n must be .*got {n}"):
         fitted.worst_samples(n)

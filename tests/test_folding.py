@@ -27,7 +27,7 @@ def trained(request, iris):
     )
 
 
-def test_predictions_are_the_pipeline_s(trained, iris):
+def test_folded_model_predicts_as_pipeline(trained, iris):
     scaler, clf = trained
     X, rng = stretched(iris.X), np.random.default_rng(0)
     rows = np.vstack([X, X + rng.normal(size=X.shape) * X.std(axis=0)])
@@ -38,7 +38,7 @@ def test_predictions_are_the_pipeline_s(trained, iris):
     np.testing.assert_allclose(clf.certified_radius(X, scaler.scale_), radius, rtol=1e-4)
 
 
-def test_every_fact_follows(trained, iris):
+def test_folded_model_transforms_every_fitted_attribute(trained, iris):
     scaler, clf = trained
     X = stretched(iris.X)
     slope, losses, suspects = clf.slope_, clf.training_losses_, getattr(clf, "suspects_", None)
@@ -54,7 +54,7 @@ def test_every_fact_follows(trained, iris):
     assert getattr(clf, "suspects_", None) is suspects
 
 
-def test_slopes_are_per_unit_of_scale(iris):
+def test_folded_slopes_are_divided_by_scale(iris):
     # One iteration moves no slope: all of them are the one that training began with.
     clf = SubgradientLMMClassifier(20, max_iter=1, w0_update_interval=0, random_state=0).fit(
         iris.X, iris.y
@@ -67,7 +67,7 @@ def test_slopes_are_per_unit_of_scale(iris):
     assert np.allclose(np.abs(clf.W0_), np.repeat(clf.slope_ / clf.scale_, 2))
 
 
-def test_without_samples_the_losses_stay(trained):
+def test_folding_without_samples_keeps_losses(trained):
     scaler, clf = trained
     losses, worst = clf.training_losses_.copy(), clf.max_loss_
     clf.fold(scaler.mean_, scaler.scale_)
@@ -75,7 +75,7 @@ def test_without_samples_the_losses_stay(trained):
     assert clf.max_loss_ == worst
 
 
-def test_left_out_samples_stay_left_out_and_weights_count(iris):
+def test_folding_keeps_sample_weights(iris):
     weight = np.linspace(0.0, 3.0, len(iris.y))
     Z = (iris.X - 2.0) / 3.0
     clf = SubgradientLMMClassifier(20, max_iter=100, random_state=0).fit(Z, iris.y, weight)
@@ -87,7 +87,7 @@ def test_left_out_samples_stay_left_out_and_weights_count(iris):
     assert clf.mean_loss_ != pytest.approx(np.nanmean(clf.training_losses_), rel=1e-3)
 
 
-def test_float32_rows(iris):
+def test_folded_model_accepts_float32_rows(iris):
     X = iris.X.astype(np.float32)
     clf = SubgradientLMMClassifier(20, max_iter=100, random_state=0).fit(
         X / np.float32(4.0), iris.y
@@ -113,7 +113,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("change", "words"), BAD.values(), ids=BAD)
-def test_what_cannot_be_folded_changes_nothing(iris, change, words):
+def test_failed_folding_leaves_model_unchanged(iris, change, words):
     clf = SubgradientLMMClassifier(8, max_iter=10, random_state=0).fit(iris.X, iris.y)
     before = dict(vars(clf))
     with pytest.raises(ValueError, match=words):

@@ -39,7 +39,7 @@ def slopes_of_leads(model, X, step=1e-6):
 
 @given(smooth_models())
 @fixed(60)
-def test_importances_are_mean_slopes_of_leads(drawn):
+def test_importances_are_mean_slopes_of_margins(drawn):
     model, X = drawn[:2]
     rng = np.random.default_rng(0)
     X = np.concatenate([X, rng.normal(size=(5, X.shape[1]))])
@@ -50,7 +50,7 @@ def test_importances_are_mean_slopes_of_leads(drawn):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_importances_are_shares(told_by_two):
+def test_importances_sum_to_one_and_rank_informative_features_first(told_by_two):
     clf, X, _ = told_by_two
     found = clf.feature_importances_
     assert found.shape == (5,)
@@ -60,14 +60,14 @@ def test_importances_are_shares(told_by_two):
     assert found[[1, 3]].min() > found[[0, 2, 4]].max()
 
 
-def test_importances_do_not_depend_on_units_of_features(told_by_two):
+def test_importances_are_invariant_to_feature_units(told_by_two):
     clf, X, y = told_by_two
     other = LMMClassifier(12, slope=2.0, warmup_epochs=8, random_state=0)
     other.fit(X * [1e3, 1.0, 1e-3, 7.0, 1.0], y)
     np.testing.assert_allclose(other.feature_importances_, clf.feature_importances_, atol=0.02)
 
 
-def test_many_rows_are_thinned(monkeypatch, told_by_two):
+def test_importances_subsample_many_rows(monkeypatch, told_by_two):
     clf, X, _ = told_by_two
     monkeypatch.setattr(importances, "ENOUGH", 100)
     some = feature_importances(clf.model_, X, np.ones(5))
@@ -76,7 +76,7 @@ def test_many_rows_are_thinned(monkeypatch, told_by_two):
         feature_importances(clf.model_, X[:0])
 
 
-def test_importances_are_kept_in_files(told_by_two, tmp_path):
+def test_importances_are_saved(told_by_two, tmp_path):
     clf, _, _ = told_by_two
     clf.save(tmp_path / "m.maxplus")
     again = maxplus.load(tmp_path / "m.maxplus")
@@ -84,21 +84,21 @@ def test_importances_are_kept_in_files(told_by_two, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [[0.5] * 5, [-0.1, 0.3, 0.3, 0.3, 0.2], [np.nan] * 5, [1.0]])
-def test_damaged_importances_are_refused(told_by_two, wrong):
+def test_load_rejects_damaged_importances(told_by_two, wrong):
     clf, _, _ = told_by_two
     document, arrays = describe(clf)
     with pytest.raises(FileError, match="the array 'feature_importances'"):
         rebuild(document, arrays | {"feature_importances": np.array(wrong)})
 
 
-def test_permutation_importance_is_scikit_learn_s(told_by_two):
+def test_permutation_importance_ranks_informative_features_first(told_by_two):
     clf, X, y = told_by_two
     found = permutation_importance(clf, X, y, n_repeats=3, random_state=0)
     assert found.importances_mean.argmax() == 1
     assert found.importances_mean[[1, 3]].min() > found.importances_mean[[0, 2, 4]].max()
 
 
-def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
+def test_partial_dependence_display_accepts_classifiers(told_by_two, iris):
     pytest.importorskip("matplotlib")
     clf, X, _ = told_by_two
     display = PartialDependenceDisplay.from_estimator(clf, X, [1, (1, 3)], grid_resolution=5)
@@ -113,7 +113,7 @@ def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
         )
 
 
-def test_importances_take_no_square_of_the_number_of_features():
+def test_importances_memory_is_not_quadratic_in_features():
     n_features = 3000
     rng = np.random.default_rng(0)
     model = LMM.of_boxes(rng.normal(size=(4, n_features)), 0.0, 4.0 * np.eye(4) - 2.0, 1.0)

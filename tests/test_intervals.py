@@ -108,7 +108,7 @@ def test_auc_error_is_the_deviation_of_areas(shift):
         (math.inf, "∞"), (math.nan, "–"), (None, "–"),
     ],
 )  # fmt: skip
-def test_readable_numbers(value, text):
+def test_numbers_are_printed_with_significant_digits(value, text):
     assert readable(value) == text
 
 
@@ -120,7 +120,7 @@ def test_readable_numbers(value, text):
         (1234567.0, 98765.0, "1,235,000 ± 99,000"), (-2.5, 0.12, "−2.50 ± 0.12"),
     ],
 )  # fmt: skip
-def test_readable_errors(value, error, text):
+def test_standard_errors_are_printed_with_significant_digits(value, error, text):
     assert with_error(value, error) == text
 
 

@@ -67,7 +67,7 @@ def test_round_trip_is_exact(tmp_path, iris, model, labels):
     assert {*again.__dict__} == {*model.__dict__} - {"_rng"}
 
 
-def test_two_classes_float32_names_and_weights(tmp_path, iris):
+def test_round_trip_of_two_classes_float32_names_and_weights(tmp_path, iris):
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(iris.X[:100].astype(np.float32), columns=list("abcd"))
     weight = np.ones(100)
@@ -330,7 +330,7 @@ def test_load_refuses_damaged_encoder(prepared, damage):
     assert len(str(caught.value)) < 300
 
 
-def test_rewritten_file_loads(tmp_path, model_bytes):
+def test_load_accepts_rewritten_file(tmp_path, model_bytes):
     path = tmp_path / "model"
     path.write_bytes(model_bytes)
     tamper(path, lambda d, a: None)
@@ -381,7 +381,7 @@ def test_failed_save_keeps_old_file(tmp_path, fitted, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
-def test_write_keeps_links_and_permissions(tmp_path):
+def test_save_keeps_links_and_permissions(tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"old")
     target.chmod(0o640)

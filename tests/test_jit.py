@@ -155,7 +155,7 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
         assert np.array_equal(one, other, equal_nan=True)
 
 
-def test_cache_keeps_concurrent_writers_apart(fresh, monkeypatch):
+def test_cache_is_safe_for_concurrent_writers(fresh, monkeypatch):
     first, second = fresh(), fresh()
     files = first._cache._cache_file
     save = files._save_data

@@ -64,7 +64,7 @@ def scores_by_hand(clf, X):
     return (hidden[:, :, None] + model.W2[None]).max(axis=1)
 
 
-def test_printed_numbers_are_those_of_another_computation(trained):
+def test_command_metrics_equal_independent_computation(trained):
     from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
     folder, document = trained
@@ -88,7 +88,7 @@ def test_printed_numbers_are_those_of_another_computation(trained):
     assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
 
 
-def test_certificates_hold_against_corners(trained):
+def test_command_certificates_survive_corner_attacks(trained):
     folder, _ = trained
     path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
     told = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
@@ -103,7 +103,7 @@ def test_certificates_hold_against_corners(trained):
     assert 0.3 < told["certified_accuracy"][0] <= np.mean(stays)
 
 
-def test_printed_flips_flip_when_they_are_typed_into_the_file(trained):
+def test_printed_counterfactuals_change_predictions_of_edited_file(trained):
     folder, _ = trained
     names, rows = clinic()
     good("explain", folder / "m", folder / "clinic.csv", "--table", folder / "why.csv")
@@ -132,7 +132,7 @@ def test_printed_flips_flip_when_they_are_typed_into_the_file(trained):
     assert [row["predicted"] for row in read_csv(folder / "p.csv")] == becomes
 
 
-def test_the_other_commands_take_the_same_file(trained):
+def test_all_commands_accept_the_same_file(trained):
     folder, _ = trained
     arguments = folder / "m", folder / "clinic.csv"
     assert "Row 3:" in good("explain", *arguments)
@@ -157,7 +157,7 @@ def frame_of_clinic(library):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_model_of_the_command_line_takes_data_frames(trained, library):
+def test_model_of_train_command_accepts_data_frames(trained, library):
     folder, _ = trained
     clf, frame = maxplus.load(folder / "m"), frame_of_clinic(library)
     good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
@@ -180,7 +180,7 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     assert share == pytest.approx(document["certified_accuracy"][0])
 
 
-def test_choices_go_with_a_data_frame(trained):
+def test_column_overrides_apply_to_data_frame(trained):
     frame = frame_of_clinic("pandas").drop(columns=["class", "patient", "Besuch"])
     y = [row[-1] for row in clinic()[1]]
     choices = TableEncoder(categorical=["pain", "smoker"], drop=["age"])
@@ -211,7 +211,7 @@ def test_choices_go_with_a_data_frame(trained):
     ],
     ids=["ensemble", "regression"],
 )
-def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, estimator):
+def test_checkpoint_is_rejected_for_training_without_state(tmp_path, iris, estimator):
     estimator.set_params(callbacks=[Checkpoint(tmp_path / "c")])
     with pytest.raises(ValueError, match=r"callbacks has a Checkpoint, but .* has no state"):
         estimator.fit(iris.X, iris.y)
@@ -257,13 +257,13 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize(("text", "options", "parts"), BAD_FILES.values(), ids=BAD_FILES)
-def test_bad_files_are_refused_in_one_line(write, tmp_path, text, options, parts):
+def test_invalid_file_error_is_one_line(write, tmp_path, text, options, parts):
     line = refused("train", write(text), *QUICK, *options, "-o", tmp_path / "m")
     for part in parts:
         assert part in line
 
 
-def test_workbooks_and_parquet_files_that_are_none_have_a_remedy(tmp_path):
+def test_invalid_workbook_and_parquet_errors_name_remedy(tmp_path):
     for name in ("data.xlsx", "data.parquet"):
         path = tmp_path / name
         path.write_bytes(b"abc")
@@ -272,20 +272,20 @@ def test_workbooks_and_parquet_files_that_are_none_have_a_remedy(tmp_path):
         assert "or as CSV" in line
 
 
-def test_numbers_have_no_checkpoints(write, tmp_path):
+def test_train_rejects_checkpoints_of_regressors(write, tmp_path):
     path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
     result = run("train", path, "--checkpoint", tmp_path / "c", "-o", tmp_path / "m")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: --checkpoint is for classes")
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_folder_is_rejected_as_table(tmp_path):
     (tmp_path / "data.csv").mkdir()
     for path in (tmp_path, tmp_path / "data.csv"):
         assert f"{path} is a folder" in refused("train", path)
 
 
-def test_bad_arguments_are_named(trained, tmp_path):
+def test_command_error_names_invalid_argument(trained, tmp_path):
     folder, _ = trained
     model, path, away = folder / "m", folder / "clinic.csv", tmp_path / "no" / "f.png"
     for command, option in (("certify", "--plot"), ("evaluate", "--plot"), ("predict", "--out"),
@@ -304,7 +304,7 @@ def test_bad_arguments_are_named(trained, tmp_path):
         assert "line 2" in line
 
 
-def test_classes_that_differ_by_case_are_pointed_out(write, tmp_path):
+def test_classes_that_differ_by_case_warn(write, tmp_path):
     text = "a,b,class\n" + "".join(
         f"{k % 7},{k % 5}.5,{['yes', 'Yes', 'no'][k % 3]}\n" for k in range(30)
     )
@@ -312,7 +312,7 @@ def test_classes_that_differ_by_case_are_pointed_out(write, tmp_path):
     assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in said
 
 
-def test_parts_of_a_stream_may_have_no_labels(trained, tmp_path):
+def test_stream_batches_may_have_no_labels(trained, tmp_path):
     folder, _ = trained
     names, rows = clinic()
     some = [[*row[:-1], "?" if k < 20 or k == 33 else row[-1]] for k, row in enumerate(rows)]

@@ -75,7 +75,7 @@ DOCUMENTED = [
 ]
 
 
-def test_importing_is_quick_and_loads_nothing_heavy():
+def test_import_is_quick_and_lazy():
     seconds, loaded = run_fresh(
         "import json, sys, time\n"
         "start = time.perf_counter()\n"
@@ -87,7 +87,7 @@ def test_importing_is_quick_and_loads_nothing_heavy():
     assert not {"numba", "sklearn", "scipy", "rich", "matplotlib", "pyarrow"} & set(loaded)
 
 
-def test_a_name_is_loaded_when_it_is_used():
+def test_public_names_are_loaded_lazily():
     loaded = run_fresh(
         "import json, sys, maxplus\nmaxplus.LMMRegressor\nprint(json.dumps(sorted(sys.modules)))"
     )
@@ -124,7 +124,7 @@ def test_public_names_are_unique():
     assert repeated <= {"Category"}
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_public_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         maxplus.nonsense  # noqa: B018
 
@@ -143,7 +143,7 @@ def imports_of(path):
 
 
 @pytest.mark.parametrize("layer", BELOW)
-def test_imports_point_one_way(layer):
+def test_imports_follow_the_dependency_rule(layer):
     files = sorted((SOURCE / layer).rglob("*.py"))
     assert files
     for path in files:
@@ -151,7 +151,7 @@ def test_imports_point_one_way(layer):
         assert used <= {layer, *BELOW[layer], *LATE.get(layer, ()), *EVERYWHERE}, path
 
 
-def test_the_library_does_not_import_experiments():
+def test_library_does_not_import_experiments():
     for path in sorted(SOURCE.rglob("*.py")):
         assert not re.search(r"^\s*(from|import) experiments\b", path.read_text(), re.MULTILINE), (
             path
@@ -176,7 +176,7 @@ def test_examples_in_docstrings(name):
     assert result.failed == 0
 
 
-def test_declared_bounds_are_versions_that_were_seen_to_work():
+def test_dependency_bounds_are_tested_versions():
     declared = re.findall(
         r'^  "([a-z0-9-]+)>=([0-9.]+)",$',
         (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0],

@@ -46,7 +46,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
-def test_scalers_go_into_the_weights(iris, steps):
+def test_pipeline_scalers_are_folded_into_weights(iris, steps):
     pipeline = make_pipeline(*steps, classifier()).fit(*iris)
     before = pipeline[-1].W1_.copy()
     clf = maxplus.from_pipeline(pipeline)
@@ -60,7 +60,7 @@ def test_scalers_go_into_the_weights(iris, steps):
 
 
 @pytest.mark.parametrize("kind", [LMMClassifier, LMMEnsembleClassifier])
-def test_flips_are_those_of_the_pipeline(iris, kind):
+def test_counterfactuals_equal_those_of_pipeline(iris, kind):
     pipeline = make_pipeline(StandardScaler(), classifier(kind)).fit(*iris)
     rows = iris.X[50:60]
     flips = maxplus.from_pipeline(pipeline).explain(rows).flips
@@ -73,7 +73,7 @@ def test_flips_are_those_of_the_pipeline(iris, kind):
     assert np.array_equal(pipeline.predict(changed), flips.becomes[found])
 
 
-def test_columns_keep_the_names_that_the_pipeline_knows(iris):
+def test_folded_pipeline_keeps_column_names(iris):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(iris.X, columns=NAMES)
     for output in ("default", "pandas"):
@@ -87,7 +87,7 @@ def test_columns_keep_the_names_that_the_pipeline_knows(iris):
     assert not hasattr(maxplus.from_pipeline(pipeline), "feature_names_in_")
 
 
-def test_a_search_and_a_classifier_alone_will_do(iris):
+def test_grid_search_and_bare_classifier_are_accepted(iris):
     grid = {"subgradientlmmclassifier__max_iter": [5, 60]}
     search = GridSearchCV(make_pipeline(StandardScaler(), classifier()), grid, cv=2).fit(*iris)
     assert np.array_equal(maxplus.from_pipeline(search).predict(iris.X), search.predict(iris.X))
@@ -108,7 +108,7 @@ def test_a_search_and_a_classifier_alone_will_do(iris):
         ([StandardScaler(), LogisticRegression()], TypeError, "got LogisticRegression"),
     ],
 )
-def test_other_steps_are_named(iris, steps, error, words):
+def test_unsupported_pipeline_step_is_named(iris, steps, error, words):
     pipeline = make_pipeline(*steps).fit(*iris)
     with pytest.raises(error, match=words):
         maxplus.from_pipeline(pipeline)

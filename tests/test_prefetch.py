@@ -7,12 +7,12 @@ import pytest
 from maxplus.tables.dataset import prefetch
 
 
-def test_parts_come_in_their_order():
+def test_prefetch_keeps_order():
     assert list(prefetch(range(5))) == [0, 1, 2, 3, 4]
     assert list(prefetch([])) == []
 
 
-def test_the_next_part_is_made_while_one_is_looked_at():
+def test_prefetch_computes_next_item_concurrently():
     made = [threading.Event() for _ in range(3)]
 
     def parts():
@@ -26,7 +26,7 @@ def test_the_next_part_is_made_while_one_is_looked_at():
         assert not any(event.is_set() for event in made[k + 2 :])
 
 
-def test_an_error_comes_where_it_would_have():
+def test_prefetch_raises_error_at_its_item():
     def parts():
         yield 1
         raise ValueError("line 7 is damaged")
@@ -37,7 +37,7 @@ def test_an_error_comes_where_it_would_have():
         next(found)
 
 
-def test_somebody_may_stop():
+def test_prefetch_can_be_stopped_early():
     closed = threading.Event()
 
     def parts():

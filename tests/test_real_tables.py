@@ -112,7 +112,7 @@ def labels(case, frame):
     return frame[case.target].astype(str).to_numpy()
 
 
-def test_evaluate_scores_what_predict_predicts(classified):
+def test_evaluate_scores_the_predictions_of_predict(classified):
     case = classified
     said = document("evaluate", case.model, case.file("test", case.test))
     predicted, true = case.predictions(case.test)["predicted"].to_numpy(), labels(case, case.test)
@@ -127,7 +127,7 @@ def test_evaluate_scores_what_predict_predicts(classified):
             )
 
 
-def test_explain_predicts_as_predict_and_its_flips_flip(classified):
+def test_explain_agrees_with_predict_and_its_counterfactuals_hold(classified):
     case = classified
     rows = [option for row in range(1, N_EXPLAINED + 1) for option in ("--row", row)]
     said = document("explain", case.model, case.file("test", case.test), *rows)
@@ -205,7 +205,7 @@ def test_rules_count_the_rows_that_meet_them(classified):
         assert (predicted[inside] == rule["class"]).all()
 
 
-def test_no_attack_within_certified_radii_changes_a_prediction(classified):
+def test_certified_radii_of_real_tables_survive_attacks(classified):
     case = classified
     said = document("certify", case.model, case.file("test", case.test))
     found = case.predictions(case.test, "--radius")
@@ -230,7 +230,7 @@ def test_no_attack_within_certified_radii_changes_a_prediction(classified):
     assert (after.reshape(N_ATTACKS, -1) == predicted).all()
 
 
-def test_the_report_states_the_accuracy_of_the_given_rows(classified):
+def test_report_states_accuracy_of_given_rows(classified):
     case = classified
     data, page = case.file("test", case.test), case.folder / "page.html"
     said = document("report", case.model, data, "--out", page)
@@ -241,7 +241,7 @@ def test_the_report_states_the_accuracy_of_the_given_rows(classified):
         assert words in text
 
 
-def test_evaluate_scores_the_numbers_that_predict_predicts(regressed):
+def test_evaluate_scores_the_regression_predictions_of_predict(regressed):
     case = regressed
     data = case.file("test", case.test)
     said = document("evaluate", case.model, data)

@@ -43,7 +43,7 @@ def seconds(recognise, word):
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 @pytest.mark.parametrize("recognise", RECOGNISERS.values(), ids=RECOGNISERS)
-def test_recognisers_are_not_quadratic(recognise, cell):
+def test_number_recognition_time_is_not_quadratic(recognise, cell):
     short, long = (seconds(recognise, cell(n)) for n in (8_000, 16_000))
     assert long < 0.05
     # Times below some milliseconds are noise; a quadratic pattern takes seconds.
@@ -51,11 +51,11 @@ def test_recognisers_are_not_quadratic(recognise, cell):
 
 
 @pytest.mark.parametrize("word", ["  12   mg ", "5  -  10", "less  than 5", "1 jan  2020"])
-def test_cells_with_several_spaces_are_still_recognised(word):
+def test_numbers_with_several_spaces_are_recognised(word):
     assert scales.is_date(word) or scales.number_in(word) > 0
 
 
-def test_long_cells_hold_no_number():
+def test_long_cells_are_no_numbers():
     assert scales.number_in("12" + " " * 200 + "mg") == 12.0
     assert scales.number_in("x" * 200 + " 12") != scales.number_in("x" * 200 + " 12")
     assert scales.ordered(["1-" + "1" * 200, "3-4"]) is None

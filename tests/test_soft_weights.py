@@ -38,7 +38,7 @@ def course(comm, layers, pushes):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_ranks_take_the_steps_of_a_single_process(layers, pushes, size):
+def test_distributed_soft_steps_equal_one_process(layers, pushes, size):
     alone = course(SERIAL, layers, pushes)
     assert not np.array_equal(alone[2], layers[0])
     owners = np.arange(BATCHES) % size
@@ -50,7 +50,7 @@ def test_ranks_take_the_steps_of_a_single_process(layers, pushes, size):
             np.testing.assert_array_equal(one, several)
 
 
-def test_what_is_shown_are_exponentials(layers):
+def test_soft_weights_are_exponentials(layers):
     W1, W2 = layers
     shown = SoftWeights(SERIAL, W1, W2).show(np.float32(0.5))
     np.testing.assert_allclose(shown.W1, np.exp(-W1 / 0.5), rtol=1e-5)

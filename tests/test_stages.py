@@ -47,7 +47,7 @@ def noisy_shift(rows, rng):
     [(None, False, 0.94), (load_wine, True, 0.94), (load_breast_cancer, True, 0.94),
      (load_digits, False, 0.96)],
 )  # fmt: skip
-def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
+def test_default_fit_is_accurate_on_small_datasets(iris, load, scaled, least):
     X, y = iris if load is None else load(return_X_y=True)
     if scaled:
         X = StandardScaler().fit_transform(X)
@@ -66,7 +66,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e4])
-def test_the_scale_of_the_features_does_not_matter(iris, factor):
+def test_default_fit_is_invariant_to_feature_scale(iris, factor):
     X, y = iris.X * factor, iris.y
     options = {"n_hidden": 30, "standardize": False, "polish": "log2", "random_state": 0}
     clf = LMMClassifier(**options).fit(X, y)
@@ -77,7 +77,7 @@ def test_the_scale_of_the_features_does_not_matter(iris, factor):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_course_of_all_stages_is_kept(iris, dtype):
+def test_history_covers_all_stages(iris, dtype):
     stages = []
     clf = LMMClassifier(
         20,
@@ -118,7 +118,7 @@ def run_mixture(data, callbacks=(), state=None, level=1e-6):
         return run_stages(stages, model, problem, monitor)
 
 
-def test_stages_may_be_mixed(iris):
+def test_stages_can_be_combined(iris):
     heard = []
     trained = run_mixture(iris, [lambda progress: heard.append(progress.stage)], level=LOG2)
     assert list(dict.fromkeys(heard)) == ["warm-up", "iterations", "polish"]
@@ -130,7 +130,7 @@ def test_stages_may_be_mixed(iris):
 
 
 @pytest.mark.parametrize("stop_in", ["warm-up", "iterations"])
-def test_a_mixture_goes_on_from_any_stage_with_a_state(iris, stop_in):
+def test_combined_stages_resume_from_any_stage_with_state(iris, stop_in):
     states = []
 
     def keep(progress):
@@ -147,7 +147,7 @@ def test_a_mixture_goes_on_from_any_stage_with_a_state(iris, stop_in):
 
 
 @pytest.mark.parametrize("stop_in", ["warm-up", "iterations", "polish"])
-def test_a_callback_ends_all_stages(iris, stop_in):
+def test_callback_ends_all_stages(iris, stop_in):
     seen = []
 
     def stop(progress):
@@ -165,7 +165,7 @@ def test_a_callback_ends_all_stages(iris, stop_in):
 
 
 @pytest.mark.parametrize("stage", ["warm-up", "polish"])
-def test_ctrl_c_keeps_what_there_is(iris, stage):
+def test_ctrl_c_keeps_current_model(iris, stage):
     def press(progress):
         if progress.stage == stage and progress.iteration == 2:
             os.kill(os.getpid(), signal.SIGINT)
@@ -189,7 +189,7 @@ RESUMED = {
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
+def test_resumed_warm_up_ends_with_the_same_weights(tmp_path, iris, name):
     options = {"n_hidden": 12, "warmup_epochs": 9, "batch_size": 20, "random_state": 3}
     options |= RESUMED[name]
     whole = LMMClassifier(**options).fit(*iris)
@@ -210,7 +210,7 @@ def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
     assert np.array_equal(again.polish_losses_, whole.polish_losses_)
 
 
-def test_ctrl_c_within_an_epoch_loses_no_batch(tmp_path, iris):
+def test_ctrl_c_within_an_epoch_keeps_completed_batches(tmp_path, iris):
     """The model at hand has the batches done; a checkpoint goes on from the epoch's beginning."""
     calls = []
 
@@ -244,13 +244,13 @@ def test_early_stopping_keeps_the_best_epoch(digits):
     assert not hasattr(plain, "validation_scores_")
 
 
-def test_a_validation_set_needs_samples(iris):
+def test_early_stopping_requires_enough_samples(iris):
     few = np.r_[0:3, 50:53, 100:103]
     with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 samples holds none"):
         LMMClassifier(early_stopping=True).fit(iris.X[few], iris.y[few])
 
 
-def test_robust_training_raises_the_certified_share(digits):
+def test_robust_training_raises_certified_accuracy(digits):
     X, y = digits.X / 16, digits.y
     shares = []
     for eps in (0.0, 0.2):
@@ -261,7 +261,7 @@ def test_robust_training_raises_the_certified_share(digits):
     assert shares[1] > shares[0] + 0.01
 
 
-def test_augmentation_sees_batches_and_changes_training(iris):
+def test_augmentation_is_applied_to_batches(iris):
     seen = []
 
     def look(rows, rng):
@@ -277,7 +277,7 @@ def test_augmentation_sees_batches_and_changes_training(iris):
             LMMClassifier(augment=bad, **options).fit(*iris)
 
 
-def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
+def test_stopped_training_discards_previous_fit(iris):
     clf = LMMClassifier(30, random_state=0).fit(*iris)
     assert clf.polish_losses_.size
     clf.set_params(callbacks=lambda progress: True).fit(iris.X[::2], iris.y[::2])
@@ -286,7 +286,7 @@ def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
     assert clf.loss_curve_.size == 1
 
 
-def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
+def test_pruning_after_partial_fit_keeps_units_of_first_samples(iris):
     clf = SubgradientLMMClassifier(40, max_iter=300, engine="dense", random_state=0).fit(*iris)
     needed = clf.unit_activation_counts_ > 0
     assert 0 < needed.sum() < 40
@@ -299,7 +299,7 @@ def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
     assert np.array_equal(clf.W1_, W1[:, kept])
 
 
-def test_checkpoints_do_not_disturb_the_polish(tmp_path, iris):
+def test_checkpoints_do_not_change_polish(tmp_path, iris):
     path = tmp_path / "checkpoint"
     clf = LMMClassifier(20, polish=0.3, random_state=0, callbacks=Checkpoint(path, every=0.0))
     clf.fit(*iris)
@@ -308,7 +308,7 @@ def test_checkpoints_do_not_disturb_the_polish(tmp_path, iris):
     assert np.array_equal(again.W1_, clf.W1_)
 
 
-def test_one_thread_is_one_thread_in_the_warm_up(iris):
+def test_n_jobs_one_limits_warm_up_to_one_thread(iris):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     seen = []
 
@@ -321,7 +321,7 @@ def test_one_thread_is_one_thread_in_the_warm_up(iris):
     assert set(seen) == {1}
 
 
-def test_weights_count_in_the_warm_up(iris):
+def test_warm_up_uses_sample_weights(iris):
     """A class of weight almost nothing is hardly learnt where it overlaps another."""
     X, y = iris.X[50:], iris.y[50:]
     options = {"n_hidden": 4, "warmup_epochs": 40, "polish": None, "random_state": 0}
@@ -333,7 +333,7 @@ def test_weights_count_in_the_warm_up(iris):
     assert recalls[1] < recalls[0]
 
 
-def test_idle_units_help_neighbours_that_share_a_path(iris):
+def test_polish_reinitializes_idle_units(iris):
     """Two flowers of different species lie so close that steps on one undo those on the other."""
     clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
     assert (clf.unit_activation_counts_ == 0).any()
@@ -346,7 +346,7 @@ def test_idle_units_help_neighbours_that_share_a_path(iris):
     assert (result.model.wins(iris.X)[idle] > 0).any()
 
 
-def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
+def test_polish_skips_contradictory_samples(digits):
     X, y = digits.X.copy(), digits.y.copy()
     X[1], X[3] = X[0], X[2]  # two images under two labels each
     y[1], y[3] = (y[0] + 1) % 10, (y[2] + 1) % 10
@@ -364,7 +364,7 @@ def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
     assert clf.score(X[fine], y[fine]) == 1.0
 
 
-def test_suspects_are_left_alone(digits):
+def test_polish_excludes_suspects(digits):
     """Flipped labels have the largest losses; the polish may skip them."""
     X, y = digits.X.copy(), digits.y.copy()
     flipped = np.arange(0, 500, 25)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @given(SEEDS, st.integers(1, 3), st.booleans())
 @fixed(20)
-def test_changes_of_listed_values_are_the_smallest(seed, n_columns, has_none):
+def test_changes_of_sums_for_listed_values_are_the_smallest(seed, n_columns, has_none):
     rng = np.random.default_rng(seed)
     P = 6
     domain = replace(
@@ -42,7 +42,7 @@ def test_changes_of_listed_values_are_the_smallest(seed, n_columns, has_none):
 
 @given(SEEDS, st.booleans(), st.sampled_from([np.float32, np.float64]))
 @fixed(15)
-def test_changes_of_two_free_numbers_are_the_smallest(seed, is_mapped, dtype):
+def test_changes_of_sums_for_two_numbers_are_the_smallest(seed, is_mapped, dtype):
     """No point of a fine grid flips that is nearer, and the change itself does flip."""
     rng = np.random.default_rng(seed)
     model = random_sum(rng, 3, 3, is_mapped=is_mapped, dtype=dtype)
@@ -75,7 +75,7 @@ def test_changes_of_two_free_numbers_are_the_smallest(seed, is_mapped, dtype):
 
 @given(SEEDS)
 @fixed(20)
-def test_whole_numbers_and_missing_values_are_the_smallest(seed):
+def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
     """Feature 0 is whole, feature 1 is whole and was missing, with the indicator 2."""
     rng = np.random.default_rng(seed)
     knots = [(10.0 * x, u) for x, u in map(random_map(rng, 3).knots, range(2))]

@@ -77,7 +77,7 @@ def test_text_has_class_probability_contributions_and_flip():
     assert re.search(r"    [+−][\d.]+ from \d more (column|group)s?$", why.text(0), re.MULTILINE)
 
 
-def test_missing_values_are_named():
+def test_explanation_of_sum_names_missing_values():
     missing = np.zeros((4, 3), bool)
     missing[1, 2] = True
     _, why = explained(0, missing=missing)

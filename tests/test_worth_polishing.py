@@ -28,7 +28,7 @@ def polish_if(model, X, y, *, helps=True, asked=None, **options):
     return ValidatedPolish(ask, Polish(**options)).run(model, problem, TrainingMonitor())
 
 
-def test_the_polish_asks_whether_it_is_wanted(iris):
+def test_polish_runs_only_if_it_helps(iris):
     warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
     losses = warm.model_.losses(*iris)
     n_above = int((losses >= LOG2).sum())
@@ -54,7 +54,7 @@ def test_the_polish_asks_whether_it_is_wanted(iris):
     assert not asked
 
 
-def test_a_polish_has_a_limit(cloud):
+def test_polish_has_a_limit(cloud):
     """Labels without any structure: it would go on for a long time."""
     clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
     problem = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
@@ -64,7 +64,7 @@ def test_a_polish_has_a_limit(cloud):
     assert short.status is Status.GIVEN_UP
 
 
-def test_a_polish_that_was_begun_is_kept(iris):
+def test_unfinished_polish_is_kept(iris):
     """A flower under two labels can never fit; the others do."""
     X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
     warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(X, y)
@@ -101,7 +101,7 @@ def worth(model, data, more, monitor=None, left=0):
                            monitor or TrainingMonitor())  # fmt: skip
 
 
-def test_held_out_rows_say_whether_a_polish_costs_anything(iris):
+def test_polish_decision_uses_held_out_rows(iris):
     model = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*iris).model_
     Z = model.scores(iris.X).astype(float)
 
@@ -125,7 +125,7 @@ def test_held_out_rows_say_whether_a_polish_costs_anything(iris):
     assert not worth(model, iris, 0.0, left=150)
 
 
-def test_what_cannot_be_held_out_says_nothing(iris):
+def test_polish_is_not_run_without_held_out_rows(iris):
     model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
     assert not worth(model, one_of_each, 0.0)

@@ -79,7 +79,7 @@ def table(tmp_path_factory):
     return path
 
 
-def test_the_command_line_trains_as_in_one_process(table, tmp_path):
+def test_mpi_train_command_equals_one_process(table, tmp_path):
     options = [
         "--algorithm",
         "subgradient",
@@ -107,7 +107,7 @@ def test_the_command_line_trains_as_in_one_process(table, tmp_path):
     assert told == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
 
 
-def test_predictions_are_those_of_one_process(table, tmp_path):
+def test_mpi_predict_command_equals_one_process(table, tmp_path):
     model = tmp_path / "m.maxplus"
     own = [
         "--algorithm",
@@ -135,7 +135,7 @@ def test_predictions_are_those_of_one_process(table, tmp_path):
         assert refused.stderr.count(f"Error: maxplus {command} runs in one process") == 1
 
 
-def test_an_error_is_told_once(tmp_path):
+def test_mpi_command_prints_error_once(tmp_path):
     done = over(3, *command_line("train", tmp_path / "none.parquet", "-o", tmp_path / "m.maxplus"))
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
@@ -147,7 +147,7 @@ def test_an_error_is_told_once(tmp_path):
     assert "failed" not in done.stderr
 
 
-def test_an_error_in_python_is_told_once():
+def test_mpi_python_error_is_printed_once():
     program = (
         "import maxplus, numpy as np\nfrom mpi4py import MPI\n"
         "X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2\n"
@@ -174,12 +174,12 @@ def ended(tmp_path, victim, action):
     return time.time() - float(began[0].split()[1]), done
 
 
-def test_a_killed_rank_ends_all(tmp_path):
+def test_killed_rank_ends_all_ranks(tmp_path):
     seconds, _ = ended(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
     assert seconds < 5.0
 
 
-def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
+def test_failing_rank_reports_error_and_ends_all_ranks(tmp_path):
     seconds, done = ended(tmp_path, 0, "raise MemoryError('no more of it')")
     assert seconds < 5.0
     said = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
@@ -194,7 +194,7 @@ def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
     assert clf.n_iter_ >= 200
 
 
-def test_several_processes_without_mpi4py_are_told_what_to_install():
+def test_missing_mpi4py_error_names_the_extra():
     program = (
         "import sys; sys.modules['mpi4py'] = None\nimport maxplus\n"
         "with maxplus.distributed.use_mpi(): pass"
