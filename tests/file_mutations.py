@@ -13,7 +13,7 @@ SURROGATE = "\ud800"
 
 
 def values(document, at=()):
-    """The places of all values in a JSON document, inner ones of lists only for the first two."""
+    """Yield the paths of all values in a JSON document; of lists, the first two items."""
     if isinstance(document, dict):
         items = list(document.items())
     elif isinstance(document, list):
@@ -26,7 +26,7 @@ def values(document, at=()):
 
 
 def replaced(document, at, change):
-    """A copy of the document with a change of the container of a value."""
+    """Return a copy of the document with a change of the container of a value."""
     document = copy.deepcopy(document)
     place = document
     for key in at[:-1]:
@@ -36,7 +36,7 @@ def replaced(document, at, change):
 
 
 def document_mutations(document):
-    """(What was done, the document) for each value: removed, of another kind, out of range."""
+    """Yield (description, document) for each value: removed, of another type, out of range."""
     others = (None, math.nan, -1, 10**30, 1e308, 0.5, 5e-324, "", SURROGATE, [], {}, True)
     for at in values(document):
         name = ".".join(map(str, at))
@@ -49,7 +49,7 @@ def document_mutations(document):
 
 
 def array_mutations(arrays):
-    """(What was done, the arrays) for each array."""
+    """Yield (description, arrays) for each mutated array."""
     for name, array in arrays.items():
         yield f"{name} removed", {key: value for key, value in arrays.items() if key != name}
         changed = {
@@ -73,7 +73,7 @@ def array_mutations(arrays):
 
 
 def mutations(document, arrays):
-    """(What was done, document, arrays) for each value and each array."""
+    """Yield (description, document, arrays) for each mutated value and array."""
     document = json.loads(json.dumps(document))
     for what, changed in document_mutations(document):
         yield what, changed, arrays

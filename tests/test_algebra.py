@@ -372,7 +372,7 @@ def test_fast_exponential_is_accurate_over_its_range():
     x = np.concatenate([
         np.linspace(-87, 87, 2_000_001),
         np.geomspace(1e-30, 1, 1000), -np.geomspace(1e-30, 1, 1000), [0.0],
-        # Where the power of two changes, from both sides.
+        # Both sides of each change of the power of two.
         *(np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)),
     ]).astype(np.float32)  # fmt: skip
     found = np.empty_like(x)

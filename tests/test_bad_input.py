@@ -28,7 +28,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def quick(estimator, **parameters):
-    """An estimator whose training is short."""
+    """Return an estimator whose training is short."""
     few = {
         LMMRegressor: {"epochs": 2}, LMMClassifier: {"warmup_epochs": 2}, LipschitzInterpolator: {},
     }  # fmt: skip
@@ -140,15 +140,15 @@ def test_fit_rejects_invalid_parameters(iris, estimator, name, value, allowed):
     ],
 )
 def test_unsuitable_engine_warns_and_is_replaced(iris, estimator, parameters, parts):
-    """A search over engines and objectives has no holes."""
+    """A grid over engines and objectives has no failing combination."""
     parameters = {"random_state": 0, **parameters}
     model = quick(estimator, **parameters)
-    with pytest.warns(NoEffectWarning) as told:
+    with pytest.warns(NoEffectWarning) as caught:
         model.fit(*iris)
-    (said,) = (str(one.message) for one in told)
-    assert all(re.search(part, said) for part in parts), said
+    (message,) = (str(one.message) for one in caught)
+    assert all(re.search(part, message) for part in parts), message
     automatic = quick(estimator, **parameters | {"engine": "auto"}).fit(*iris)
-    assert re.search(rf"; '{automatic._engine_class().name}' is used", said)
+    assert re.search(rf"; '{automatic._engine_class().name}' is used", message)
     assert np.array_equal(model.loss_curve_, automatic.loss_curve_)
 
 
@@ -352,7 +352,7 @@ def test_fitted_model_works_after_rejected_fit(iris, estimator):
     assert np.array_equal(model.set_params(n_jobs=1).predict(iris.X), before)
 
 
-# What counts only beside others: estimators, parameters, which of them do nothing, when it would.
+# Estimator, parameters, those without effect, and the condition under which they have one.
 MOOT = [
     (
         STEPPED,
@@ -380,10 +380,10 @@ MOOT = [
 def test_parameters_without_effect_warn(iris, estimator, parameters, what, when):
     few = {"n_hidden": 6, "slope": 3.0} if estimator is LMMClassifier else {}
     model = quick(estimator, **few | parameters)
-    with pytest.warns(NoEffectWarning, match=f"{what} has no effect unless .*{when}") as told:
+    with pytest.warns(NoEffectWarning, match=f"{what} has no effect unless .*{when}") as caught:
         model.fit(*iris)
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     # With its default there is nothing to say.
     name = what.partition("=")[0]
     model.set_params(**{name: getattr(type(model)(), name)}).fit(*iris)

@@ -92,7 +92,7 @@ def attack(model, X, radius, scale, rng, tries=15, rounds=2):
 
 
 def breakpoints(lmm):
-    """All crossings of two lines of a class, and so all points where a slope changes."""
+    """Return all crossings of two lines of a class, and so all points where a slope changes."""
     a, b = lmm.W0.astype(float)
     if a == b:
         return np.empty(0)
@@ -101,7 +101,7 @@ def breakpoints(lmm):
 
 
 def size(model, X):
-    """The sum of the largest numbers that occur in all terms, roughly: what is rounded."""
+    """Return the sum of the largest numbers that occur in all terms, roughly: what is rounded."""
     U = np.abs(X if model.feature_map is None else model.feature_map.u).max()
     terms = [[np.abs(W).max() for W in (lmm.W0, lmm.W1, lmm.W2)] for _, lmm in model.terms]
     return np.abs(model.intercept).max() + sum(W0 * U + W1 + W2 for W0, W1, W2 in terms)
@@ -319,7 +319,7 @@ def test_radius_is_infinite_where_no_map_lets_a_prediction_change():
 
 
 def test_bounds_of_terms_over_one_feature_are_joint():
-    """What one term adds and another subtracts cannot change."""
+    """Opposite terms over one feature cancel."""
     lmm = LMM.of_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
     opposite = LMM(lmm.W0, lmm.W1, lmm.W2[:, ::-1])
     model = AdditiveLMM([Term([0], lmm), Term([0], opposite)], 1, intercept=[0.1, 0.0])

@@ -1,4 +1,4 @@
-"""What a classifier reports of its certificates."""
+"""Certificates of classifiers: radii, certified accuracy and argument checks."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ SOME_EPS = [0.0, 0.013, 0.057, 0.21, 0.53, 0.87, 100.0]
 
 @pytest.fixture(scope="module")
 def named(iris):
-    """A classifier of named flowers, their data and their names."""
+    """Return a classifier of named flowers, their data and their names."""
     names = np.array(["setosa", "versicolor", "virginica"])[iris.y]
     clf = SubgradientLMMClassifier(20, max_iter=2000, random_state=0).fit(iris.X, names)
     return clf, iris.X, names
@@ -136,7 +136,7 @@ def test_certified_radius_requires_fitted_classifier(iris):
             call()
 
 
-# -- for whom certificates hold -----------------------------------------------------------------
+# -- certified rows -----------------------------------------------------------------------------
 
 
 def test_certified_rows_are_correct_rows():

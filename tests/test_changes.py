@@ -43,7 +43,7 @@ def options_of(domain, x):
 
 
 def nearest_of_all(model, domain, x, n_columns):
-    """The least sum of distances of all combinations of at most so many columns."""
+    """Return the least sum of distances over all combinations of at most this number of columns."""
     y, best = model.scores(x[None]).argmax(), np.inf
     columns = options_of(domain, x)
     for some in itertools.combinations(columns, n_columns):

@@ -1,4 +1,4 @@
-"""What the data choose: capacity, views, temperature, and whether to polish."""
+"""Choices by cross-validation: structure, scaling, temperature, and whether to polish."""
 
 import os
 import signal
@@ -189,15 +189,15 @@ def test_folds_keep_every_class():
 
 
 def test_progress_reports_structure_search(noisy):
-    heard = []
+    progress_calls = []
     LMMClassifier(
-        **QUICK, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
+        **QUICK, callbacks=lambda p: progress_calls.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
-    choice = [(iteration, of) for stage, iteration, of in heard if stage == "choice"]
+    choice = [(iteration, of) for stage, iteration, of in progress_calls if stage == "choice"]
     total = len(STRUCTURES) + 2 * FEW.survivors
     assert choice == [(k, total) for k in range(1, total + 1)]
-    assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["choice", "warm-up"]
-    assert heard[-1] == ("warm-up", 15, 15)
+    assert list(dict.fromkeys(stage for stage, _, _ in progress_calls)) == ["choice", "warm-up"]
+    assert progress_calls[-1] == ("warm-up", 15, 15)
 
 
 def test_callback_ends_search_and_training(noisy):
@@ -392,7 +392,7 @@ def test_temperature_minimises_weighted_loss():
     best = np.average(losses_of(t * Z, y), weights=weight)
     for other in (0.8 * t, 1.25 * t):
         assert np.average(losses_of(other * Z, y), weights=weight) > best
-    # All right: not for ever surer.
+    # All predictions are correct, but the temperature stays finite.
     assert temperature(np.eye(3)[[0, 1, 2] * 10], np.arange(30) % 3) < 10
 
 

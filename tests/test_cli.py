@@ -61,8 +61,8 @@ def test_help_imports_nothing_heavy():
 
 def test_python_m_maxplus_runs_the_command():
     command = [sys.executable, "-m", "maxplus", "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout == f"maxplus {maxplus.__version__}\n"
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"maxplus {maxplus.__version__}\n"
 
 
 def test_commands_read_compressed_tables(orchard_model, tmp_path):
@@ -183,7 +183,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @pytest.fixture(scope="module")
 def escaped(tmp_path_factory):
-    """A table with terminal escape sequences in its names and words, and a model of it."""
+    """Return a table with terminal escape sequences in its names and words, and a model of it."""
     folder = tmp_path_factory.mktemp("escaped")
     rng = np.random.default_rng(0)
     size, colour = rng.normal(size=120), rng.choice(["re\x1b[31md", "blue\x07"], 120)
@@ -192,12 +192,12 @@ def escaped(tmp_path_factory):
     lines += [f"{s:.3f},{c},{d}" for s, c, d in zip(size, colour, label, strict=True)]
     table, model = folder / "t\x1bable.csv", folder / "model.maxplus"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    said = run(
+    done = run(
         "train", table, "--out", model, "-H", 6, *settings("slope=3", "warmup_epochs=3"),
         color=True,
     )  # fmt: skip
-    assert said.exit_code == 0, said.output
-    return table, model, said.output
+    assert done.exit_code == 0, done.output
+    return table, model, done.output
 
 
 def test_train_prints_no_control_characters(escaped):
@@ -208,18 +208,18 @@ def test_train_prints_no_control_characters(escaped):
 @pytest.mark.parametrize("command", ["explain", "rules", "evaluate", "certify"])
 def test_commands_print_no_control_characters(command, escaped):
     table, model, _ = escaped
-    said = run(command, model, table, color=True)
-    assert said.exit_code == 0, said.output
-    assert CONTROLS.search(said.output) is None
+    done = run(command, model, table, color=True)
+    assert done.exit_code == 0, done.output
+    assert CONTROLS.search(done.output) is None
     given = run(command, model, table, "--json", color=True)
     assert CONTROLS.search(given.stdout) is None
     if command != "certify":
-        assert "n2Jo" in said.output
+        assert "n2Jo" in done.output
         assert r"n\x9b2Jo" in repr(json.loads(given.stdout))
 
 
 def test_errors_print_no_control_characters(escaped):
     table, _, _ = escaped
-    for said in (run("explain", table, table), run("train", table, "--target", "a\x1b[2Jb")):
-        assert said.exit_code == 2
-        assert CONTROLS.search(said.output) is None
+    for done in (run("explain", table, table), run("train", table, "--target", "a\x1b[2Jb")):
+        assert done.exit_code == 2
+        assert CONTROLS.search(done.output) is None

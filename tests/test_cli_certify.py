@@ -1,4 +1,4 @@
-"""``maxplus certify`` and ``report``: units, what is held fixed, and for whom it holds."""
+"""``maxplus certify`` and ``report``: units, fixed columns and certified rows."""
 
 import html
 import re
@@ -42,7 +42,7 @@ def test_certify_unit_is_standard_deviation_of_training_data(orchard_model, tmp_
 
 @pytest.fixture(scope="module")
 def constant(tmp_path_factory):
-    """A model of a table with a column that is always 0.1, which is left out, and the table."""
+    """Return a model of a table with a dropped constant column, and the table."""
     folder = tmp_path_factory.mktemp("constant")
     rows = ["a,b,same,label"] + [f"{k / 2},{k % 3},0.1,{'u' if k < 20 else 'v'}" for k in range(40)]
     (folder / "t.csv").write_text("\n".join(rows) + "\n")
@@ -80,8 +80,8 @@ def test_certify_names_raw_units_and_missing_deviations(orchard_model, tmp_path)
     assert "own units (the model file has no deviations of its training data)" in printed
     assert f"{clf.certified_accuracy(samples.X, samples.y, 0.1):.2%}" in printed
     out = tmp_path / "p.csv"
-    said = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
-    assert "no deviations of its training data" in said
+    message = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
+    assert "no deviations of its training data" in message
     radius = [float(row["certified radius"]) for row in read_csv(out)]
     assert np.allclose(radius, clf.certified_radius(samples.X), rtol=1e-5)
 
@@ -124,16 +124,16 @@ def test_certify_holds_categories_fixed_by_default(orchard_model, tmp_path):
     held = np.where(words, 0.0, samples.X.std(axis=0))
     right = model.predict(samples.X) == samples.y
     radius = model.certified_radius(samples.X, held)[right]
-    said = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
-    assert said["held_fixed"] == ["variety"]
+    result = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
+    assert result["held_fixed"] == ["variety"]
     assert (
-        said["certified_accuracy"]
+        result["certified_accuracy"]
         == model.certified_accuracy(samples.X, samples.y, [0.1, 0.4], held).tolist()
     )
     # Of rows that are right; half of them reach at least the median.
-    assert said["right"] == right.sum()
-    assert (radius >= said["median_radius_of_right_rows"]).mean() >= 0.5
-    assert said["least_radius_of_right_rows"] == radius.min()
+    assert result["right"] == right.sum()
+    assert (radius >= result["median_radius_of_right_rows"]).mean() >= 0.5
+    assert result["least_radius_of_right_rows"] == radius.min()
     moving = model.certified_radius(samples.X, samples.X.std(axis=0))[right]
     assert (radius >= moving * (1 - 1e-6)).all()
     assert (radius > 1.1 * moving).any()

@@ -17,13 +17,13 @@ pytestmark = pytest.mark.slow
 
 def test_compare_scores_equal_scikit_learn(tmp_path):
     out = tmp_path / "c.csv"
-    said = document("compare", IRIS, "--models", "logistic,KNN", "--validate", 3, "--csv", out)
+    result = document("compare", IRIS, "--models", "logistic,KNN", "--validate", 3, "--csv", out)
     samples = opened(IRIS)
     y = np.unique(samples.y, return_inverse=True)[1]
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     rows = {row["model"]: row for row in read_csv(out)}
-    assert list(said["models"]) == list(rows) == ["logistic", "kNN"]
-    for name, found in said["models"].items():
+    assert list(result["models"]) == list(rows) == ["logistic", "kNN"]
+    for name, found in result["models"].items():
         P = cross_val_predict(PEERS[name](0), samples.X, y, cv=folds, method="predict_proba")
         accuracy = (P.argmax(axis=1) == y).mean()
         assert found["figures"]["accuracy"] == pytest.approx(accuracy)
@@ -55,8 +55,8 @@ def test_compare_accepts_regression(tmp_path):
     table = tmp_path / "t.csv"
     with open(table, "w", newline="") as file:
         csv.writer(file).writerows([("a", "b", "y"), *np.c_[x, y].tolist()])
-    said = document("compare", table, "--models", "ridge,kNN")
-    for name, found in said["models"].items():
+    result = document("compare", table, "--models", "ridge,kNN")
+    for name, found in result["models"].items():
         predicted = cross_val_predict(
             REGRESSION_PEERS[name](0), x, y, cv=KFold(5, shuffle=True, random_state=0)
         )

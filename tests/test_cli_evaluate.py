@@ -53,15 +53,15 @@ def test_evaluate_metrics_equal_scikit_learn(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     y, P, predicted = samples.y, model.predict_proba(samples.X), model.predict(samples.X)
-    said = document("evaluate", orchard_model, ORCHARD)
-    assert said["accuracy"] == pytest.approx(accuracy_score(y, predicted))
-    assert said["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
-    assert said["log_loss"] == pytest.approx(log_loss(y, P))
-    assert said["auc"] == pytest.approx(roc_auc_score(y, P, multi_class="ovr"))
-    assert said["macro_f1"] == pytest.approx(f1_score(y, predicted, average="macro"))
-    assert said["confusion"] == confusion_matrix(y, predicted).tolist()
+    result = document("evaluate", orchard_model, ORCHARD)
+    assert result["accuracy"] == pytest.approx(accuracy_score(y, predicted))
+    assert result["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
+    assert result["log_loss"] == pytest.approx(log_loss(y, P))
+    assert result["auc"] == pytest.approx(roc_auc_score(y, P, multi_class="ovr"))
+    assert result["macro_f1"] == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert result["confusion"] == confusion_matrix(y, predicted).tolist()
     report = classification_report(y, predicted, output_dict=True)
-    for one in said["classes"]:
+    for one in result["classes"]:
         for ours, theirs in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
             assert one[ours] == pytest.approx(report[one["label"]][theirs])
         assert one["auc"] == pytest.approx(
@@ -69,7 +69,7 @@ def test_evaluate_metrics_equal_scikit_learn(orchard_model):
         )
     codes = np.searchsorted(model.classes_, y)
     worst = int(np.argmin(P[np.arange(len(y)), codes]))
-    assert said["worst"] == worst + 1
+    assert result["worst"] == worst + 1
     assert f"(row {worst + 1})" in good("evaluate", orchard_model, ORCHARD)
 
 
@@ -91,15 +91,15 @@ def test_evaluate_reads_table_in_batches_and_keeps_row_numbers(
             yield part
 
     monkeypatch.setattr("maxplus.tables.stream_dataset", few)
-    said = document("evaluate", orchard_model, later)
+    result = document("evaluate", orchard_model, later)
     assert max(sizes) == 7
-    assert said["worst"] == whole["worst"] + 1
-    assert said["confusion"] == whole["confusion"]
-    assert said["log_loss"] == whole["log_loss"]
+    assert result["worst"] == whole["worst"] + 1
+    assert result["confusion"] == whole["confusion"]
+    assert result["log_loss"] == whole["log_loss"]
 
 
 def matrix_of(n_classes, n=400, width=80):
-    """A printed matrix of so many classes, with its figures."""
+    """Return a printed confusion matrix of this number of classes, with its counts."""
     rng = np.random.default_rng(n_classes)
     y = rng.integers(n_classes, size=n)
     P = rng.dirichlet(np.full(n_classes, 0.3), n)
@@ -190,10 +190,10 @@ def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
         assert found["rows_equal_to_training_rows"] == n_equal
         assert found["n_rows"] == 60
         assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == survived))
-        told = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
-        assert told["sources"][0]["figures"]["n_rows"] == 60
-        assert told["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
-        assert told["headline"]["holds"] is not None
+        caught = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
+        assert caught["sources"][0]["figures"]["n_rows"] == 60
+        assert caught["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
+        assert caught["headline"]["holds"] is not None
 
 
 def _predictions(model, folder):
@@ -225,10 +225,10 @@ def test_classes_with_lowest_recall_are_printed():
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     figures = judge_classifier(codes, P, [str(d) for d in range(15)])
     text = io.StringIO()
-    told = SimpleNamespace(
+    caught = SimpleNamespace(
         figures=figures, baseline=figures, baseline_label="0", interval=(0.1, 0.9)
     )
-    Console(file=text, width=80).print(validation_table(told))
+    Console(file=text, width=80).print(validation_table(caught))
     assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
     # Some that are shown are as high as can be.
     assert "3 other classes have no lower recall" in text.getvalue()
@@ -242,6 +242,6 @@ def test_closed_output_pipe_is_no_error(orchard_model):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         process.stdout.close()
-        said = process.stderr.read()
-    assert "Error" not in said
-    assert "Traceback" not in said
+        message = process.stderr.read()
+    assert "Error" not in message
+    assert "Traceback" not in message

@@ -71,7 +71,7 @@ TRAININGS = {"sum": (), "network": ("--hidden", 12), "ensemble": ("--estimators"
 
 @pytest.fixture(scope="module", params=TRAININGS)
 def flowers_model(request, tmp_path_factory):
-    """A model file of each structure: a sum of terms, a single network, an ensemble."""
+    """Return a model file of each structure: a sum of terms, a single network, an ensemble."""
     path = tmp_path_factory.mktemp("models") / "flowers.maxplus"
     options = (*TRAININGS[request.param], *settings("warmup_epochs=4"), "--validate", "none")
     good("train", IRIS, *options, "-o", path)
@@ -81,11 +81,11 @@ def flowers_model(request, tmp_path_factory):
 def test_explain_equals_python_for_all_structures(flowers_model):
     kind, path = flowers_model
     model, X = maxplus.load(path), opened(IRIS, "species").X[[69, 0]]
-    said = document("explain", path, IRIS, "--row", 70, "--row", 1)
-    assert [row["row"] for row in said["rows"]] == [70, 1]
+    result = document("explain", path, IRIS, "--row", 70, "--row", 1)
+    assert [row["row"] for row in result["rows"]] == [70, 1]
     why = model.explain(X)
     records = why.to_records()
-    for n, row in enumerate(said["rows"]):
+    for n, row in enumerate(result["rows"]):
         assert row["predicted"] == model.predict(X)[n]
         assert row["text"].startswith(f"Row {row['row']}: {row['predicted']} (probability ")
         assert row["flip"]["class"] in row["text"]
@@ -132,9 +132,9 @@ def test_explain_accepts_regressors(tmp_path):
         "none", "-o", path,
     )  # fmt: skip
     files = ("--table", tmp_path / "e.csv", "--picture", tmp_path / "p.png")
-    said = document("explain", path, table, "--row", 3, *files)
+    result = document("explain", path, table, "--row", 3, *files)
     why = maxplus.load(path).explain(X[2:3])
-    (row,) = said["rows"]
+    (row,) = result["rows"]
     assert row["text"] == f"Row 3: {why.text(0)}"
     assert row["predicted"] == pytest.approx(maxplus.load(path).predict(X[2:3])[0])
     assert "flip" not in row
@@ -148,12 +148,12 @@ def test_explain_accepts_regressors(tmp_path):
 
 
 def test_explain_writes_json(orchard_model):
-    said = document("explain", orchard_model, ORCHARD, "--row", 240, "--row", 2)
-    assert [row["row"] for row in said["rows"]] == [240, 2]
+    result = document("explain", orchard_model, ORCHARD, "--row", 240, "--row", 2)
+    assert [row["row"] for row in result["rows"]] == [240, 2]
     model = maxplus.load(orchard_model)
     X = opened(ORCHARD, "goes to").X[[239, 1]]
     P = model.predict_proba(X)
-    for n, row in enumerate(said["rows"]):
+    for n, row in enumerate(result["rows"]):
         assert row["predicted"] == model.predict(X)[n]
         assert [line["probability"] for line in row["lines"]] == pytest.approx(P[n].tolist())
         assert row["text"].startswith(f"Row {row['row']}: {row['predicted']}")
@@ -165,8 +165,8 @@ def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_
     rows = [word for n in range(1, 26) for word in ("--row", n)]
     changed = set()
     for fixed in ((), ("--fixed", "bruise mm,variety")):
-        said = document("explain", orchard_model, ORCHARD, *rows, *fixed)["rows"]
-        flips = [(n, row["flip"]) for n, row in enumerate(said) if row["flip"]]
+        result = document("explain", orchard_model, ORCHARD, *rows, *fixed)["rows"]
+        flips = [(n, row["flip"]) for n, row in enumerate(result) if row["flip"]]
         assert flips
         table = tmp_path / "changed.csv"
         with open(table, "w", newline="", encoding="utf-8") as file:
@@ -212,16 +212,16 @@ def test_explain_discards_what_the_solver_prints(orchard_model, monkeypatch, cap
 
     monkeypatch.setattr(changes, "milp", noisy)
     print("before")
-    said = document("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
+    result = document("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
     print("after")
     libc.fflush(None)
     assert capfd.readouterr().out == "before\nafter\n"
-    assert "of up to 2 columns" in said["rows"][0]["text"]
+    assert "of up to 2 columns" in result["rows"][0]["text"]
 
 
 def test_explain_changes_several_columns(orchard_model):
-    said = good("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
-    assert re.search(r"of up to 2 columns: flips to \w+ if", said)
+    message = good("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
+    assert re.search(r"of up to 2 columns: flips to \w+ if", message)
 
 
 def test_rules_command_equals_model_rules(orchard_model):
@@ -229,6 +229,6 @@ def test_rules_command_equals_model_rules(orchard_model):
     samples = opened(ORCHARD, "goes to")
     expected = model.rules(samples.X, samples.y, 3)
     assert good("rules", orchard_model, ORCHARD, "-n", 3).strip() == str(expected)
-    said = document("rules", orchard_model, ORCHARD, "--number", 3)
-    assert [rule["right"] for rule in said["rules"]] == [rule.right for rule in expected]
-    assert said["rows"] == 240
+    result = document("rules", orchard_model, ORCHARD, "--number", 3)
+    assert [rule["right"] for rule in result["rules"]] == [rule.right for rule in expected]
+    assert result["rows"] == 240

@@ -37,7 +37,7 @@ def test_every_command_has_json_and_quiet_options(commands):
 
 
 def test_quiet_commands_print_nothing(commands):
-    # What predict prints, without a file to write to, is the result itself.
+    # Without an output file, predict prints the predictions themselves.
     for name in set(commands) - {"predict"}:
         result = run(name, *commands[name], "--quiet")
         assert (result.exit_code, result.output) == (0, ""), name

@@ -60,8 +60,8 @@ def test_predict_keeps_selected_columns(orchard_model, tmp_path):
     assert list(first) == ["row", "id", "note, long", "weight g", "predicted"]
     assert (first["id"], first["note, long"], first["weight g"]) == ("07", "sweet, soft", "157")
     assert (second["row"], second["id"], second["note, long"]) == ("2", "x9", "")
-    said = document("predict", orchard_model, table, "--keep-columns", "id")
-    assert [row["id"] for row in said["predictions"]] == ["07", "x9"]
+    result = document("predict", orchard_model, table, "--keep-columns", "id")
+    assert [row["id"] for row in result["predictions"]] == ["07", "x9"]
     assert "has no column 'name' (--keep-columns)" in bad(
         "predict", orchard_model, table, "--keep-columns", "name"
     )
@@ -77,8 +77,8 @@ def test_predict_in_batches_equals_whole_table(orchard_model, tmp_path, monkeypa
     good("predict", orchard_model, ORCHARD, *options, "-o", parts)
     assert parts.read_bytes() == whole.read_bytes()
     assert document("certify", orchard_model, ORCHARD) == certified
-    said = document("predict", orchard_model, ORCHARD, *options)
-    assert [str(row["row"]) for row in said["predictions"]] == [r["row"] for r in read_csv(whole)]
+    result = document("predict", orchard_model, ORCHARD, *options)
+    assert [str(row["row"]) for row in result["predictions"]] == [r["row"] for r in read_csv(whole)]
 
 
 def test_predict_counts_or_rejects_unknown_categories(orchard_model, tmp_path):

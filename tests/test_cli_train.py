@@ -1,4 +1,4 @@
-"""``maxplus train``: options, what is told about unseen rows, Ctrl-C and kill -9."""
+"""``maxplus train``: options, validation, Ctrl-C and kill -9."""
 
 import io
 import math
@@ -165,11 +165,11 @@ def test_train_scorer_reaches_the_estimator(tmp_path):
 
 def test_train_and_predict_ensemble(tmp_path):
     path = tmp_path / "m"
-    said = document(
+    result = document(
         "train", IRIS, "-o", path, "--estimators", 2, *settings("bootstrap=true"), "-H", 6,
         *settings("warmup_epochs=2"), "--validate", "none",
     )  # fmt: skip
-    assert (said["estimator"], said["validation"]) == ("LMMEnsembleClassifier", None)
+    assert (result["estimator"], result["validation"]) == ("LMMEnsembleClassifier", None)
     model = maxplus.load(path)
     assert (model.n_estimators, model.bootstrap, len(model.model_.terms)) == (2, True, 2)
     X = opened(IRIS).X
@@ -210,7 +210,7 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
              for hole, s, t, c in zip(holes, size, town, y, strict=True)]  # fmt: skip
     table = tmp_path / "t.csv"
     table.write_text("size,town,ill\n" + "\n".join(lines) + "\n")
-    said = document(
+    result = document(
         "train", table, "-o", tmp_path / "m", "-H", 8, *settings("slope=4", "warmup_epochs=3"),
         "--seed", 3, "--validate", 4, "--remember-rows",
     )  # fmt: skip
@@ -224,18 +224,18 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
         clf = maxplus.LMMClassifier(8, slope=4.0, warmup_epochs=3, random_state=3)
         P[test] = clf.fit(X[training], y[training]).predict_proba(X[test])
     predicted = np.array(["no", "yes"])[P.argmax(axis=1)]
-    figures = said["validation"]["figures"]
+    figures = result["validation"]["figures"]
     assert figures["accuracy"] == pytest.approx(accuracy_score(y, predicted))
     assert figures["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
     assert figures["log_loss"] == pytest.approx(log_loss(y, P), rel=1e-6)
     assert figures["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
     recalls = recall_score(y, predicted, average=None, labels=["no", "yes"])
     assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
-    assert said["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
+    assert result["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
     # The model itself has all rows, and its file remembers how good it is.
     model = maxplus.load(tmp_path / "m")
     assert len(model.training_labels_) == n
-    assert model.validation_ == said["validation"]
+    assert model.validation_ == result["validation"]
 
 
 def test_train_prints_validation_metrics_before_training_fit(tmp_path):
@@ -264,10 +264,10 @@ def test_train_validation_exposes_memorised_ids(tmp_path):
     rows = [f"{n},{label}" for n, label in zip(numbers, labels, strict=True)]
     table.write_text("id,label\n" + "\n".join(rows) + "\n")
     assert "left out 'id'" in bad("train", table)
-    said = document("train", table, "--keep", "id", "-o", tmp_path / "m", *settings("polish=log2"),
-                    "-H", 80, *settings("slope=20"))  # fmt: skip
-    assert said["training_fit"]["right"] > 70
-    validation = said["validation"]
+    result = document("train", table, "--keep", "id", "-o", tmp_path / "m",
+                      "-H", 80, *settings("polish=log2", "slope=20"))  # fmt: skip
+    assert result["training_fit"]["right"] > 70
+    validation = result["validation"]
     assert validation["figures"]["accuracy"] < validation["guess"]["accuracy"] + 0.1
     assert validation["figures"]["log_loss"] > validation["guess"]["log_loss"]
 
@@ -346,14 +346,14 @@ def test_train_fits_regressors(tmp_path):
     table = tmp_path / "t.csv"
     np.savetxt(table, np.c_[x, y], delimiter=",", header="u,v,height", comments="")
     brief = (*settings("epochs=30"), "--validate", 3)
-    said = document("train", table, "-o", tmp_path / "m", *brief)
-    assert (said["task"], said["estimator"]) == ("regression", "LMMRegressor")
-    assert any("--task classification" in line for line in said["decisions"])
+    result = document("train", table, "-o", tmp_path / "m", *brief)
+    assert (result["task"], result["estimator"]) == ("regression", "LMMRegressor")
+    assert any("--task classification" in line for line in result["decisions"])
     predicted = cross_val_predict(
         maxplus.LMMRegressor(epochs=30, random_state=0), x, y,
         cv=KFold(3, shuffle=True, random_state=0),
     )  # fmt: skip
-    figures = said["validation"]["figures"]
+    figures = result["validation"]["figures"]
     assert figures["r2"] == pytest.approx(r2_score(y, predicted))
     assert figures["mae"] == pytest.approx(mean_absolute_error(y, predicted))
     assert 0 < figures["covered"] <= 1
@@ -469,12 +469,12 @@ def test_resumed_train_ends_with_the_same_weights(tmp_path, uninterrupted, how):
     )  # fmt: skip
     wait_for(checkpoint)
     process.send_signal(how)
-    _, said = process.communicate()
+    _, message = process.communicate()
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "--resume" in said
+        assert "--resume" in message
         assert maxplus.load(model).n_iter_ < 30_000
-        assert "Traceback" not in said
+        assert "Traceback" not in message
     else:
         assert process.returncode == -signal.SIGKILL
         assert not model.exists()
@@ -500,7 +500,7 @@ def report(stage, iteration, max_iter, loss=0.5):
 
 
 def drawn(bar_of):
-    """What is on the screen in the end."""
+    """Return the final content of the terminal."""
     screen = io.StringIO()
     console = Console(file=screen, width=120, force_terminal=False)
     with ProgressBar("training", console) as bar:

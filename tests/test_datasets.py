@@ -34,7 +34,7 @@ def arrays():
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A collection of tiny files that no source has; returns their contents."""
+    """Replace the data set by tiny files that no source has, and return their contents."""
     contents = {name: compose(array) for name, array in arrays().items()}
     digests = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
     collection = _sources.Collection("mnist", digests, (), (), "")
@@ -138,7 +138,7 @@ def test_missing_dataset_error_lists_sources(tiny, monkeypatch):
 
 @pytest.fixture
 def mirror(tmp_path):
-    """A server on loopback; returns (address, folder that it serves)."""
+    """Start a server on loopback and return (address, folder that it serves)."""
     folder = tmp_path / "served"
     folder.mkdir()
 

@@ -1,4 +1,4 @@
-"""What is decided about columns: ids, dates, ranks, categories, numbers, holes."""
+"""Schema inference: ids, dates, ordinals, categories, numbers, missing values."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from table_helpers import decided, encoder_of
 
 
 def column_of(cells, name="a", **choices):
-    """The column that cells become, and what is said about them; None if left out."""
+    """Return the inferred column (None if dropped) and the message about it."""
     n = len(cells)
     if not isinstance(cells, Categorical):
         cells = np.array(cells, float if isinstance(cells[0], float) else object)
@@ -49,18 +49,18 @@ KEPT = {
 
 @pytest.mark.parametrize(("cells", "name"), LEFT.values(), ids=LEFT)
 def test_schema_drops_ids_constants_and_text(cells, name):
-    column, said = column_of(list(cells), name)
+    column, message = column_of(list(cells), name)
     assert column is None
-    assert f"left out {name!r}" in said
+    assert f"left out {name!r}" in message
     kept, _ = column_of(list(cells), name, keep=[name])
     assert kept is not None
 
 
 @pytest.mark.parametrize(("cells", "name"), KEPT.values(), ids=KEPT)
 def test_schema_keeps_informative_columns(cells, name):
-    column, said = column_of(list(cells), name)
+    column, message = column_of(list(cells), name)
     assert column is not None
-    assert "left out" not in said
+    assert "left out" not in message
 
 
 ORDERED = [
@@ -94,10 +94,10 @@ NOT_ORDERED = [
 def test_schema_infers_ordinals(words):
     cells = [words[k * 7 % len(words)] for k in range(70)] + words
     random_order = [cells[k] for k in np.random.default_rng(0).permutation(len(cells))]
-    column, said = column_of(random_order)
+    column, message = column_of(random_order)
     assert isinstance(column, Ordinal)
     assert column.categories == tuple(words)
-    assert "--categorical a" in said
+    assert "--categorical a" in message
     assert isinstance(column_of(random_order, categorical=["a"])[0], Category)
 
 
@@ -113,13 +113,13 @@ def test_schema_keeps_unordered_categories(words):
 )
 def test_schema_adds_missing_indicator(n_missing, n, number, word):
     cells = np.where(np.arange(n) < n_missing, np.nan, np.arange(n) % 3)
-    column, said = column_of(cells.tolist())
+    column, message = column_of(cells.tolist())
     assert (column.indicator, column.had_missing) == (number, True)
-    assert f"{n_missing} of {n} values are missing" in said
+    assert f"{n_missing} of {n} values are missing" in message
     words = np.where(np.isnan(cells), "", np.where(cells > 1, "x", "z")).tolist()
-    column, said = column_of(words)
+    column, message = column_of(words)
     assert (column.indicator, column.had_missing) == (word, True)
-    assert ("a category of their own" in said) == word
+    assert ("a category of their own" in message) == word
 
 
 def test_category_named_other_joins_rare_categories():

@@ -167,7 +167,7 @@ def test_distributed_warm_up_is_close_to_one_process(few_digits, options):
     parts = split(len(few_digits.y), 3)
     together = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
     for clf in together:
-        # Where it starts is the same, to the last bit; batches differ.
+        # The initial weights are bit-identical; batches differ.
         same([fitted(clf, START)], [fitted(alone, START)])
         same([fitted(clf, ("W0_", "W1_", "W2_"))], [fitted(together[0], ("W0_", "W1_", "W2_"))])
         assert clf.score(*few_digits) > 0.95
@@ -192,7 +192,7 @@ def test_distributed_search_equals_one_process(iris):
 @pytest.mark.parametrize("size", [2, 3])
 def test_distributed_polish_equals_one_process(cloud, size):
     X, y = cloud
-    # Two labels for one point: somebody is given up.
+    # Two labels for one point: one sample cannot be fitted.
     X, y = np.concatenate([X, X[:1]]), np.append(y, (y[0] + 1) % 3)
     model = start((X, y), 20)
 

@@ -1,4 +1,4 @@
-"""What values columns can take, and flips among them, against trying every one."""
+"""Domains of columns, and counterfactuals within them, against exhaustive search."""
 
 import re
 from dataclasses import replace
@@ -203,7 +203,7 @@ def allowed_changes(domain, x):
 
 
 def nearest_of(model, domain, x):
-    """The distance of the nearest change that flips, and the columns that reach it."""
+    """Return the distance of the nearest change that flips, and the columns that reach it."""
     y = model.scores(x[None]).argmax()
     own = {p for indicator in domain.indicators.values() for p in [indicator]}
     counted = np.array([p not in own for p in range(domain.n_features)])

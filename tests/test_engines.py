@@ -107,7 +107,7 @@ def plain_loss(x, y, *W):
 
 
 def plain_training(X, y, W, rule, w0_update_interval, samples):
-    """The whole algorithm, a step on each of these samples.
+    """Run the whole algorithm in plain loops, with a step on each of these samples.
 
     Which sample is the worst is not decided here: where two have the same loss
     but for rounding, it is the engine's to say. ``largest`` is what it must attain.
@@ -137,7 +137,7 @@ def plain_training(X, y, W, rule, w0_update_interval, samples):
 
 
 def assert_plain_training_agrees(engine, history, start):
-    """The history of ``engine`` is what plain loops give; returns the largest loss of each step."""
+    """Compare the history of ``engine`` with plain loops and return the largest loss per step."""
     problem = engine.problem
     W = [start.W0, start.W1, start.W2]
     expected, W = plain_training(
@@ -407,7 +407,7 @@ def test_tree_engine_memory_matches_its_estimate(cloud, n_samples, n_hidden, dty
 
 @pytest.fixture(scope="module")
 def large():
-    """A problem whose trees take some 80 MB, and its model."""
+    """Return a problem whose trees take some 80 MB, and its model."""
     X, y = np.zeros((2000, 100)), np.arange(2000) % 2
     model = random_lmm("gaussian", (100, 12, 2), 1.0, 1.0, X.dtype, np.random.default_rng(0))
     return model, TrainingProblem(X, y, MaxLoss(), polyak())
@@ -510,7 +510,7 @@ def test_sgd_ends_at_the_target():
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_engine_updates_given_model_in_place(cloud, name):
-    """In place, for a caller who holds it; the best is a copy of its own."""
+    """The given model is updated in place; the best model is a copy."""
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
     before = model.copy()

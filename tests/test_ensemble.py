@@ -38,7 +38,7 @@ def ensemble(n_estimators, **options):
 
 @pytest.fixture
 def networks(monkeypatch):
-    """The networks that ensembles train from here on, in the order of their seeds."""
+    """Record the networks that ensembles train from now on, in the order of their seeds."""
     found = {}
 
     def recorded(train):

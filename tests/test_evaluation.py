@@ -1,4 +1,4 @@
-"""What is told about rows that a model has not seen, against scikit-learn and slow loops."""
+"""Cross-validation and comparison, against scikit-learn and slow loops."""
 
 import json
 
@@ -138,9 +138,9 @@ def test_validation_never_trains_on_held_out_rows():
     Witness.shown.clear()
     X = np.arange(40.0)[:, None]
     y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
-    told = []
-    found = validate(Witness(), X, y, cv=4, on_progress=told.append)
-    assert told == [0, 1, 2, 3, 4]
+    caught = []
+    found = validate(Witness(), X, y, cv=4, on_progress=caught.append)
+    assert caught == [0, 1, 2, 3, 4]
     assert found.n_untested == 1
     held = []
     for (_, fitted), (_, judged) in zip(Witness.shown[::2], Witness.shown[1::2], strict=True):
@@ -177,12 +177,12 @@ def test_ctrl_c_ends_validation(iris):
 
 def test_comparison_uses_the_same_rows(iris):
     models = {"near": KNeighborsClassifier(), "far": KNeighborsClassifier(60)}
-    told = []
+    caught = []
     rows = as_dataset(*iris)
     found = compare(
-        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: told.append(now)
+        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: caught.append(now)
     ).validations
-    assert told == [(name, k) for name in models for k in range(4)]
+    assert caught == [(name, k) for name in models for k in range(4)]
     assert np.array_equal(found["near"].held_out.names, found["far"].held_out.names)
     for name, model in models.items():
         again = validate(model, rows, cv=3, random_state=2)

@@ -195,7 +195,7 @@ def test_explain_rejects_invalid_arguments(fitted, iris, arguments, words):
 
 
 def lead_moves(model, x, d, rival):
-    """Whether z_d − z_rival of row x changes with any feature, by differences."""
+    """Return whether z_d − z_rival of row x depends on each feature, by finite differences."""
     steps = 1e-6 * np.eye(len(x))
     up, down = (model.scores(x + sign * steps) for sign in (1.0, -1.0))
     return bool((np.abs((up - down)[:, d] - (up - down)[:, rival]) > 1e-9).any())

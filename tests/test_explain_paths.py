@@ -1,4 +1,4 @@
-"""What decided each score, against a slow oracle."""
+"""Active paths of scores, against a slow oracle."""
 
 import numpy as np
 import pytest

@@ -18,7 +18,7 @@ EXACT_SLOPES = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
 
 
 def inside(boxes, X):
-    """Whether each row lies in each unit's box, (N, H)."""
+    """Return whether each row lies in each unit's box, (N, H)."""
     return ((boxes.low <= X[:, None]) & (X[:, None] <= boxes.high)).all(axis=2)
 
 
@@ -28,7 +28,7 @@ def hidden(model, X):
 
 @st.composite
 def boxed_models(draw):
-    """A model whose walls are exact, and a level."""
+    """Return a model whose walls are exact, and a level."""
     P, H, C = draw(st.integers(1, 3)), draw(SMALL), draw(SMALL)
     rng = np.random.default_rng(draw(SEEDS))
     W0 = rng.choice(EXACT_SLOPES, 2 * P)

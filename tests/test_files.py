@@ -62,7 +62,7 @@ def test_atomic_write_replaces_only_files(tmp_path, make, kind, linked):
     assert names(tmp_path) == there
 
 
-def test_atomic_write_through_dangling_link_creates_its_target(tmp_path):
+def test_atomic_write_to_dangling_link_creates_its_target(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "later")
     write_whole(tmp_path / "link", b"content")
     assert (tmp_path / "later").read_bytes() == b"content"
@@ -85,7 +85,7 @@ def test_atomic_write_removes_parts_of_killed_processes(tmp_path):
 
 @pytest.fixture
 def gone():
-    """The number of a process that has ended."""
+    """Return the id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -94,7 +94,7 @@ def gone():
 @NEEDS_POSIX
 def test_atomic_write_keeps_parts_of_running_processes(tmp_path, gone):
     others = [
-        f".model.{os.getpid()}-aaaaaaaa.part",  # somebody is writing it
+        f".model.{os.getpid()}-aaaaaaaa.part",  # a running process writes it
         f".other.{gone}-aaaaaaaa.part",  # of another file
         f".model.x.{gone}-aaaaaaaa.part",
         f"model.{gone}-aaaaaaaa.part",  # not ours

@@ -19,7 +19,7 @@ def stretched(X):
 
 @pytest.fixture(params=RECIPES)
 def trained(request, iris):
-    """A scaler, and a classifier that was trained behind it."""
+    """Return a scaler, and a classifier that was trained behind it."""
     scaler = StandardScaler().fit(stretched(iris.X))
     recipe = RECIPES[request.param]
     return scaler, type(recipe)(**recipe.get_params()).fit(

@@ -42,7 +42,7 @@ def y(frame):
 
 
 def with_nan(frame):
-    """The same frame with one missing value."""
+    """Return the same frame with one missing value."""
     frame = frame.copy()
     frame.loc[5, "size"] = np.nan
     return frame
@@ -137,7 +137,7 @@ def test_fit_names_columns_that_it_can_learn_nothing_from(frame, y):
     names = found.encoder_.feature_names
     assert "empty is missing" in names
     assert "name = other" in names
-    # A value where training had none is ignored, but for the feature that tells of it.
+    # A value in a column without training values is ignored, except by the missing indicator.
     with pytest.warns(UserWarning, match="'empty'"):
         X = found.encoder_.transform(frame.assign(empty=1e6))
     assert X[:, names.index("empty is missing")].tolist() == [0.0] * len(frame)

@@ -1,4 +1,4 @@
-"""Data frames with words, dates and holes go through the same TableEncoder as files."""
+"""Data frames with categories, dates and missing values use the same TableEncoder as files."""
 
 import datetime
 import warnings
@@ -22,7 +22,7 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def columns_of(rows, names=USED):
-    """The columns of messy rows, typed as a data frame has them."""
+    """Return the columns of messy rows, typed as a data frame has them."""
     columns = {name: [None if is_missing(r[name]) else r[name] for r in rows] for name in names}
     for name in {"age", "weight", "nr"} & set(names):
         columns[name] = [None if cell is None else float(cell) for cell in columns[name]]
@@ -32,7 +32,7 @@ def columns_of(rows, names=USED):
 
 
 def frame_of(columns, library):
-    """A data frame of a library; the test is skipped where that is not installed."""
+    """Return a data frame of a library; the test is skipped where that is not installed."""
     if library == "pyarrow":
         return pyarrow.table(columns)
     return pytest.importorskip(library).DataFrame(columns)

@@ -43,7 +43,7 @@ def test_one_group_cannot_be_validated():
 
 @pytest.fixture
 def visits():
-    """Patients of whom each visit has nearly the same values, and labels that are noise."""
+    """Return patients whose visits have nearly equal values, with random labels."""
     rng = np.random.default_rng(0)
     n, repeats = 50, 6
     own = np.repeat(rng.normal(size=(n, 3)), repeats, axis=0) + rng.normal(
@@ -89,9 +89,9 @@ def test_train_and_compare_accept_groups(tmp_path, visits):
     path = tmp_path / "visits.csv"
     visits.to_csv(path, index=False)
     brief = ("-H", 6, *settings("slope=2", "warmup_epochs=2"), "-o", tmp_path / "m")
-    told = good("train", path, *brief, "--groups", "patient", "--validate", 3)
-    assert "left out 'patient': its rows are held out together (--groups)" in told
-    assert "3-fold cross-validation, groups kept together" in told
+    caught = good("train", path, *brief, "--groups", "patient", "--validate", 3)
+    assert "left out 'patient': its rows are held out together (--groups)" in caught
+    assert "3-fold cross-validation, groups kept together" in caught
     found = document("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert found["features"] == 3
     assert "groups" in found["validation"]["how"]

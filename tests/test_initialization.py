@@ -1,4 +1,4 @@
-"""Where training starts: prototypes, random weights and the scale of the data."""
+"""Initial weights: prototypes, random weights and distances of the data."""
 
 import math
 

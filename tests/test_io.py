@@ -170,7 +170,7 @@ def test_load_refuses_randomly_mutated_files(tmp_path, model_bytes, fitted, iris
         except FileError:
             refused += 1
         else:
-            # What loads in spite of a change must be the same model.
+            # A mutated file that loads must give the same model.
             assert np.array_equal(model.predict_proba(iris.X), expected)
     assert refused > 150
 
@@ -265,7 +265,7 @@ def test_loaded_model_predicts_and_refits_the_same_bits(tmp_path, iris, model, d
 
 @pytest.fixture
 def prepared(iris, tmp_path):
-    """A model of a table with its encoder, in a file."""
+    """Return a model of a table with its encoder, in a file."""
     columns = {f"c{p}": column for p, column in enumerate(iris.X.T)} | {"y": iris.y.astype(float)}
     encoder = opened(RawTable("flowers", columns), standardize=True).encoder
     model = SubgradientLMMClassifier(8, max_iter=20, random_state=0)

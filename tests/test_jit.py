@@ -52,7 +52,7 @@ def halve(x):
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """The kernel as a new process would have it."""
+    """Return the kernel as a new process would have it."""
     path = tmp_path / "kernels.py"
     path.write_text(SOURCE)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
@@ -68,7 +68,7 @@ def fresh(tmp_path, monkeypatch):
 
 @pytest.fixture
 def warned(monkeypatch):
-    """The warning is given once in a process: have it given again."""
+    """Reset the warning that is given once per process."""
     warn_uncached.cache_clear()
     yield
     warn_uncached.cache_clear()
@@ -293,7 +293,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_process_computes_the_same():
-    """On the threads of its parent OpenMP ends the process, and a pool waits for it for ever."""
+    """OpenMP ends a forked process that uses its parent's threads, and the pool would hang."""
     done = subprocess.run(
         [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120,
         env={**os.environ, "NUMBA_NUM_THREADS": "2"},
@@ -343,10 +343,10 @@ def test_plain_njit_gives_the_same_results_where_numba_internals_are_missing(tmp
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout), done.stderr
 
-    expected, said = run("keep")
-    assert "numba.njit" not in said
-    hidden, said = run("hide", NUMBA_CACHE_DIR=str(tmp_path))
-    assert said.count("compiles its kernels with plain numba.njit") == 1
+    expected, message = run("keep")
+    assert "numba.njit" not in message
+    hidden, message = run("hide", NUMBA_CACHE_DIR=str(tmp_path))
+    assert message.count("compiles its kernels with plain numba.njit") == 1
     assert hidden == expected
     # Numba's own cache is used.
     assert list(tmp_path.rglob("*.nbc"))

@@ -17,7 +17,7 @@ NUMBERS = RNG.normal(size=N)
 
 
 def frame_of(**columns):
-    """A table with two columns of noise, and others."""
+    """Return a table with two columns of noise and the given columns."""
     return pd.DataFrame(
         {"noise": RNG.normal(size=N), "word": RNG.choice(list("abc"), N), **columns}
     )

@@ -134,7 +134,7 @@ def test_predict_rejects_non_finite_values_in_any_batch(classifier, monkeypatch,
     monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 40)
     X = np.zeros((50, N_FEATURES))
     X[37, 1] = value
-    said = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
+    message = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
     for ask in (classifier.predict, classifier.predict_proba, classifier.decision_function):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             ask(X)

@@ -1,4 +1,4 @@
-"""What will not fit into memory is refused before it is begun, with numbers and a remedy."""
+"""Memory estimates, and errors before the allocation of what does not fit."""
 
 import numpy as np
 import pytest
@@ -75,9 +75,9 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize(("make", "said"), STARTS.values(), ids=STARTS)
-def test_initialization_memory_matches_its_estimate(blobs, make, said):
-    needed = said(*blobs)
+@pytest.mark.parametrize(("make", "estimate"), STARTS.values(), ids=STARTS)
+def test_initialization_memory_matches_its_estimate(blobs, make, estimate):
+    needed = estimate(*blobs)
     make(*blobs, np.random.default_rng(0))  # compiled
     taken = most_memory(lambda: make(*blobs, np.random.default_rng(0)))
     assert 0.5 * needed < taken < 1.3 * needed
@@ -151,7 +151,7 @@ def test_available_memory_respects_cgroup_limits(tmp_path, groups):
     # Inside a container, the group is at the top.
     groups("", 5000, 1000)
     assert memory._cgroup(tmp_path) == 4000
-    # Files that nobody reads make room.
+    # Inactive file pages count as free.
     groups("", 5000, 1000, 600)
     assert memory._cgroup(tmp_path) == 4600
     # The strictest of all groups around counts, and others do not.
@@ -178,7 +178,7 @@ def test_available_memory_without_proc_is_total_memory(monkeypatch):
     assert memory.available_bytes() == 4_096_000
     monkeypatch.setattr(memory.os, "sysconf", unknown)
     assert memory.available_bytes() is None
-    memory.require(10**30, "everything", "nothing")  # who knows
+    memory.require(10**30, "everything", "nothing")  # no limit is known
 
 
 def test_available_memory_is_the_smallest_limit(monkeypatch):

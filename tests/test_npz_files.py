@@ -165,11 +165,15 @@ def test_npz_messages_advise_nothing_dangerous(tmp_path, what):
         path.write_bytes(b"a,b\n1,2\n" if what == "text" else pickle.dumps([1, 2]))
     with pytest.raises(TableError) as caught:
         read_table(path)
-    said = str(caught.value)
-    assert str(path) in said
-    assert "\n" not in said
-    assert "pickle" not in said
-    assert ("'y'" in said and "astype(str)" in said) if what == "objects" else "np.savez" in said
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert "pickle" not in message
+    assert (
+        ("'y'" in message and "astype(str)" in message)
+        if what == "objects"
+        else "np.savez" in message
+    )
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

@@ -9,7 +9,7 @@ from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
 from maxplus.training import KeepBestOnInterrupt
 
 COMMON = {"max_iter": 60, "random_state": 0}
-# What every one of them is asked to do below is the same, whatever its defaults.
+# The same training for every classifier, independent of its defaults.
 PLAIN = {"objective": "max", "step": "polyak", "learning_rate": 0.1, **COMMON}
 
 

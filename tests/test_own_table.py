@@ -1,4 +1,4 @@
-"""The commands as somebody with a table of their own types them, checked from outside."""
+"""All commands on a user's table, checked by independent computations."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ ENCODING = "latin-1"
 
 
 def clinic(n=120, seed=0):
-    """Names and rows of words: an id, a date, holes, whole and other numbers, words, ranks."""
+    """Return names and rows: id, date, missing values, integers, floats, categories, ordinals."""
     rng = np.random.default_rng(seed)
     rows = []
     for k in range(n):
@@ -40,7 +40,7 @@ def clinic(n=120, seed=0):
 
 
 def write_clinic(path, names, rows):
-    """The table as a spreadsheet in Germany writes it."""
+    """Write the table as a German spreadsheet does: semicolons, decimal commas, Latin-1."""
     text = io.StringIO(newline="")
     csv.writer(text, **DIALECT).writerows([names, *rows])
     path.write_bytes(text.getvalue().encode(ENCODING))
@@ -49,7 +49,7 @@ def write_clinic(path, names, rows):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder with the table, the model, and what the training said."""
+    """Return the folder with the table, the model, and the output of the training."""
     folder = tmp_path_factory.mktemp("clinic")
     path = write_clinic(folder / "clinic.csv", *clinic())
     document = json.loads(good("train", path, *QUICK, "-o", folder / "m", "--json", "--quiet"))
@@ -78,11 +78,11 @@ def test_command_metrics_equal_independent_computation(trained):
     guess = np.array(["gesund", "krank"])[Z.argmax(axis=1)]
     good("predict", model, path, "-o", folder / "p.csv")
     assert [row["predicted"] for row in read_csv(folder / "p.csv")] == guess.tolist()
-    told = json.loads(good("evaluate", model, path, "--json"))
-    assert told["accuracy"] == pytest.approx(np.mean(guess == y))
-    assert told["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
-    assert told["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
-    assert told["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
+    caught = json.loads(good("evaluate", model, path, "--json"))
+    assert caught["accuracy"] == pytest.approx(np.mean(guess == y))
+    assert caught["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
+    assert caught["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
+    assert caught["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
     # Rows that were held out are worse than those of the training, and better than guessing.
     unseen = document["validation"]
     assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
@@ -91,7 +91,7 @@ def test_command_metrics_equal_independent_computation(trained):
 def test_command_certificates_survive_corner_attacks(trained):
     folder, _ = trained
     path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
-    told = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
+    caught = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
     y = np.array([row[-1] for row in clinic()[1]])
     X = clf.encoder_.transform(maxplus.tables.read_table(path))
     names = clf.encoder_.feature_names
@@ -100,7 +100,7 @@ def test_command_certificates_survive_corner_attacks(trained):
     rng = np.random.default_rng(0)
     for _ in range(200):
         stays &= clf.predict(X + step * rng.choice([-1.0, 1.0], X.shape)) == y
-    assert 0.3 < told["certified_accuracy"][0] <= np.mean(stays)
+    assert 0.3 < caught["certified_accuracy"][0] <= np.mean(stays)
 
 
 def test_printed_counterfactuals_change_predictions_of_edited_file(trained):
@@ -147,7 +147,7 @@ def test_all_commands_accept_the_same_file(trained):
 
 
 def frame_of_clinic(library):
-    """The table as a data frame."""
+    """Return the table as a data frame."""
     names, rows = clinic()
     columns = {
         name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
@@ -161,11 +161,11 @@ def test_model_of_train_command_accepts_data_frames(trained, library):
     folder, _ = trained
     clf, frame = maxplus.load(folder / "m"), frame_of_clinic(library)
     good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
-    told = [row["predicted"] for row in read_csv(folder / "p.csv")]
-    assert clf.predict(frame).tolist() == told
-    told = good("explain", folder / "m", folder / "clinic.csv")
-    assert "was missing" in told
-    assert str(clf.explain(frame[:3])) == told.strip().replace("\n\n\n", "\n\n")
+    caught = [row["predicted"] for row in read_csv(folder / "p.csv")]
+    assert clf.predict(frame).tolist() == caught
+    caught = good("explain", folder / "m", folder / "clinic.csv")
+    assert "was missing" in caught
+    assert str(clf.explain(frame[:3])) == caught.strip().replace("\n\n\n", "\n\n")
     table = maxplus.tables.read_table(folder / "clinic.csv")
     encoder = clf.encoder_
     assert np.array_equal(encoder.transform(frame), encoder.transform(table))
@@ -222,7 +222,7 @@ def test_checkpoint_is_rejected_for_training_without_state(tmp_path, iris, estim
 
 
 def refused(*arguments):
-    """The one line that a refused command says."""
+    """Return the one-line error message of a command."""
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
@@ -308,8 +308,8 @@ def test_classes_that_differ_by_case_warn(write, tmp_path):
     text = "a,b,class\n" + "".join(
         f"{k % 7},{k % 5}.5,{['yes', 'Yes', 'no'][k % 3]}\n" for k in range(30)
     )
-    said = good("train", write(text), *QUICK, "--validate", "none", "-o", tmp_path / "m")
-    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in said
+    message = good("train", write(text), *QUICK, "--validate", "none", "-o", tmp_path / "m")
+    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in message
 
 
 def test_stream_batches_may_have_no_labels(trained, tmp_path):

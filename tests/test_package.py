@@ -13,7 +13,7 @@ from processes import run_fresh
 
 SOURCE = Path(maxplus.__file__).parent
 ROOT = Path(__file__).parents[1]
-# What each layer may import of the package, besides itself, the compilation of kernels, and how
+# Layers that each layer may import, besides itself, the compilation of kernels, and how
 # files are written.
 EVERYWHERE = {"_compile", "_files", "__version__"}
 BELOW = {

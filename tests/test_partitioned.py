@@ -12,7 +12,7 @@ from thread_communicator import run_ranks
 
 
 def messy_columns(n=203):
-    """Numbers with holes, words that appear late, a quoted line's end, an id, labels."""
+    """Return numbers with missing values, late text, a quoted newline, an id and labels."""
     rng = np.random.default_rng(0)
     late = np.where(np.arange(n) < 0.8 * n, rng.integers(0, 5, n).astype(str), "many")
     note = np.array(["plain", 'two\nlines, "quoted"', "x"])[rng.integers(0, 3, n)]
@@ -170,9 +170,9 @@ def test_unknown_values_are_counted_over_all_ranks(tmp_path):
     columns["note"][[3, 100, 200]] = "new"
     write_parquet(tmp_path / "new.parquet", columns, 50)
     for size in (1, 3):
-        with pytest.warns(UserWarning, match=r"never saw.*: 3 in 'note' \('new'\)") as told:
+        with pytest.warns(UserWarning, match=r"never saw.*: 3 in 'note' \('new'\)") as caught:
             run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", encoder))
-        assert len(told) == 1
+        assert len(caught) == 1
         with pytest.raises(TableError, match="'note' holds 'new'"):
             run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", encoder, strict=True))
 

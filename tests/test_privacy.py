@@ -1,4 +1,4 @@
-"""What a model file reveals about single training rows: nothing, unless it is asked to."""
+"""Privacy of model files: nothing about single training rows, unless rows are remembered."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def patients(tmp_path_factory):
-    """A table of N rows whose values are few enough to be guessed, and its file."""
+    """Return a table of N rows whose values are few enough to be guessed, and its file."""
     rng = np.random.default_rng(3)
     age, stage, smoker = rng.choice(AGES, N), rng.choice(STAGES, N), rng.integers(0, 2, N)
     outcome = (age > 50).astype(int) ^ (rng.random(N) < 0.2)
@@ -49,13 +49,13 @@ def patients(tmp_path_factory):
 
 
 def contents(path):
-    """The arrays and the JSON document of a model file."""
+    """Return the arrays and the JSON document of a model file."""
     with safe_open(path, "np") as file:
         return load_file(path), json.loads(file.metadata()["document"])
 
 
 def lists_of(value, name="document"):
-    """All lists of a JSON document, with their places."""
+    """Yield all lists of a JSON document, with their places."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from lists_of(item, f"{name}.{key}")
@@ -78,12 +78,12 @@ def train(patients, path, kind, *options):
 
 
 def guesses():
-    """All rows that such a table can have."""
+    """Return all rows that such a table can have."""
     return np.array(list(itertools.product(AGES, STAGES, (0, 1))), float)
 
 
 def recovered(path):
-    """The guesses whose hashes stand in the file, as often as they do, and where."""
+    """Return the guesses whose hashes are in the file, with counts and locations."""
     arrays, document = contents(path)
     known = dict(zip(row_hashes(guesses()).tolist(), guesses().tolist(), strict=True))
     numbers = {name: array.ravel().tolist() for name, array in arrays.items()}

@@ -84,7 +84,7 @@ def test_pruning_keeps_training_scores(iris, recipe, tmp_path):
     clf.explain(iris.X[:2])
     clf.save(tmp_path / "m2")
     assert maxplus.load(tmp_path / "m2").n_hidden_ == left
-    # A loaded model knows which units won, too.
+    # Activation counts are saved, too.
     assert again.prune() == (dropped, provable, left)
     assert np.array_equal(again.W1_, clf.W1_)
 

@@ -55,7 +55,7 @@ def test_rules_are_true_as_printed(flowers, iris):
     assert 3 <= len(rules) <= 9
     assert rules.n_rows == 150
     check_rules(rules, dict(zip(MEASURES, iris.X.T, strict=True)), np.array(FLOWERS)[iris.y])
-    # One flower is told from the others by its petals.
+    # Setosa is separable by its petals.
     assert any(rule.label == "setosa" and rule.right == rule.rows >= 49 for rule in rules)
     assert str(rules).splitlines() == [str(rule) for rule in rules]
     assert len({rule.unit for rule in rules}) == len(rules)
@@ -221,7 +221,7 @@ def test_rules_reject_invalid_labels(flowers, iris, labels, message):
 
 
 def random_sum(rng, X, n_classes, dtype, *, has_map):
-    """A sum of terms over one, two and all features of X, with wide margins."""
+    """Return a sum of terms over one, two and all features of X, with wide margins."""
     P = X.shape[1]
     groups = [[p] for p in range(P)] + [[0, 1], list(range(P))]
     terms = []

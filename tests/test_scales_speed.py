@@ -32,7 +32,7 @@ RECOGNISERS = {
 
 
 def seconds(recognise, word):
-    """The least processor time of three attempts."""
+    """Return the least processor time of three attempts."""
     found = []
     for _ in range(3):
         began = time.process_time()

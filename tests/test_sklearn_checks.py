@@ -68,11 +68,11 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def through_pickle(model):
+def pickled(model):
     return pickle.loads(pickle.dumps(model))
 
 
-def through_joblib(model):
+def dumped_by_joblib(model):
     file = io.BytesIO()
     joblib.dump(model, file)
     file.seek(0)
@@ -80,7 +80,7 @@ def through_joblib(model):
 
 
 @EACH
-@pytest.mark.parametrize("travel", [through_pickle, through_joblib])
+@pytest.mark.parametrize("travel", [pickled, dumped_by_joblib])
 def test_model_round_trips_through_pickle_and_joblib(iris, estimator, travel):
     model = clone(estimator).fit(*iris)
     back = travel(model)

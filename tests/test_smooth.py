@@ -27,7 +27,7 @@ LOG2 = math.log(2.0)
 
 @pytest.fixture(scope="module")
 def small():
-    """A model of three classes with its samples, in float32 as the warm start works."""
+    """Return a model of three classes with its samples, in float32 as the warm start works."""
     rng = np.random.default_rng(0)
     P, H, C = 5, 7, 3
     model = LMM(
@@ -48,7 +48,7 @@ def soft_gradient(soft, X, y, model, *options):
 
 
 def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
-    """The soft loss in float64, straight from its definition."""
+    """Return the soft loss in float64, straight from its definition."""
     lam = np.repeat(X.astype(float), 2, axis=1) * model.W0.astype(float)
     g = -tau * np.log(np.exp(-(lam[:, :, None] + W1) / tau).sum(axis=1))
     z = tau * np.log(np.exp((g[:, :, None] + W2) / tau).sum(axis=1))
@@ -197,12 +197,12 @@ def test_early_stopping_keeps_best_epoch_of_warm_up(digits):
     assert len(result.validation) == len(result.losses) < 30
     accuracy = (result.model.scores(held[0]).argmax(axis=1) == held[1]).mean()
     assert accuracy == max(result.validation)
-    told = []
+    caught = []
     result = warm_up(
         start, X[:400], y[:400], annealing, rng,
-        callbacks=[lambda p: told.append((p.iteration, p.stage)) or p.iteration == 2],
+        callbacks=[lambda p: caught.append((p.iteration, p.stage)) or p.iteration == 2],
     )  # fmt: skip
-    assert told == [(1, "warm-up"), (2, "warm-up")]
+    assert caught == [(1, "warm-up"), (2, "warm-up")]
     assert result.status is Status.CALLBACK
 
 

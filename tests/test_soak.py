@@ -1,4 +1,4 @@
-"""Each trial of the soak once, so that an hour of it is not spent on a mistake of its own."""
+"""One run of each soak trial, so that errors in the trials themselves are found early."""
 
 import json
 

@@ -18,14 +18,14 @@ def layers():
 
 @pytest.fixture
 def pushes(layers):
-    """Of each step and batch: whole numbers, so that no sum of them is rounded."""
+    """Return integer gradients of each step and batch, whose sums are not rounded."""
     rng = np.random.default_rng(3)
     shapes = [(STEPS, BATCHES, *layer.shape) for layer in layers]
     return [rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes]
 
 
 def course(comm, layers, pushes):
-    """All that there is to see after some steps, each of which begins with what was kept."""
+    """Return the visible state after some steps, each of which resumes from the stored state."""
     weights = SoftWeights(comm, *layers)
     for k in range(STEPS):
         shown = [layer.copy() for layer in weights.show(np.float32(0.3 - 0.05 * k))]

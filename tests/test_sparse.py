@@ -64,7 +64,7 @@ DATA = {
 
 
 def model_and_problem(X, y, n_hidden, rule, w0_update_interval, dtype="float64", seed=0):
-    """A fresh model and the problem to train it on."""
+    """Return a fresh model and the problem to train it on."""
     rng = np.random.default_rng(seed)
     X = np.ascontiguousarray(X, dtype)
     n_classes = int(y.max()) + 1

@@ -38,7 +38,7 @@ LOG2 = math.log(2.0)
 
 
 def noisy_shift(rows, rng):
-    """An augmentation for tests: a little noise."""
+    """Add a little noise, as an augmentation."""
     return rows + rng.normal(0, 0.01, rows.shape)
 
 
@@ -51,7 +51,7 @@ def test_default_fit_is_accurate_on_small_datasets(iris, load, scaled, least):
     X, y = iris if load is None else load(return_X_y=True)
     if scaled:
         X = StandardScaler().fit_transform(X)
-    # Some of five folds: enough rows that nobody has seen.
+    # Some of five folds suffice as held-out rows.
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
     folds = folds[: 1 if load is load_digits else 3]
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
@@ -96,7 +96,7 @@ def test_history_covers_all_stages(iris, dtype):
 
 
 def mixture(level=1e-6):
-    """Warm-up, iterations and polish, as nobody's default has them."""
+    """Return warm-up, iterations and polish, a combination that no estimator uses."""
     return [
         WarmUp(Annealing(15.0, n_epochs=5, batch_size=18)),
         Iterations(DenseEngine, 30),
@@ -119,9 +119,11 @@ def run_mixture(data, callbacks=(), state=None, level=1e-6):
 
 
 def test_stages_can_be_combined(iris):
-    heard = []
-    trained = run_mixture(iris, [lambda progress: heard.append(progress.stage)], level=LOG2)
-    assert list(dict.fromkeys(heard)) == ["warm-up", "iterations", "polish"]
+    progress_calls = []
+    trained = run_mixture(
+        iris, [lambda progress: progress_calls.append(progress.stage)], level=LOG2
+    )
+    assert list(dict.fromkeys(progress_calls)) == ["warm-up", "iterations", "polish"]
     _, iterated, polished = trained.outcomes
     assert trained.n_iter == 5 + 30 + polished.n_iter
     assert iterated.history["loss"].size == 30
@@ -142,7 +144,7 @@ def test_combined_stages_resume_from_any_stage_with_state(iris, stop_in):
     whole, again = run_mixture(iris, level=LOG2), run_mixture(iris, state=states[0], level=LOG2)
     for name, W in whole.model.weights_by_name().items():
         assert np.array_equal(getattr(again.model, name), W)
-    # What came before the stage is in the state.
+    # Results of earlier stages are in the state.
     assert ("warmup_losses" in states[0].before) == (stop_in == "iterations")
 
 
@@ -211,7 +213,7 @@ def test_resumed_warm_up_ends_with_the_same_weights(tmp_path, iris, name):
 
 
 def test_ctrl_c_within_an_epoch_keeps_completed_batches(tmp_path, iris):
-    """The model at hand has the batches done; a checkpoint goes on from the epoch's beginning."""
+    """The model contains the completed batches; a checkpoint repeats the epoch."""
     calls = []
 
     def press(rows, rng):
@@ -341,7 +343,7 @@ def test_polish_reinitializes_idle_units(iris):
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.n_iter > 3
-    # What helped are units that decided nothing before and decide something now.
+    # Units that decided nothing before the polish decide something after it.
     idle = clf.unit_activation_counts_ == 0
     assert (result.model.wins(iris.X)[idle] > 0).any()
 
@@ -352,9 +354,9 @@ def test_polish_skips_contradictory_samples(digits):
     y[1], y[3] = (y[0] + 1) % 10, (y[2] + 1) % 10
     with pytest.warns(
         ConvergenceWarning, match=r"left \d of 500 training samples above .* 0\.6931.*max_suspects"
-    ) as told:
+    ) as caught:
         clf = LMMClassifier(60, polish="log2", random_state=0).fit(X, y)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     assert clf.status_ == Status.GIVEN_UP.value
     assert set(clf.suspects_) <= {0, 1, 2, 3}
     assert len(set(clf.suspects_) & {0, 1}) >= 1

@@ -89,7 +89,7 @@ def test_paper_step_formula(learning_rate, n_classes, expected):
     assert math.isclose(paper_alpha(learning_rate, n_classes), expected, rel_tol=1e-15)
 
 
-# -- what a rule says about itself ------------------------------------------------------------
+# -- attributes of rules ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

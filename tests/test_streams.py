@@ -1,4 +1,4 @@
-"""Tables larger than memory: the same rows, part by part."""
+"""Streams: tables larger than memory, read in batches."""
 
 import tracemalloc
 
@@ -40,7 +40,7 @@ def test_stream_batches_equal_the_table(
     write, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
 ):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    # Among the last rows: that of all parts is told once, at the end.
+    # In the last rows: one warning for all batches, at the end.
     training = rows
     rows = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
     content = written(rows, **dialect)

@@ -28,7 +28,7 @@ def lmm(n_hidden=8, **parameters):
 
 
 def initial(data, **parameters):
-    """The classifier before its first step: the best parameters after a single iteration."""
+    """Return the classifier before its first step: the best parameters after a single iteration."""
     return lmm(**parameters, max_iter=1).fit(*data)
 
 
@@ -329,9 +329,9 @@ def test_warm_start_warns_of_ignored_initialization_parameters(cloud, tmp_path, 
     words = rf"{name}={value!r} has no effect .* one with {name}={began!r}; .*warm_start=False"
     for model, go_on in itertools.product((clf, loaded), ("fit", "partial_fit")):
         shape = model.W1_.shape
-        with pytest.warns(NoEffectWarning, match=words) as told:
+        with pytest.warns(NoEffectWarning, match=words) as caught:
             getattr(model.set_params(**{name: value}), go_on)(*cloud)
-        assert told[0].filename == __file__
+        assert caught[0].filename == __file__
         assert model.W1_.shape == shape
     # Without a change, and from scratch, there is nothing to say.
     clf.set_params(**{name: began}).fit(*cloud)
@@ -533,13 +533,13 @@ def test_n_jobs_sets_number_of_threads(cloud, n_jobs):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_callbacks_receive_progress(cloud, several):
-    heard = []
-    callbacks = [heard.append, heard.append] if several else heard.append
+    progress_calls = []
+    callbacks = [progress_calls.append, progress_calls.append] if several else progress_calls.append
     clf = lmm(max_iter=500, callbacks=callbacks).fit(*cloud)
-    assert all(isinstance(progress, Progress) for progress in heard)
-    assert heard[-1].iteration == heard[-1].max_iter == 500
-    assert heard[-1].best_loss == clf.max_loss_
-    assert len(heard) < 100
+    assert all(isinstance(progress, Progress) for progress in progress_calls)
+    assert progress_calls[-1].iteration == progress_calls[-1].max_iter == 500
+    assert progress_calls[-1].best_loss == clf.max_loss_
+    assert len(progress_calls) < 100
 
 
 @MAX_ENGINES

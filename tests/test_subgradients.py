@@ -49,13 +49,13 @@ def test_subgradient_is_sparse(case, problem):
 
 
 def runner_up_gap(terms, sign):
-    """How far the winner is ahead; sign is +1 for a maximum, −1 for a minimum."""
+    """Return the lead of the winner; sign is +1 for a maximum, −1 for a minimum."""
     first, second, *_ = sorted((sign * float(t) for t in terms), reverse=True)
     return first - second
 
 
 def differentiability(model, x):
-    """The smallest distance to a kink, over all the minima, maxima and ReLUs of the model."""
+    """Return the smallest distance to a kink over all minima, maxima and ReLUs of the model."""
     if isinstance(model, ZeroHidden):
         return min(runner_up_gap(x + row, 1) for row in model.W)
     if isinstance(model, LMM):

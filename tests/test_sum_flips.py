@@ -54,7 +54,7 @@ def sums(draw, dtype=np.float64):
 
 
 def lead_along(model, x, y, p, values):
-    """How far the best other class is above y where feature p has these values."""
+    """Return the best other score minus that of y, for these values of feature p."""
     rows = np.repeat(x[None], values.size, axis=0)
     rows[:, p] = values
     z = model.scores(rows).astype(float)

@@ -27,13 +27,13 @@ def little_memory(monkeypatch):
 
 
 def packed_csv(path, n_rows=N_ROWS):
-    """A file of some kilobytes that unpacks to many rows."""
+    """Return a file of some kilobytes that unpacks to many rows."""
     path.write_bytes(gzip.compress(b"a,class\n" + b"1,0\n2,1\n" * (n_rows // 2)))
     return path
 
 
 def run_lengths(path, n_rows=N_ROWS):
-    """A file of some kilobytes whose columns are long runs."""
+    """Return a file of some kilobytes whose columns are long runs."""
     columns = {name: np.repeat([0.0, 1.0], n_rows // 2) for name in ("a", "class")}
     parquet.write_table(pyarrow.table(columns), path)
     return path
@@ -123,7 +123,7 @@ def test_text_without_line_breaks_is_rejected(tmp_path, monkeypatch):
 
 def test_reading_many_columns_is_not_quadratic(tmp_path):
     def seconds(n):
-        """The least processor time of three attempts."""
+        """Return the least processor time of three attempts."""
         path = tmp_path / f"{n}.csv"
         names = ",".join(f"c{k}" for k in range(n))
         path.write_text(f"{names}\n" + f"{','.join(['0.5'] * n)}\n" * 3)

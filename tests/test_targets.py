@@ -11,7 +11,7 @@ ARMS = ["None", "placebo", "drug"]
 
 
 def trial(n=60):
-    """A CSV file whose target has the class None."""
+    """Return a CSV file whose target has the class None."""
     grades = ["low", "None", "high"]
     lines = [f"{k % 3 + k / 100},{grades[k % 3]},{ARMS[k % 3]}" for k in range(n)]
     return "\n".join(["size,grade,class", *lines]) + "\n"
@@ -92,7 +92,7 @@ def test_many_classes_of_few_rows_warn(words):
 
 @pytest.fixture(scope="module")
 def flowers(tmp_path_factory):
-    """A model of three classes, and a file in which some rows have labels that it does not know."""
+    """Return a model of three classes, and a file with labels that are unknown to it."""
     folder = tmp_path_factory.mktemp("flowers")
     rng = np.random.default_rng(0)
     rows = [(f"{k % 3 + rng.normal(0, 0.1):.3f}", f"{rng.normal():.3f}", "abc"[k % 3])
@@ -119,10 +119,10 @@ def test_unknown_labels_are_counted_and_listed(flowers, command):
     out = ["-o", flowers / "page.html"] if command == "report" else []
     result = run(command, flowers / "m", flowers / "test.csv", *out)
     assert result.exit_code == 0, result.output
-    told = result.stderr
-    assert "6 of 26 rows" in told
-    assert "'new' (5), 'b2' (1)" in told
-    assert "maxplus train" in told
+    caught = result.stderr
+    assert "6 of 26 rows" in caught
+    assert "'new' (5), 'b2' (1)" in caught
+    assert "maxplus train" in caught
     assert "6 of 26" in bad(command, flowers / "m", flowers / "test.csv", *out, "--strict")
     assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
 

@@ -39,7 +39,7 @@ LAYERS = ("W0", "W1", "W2")
 
 
 def worst_first(losses, k):
-    """The definition: sorted by loss, the lowest index first among equals."""
+    """Return the samples sorted by loss, with the lowest index first among equals."""
     return sorted(range(len(losses)), key=lambda n: (-losses[n], n))[:k]
 
 

@@ -92,7 +92,7 @@ def test_torch_layers_allocate_no_large_array(torch, layers, name, product):
         def __torch_dispatch__(self, function, types, arguments=(), named=None):
             result = function(*arguments, **(named or {}))
             parts = result if isinstance(result, tuple | list) else [result]
-            # What they take: a broadcast view has many elements and little memory.
+            # Count memory: a broadcast view has many elements and little memory.
             sizes.extend(part.untyped_storage().nbytes() // part.element_size() for part in parts)
             return result
 

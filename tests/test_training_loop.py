@@ -34,7 +34,7 @@ from trainings import press_ctrl_c, raise_keyboard_interrupt, start_at
 
 
 class FakeEngine:
-    """Counts down from 1000; ``ends`` tells after how many iterations it ends, and how."""
+    """An engine that counts down from 1000 and ends as ``ends`` (iteration, status) states."""
 
     def __init__(self, ends=None, signal=Signal.TARGET, on_block=lambda: None):
         self.sizes = []
@@ -54,7 +54,7 @@ class FakeEngine:
 
 
 class Clock:
-    """A clock that stands still unless it is told to go on."""
+    """A clock that only advances on request."""
 
     def __init__(self, monkeypatch):
         self.now = 100.0
@@ -62,14 +62,14 @@ class Clock:
 
 
 class Listener:
-    """A callback that keeps all it was told and stops after ``stop_after`` calls."""
+    """A callback that records its calls and stops after ``stop_after`` of them."""
 
     def __init__(self, stop_after=None):
-        self.heard, self._stop_after = [], stop_after
+        self.progress_calls, self._stop_after = [], stop_after
 
     def __call__(self, progress):
-        self.heard.append(progress)
-        return len(self.heard) == self._stop_after
+        self.progress_calls.append(progress)
+        return len(self.progress_calls) == self._stop_after
 
 
 # -- blocks and callbacks ---------------------------------------------------------------------
@@ -118,13 +118,13 @@ def test_block_is_never_empty(monkeypatch):
 def test_callbacks_are_called_once_per_block():
     engine, listener = FakeEngine(), Listener()
     train(engine, 1000, [listener])
-    assert len(listener.heard) == len(engine.sizes) < 100
-    last = listener.heard[-1]
+    assert len(listener.progress_calls) == len(engine.sizes) < 100
+    last = listener.progress_calls[-1]
     assert isinstance(last, Progress)
-    assert [p.iteration for p in listener.heard] == np.cumsum(engine.sizes).tolist()
+    assert [p.iteration for p in listener.progress_calls] == np.cumsum(engine.sizes).tolist()
     assert (last.iteration, last.max_iter) == (1000, 1000)
     assert (last.loss, last.best_loss, last.model) == (0.0, 0.0, engine.model)
-    assert last.seconds >= listener.heard[0].seconds > 0
+    assert last.seconds >= listener.progress_calls[0].seconds > 0
 
 
 @pytest.mark.parametrize("stops", [(3, None), (None, 3)])
@@ -132,7 +132,7 @@ def test_callback_stops_training_and_all_callbacks_are_called(stops):
     engine, (first, second) = FakeEngine(), (Listener(after) for after in stops)
     result = train(engine, 1000, [first, second])
     assert result.status is Status.CALLBACK
-    assert len(first.heard) == len(second.heard) == len(engine.sizes) == 3
+    assert len(first.progress_calls) == len(second.progress_calls) == len(engine.sizes) == 3
     assert result.history["loss"].size == engine.iteration == 7
 
 
@@ -159,7 +159,7 @@ def test_engine_can_end_training(ends, sign, status):
     result = train(FakeEngine(ends, sign), 50, [listener])
     assert result.status is status
     assert result.history["loss"].size == ends
-    assert listener.heard[-1].iteration == ends
+    assert listener.progress_calls[-1].iteration == ends
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_training_loop_works_in_another_thread():
     assert results[0].status is Status.MAX_ITER
 
 
-# Where the state of a training changes.
+# Functions that change the state of a training.
 STATEFUL = (
     "maxplus.models.base", "maxplus.training.engines.", "maxplus.training.result",
     "maxplus.training.stages.iterations",

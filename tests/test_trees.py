@@ -273,7 +273,7 @@ def test_forest_column_needs_one_value_per_tree(column):
 
 @njit
 def replay(nodes, offsets, leaves, values, maximum, roots, winners, changed):
-    """What a training loop does: change leaves, ask for root and winner."""
+    """Change leaves and read root and winner, as a training loop does."""
     for t in range(leaves.size):
         changed[t] = _kernels.update(nodes, offsets, leaves[t], values[t], maximum)
         roots[t] = _kernels.root(nodes, offsets)
@@ -281,7 +281,7 @@ def replay(nodes, offsets, leaves, values, maximum, roots, winners, changed):
 
 
 def replayed(kind, n):
-    """A tree after 200 changes by `replay`, what that reported, and what scans find."""
+    """Return a tree after 200 changes by `replay`, what that reported, and what scans find."""
     rng = np.random.default_rng(n)
     leaves = grid_array(rng, n)
     moves, values = rng.integers(n, size=200), grid_array(rng, 200)

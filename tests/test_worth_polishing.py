@@ -16,16 +16,16 @@ from maxplus.training.stages import Polish, ValidatedPolish
 pytestmark = pytest.mark.slow
 
 
-def polish_if(model, X, y, *, helps=True, asked=None, **options):
-    """Return a `ValidatedPolish` with a fixed answer; ``asked`` records the calls."""
+def polish_if(model, X, y, *, helps=True, calls=None, **options):
+    """Return a `ValidatedPolish` with a fixed answer; ``calls`` records the calls."""
 
-    def ask(*about):
-        if asked is not None:
-            asked.append(about)
+    def decide(*about):
+        if calls is not None:
+            calls.append(about)
         return helps
 
     problem = TrainingProblem(X, y, rng=np.random.default_rng(0))
-    return ValidatedPolish(ask, Polish(**options)).run(model, problem, TrainingMonitor())
+    return ValidatedPolish(decide, Polish(**options)).run(model, problem, TrainingMonitor())
 
 
 def test_polish_runs_only_if_it_helps(iris):
@@ -40,18 +40,18 @@ def test_polish_runs_only_if_it_helps(iris):
     done = polish_if(warm.model_, *iris)
     assert done.status is Status.POLISHED
     assert done.losses.max() < LOG2
-    # Nobody is asked where nothing is to be done.
-    asked = []
-    assert polish_if(warm.model_, *iris, asked=asked, skip=n_above).status is Status.SKIPPED
+    # The decision is not called where no loss is above the level.
+    calls = []
+    assert polish_if(warm.model_, *iris, calls=calls, skip=n_above).status is Status.SKIPPED
     fine = np.flatnonzero(losses < LOG2)
-    nothing = polish_if(warm.model_, iris.X[fine], iris.y[fine], asked=asked, helps=False)
+    nothing = polish_if(warm.model_, iris.X[fine], iris.y[fine], calls=calls, helps=False)
     assert nothing.status is Status.POLISHED
     # Nor where many do not fit.
     y = np.where(np.arange(150) % 15, iris.y, (iris.y + 1) % 3)
-    many = polish_if(warm.model_, iris.X, y, asked=asked)
+    many = polish_if(warm.model_, iris.X, y, calls=calls)
     assert many.status is Status.UNFIT
     assert many.above.size >= 10
-    assert not asked
+    assert not calls
 
 
 def test_polish_has_a_limit(cloud):
@@ -77,7 +77,7 @@ def test_unfinished_polish_is_kept(iris):
 
 
 class Nudge:
-    """In place of a polish: the first class gets a little more, and so many rows are left."""
+    """Replacement of a polish: raises the first class and leaves ``left`` rows unfitted."""
 
     level = LOG2
 
@@ -90,7 +90,7 @@ class Nudge:
         return SimpleNamespace(model=moved, above=np.arange(self.left))
 
 
-def worth(model, data, more, monitor=None, left=0):
+def is_worth_polishing(model, data, more, monitor=None, left=0):
     def train(like, rows, length, rng, quiet):
         assert like is model
         assert len(rows.y) < len(data.y)
@@ -117,18 +117,18 @@ def test_polish_decision_uses_held_out_rows(iris):
         dearer = losses(moved) - losses(Z)
         wrong = 1.0 * (moved.argmax(axis=1) != iris.y) - (Z.argmax(axis=1) != iris.y)
         costs = any(d.mean() > d.std() / np.sqrt(150) for d in (dearer, wrong))
-        answers.append(worth(model, iris, more))
+        answers.append(is_worth_polishing(model, iris, more))
         assert answers[-1] == (not costs), more
     assert set(answers) == {True, False}
     assert answers[0]
     # One that leaves most of what is above the level there is for nothing.
-    assert not worth(model, iris, 0.0, left=150)
+    assert not is_worth_polishing(model, iris, 0.0, left=150)
 
 
 def test_polish_is_not_run_without_held_out_rows(iris):
     model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
-    assert not worth(model, one_of_each, 0.0)
+    assert not is_worth_polishing(model, one_of_each, 0.0)
     interrupted = TrainingMonitor()
     interrupted.interrupt()
-    assert not worth(model, iris, 0.0, interrupted)
+    assert not is_worth_polishing(model, iris, 0.0, interrupted)

@@ -14,7 +14,7 @@ from pyarrow import parquet
 import maxplus
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
-# A rank that waits for ever fails its test.
+# Seconds until a test with a deadlocked rank fails.
 LIMIT = 60
 
 TRAINING = """
@@ -103,8 +103,8 @@ def test_mpi_train_command_equals_one_process(table, tmp_path):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
     assert first.encoder_.to_json() == second.encoder_.to_json()
     # Rank 0 speaks, and says the same.
-    told = [line for line in three.stdout.splitlines() if "ranks," not in line]
-    assert told == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
+    caught = [line for line in three.stdout.splitlines() if "ranks," not in line]
+    assert caught == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
 
 
 def test_mpi_predict_command_equals_one_process(table, tmp_path):
@@ -123,13 +123,13 @@ def test_mpi_predict_command_equals_one_process(table, tmp_path):
         model,
     ]
     assert run(command_line("train", table, *own)).returncode == 0
-    told = {}
+    caught = {}
     for how, start in (("alone", run), ("together", lambda command: over(2, *command))):
         out = tmp_path / f"{how}.csv"
         done = start(command_line("predict", model, table, "--probabilities", "-o", out))
         assert done.returncode == 0, done.stderr
-        told[how] = [out.read_text()]
-    assert told["alone"] == told["together"]
+        caught[how] = [out.read_text()]
+    assert caught["alone"] == caught["together"]
     for command in ("evaluate", "certify", "report"):
         refused = over(2, *command_line(command, model, table))
         assert refused.stderr.count(f"Error: maxplus {command} runs in one process") == 1
@@ -140,7 +140,7 @@ def test_mpi_command_prints_error_once(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
     assert "No such file" in done.stderr
-    # What each rank finds out by itself, too.
+    # Errors that every rank detects itself are printed once, too.
     done = over(2, *command_line("train", "iris", "--task", "poetry"))
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
@@ -182,11 +182,11 @@ def test_killed_rank_ends_all_ranks(tmp_path):
 def test_failing_rank_reports_error_and_ends_all_ranks(tmp_path):
     seconds, done = ended(tmp_path, 0, "raise MemoryError('no more of it')")
     assert seconds < 5.0
-    said = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
-    assert len(said) == 1
-    assert "rank 0 of 3" in said[0]
-    assert "MemoryError: no more of it; use more machines" in said[0]
-    # What was written goes on.
+    message = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
+    assert len(message) == 1
+    assert "rank 0 of 3" in message[0]
+    assert "MemoryError: no more of it; use more machines" in message[0]
+    # Training continues from the written checkpoint.
     rng = [np.random.default_rng(rank).normal(size=(400, 5)) for rank in range(3)]
     y = np.tile(np.arange(400) % 3, 3)
     stop = [lambda progress: True]

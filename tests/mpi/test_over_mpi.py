@@ -53,10 +53,12 @@ def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_crow
         communicator._is_crowded = is_crowded
         for n in (1, 43, 43, 7) * 50:
             own = np.random.default_rng((communicator.rank, n)).normal(size=n)
-            heard = np.empty((communicator.size, n))
-            communicator.meet(own, heard)
-            for rank, told in enumerate(heard):
-                np.testing.assert_array_equal(told, np.random.default_rng((rank, n)).normal(size=n))
+            progress_calls = np.empty((communicator.size, n))
+            communicator.meet(own, progress_calls)
+            for rank, caught in enumerate(progress_calls):
+                np.testing.assert_array_equal(
+                    caught, np.random.default_rng((rank, n)).normal(size=n)
+                )
 
 
 def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
@@ -136,7 +138,7 @@ def test_two_sparse_engines_of_a_communicator_do_not_interfere(comm, iris):
 
 
 def test_close_frees_communicators_and_windows(comm):
-    """An MPI library has room for about 2,000 of them."""
+    """MPI libraries support about 2,000 communicators."""
     for _ in range(1_100):
         communicator = MPICommunicator(comm)
         communicator.shared((8,))[communicator.place] = 1.0
