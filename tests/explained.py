@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from maxplus.explain import Domain, nearest_counterfactuals
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from oracles import best, lmm_path, lmm_terms
 from strategies import DTYPES, SEEDS, grid_array, quick
 
@@ -167,3 +167,37 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
 def table_names(table):
     names = getattr(table, "columns", None)
     return list(table.dtype.names if names is None else names)
+
+
+# Limits of the features of random sums.
+LOW, HIGH = -4.0, 4.0
+
+
+def random_terms(rng, n_features, n_classes, dtype=np.float64, n_terms=4):
+    """Return terms over one, some and all features, with capped units of any slopes."""
+    terms = []
+    for _ in range(n_terms):
+        m = int(rng.choice([1, 1, rng.integers(1, n_features + 1), n_features]))
+        H = int(rng.integers(1, 5))
+        slopes = rng.uniform(0.3, 2.0, 2 * m) * rng.choice([-1.0, 0.0, 1.0, 1.0], 2 * m)
+        weights = slopes, rng.normal(size=(2 * m, H)), rng.normal(size=(H, n_classes))
+        features = np.sort(rng.choice(n_features, m, replace=False))
+        terms.append(Term(features, LMM(*(W.astype(dtype) for W in weights))))
+    return terms
+
+
+def random_map(rng, n_features):
+    """Return a feature map with any number of knots within the limits, some segments flat."""
+    knots = []
+    for _ in range(n_features):
+        n = int(rng.integers(1, 7))
+        u = np.cumsum(rng.exponential(0.5, n) * rng.choice([0.0, 1.0, 1.0], n)) - 1.0
+        knots.append((np.sort(rng.uniform(LOW, HIGH, n)), u))
+    return FeatureMap(knots)
+
+
+def random_sum(rng, n_features, n_classes, *, is_mapped=True, dtype=np.float64, n_terms=4):
+    return AdditiveLMM(
+        random_terms(rng, n_features, n_classes, dtype, n_terms), n_features,
+        random_map(rng, n_features) if is_mapped else None, 0.3 * rng.normal(size=n_classes),
+    )  # fmt: skip

@@ -190,10 +190,10 @@ def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
         assert found["rows_equal_to_training_rows"] == n_equal
         assert found["n_rows"] == 60
         assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == survived))
-        caught = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
-        assert caught["sources"][0]["figures"]["n_rows"] == 60
-        assert caught["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
-        assert caught["headline"]["holds"] is not None
+        result = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
+        assert result["sources"][0]["figures"]["n_rows"] == 60
+        assert result["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
+        assert result["headline"]["holds"] is not None
 
 
 def _predictions(model, folder):
@@ -225,10 +225,10 @@ def test_classes_with_lowest_recall_are_printed():
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     figures = judge_classifier(codes, P, [str(d) for d in range(15)])
     text = io.StringIO()
-    caught = SimpleNamespace(
+    result = SimpleNamespace(
         figures=figures, baseline=figures, baseline_label="0", interval=(0.1, 0.9)
     )
-    Console(file=text, width=80).print(validation_table(caught))
+    Console(file=text, width=80).print(validation_table(result))
     assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
     # Some that are shown are as high as can be.
     assert "3 other classes have no lower recall" in text.getvalue()

@@ -138,9 +138,9 @@ def test_validation_never_trains_on_held_out_rows():
     Witness.shown.clear()
     X = np.arange(40.0)[:, None]
     y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
-    caught = []
-    found = validate(Witness(), X, y, cv=4, on_progress=caught.append)
-    assert caught == [0, 1, 2, 3, 4]
+    result = []
+    found = validate(Witness(), X, y, cv=4, on_progress=result.append)
+    assert result == [0, 1, 2, 3, 4]
     assert found.n_untested == 1
     held = []
     for (_, fitted), (_, judged) in zip(Witness.shown[::2], Witness.shown[1::2], strict=True):
@@ -177,12 +177,12 @@ def test_ctrl_c_ends_validation(iris):
 
 def test_comparison_uses_the_same_rows(iris):
     models = {"near": KNeighborsClassifier(), "far": KNeighborsClassifier(60)}
-    caught = []
+    result = []
     rows = as_dataset(*iris)
     found = compare(
-        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: caught.append(now)
+        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: result.append(now)
     ).validations
-    assert caught == [(name, k) for name in models for k in range(4)]
+    assert result == [(name, k) for name in models for k in range(4)]
     assert np.array_equal(found["near"].held_out.names, found["far"].held_out.names)
     for name, model in models.items():
         again = validate(model, rows, cv=3, random_state=2)

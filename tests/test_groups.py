@@ -89,9 +89,9 @@ def test_train_and_compare_accept_groups(tmp_path, visits):
     path = tmp_path / "visits.csv"
     visits.to_csv(path, index=False)
     brief = ("-H", 6, *settings("slope=2", "warmup_epochs=2"), "-o", tmp_path / "m")
-    caught = good("train", path, *brief, "--groups", "patient", "--validate", 3)
-    assert "left out 'patient': its rows are held out together (--groups)" in caught
-    assert "3-fold cross-validation, groups kept together" in caught
+    printed = good("train", path, *brief, "--groups", "patient", "--validate", 3)
+    assert "left out 'patient': its rows are held out together (--groups)" in printed
+    assert "3-fold cross-validation, groups kept together" in printed
     found = document("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert found["features"] == 3
     assert "groups" in found["validation"]["how"]

@@ -344,13 +344,13 @@ def test_regressor_keeps_float32():
 
 def test_regressor_callbacks_report_and_stop_search_and_training():
     X, y = noisy(waves, n=100)
-    caught = []
-    reg = LMMRegressor(epochs=4, random_state=0, callbacks=caught.append).fit(X, y)
-    stages = [p.stage for p in caught]
+    result = []
+    reg = LMMRegressor(epochs=4, random_state=0, callbacks=result.append).fit(X, y)
+    stages = [p.stage for p in result]
     assert stages == ["choice"] * 13 + ["terms"] * 4
-    assert [p.iteration for p in caught[:13]] == list(range(1, 14))
-    assert caught[0].max_iter == 13
-    assert isinstance(caught[-1].model, AdditiveLMM)
+    assert [p.iteration for p in result[:13]] == list(range(1, 14))
+    assert result[0].max_iter == 13
+    assert isinstance(result[-1].model, AdditiveLMM)
     reg = LMMRegressor(epochs=4, random_state=0, callbacks=lambda p: p.stage == "choice")
     reg.fit(X, y)
     assert np.isfinite(reg.search_["losses"]).sum() == 1

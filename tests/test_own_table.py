@@ -78,11 +78,11 @@ def test_command_metrics_equal_independent_computation(trained):
     guess = np.array(["gesund", "krank"])[Z.argmax(axis=1)]
     good("predict", model, path, "-o", folder / "p.csv")
     assert [row["predicted"] for row in read_csv(folder / "p.csv")] == guess.tolist()
-    caught = json.loads(good("evaluate", model, path, "--json"))
-    assert caught["accuracy"] == pytest.approx(np.mean(guess == y))
-    assert caught["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
-    assert caught["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
-    assert caught["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
+    result = json.loads(good("evaluate", model, path, "--json"))
+    assert result["accuracy"] == pytest.approx(np.mean(guess == y))
+    assert result["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
+    assert result["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
+    assert result["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
     # Rows that were held out are worse than those of the training, and better than guessing.
     unseen = document["validation"]
     assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
@@ -91,7 +91,7 @@ def test_command_metrics_equal_independent_computation(trained):
 def test_command_certificates_survive_corner_attacks(trained):
     folder, _ = trained
     path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
-    caught = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
+    result = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
     y = np.array([row[-1] for row in clinic()[1]])
     X = clf.encoder_.transform(maxplus.tables.read_table(path))
     names = clf.encoder_.feature_names
@@ -100,7 +100,7 @@ def test_command_certificates_survive_corner_attacks(trained):
     rng = np.random.default_rng(0)
     for _ in range(200):
         stays &= clf.predict(X + step * rng.choice([-1.0, 1.0], X.shape)) == y
-    assert 0.3 < caught["certified_accuracy"][0] <= np.mean(stays)
+    assert 0.3 < result["certified_accuracy"][0] <= np.mean(stays)
 
 
 def test_printed_counterfactuals_change_predictions_of_edited_file(trained):
@@ -161,11 +161,11 @@ def test_model_of_train_command_accepts_data_frames(trained, library):
     folder, _ = trained
     clf, frame = maxplus.load(folder / "m"), frame_of_clinic(library)
     good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
-    caught = [row["predicted"] for row in read_csv(folder / "p.csv")]
-    assert clf.predict(frame).tolist() == caught
-    caught = good("explain", folder / "m", folder / "clinic.csv")
-    assert "was missing" in caught
-    assert str(clf.explain(frame[:3])) == caught.strip().replace("\n\n\n", "\n\n")
+    result = [row["predicted"] for row in read_csv(folder / "p.csv")]
+    assert clf.predict(frame).tolist() == result
+    result = good("explain", folder / "m", folder / "clinic.csv")
+    assert "was missing" in result
+    assert str(clf.explain(frame[:3])) == result.strip().replace("\n\n\n", "\n\n")
     table = maxplus.tables.read_table(folder / "clinic.csv")
     encoder = clf.encoder_
     assert np.array_equal(encoder.transform(frame), encoder.transform(table))

@@ -197,12 +197,12 @@ def test_early_stopping_keeps_best_epoch_of_warm_up(digits):
     assert len(result.validation) == len(result.losses) < 30
     accuracy = (result.model.scores(held[0]).argmax(axis=1) == held[1]).mean()
     assert accuracy == max(result.validation)
-    caught = []
+    printed = []
     result = warm_up(
         start, X[:400], y[:400], annealing, rng,
-        callbacks=[lambda p: caught.append((p.iteration, p.stage)) or p.iteration == 2],
+        callbacks=[lambda p: printed.append((p.iteration, p.stage)) or p.iteration == 2],
     )  # fmt: skip
-    assert caught == [(1, "warm-up"), (2, "warm-up")]
+    assert printed == [(1, "warm-up"), (2, "warm-up")]
     assert result.status is Status.CALLBACK
 
 

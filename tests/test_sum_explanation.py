@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from explained import fixed
+from explained import HIGH, LOW, fixed, random_sum
 from maxplus import plots
 from maxplus.explain import (
     Category,
@@ -22,7 +22,6 @@ from maxplus.explain import (
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.models._softmax import softmax
 from strategies import SEEDS
-from test_sum_flips import HIGH, LOW, random_sum
 
 CLASSES = ["A", "B", "C"]
 

@@ -7,42 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import fixed, flips_within
+from explained import HIGH, LOW, fixed, flips_within, random_map, random_sum, random_terms
 from maxplus.explain import Category, Domain, nearest_counterfactuals
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import SEEDS
-
-LOW, HIGH = -4.0, 4.0
-
-
-def random_terms(rng, n_features, n_classes, dtype=np.float64, n_terms=4):
-    """Terms over one feature, over some and over all, with capped units of any slopes."""
-    terms = []
-    for _ in range(n_terms):
-        m = int(rng.choice([1, 1, rng.integers(1, n_features + 1), n_features]))
-        H = int(rng.integers(1, 5))
-        slopes = rng.uniform(0.3, 2.0, 2 * m) * rng.choice([-1.0, 0.0, 1.0, 1.0], 2 * m)
-        weights = slopes, rng.normal(size=(2 * m, H)), rng.normal(size=(H, n_classes))
-        features = np.sort(rng.choice(n_features, m, replace=False))
-        terms.append(Term(features, LMM(*(W.astype(dtype) for W in weights))))
-    return terms
-
-
-def random_map(rng, n_features):
-    """Knots of any number inside of the limits, some segments of which are flat."""
-    knots = []
-    for _ in range(n_features):
-        n = int(rng.integers(1, 7))
-        u = np.cumsum(rng.exponential(0.5, n) * rng.choice([0.0, 1.0, 1.0], n)) - 1.0
-        knots.append((np.sort(rng.uniform(LOW, HIGH, n)), u))
-    return FeatureMap(knots)
-
-
-def random_sum(rng, n_features, n_classes, *, is_mapped=True, dtype=np.float64, n_terms=4):
-    return AdditiveLMM(
-        random_terms(rng, n_features, n_classes, dtype, n_terms), n_features,
-        random_map(rng, n_features) if is_mapped else None, 0.3 * rng.normal(size=n_classes),
-    )  # fmt: skip
 
 
 @st.composite

@@ -119,10 +119,10 @@ def test_unknown_labels_are_counted_and_listed(flowers, command):
     out = ["-o", flowers / "page.html"] if command == "report" else []
     result = run(command, flowers / "m", flowers / "test.csv", *out)
     assert result.exit_code == 0, result.output
-    caught = result.stderr
-    assert "6 of 26 rows" in caught
-    assert "'new' (5), 'b2' (1)" in caught
-    assert "maxplus train" in caught
+    printed = result.stderr
+    assert "6 of 26 rows" in printed
+    assert "'new' (5), 'b2' (1)" in printed
+    assert "maxplus train" in printed
     assert "6 of 26" in bad(command, flowers / "m", flowers / "test.csv", *out, "--strict")
     assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
 

@@ -103,8 +103,8 @@ def test_mpi_train_command_equals_one_process(table, tmp_path):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
     assert first.encoder_.to_json() == second.encoder_.to_json()
     # Rank 0 speaks, and says the same.
-    caught = [line for line in three.stdout.splitlines() if "ranks," not in line]
-    assert caught == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
+    result = [line for line in three.stdout.splitlines() if "ranks," not in line]
+    assert result == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
 
 
 def test_mpi_predict_command_equals_one_process(table, tmp_path):
@@ -123,13 +123,13 @@ def test_mpi_predict_command_equals_one_process(table, tmp_path):
         model,
     ]
     assert run(command_line("train", table, *own)).returncode == 0
-    caught = {}
+    result = {}
     for how, start in (("alone", run), ("together", lambda command: over(2, *command))):
         out = tmp_path / f"{how}.csv"
         done = start(command_line("predict", model, table, "--probabilities", "-o", out))
         assert done.returncode == 0, done.stderr
-        caught[how] = [out.read_text()]
-    assert caught["alone"] == caught["together"]
+        result[how] = [out.read_text()]
+    assert result["alone"] == result["together"]
     for command in ("evaluate", "certify", "report"):
         refused = over(2, *command_line(command, model, table))
         assert refused.stderr.count(f"Error: maxplus {command} runs in one process") == 1

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import scale
 
 from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
-from maxplus.training import KeepBestOnInterrupt
 
 COMMON = {"max_iter": 60, "random_state": 0}
 # The same training for every classifier, independent of its defaults.
@@ -122,26 +121,12 @@ def test_glorot_initialization(cloud):
 
 
 @BOTH
-def test_best_weights_are_kept(cloud, make):
-    clf, last = (make(keep=keep).fit(*cloud) for keep in ("best", "last"))
-    assert clf.max_loss_ == clf.history_["loss"].min() < last.max_loss_
-    assert losses(last, *cloud).max() == pytest.approx(last.max_loss_)
-
-
-@BOTH
 @pytest.mark.parametrize("engine", ["dense", "sgd"])
 def test_mean_objective_lowers_the_mean_loss(cloud, make, engine):
     parameters = {"objective": "mean", "step": "constant", "learning_rate": 1.0}
     clf = make(**parameters, engine=engine, max_iter=200).fit(*cloud)
     start = make(max_iter=1).fit(*cloud)
     assert clf.mean_loss_ < 0.97 * start.mean_loss_
-
-
-@BOTH
-def test_mean_objective_selects_sgd_by_default(cloud, make):
-    a, b = (make(objective="mean", engine=e).fit(*cloud) for e in ("auto", "sgd"))
-    assert_same(a, b)
-    assert set(a.history_["sample"]) <= set(range(45))
 
 
 def test_linear_max_plus_learns_scaled_iris_by_default(iris):
@@ -167,12 +152,6 @@ def test_warm_start_continues_training(cloud, make):
 
 
 @BOTH
-def test_fit_depends_only_on_random_state(cloud, make):
-    assert_same(make().fit(*cloud), make().fit(*cloud))
-    assert not np.array_equal(make().fit(*cloud).W_, make(random_state=1).fit(*cloud).W_)
-
-
-@BOTH
 @pytest.mark.parametrize("parameters", [{}, {"objective": "mean"}])
 def test_sample_weight_of_zero_excludes_sample(cloud, make, parameters):
     used = np.arange(45) % 4 != 1
@@ -180,32 +159,6 @@ def test_sample_weight_of_zero_excludes_sample(cloud, make, parameters):
     less = make(**parameters).fit(cloud.X[used], cloud.y[used])
     assert_array_equal(some.W_, less.W_)
     assert_array_equal(some.history_["sample"], np.flatnonzero(used)[less.history_["sample"]])
-
-
-@BOTH
-def test_callback_stops_training(cloud, make):
-    clf = make(max_iter=10**9, callbacks=lambda progress: progress.iteration > 10).fit(*cloud)
-    assert "callback" in clf.status_
-    assert 10 < clf.n_iter_ < 1000
-
-
-@BOTH
-def test_interrupted_training_keeps_best_weights(cloud, make):
-    def callback(progress):
-        if progress.iteration > 10:
-            raise KeyboardInterrupt
-
-    clf = make(max_iter=10**9, callbacks=[callback, KeepBestOnInterrupt()])
-    with pytest.warns(UserWarning, match="interrupted"):
-        clf.fit(*cloud)
-    assert clf.max_loss_ == clf.history_["loss"].min()
-
-
-@BOTH
-def test_reaching_the_target_ends_training(cloud, make):
-    clf = make(polyak_target=5.0).fit(*cloud)
-    assert "target" in clf.status_
-    assert clf.n_iter_ == 1
 
 
 # -- input ------------------------------------------------------------------------------------
