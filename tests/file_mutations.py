@@ -1,10 +1,12 @@
-"""Model files in which one value was removed or changed, and what an estimator must still do."""
+"""Damaged files: random bytes, or valid model files with one value removed or changed."""
 
 import copy
 import json
 import math
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from maxplus.io import container
 
@@ -84,3 +86,41 @@ def mutations(document, arrays):
 def write(path, kind, document, arrays):
     """Write a file with a right digest whose texts may be no Unicode."""
     path.write_bytes(container.pack(kind, json.dumps(document, sort_keys=True), arrays))
+
+
+def tamper(path, change):
+    """Rewrite a model file with a valid digest, so that only later checks can fail."""
+    with safe_open(path, "np") as file:
+        metadata = dict(file.metadata())
+    arrays, document = load_file(path), json.loads(metadata["document"])
+    change(document, arrays)
+    container.write_container(path, metadata["format"], document, arrays)
+
+
+def damaged(rng, content):
+    """Return bytes with one to three random changes: flips, cuts, copies, overwrites, swaps."""
+    data = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        # The beginning holds most that can go wrong.
+        at = int(rng.integers(len(data) if rng.random() < 0.5 else min(3000, len(data))))
+        length, kind = int(rng.integers(1, 200)), rng.integers(6)
+        if kind == 0:
+            data[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            del data[max(at, 1) :]
+        elif kind == 2:
+            data[at:at] = data[at : at + length]
+        elif kind == 3 and len(data) > length:
+            del data[at : at + length]
+        elif kind == 4:
+            data[at : at + 8] = rng.bytes(8)
+        else:
+            other = int(rng.integers(len(data)))
+            data[at], data[other] = data[other], data[at]
+    return bytes(data)
+
+
+def damaged_copies(content, n):
+    """Yield n damaged versions, the same at every run."""
+    rng = np.random.default_rng(0)
+    return (damaged(rng, content) for _ in range(n))

@@ -11,13 +11,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import maxplus
+from file_mutations import tamper
 from maxplus import (
     LMMClassifier,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
 from maxplus.io import Checkpoint, FileError, container
-from model_files import tamper
 from processes import kill_writers
 
 SETTINGS = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import mutations
+from file_mutations import damaged_copies
 from maxplus.tables import (
     TableError,
     csv_files,
@@ -173,7 +173,7 @@ def test_csv_compressed_files_are_read(write, ending):
 def test_damaged_csv_is_read_or_rejected(write, packed):
     content = 'größe;"b ""c""";w\r\n1;2.5;"x;y"\n\n3;NA;z\n4;5;ß\n'.encode()
     content = gzip.compress(content) if packed else content
-    for damaged in mutations(content, 300):
+    for damaged in damaged_copies(content, 300):
         path = write(damaged, "data.csv.gz" if packed else "data.csv")
         with suppress(TableError):
             read_table(path)

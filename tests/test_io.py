@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from sklearn.base import clone, is_classifier, is_regressor
 
 import maxplus
-from damage import mutations
+from file_mutations import damaged_copies, tamper
 from maxplus import (
     LinearMaxPlusClassifier,
     LipschitzInterpolator,
@@ -25,7 +25,6 @@ from maxplus._files import write_whole
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import RawTable
-from model_files import tamper
 from table_helpers import opened
 
 CLASSIFIERS = [
@@ -163,7 +162,7 @@ def test_load_refuses_randomly_mutated_files(tmp_path, model_bytes, fitted, iris
     path = tmp_path / "model"
     expected = fitted.predict_proba(iris.X)
     refused = 0
-    for data in mutations(model_bytes, 200):
+    for data in damaged_copies(model_bytes, 200):
         path.write_bytes(data)
         try:
             model = maxplus.load(path)

@@ -12,9 +12,12 @@ import numba
 import numpy as np
 import pytest
 from numba.core import caching
+from numpy.testing import assert_allclose
 
 import maxplus
-from maxplus._compile.jit import warn_uncached
+from maxplus._compile import aligned
+from maxplus._compile.elementary import exp64, log64
+from maxplus._compile.jit import njit, warn_uncached
 from maxplus._compile.linking import require
 from maxplus.certify import certified_radius
 from maxplus.explain import decisive_paths, nearest_counterfactuals
@@ -365,3 +368,56 @@ def test_only_the_package_compile_imports_private_parts_of_numba():
     pattern = re.compile(r"^\s*(?:from|import) (?:numba\.(?:core|np)|llvmlite)", re.MULTILINE)
     found = {path for path in root.rglob("*.py") if pattern.search(path.read_text("utf-8"))}
     assert {path for path in found if path.parent.name != "_compile"} == allowed
+
+
+# -- aligned arrays --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int8])
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (0, 4), (2, 300, 77), ()])
+def test_aligned_arrays_begin_at_a_cache_line(shape, dtype):
+    arrays = [aligned.empty(shape, dtype) for _ in range(5)]
+    for array in arrays:
+        assert array.size == 0 or array.ctypes.data % 64 == 0
+        assert (array.shape, array.dtype) == (np.empty(shape).shape, dtype)
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+        assert array.flags.aligned
+        assert array.base.nbytes == aligned.count_bytes(array.shape, dtype)
+    for k, array in enumerate(arrays):
+        array[...] = k
+    assert all((array == k).all() for k, array in enumerate(arrays))
+
+
+# -- elementary functions --------------------------------------------------------------------------
+
+
+FLAGS = [False, {"reassoc", "contract", "arcp", "nsz"}]
+
+
+@pytest.mark.parametrize("fastmath", FLAGS)
+def test_exp64_agrees_with_numpy_whatever_flags_the_caller_has(fastmath):
+    @njit(fastmath=fastmath)
+    def apply(x, y):
+        for i in range(x.size):
+            y[i] = exp64(x[i])
+
+    x = np.concatenate([np.linspace(-700.0, 700.0, 20_001), np.linspace(-1.0, 1.0, 20_001), [0.0]])
+    y = np.empty_like(x)
+    apply(x, y)
+    assert_allclose(y, np.exp(x), rtol=3e-14)
+    assert y[-1] == 1.0
+
+
+@pytest.mark.parametrize("fastmath", FLAGS)
+def test_log64_agrees_with_numpy_whatever_flags_the_caller_has(fastmath):
+    @njit(fastmath=fastmath)
+    def apply(x, y):
+        for i in range(x.size):
+            y[i] = log64(x[i])
+
+    x = np.concatenate([np.geomspace(1e-300, 1e300, 20_001), np.linspace(0.5, 2.0, 20_001), [1.0]])
+    y = np.empty_like(x)
+    apply(x, y)
+    assert_allclose(y, np.log(x), rtol=1e-15, atol=1e-15)
+    assert y[-1] == 0.0

@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from damage import mutations
+from file_mutations import damaged_copies
 from maxplus.tables import TableError, npz_files, read_table
 from memory_used import most_memory
 from table_helpers import encoder_of, refused, same
@@ -180,7 +180,7 @@ def test_npz_messages_advise_nothing_dangerous(tmp_path, what):
 def test_mutated_npz_is_read_or_rejected(tmp_path, save):
     path = tmp_path / "data.npz"
     save(path, X=np.eye(3), y=["a", "b", "c"], feature_names=["p", "q", "r"])
-    for content in mutations(path.read_bytes(), 200):
+    for content in damaged_copies(path.read_bytes(), 200):
         path.write_bytes(content)
         with suppress(TableError):
             read_table(path)

@@ -5,7 +5,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from damage import mutations
+from file_mutations import damaged_copies
 from maxplus.tables import TableError, read_table
 from table_helpers import encoder_of, refused, same
 
@@ -94,7 +94,7 @@ def test_parquet_rejects_damaged_file(parquet, damage):
 
 def test_mutated_parquet_is_read_or_rejected(parquet):
     path = parquet({"a": [1.0, 2.0, 3.0], "b": ["x", "y", None]})
-    for content in mutations(path.read_bytes(), 100):
+    for content in damaged_copies(path.read_bytes(), 100):
         path.write_bytes(content)
         with suppress(TableError):
             read_table(path)

@@ -210,7 +210,7 @@ def test_intervals_are_saved_without_residuals(tmp_path, coverage):
 
 
 def test_load_rejects_damaged_training_summary(tmp_path, iris):
-    from model_files import tamper
+    from file_mutations import tamper
 
     clf = LMMClassifier(6, **BRIEF).fit(iris.X, iris.y)
     for name, value in (

@@ -1,9 +1,12 @@
 """Schema inference: ids, dates, ordinals, categories, numbers, missing values."""
 
+import time
+
 import numpy as np
 import pytest
 
 from maxplus.tables import Categorical, Category, Ordinal, RawTable, scales
+from maxplus.tables.column_filters import is_id_name
 from maxplus.tables.columns import column_from_json
 from table_helpers import decided, encoder_of
 
@@ -163,3 +166,60 @@ def test_numeric_target_with_many_values_selects_regression(cells, task):
     for chosen in ("classification", "regression"):
         assert encoder_of(table, task=chosen).target_.task == chosen
     assert encoder_of(table, task="regression").target_.labels(table).dtype == np.float64
+
+
+# -- time of recognition ---------------------------------------------------------------------------
+
+
+CELLS = {
+    "spaces": lambda n: " " * n,
+    "number and spaces": lambda n: "1" + " " * n + "x",
+    "digits": lambda n: "1" * n + "x",
+    "groups of digits": lambda n: "1" + ",111" * (n // 4) + "x",
+    "spaced groups": lambda n: "1" + " 111" * (n // 4) + "!",
+    "letters": lambda n: "1" + "a" * n + "!",
+    "range": lambda n: "1 " + " " * n + "-" + " " * n + "2!",
+    "below": lambda n: "<" + " " * n + "!",
+    "plus": lambda n: "1" + "plus" * (n // 4) + "!",
+    "points": lambda n: "1." * (n // 2),
+    "date": lambda n: "1 jan" + " " * n + "!",
+    "time": lambda n: "2020-01-01" + "t, " * (n // 3) + "!",
+    "separators": lambda n: "_-. " * (n // 4) + "!",
+}
+RECOGNISERS = {
+    "ordered": lambda word: scales.ordered([word, word + "1"]),
+    "number_in": scales.number_in,
+    "measured": lambda word: scales.with_unit([word]),
+    "is_date": scales.is_date,
+    "is_called_id": is_id_name,
+}
+
+
+def seconds(recognise, word):
+    """Return the least processor time of three attempts."""
+    found = []
+    for _ in range(3):
+        began = time.process_time()
+        recognise(word)
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize("recognise", RECOGNISERS.values(), ids=RECOGNISERS)
+def test_number_recognition_time_is_not_quadratic(recognise, cell):
+    short, long = (seconds(recognise, cell(n)) for n in (8_000, 16_000))
+    assert long < 0.05
+    # Times below some milliseconds are noise; a quadratic pattern takes seconds.
+    assert long < max(3.0 * short, 5e-3)
+
+
+@pytest.mark.parametrize("word", ["  12   mg ", "5  -  10", "less  than 5", "1 jan  2020"])
+def test_numbers_with_several_spaces_are_recognised(word):
+    assert scales.is_date(word) or scales.number_in(word) > 0
+
+
+def test_long_cells_are_no_numbers():
+    assert scales.number_in("12" + " " * 200 + "mg") == 12.0
+    assert scales.number_in("x" * 200 + " 12") != scales.number_in("x" * 200 + " 12")
+    assert scales.ordered(["1-" + "1" * 200, "3-4"]) is None

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.certify import certified_at
-from maxplus.distributed import SERIAL
+from maxplus.distributed import SERIAL, current
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.initialization import box_lmm, class_distance
@@ -20,6 +20,7 @@ from maxplus.training import Status
 from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.smooth.soft_lmm import LIMIT
 from maxplus.training.stages import Annealing
+from thread_communicator import run_ranks
 from trainings import polish, warm_up
 
 LOG2 = math.log(2.0)
@@ -283,3 +284,56 @@ def test_estimator_runs_warm_up_and_polish(tmp_path):
 def test_warm_up_rejects_invalid_options(iris, parameters, words):
     with pytest.raises(ValueError, match=words):
         LMMClassifier(**parameters).fit(iris.X, iris.y)
+
+
+# -- distributed soft weights ----------------------------------------------------------------------
+
+
+STEPS, BATCHES = 4, 5
+
+
+@pytest.fixture
+def layers():
+    rng = np.random.default_rng(2)
+    return [rng.normal(size=shape).astype(np.float32) for shape in ((6, 5), (5, 2))]
+
+
+@pytest.fixture
+def pushes(layers):
+    """Return integer gradients of each step and batch, whose sums are not rounded."""
+    rng = np.random.default_rng(3)
+    shapes = [(STEPS, BATCHES, *layer.shape) for layer in layers]
+    return [rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes]
+
+
+def course(comm, layers, pushes):
+    """Return the visible state after some steps, each of which resumes from the stored state."""
+    weights = SoftWeights(comm, *layers)
+    for k in range(STEPS):
+        shown = [layer.copy() for layer in weights.show(np.float32(0.3 - 0.05 * k))]
+        for sums, push in zip(weights.sums(), pushes, strict=True):
+            sums[:] = push[k].sum(axis=0)
+        weights.move(0.1)
+        weights = SoftWeights(comm, *weights.whole(), weights.memory(), weights.steps)
+    means, squares = weights.memory()
+    return [*shown, *weights.whole(), *means, *squares]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_distributed_soft_steps_equal_one_process(layers, pushes, size):
+    alone = course(SERIAL, layers, pushes)
+    assert not np.array_equal(alone[2], layers[0])
+    owners = np.arange(BATCHES) % size
+    found = run_ranks(
+        size, lambda r: course(current(), layers, [push[:, owners == r] for push in pushes])
+    )
+    for rank in found:
+        for one, several in zip(alone, rank, strict=True):
+            np.testing.assert_array_equal(one, several)
+
+
+def test_soft_weights_are_exponentials(layers):
+    W1, W2 = layers
+    shown = SoftWeights(SERIAL, W1, W2).show(np.float32(0.5))
+    np.testing.assert_allclose(shown.W1, np.exp(-W1 / 0.5), rtol=1e-5)
+    np.testing.assert_array_equal(shown.W2, W2)

@@ -1,5 +1,6 @@
 """Streams: tables larger than memory, read in batches."""
 
+import threading
 import tracemalloc
 
 import numpy as np
@@ -15,6 +16,7 @@ from maxplus.tables import (
     stream_dataset,
 )
 from maxplus.tables import encoder as encoder_module
+from maxplus.tables.dataset import prefetch
 from messy import DIALECTS, HEADER, expected, messy_rows, written
 from table_helpers import encoder_of, opened, refused
 
@@ -143,3 +145,53 @@ def test_stream_batches_without_schema_equal_the_table(path, monkeypatch):
     for name, cells in whole.columns.items():
         together = [cell for part in parts for cell in part.columns[name].tolist()]
         assert str(together) == str(cells.tolist())
+
+
+# -- prefetch --------------------------------------------------------------------------------------
+
+
+def test_prefetch_keeps_order():
+    assert list(prefetch(range(5))) == [0, 1, 2, 3, 4]
+    assert list(prefetch([])) == []
+
+
+def test_prefetch_computes_next_item_concurrently():
+    made = [threading.Event() for _ in range(3)]
+
+    def parts():
+        for event in made:
+            event.set()
+            yield event
+
+    for k, _ in enumerate(prefetch(parts())):
+        assert all(event.wait(5.0) for event in made[: k + 2])
+        # One ahead, and no more: memory holds two parts.
+        assert not any(event.is_set() for event in made[k + 2 :])
+
+
+def test_prefetch_raises_error_at_its_item():
+    def parts():
+        yield 1
+        raise ValueError("line 7 is damaged")
+
+    found = prefetch(parts())
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="line 7"):
+        next(found)
+
+
+def test_prefetch_can_be_stopped_early():
+    closed = threading.Event()
+
+    def parts():
+        try:
+            yield from range(100)
+        finally:
+            closed.set()
+
+    made = parts()
+    found = prefetch(made)
+    next(found)
+    found.close()
+    made.close()
+    assert closed.is_set()

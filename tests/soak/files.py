@@ -10,7 +10,7 @@ import pyarrow.parquet
 from sklearn.datasets import load_iris
 
 import maxplus
-from damage import damaged
+from file_mutations import damaged
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.io import Checkpoint, FileError
 from maxplus.tables import TableError, read_table
@@ -25,7 +25,9 @@ def saved_models():
     brief = {"slope": 3.0, "random_state": 0}
     models = [
         LMMClassifier(9, warmup_epochs=3, **brief).fit(X, y),
-        LMMEnsembleClassifier(LMMClassifier(6, warmup_epochs=3), 2, **brief).fit(X, y),
+        LMMEnsembleClassifier(LMMClassifier(6, warmup_epochs=3, slope=3.0), 2, random_state=0).fit(
+            X, y
+        ),
         SubgradientLMMClassifier(8, max_iter=30, engine="dense", **brief).fit(X, y),
         LMMRegressor(epochs=3, random_state=0).fit(X[:, :3], X[:, 3]),
     ]
