@@ -156,6 +156,10 @@ CLASS_WEIGHTS = Kind(
     "a dict of labels and finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
 )
+MONOTONIC = Kind(
+    "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
+    lambda v: _are_signs(v.values() if isinstance(v, Mapping) else v),
+)
 # scikit-learn checks it itself, where it is used.
 ANYTHING = Kind("anything", lambda v: True)
 
@@ -254,3 +258,10 @@ def progress_bar(estimator: Any) -> ProgressBar:
     from maxplus.training.progress import ProgressBar
 
     return ProgressBar(type(estimator).__name__)
+
+
+def _are_signs(values: Any) -> bool:
+    try:
+        return all(not isinstance(v, (bool, str)) and v in (-1, 0, 1) for v in values)
+    except (TypeError, ValueError):
+        return False

@@ -169,9 +169,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         return self._member._initialize(data, rng, monitor)
 
     def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
-        return [
-            EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data.classes, state)
-        ]
+        return [EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data, state)]
 
     def _fitted_attributes(
         self, data: Dataset, state: FitState, trained: Trained
@@ -228,7 +226,7 @@ class EnsembleTraining:
     member : LMMClassifier with the parameters of each network
     n_estimators : number of networks
     bootstrap : whether each is trained on a sample of the rows
-    classes : labels
+    data : Dataset
     state : FitState of the initial model
     """
 
@@ -236,11 +234,11 @@ class EnsembleTraining:
     has_state: ClassVar[bool] = False
 
     def __init__(
-        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, classes: NDArray,
+        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, data: Dataset,
         state: FitState,
     ) -> None:  # fmt: skip
         self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
-        self.state, self.joint = state, member._joint_training(classes)
+        self.state, self.joint = state, member._joint_training(data)
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""
