@@ -19,7 +19,7 @@ BOTH_TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
 def cast(model, dtype):
-    """The same weights, rounded to another float type."""
+    """Return the same weights, rounded to another float type."""
     return LMM(model.W0.astype(dtype), model.W1.astype(dtype), model.W2.astype(dtype))
 
 
@@ -44,7 +44,7 @@ def predict(model, X):
 
 
 def two_best(model, X):
-    """The highest score and the one after it."""
+    """Return the highest score and the one after it."""
     Z = np.sort(model.scores(X).astype(float), axis=1)
     return Z[:, -1], Z[:, -2]
 
@@ -57,7 +57,7 @@ def lipschitz_radius(model, X, scale=1.0):
 
 
 def size(model, X, eps, scale=1.0):
-    """The largest number that occurs in a box, per row, roughly: what rounding is relative to."""
+    """Return roughly the largest magnitude in each row's box, to which rounding is relative."""
     inputs = np.abs(X.astype(float)).max(axis=1) + np.max(eps * np.asarray(scale, float))
     largest = [float(np.abs(W).max()) for W in (model.W0, model.W1, model.W2)]
     return largest[0] * inputs + largest[1] + largest[2]
@@ -72,7 +72,7 @@ def exact(values):
 
 
 def exact_box(x, eps, scale):
-    """Both ends of the interval of each feature."""
+    """Return both ends of the interval of each feature."""
     reach = [Fraction(float(eps)) * Fraction(float(s)) for s in scale]
     return [(Fraction(float(t)) - r, Fraction(float(t)) + r) for t, r in zip(x, reach, strict=True)]
 
@@ -110,7 +110,7 @@ def exact_bounds(model, x, eps, scale):
 
 
 def exact_gap(model, x, eps, scale):
-    """The lowest margin of the predicted class that `maxplus.certify.margins` proves, exactly.
+    """Return the exact lower bound of the margin that `maxplus.certify.margins` computes.
 
     Of one feature it is attained, at an end or where two lines of a class cross. Else, each unit
     h may decide another class's score, and the largest of three lower bounds of z_y counts.
@@ -194,7 +194,7 @@ def inside(X, step):
 
 
 def peaks(model):
-    """Where each unit is highest, feature by feature: crossings, or ±∞ if it rises for ever."""
+    """Return the maximiser of each unit per feature: a crossing, or ±∞ if the unit is unbounded."""
     W0, W1 = model.W0.astype(float)[:, None], model.W1.astype(float)
     a, b = W0[::2], W0[1::2]
     roof = np.sign(a) * np.sign(b) < 0
@@ -214,9 +214,9 @@ def assess(model, points, y):
 
 
 def attack(model, X, radius, scale=1.0, tries=20, rounds=8, width=16, seed=0):
-    """Whether some point in each row's box was found that is classified differently.
+    """Return whether an attack found a point of another class in each row's box.
 
-    Tried are random points, random corners, the best point of the box for every
+    The attack tries random points, random corners, the best point of the box for each
     unit, and from the best of all these a pattern search: one feature at a time goes
     to one of its ends, among them always the feature that decides the class's score.
     """

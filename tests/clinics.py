@@ -1,4 +1,4 @@
-"""A small table of patients with words, ranks, holes and ids, and models of it."""
+"""A small table of patients with categories, ordinals, missing values and ids, and models of it."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from table_helpers import opened
 
 
 def patients(n=90, seed=0):
-    """A table in which every kind of column has a say."""
+    """Return a table in which every type of column is informative."""
     rng = np.random.default_rng(seed)
     age = rng.integers(30, 80, n).astype(float)
     dose = np.round(rng.gamma(2.0, 1.5, n), 2)
@@ -28,13 +28,13 @@ def patients(n=90, seed=0):
 
 
 def prepared(table):
-    """How the table becomes features, and its samples."""
+    """Return the fitted encoder of the table and its samples."""
     samples = opened(table, "outcome")
     return samples.encoder, samples
 
 
 def trained(table, *, is_sum=False, dtype=np.float64, knows_rows=True, **options):
-    """A model of the table, as the command line leaves one: one network, or a sum of terms."""
+    """Return a model of the table as `maxplus train` writes it: one network or a sum of terms."""
     encoder, samples = prepared(table)
     if is_sum:
         clf = LMMClassifier(**{"random_state": 0} | options)

@@ -1,4 +1,4 @@
-"""Commands run in this process, and what they print."""
+"""Commands run in this process, and their output."""
 
 import csv
 import json
@@ -23,20 +23,20 @@ BRIEF = ("-H", 9, *settings("slope=5", "warmup_epochs=3"), "--validate", "none")
 
 
 def run(*arguments, width=200, **options):
-    """The command's outcome; wide enough that nothing is broken into lines."""
+    """Run a command in a terminal wide enough that no line is wrapped, and return its result."""
     runner = CliRunner(env={"COLUMNS": str(width)})
     return runner.invoke(app, [str(a) for a in arguments], **options)
 
 
 def good(*arguments, **options):
-    """What a command prints that succeeds."""
+    """Return the output of a command, which must succeed."""
     result = run(*arguments, **options)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def bad(*arguments, code=2):
-    """What a refused command says; never a traceback."""
+    """Return the error message of a command, which must fail without a traceback."""
     result = run(*arguments)
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -45,13 +45,13 @@ def bad(*arguments, code=2):
 
 
 def document(*arguments):
-    """The one JSON document that a command prints, and nothing besides."""
+    """Return the one JSON document that a command prints, and nothing besides."""
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def read_csv(path):
-    """The rows of a CSV file."""
+    """Return the rows of a CSV file."""
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))

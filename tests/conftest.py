@@ -34,12 +34,12 @@ if BESIDE.is_dir():
 
 
 def pytest_collection():
-    """Nothing that is collected now is garbage: nobody needs to look for some."""
+    """Disable garbage collection during collection of tests, which creates no garbage."""
     gc.disable()
 
 
 def pytest_collection_finish():
-    """Modules and tests stay to the end: garbage is looked for among what tests make, only."""
+    """Exclude modules and tests from garbage collection, because they live until the end."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -47,7 +47,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def _unannounced():
-    """What commands print does not depend on which kernels are there already."""
+    """Make the output of commands independent of which kernels are compiled."""
     from maxplus.training import monitor
 
     monitor._announced.set()
@@ -79,20 +79,20 @@ def digits():
 
 @pytest.fixture(scope="session")
 def cloud():
-    """Forty-five samples without any structure: hard for every model."""
+    """Return 45 samples of noise, which are hard for every model."""
     rng = np.random.default_rng(7)
     return Data(rng.normal(size=(45, 4)), np.arange(45) % 3)
 
 
 @pytest.fixture(scope="session")
 def pair(cloud):
-    """The same with two classes."""
+    """Return the cloud with two classes."""
     return Data(cloud.X, cloud.y % 2)
 
 
 @pytest.fixture(scope="session")
 def without_prototypes(iris):
-    """A classifier of the iris flowers from random weights, with string labels."""
+    """Return a classifier of the iris flowers from random weights, with string labels."""
     from maxplus import SubgradientLMMClassifier
 
     model = SubgradientLMMClassifier(8, init="gaussian", max_iter=60, random_state=0)
@@ -101,14 +101,14 @@ def without_prototypes(iris):
 
 @pytest.fixture(scope="session")
 def few_digits(digits):
-    """The digits 0 to 4."""
+    """Return the digits 0 to 4."""
     chosen = digits.y < 5
     return Data(digits.X[chosen], digits.y[chosen])
 
 
 @pytest.fixture(scope="session")
 def reader(few_digits):
-    """A classifier of the digits 0 to 4."""
+    """Return a classifier of the digits 0 to 4."""
     from maxplus import SubgradientLMMClassifier
 
     return SubgradientLMMClassifier(10, max_iter=300, random_state=0).fit(
@@ -157,7 +157,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def table(write):
-    """Read what a CSV file of this text holds."""
+    """Read a CSV file with this text."""
     from maxplus.tables import read_table
 
     return lambda text, name="data.csv": read_table(write(text, name))
@@ -179,7 +179,7 @@ def parquet(tmp_path):
 
 @pytest.fixture(scope="session")
 def orchard_model(tmp_path_factory):
-    """A model file trained on the table with a word in it."""
+    """Return a model file trained on a table with a categorical column."""
     from commands import ORCHARD, good, settings
 
     path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
@@ -192,7 +192,7 @@ def orchard_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def digits_model(tmp_path_factory):
-    """A model file of small pictures."""
+    """Return a model file of small pictures."""
     from commands import good, settings
 
     path = tmp_path_factory.mktemp("models") / "digits.maxplus"
@@ -215,7 +215,7 @@ def stdin(monkeypatch):
 
 @pytest.fixture(scope="session")
 def fitted(iris):
-    """A classifier of the iris flowers with few units, one for a training sample each."""
+    """Return a classifier of the iris flowers with few units, one for a training sample each."""
     from maxplus import SubgradientLMMClassifier
 
     return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
@@ -242,7 +242,7 @@ def run_onnx(onnx):
 
 @pytest.fixture(scope="module")
 def torch():
-    """PyTorch on one thread: its threads wait for each other where cores are busy."""
+    """Import PyTorch with one thread, because its threads block each other on busy cores."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -252,7 +252,7 @@ def torch():
 
 @pytest.fixture(scope="session")
 def trio(iris):
-    """An ensemble of three on the iris flowers with words for classes."""
+    """Return an ensemble of three networks on iris with string labels."""
     from maxplus import LMMClassifier, LMMEnsembleClassifier
 
     clf = LMMEnsembleClassifier(LMMClassifier(9, warmup_epochs=3), 3, random_state=0)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from maxplus.explain import Domain, nearest_counterfactuals
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from oracles import best, lmm_path, lmm_terms
 from strategies import DTYPES, SEEDS, grid_array, quick
 
@@ -20,7 +20,7 @@ FAR = 100.0  # an offset with which a row never decides
 
 
 def fixed(max_examples):
-    """The same examples at every run."""
+    """Return settings of a property test with the same examples at every run."""
     return settings(quick(max_examples), derandomize=True)
 
 
@@ -35,7 +35,7 @@ def lmm(W0, W1, W2, dtype=np.float64):
 
 @st.composite
 def tied_models(draw):
-    """A model and three rows on a coarse grid: slopes of any sign, zeros, many ties."""
+    """Return a model and three rows on a coarse grid: slopes of any sign, zeros, many ties."""
     P, H, C = draw(SMALL), draw(SMALL), draw(SMALL)
     rng, dtype = np.random.default_rng(draw(SEEDS)), draw(DTYPES)
     shapes = [(2 * P,), (2 * P, H), (H, C), (3, P)]
@@ -45,7 +45,7 @@ def tied_models(draw):
 
 @st.composite
 def smooth_models(draw, dtype=np.float64):
-    """A model and three rows without ties, and bounds around the rows: none, numbers or arrays."""
+    """Return a model and three rows without ties, with no bounds, scalar or array bounds."""
     P, H, C = draw(SMALL), draw(SMALL), draw(FEW_CLASSES)
     rng = np.random.default_rng(draw(SEEDS))
     slopes = rng.uniform(0.3, 2.0, 2 * P) * rng.choice([-1.0, 1.0], 2 * P)
@@ -71,7 +71,7 @@ def path_of(x, model, d):
 
 
 class Nearest(NamedTuple):
-    """How far the nearest flip of a row is: at least, and at most; and the nearest tied stretch."""
+    """Bounds on the distance of the nearest counterfactual, and the nearest tied interval."""
 
     possible: float
     clear: float
@@ -95,7 +95,7 @@ class Line:
         return np.stack([(g + w).max(axis=1) for w in self.W2.T], axis=1)
 
     def crossings(self):
-        """All values at which any two pieces of any two scores are equal."""
+        """Return all values at which any two pieces of any two scores are equal."""
         lines = [(a, np.unique(b[:, None] + self.W2)) for a, b in self.pieces]
         lines = [(a, b) for a, b in lines if np.isfinite(b).all()]
         pairs = [(one, other) for k, one in enumerate(lines) for other in lines[:k]]
@@ -103,12 +103,12 @@ class Line:
         return np.concatenate([[], *found])
 
     def lead(self, t, y):
-        """How far the best other class is above class y."""
+        """Return the score of the best other class minus that of class y."""
         z = self.scores(t)
         return np.delete(z, y, axis=1).max(axis=1, initial=-np.inf) - z[:, y]
 
     def nearest(self, y, low, high, tolerance):
-        """Who wins is constant between crossings: look at each of them and once between two."""
+        """Evaluate at each crossing and once between two: the winner is constant in between."""
         ts = np.append(self.crossings(), self.at)
         ts = ts[(ts >= low) & (ts <= high)]
         # Beyond the last crossing nothing changes any more, so a step of 1 sees it all.
@@ -167,3 +167,37 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
 def table_names(table):
     names = getattr(table, "columns", None)
     return list(table.dtype.names if names is None else names)
+
+
+# Limits of the features of random sums.
+LOW, HIGH = -4.0, 4.0
+
+
+def random_terms(rng, n_features, n_classes, dtype=np.float64, n_terms=4):
+    """Return terms over one, some and all features, with capped units of any slopes."""
+    terms = []
+    for _ in range(n_terms):
+        m = int(rng.choice([1, 1, rng.integers(1, n_features + 1), n_features]))
+        H = int(rng.integers(1, 5))
+        slopes = rng.uniform(0.3, 2.0, 2 * m) * rng.choice([-1.0, 0.0, 1.0, 1.0], 2 * m)
+        weights = slopes, rng.normal(size=(2 * m, H)), rng.normal(size=(H, n_classes))
+        features = np.sort(rng.choice(n_features, m, replace=False))
+        terms.append(Term(features, LMM(*(W.astype(dtype) for W in weights))))
+    return terms
+
+
+def random_map(rng, n_features):
+    """Return a feature map with any number of knots within the limits, some segments flat."""
+    knots = []
+    for _ in range(n_features):
+        n = int(rng.integers(1, 7))
+        u = np.cumsum(rng.exponential(0.5, n) * rng.choice([0.0, 1.0, 1.0], n)) - 1.0
+        knots.append((np.sort(rng.uniform(LOW, HIGH, n)), u))
+    return FeatureMap(knots)
+
+
+def random_sum(rng, n_features, n_classes, *, is_mapped=True, dtype=np.float64, n_terms=4):
+    return AdditiveLMM(
+        random_terms(rng, n_features, n_classes, dtype, n_terms), n_features,
+        random_map(rng, n_features) if is_mapped else None, 0.3 * rng.normal(size=n_classes),
+    )  # fmt: skip

@@ -14,13 +14,13 @@ MNIST = 784, 500, 10
 
 
 def briefly_trained(X, y):
-    """A classifier trained for a moment."""
+    """Return a classifier trained for a moment."""
     clf = SubgradientLMMClassifier(n_hidden=30, engine="dense", max_iter=20, random_state=0)
     return clf.fit(X, y)
 
 
 def classifier(lmm, classes=None):
-    """A classifier with these weights, as if it had been trained."""
+    """Return a classifier with these weights, as if it had been trained."""
     clf = SubgradientLMMClassifier(n_jobs=1)
     clf.model_ = lmm
     clf.classes_ = np.arange(lmm.n_classes) if classes is None else np.asarray(classes)
@@ -39,7 +39,7 @@ def normal_lmm(seed, shape, dtype=np.float64):
 
 @st.composite
 def networks(draw):
-    """A network and samples on a grid, where many terms are equal."""
+    """Return a network and samples on a grid, where many terms are equal."""
     P, H, C = (draw(SIZES) for _ in range(3))
     rng, dtype = np.random.default_rng(draw(SEEDS)), draw(DTYPES)
     X = grid_array(rng, (draw(SIZES_OR_ZERO), P), dtype)

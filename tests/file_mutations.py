@@ -1,10 +1,12 @@
-"""Model files in which one value was removed or changed, and what an estimator must still do."""
+"""Damaged files: random bytes, or valid model files with one value removed or changed."""
 
 import copy
 import json
 import math
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from maxplus.io import container
 
@@ -13,7 +15,7 @@ SURROGATE = "\ud800"
 
 
 def values(document, at=()):
-    """The places of all values in a JSON document, inner ones of lists only for the first two."""
+    """Yield the paths of all values in a JSON document; of lists, the first two items."""
     if isinstance(document, dict):
         items = list(document.items())
     elif isinstance(document, list):
@@ -26,7 +28,7 @@ def values(document, at=()):
 
 
 def replaced(document, at, change):
-    """A copy of the document with a change of the container of a value."""
+    """Return a copy of the document with a change of the container of a value."""
     document = copy.deepcopy(document)
     place = document
     for key in at[:-1]:
@@ -36,7 +38,7 @@ def replaced(document, at, change):
 
 
 def document_mutations(document):
-    """(What was done, the document) for each value: removed, of another kind, out of range."""
+    """Yield (description, document) for each value: removed, of another type, out of range."""
     others = (None, math.nan, -1, 10**30, 1e308, 0.5, 5e-324, "", SURROGATE, [], {}, True)
     for at in values(document):
         name = ".".join(map(str, at))
@@ -49,7 +51,7 @@ def document_mutations(document):
 
 
 def array_mutations(arrays):
-    """(What was done, the arrays) for each array."""
+    """Yield (description, arrays) for each mutated array."""
     for name, array in arrays.items():
         yield f"{name} removed", {key: value for key, value in arrays.items() if key != name}
         changed = {
@@ -73,7 +75,7 @@ def array_mutations(arrays):
 
 
 def mutations(document, arrays):
-    """(What was done, document, arrays) for each value and each array."""
+    """Yield (description, document, arrays) for each mutated value and array."""
     document = json.loads(json.dumps(document))
     for what, changed in document_mutations(document):
         yield what, changed, arrays
@@ -84,3 +86,41 @@ def mutations(document, arrays):
 def write(path, kind, document, arrays):
     """Write a file with a right digest whose texts may be no Unicode."""
     path.write_bytes(container.pack(kind, json.dumps(document, sort_keys=True), arrays))
+
+
+def tamper(path, change):
+    """Rewrite a model file with a valid digest, so that only later checks can fail."""
+    with safe_open(path, "np") as file:
+        metadata = dict(file.metadata())
+    arrays, document = load_file(path), json.loads(metadata["document"])
+    change(document, arrays)
+    container.write_container(path, metadata["format"], document, arrays)
+
+
+def damaged(rng, content):
+    """Return bytes with one to three random changes: flips, cuts, copies, overwrites, swaps."""
+    data = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        # The beginning holds most that can go wrong.
+        at = int(rng.integers(len(data) if rng.random() < 0.5 else min(3000, len(data))))
+        length, kind = int(rng.integers(1, 200)), rng.integers(6)
+        if kind == 0:
+            data[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            del data[max(at, 1) :]
+        elif kind == 2:
+            data[at:at] = data[at : at + length]
+        elif kind == 3 and len(data) > length:
+            del data[at : at + length]
+        elif kind == 4:
+            data[at : at + 8] = rng.bytes(8)
+        else:
+            other = int(rng.integers(len(data)))
+            data[at], data[other] = data[other], data[at]
+    return bytes(data)
+
+
+def damaged_copies(content, n):
+    """Yield n damaged versions, the same at every run."""
+    rng = np.random.default_rng(0)
+    return (damaged(rng, content) for _ in range(n))

@@ -1,4 +1,4 @@
-"""How much memory calls and arrays take."""
+"""Memory used by calls and arrays."""
 
 import tracemalloc
 
@@ -18,14 +18,14 @@ def most_memory(call):
 
 
 def arrays_of(thing):
-    """All arrays that are reachable through tuples."""
+    """Return all arrays that are reachable through tuples."""
     if isinstance(thing, tuple):
         return [array for part in thing for array in arrays_of(part)]
     return [thing] if isinstance(thing, np.ndarray) else []
 
 
 def own_bytes(array):
-    """What an array takes, its place in a line included; None where it is a part of another."""
+    """Return the bytes of an array with its alignment, or None for a view of another array."""
     if array.base is None:
         return array.nbytes
     with_place = aligned.count_bytes(array.shape, array.dtype)

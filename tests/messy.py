@@ -1,4 +1,4 @@
-"""Tables as people have them, and what they should become, computed the slow and obvious way."""
+"""Messy tables, and their features computed by slow, obvious code."""
 
 import csv
 import gzip
@@ -26,7 +26,7 @@ DIALECTS = {
 
 
 def messy_rows(n=150, seed=0, holes=0.1):
-    """Rows of words: ids, numbers, words, ranks, dates, texts; with holes and a few towns."""
+    """Return rows of cells: ids, numbers, categories, ordinals, dates, text and missing values."""
     rng = random.Random(seed)
     rows = []
     for k in range(n):
@@ -51,12 +51,12 @@ def messy_rows(n=150, seed=0, holes=0.1):
             if rng.random() < holes:
                 row[name] = rng.choice(MISSING)
         rows.append(row)
-    rows[3]["weight"] = "?"  # a single hole is filled, and not told of by a feature
+    rows[3]["weight"] = "?"  # a single missing value is imputed without an indicator
     return rows
 
 
 def written(rows, *, delimiter=",", decimal=".", encoding="utf-8", packed=False, newline="\n"):
-    """The bytes of a CSV file."""
+    """Return the bytes of a CSV file."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator=newline)
     writer.writeheader()
@@ -68,12 +68,12 @@ def written(rows, *, delimiter=",", decimal=".", encoding="utf-8", packed=False,
 
 
 def is_missing(cell):
-    """Whether a cell is one of the names of a missing value."""
+    """Return whether a cell is a name of a missing value."""
     return cell.strip() in {name.strip() for name in MISSING}
 
 
 def expected(rows, training=None):
-    """Feature names and features, from rows of words, as a person with time would compute them."""
+    """Return feature names and features from rows of cells, by slow, obvious code."""
     training = rows if training is None else training
     names, columns = [], []
 

@@ -1,4 +1,4 @@
-"""Whether MNIST's files are there; `conftest.py` has looked beside the project."""
+"""Availability of MNIST's files, which `conftest.py` has looked for beside the project."""
 
 import os
 

@@ -25,7 +25,7 @@ class Case(NamedTuple):
     subgradient: Callable
 
     def draw(self, sample, P, H, C):
-        """A model whose weights come from sample(shape)."""
+        """Return a model whose weights come from sample(shape)."""
         return self.model(*(sample(shape) for shape in self.shapes(P, H, C)))
 
 
@@ -71,7 +71,7 @@ def normal_model(case, rng, shape, dtype=np.float64):
 
 
 def score_model(n_classes, dtype=np.float64):
-    """A model whose scores are its inputs."""
+    """Return a model whose scores are its inputs."""
     return ZeroHidden(np.where(np.eye(n_classes, dtype=bool), 0, -np.inf).astype(dtype))
 
 
@@ -85,7 +85,7 @@ def table(rows, n_classes, dtype):
 
 
 def dense(model, subgradient):
-    """The subgradient as full arrays; an entry named twice is an error."""
+    """Return the subgradient as full arrays; an entry named twice is an error."""
     full = {}
     for name, entries in subgradient.items():
         named = list(zip(*(i.tolist() for i in entries.index), strict=True))

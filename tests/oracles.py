@@ -1,4 +1,4 @@
-"""What every kernel computes, once more: plain Python loops over lists of numbers.
+"""Reference implementations of the kernels: plain Python loops over lists of numbers.
 
 Slow and obvious on purpose; nothing here imports maxplus. Matrices are anything
 that can be indexed twice, results are lists. Ties go to the lowest index because
@@ -11,7 +11,7 @@ INF = math.inf
 
 
 def best(terms, kind):
-    """Value and lowest index of the minimum or maximum; the semiring's zero if there is none."""
+    """Return value and lowest index of the extremum; the semiring's zero for no terms."""
     if len(terms) == 0:
         return (INF if kind == "min" else -INF), None
     value = min(terms) if kind == "min" else max(terms)
@@ -77,7 +77,7 @@ def lmm_lambda(x, W0):
 
 
 def lmm_terms(x, W0, W1):
-    """The terms[h][i] = λ_i + W1[i, h], of which g_h is the minimum."""
+    """Return the terms[h][i] = λ_i + W1[i, h], of which g_h is the minimum."""
     lam = lmm_lambda(x, W0)
     return [[lam[i] + float(W1[i][h]) for i in range(len(lam))] for h in range(len(W1[0]))]
 

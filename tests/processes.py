@@ -1,4 +1,4 @@
-"""Interpreters of their own, for what a process can do only once."""
+"""Separate interpreters, for state that a process can change only once."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 
 from maxplus.io.container import read_container
 
-# Forks a writer for every line it reads: importing anew each time would take minutes.
+# Forks a writer for every line it reads, because repeated imports would take minutes.
 WRITERS = """
 import os, sys
 import numpy as np
@@ -58,7 +58,7 @@ print("done")
 
 
 def run_fresh(code, *arguments):
-    """What a new interpreter prints, as JSON."""
+    """Return the JSON output of a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True, text=True, check=True, timeout=60,
@@ -67,12 +67,12 @@ def run_fresh(code, *arguments):
 
 
 def answered_here(function, arguments):
-    """What a process of its own would answer, without the seconds until it has imported all."""
+    """Call a function as a separate process would, without the time for imports."""
     return json.loads(json.dumps(function(**arguments)))
 
 
 def kill_writers(path, kind, kills, longest, draw):
-    """Kill writers of a file, each within so many seconds; how many had written it anew.
+    """Kill writers of a file, each within a given time, and count those that had replaced it.
 
     Whenever one is killed, the file that is there is whole.
     """
@@ -99,7 +99,7 @@ def kill_writers(path, kind, kills, longest, draw):
 
 
 def interrupt_second_fits(load, columns, recipe, moments):
-    """Press Ctrl-C at some moments of a second fit: all of the old model is there, or of the new.
+    """Press Ctrl-C at random times of a second fit; the complete old or new model must remain.
 
     The first fit is on a sixth of the rows that ``load`` of scikit-learn gives, and some columns.
     """

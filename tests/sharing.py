@@ -8,7 +8,7 @@ TIMEOUT = 900.0
 
 
 def made_once(tmp_path_factory, name, make):
-    """A folder with what ``make(folder)`` leaves in it; every worker has a copy of its own."""
+    """Return a folder filled by ``make(folder)``, of which every worker has its own copy."""
     base = tmp_path_factory.getbasetemp()
     # Workers have folders beside each other.
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name

@@ -1,4 +1,4 @@
-"""Once through the library and its commands, with nothing installed but what they need.
+"""Smoke test of library and commands with nothing installed but the required packages.
 
     python tests/smoke.py [CONSTRAINTS]
 
@@ -42,7 +42,7 @@ RNG = np.random.default_rng(0)
 
 
 def versions(constraints):
-    """What is installed is what the constraints say."""
+    """Check that the installed versions are those of the constraints."""
     pinned = re.findall(r"^([\w-]+)==([\d.]+)$", Path(constraints).read_text(), re.MULTILINE)
     assert pinned
     for name, wanted in pinned:
@@ -50,7 +50,7 @@ def versions(constraints):
 
 
 def names():
-    """Everything public resolves; what needs an extra says so when it is called."""
+    """Check that public names resolve, and that missing extras are named by the call."""
     for name in maxplus.__all__:
         assert getattr(maxplus, name).__doc__
     for extra, arguments in (("torch", [None]), ("onnx", [None, "unused"])):
@@ -60,7 +60,7 @@ def names():
 
 
 def import_error(call, *arguments):
-    """The message of the one that a call raises."""
+    """Return the message of the ImportError that a call raises."""
     try:
         call(*arguments)
     except ImportError as error:
@@ -69,7 +69,7 @@ def import_error(call, *arguments):
 
 
 def classifiers():
-    """Each learns."""
+    """Check that each classifier learns."""
     recipe = LMMClassifier(12, slope=3.0, warmup_epochs=10, random_state=0)
     assert recipe.fit(X, y).score(X, y) > 0.9
     assert recipe.status_ in ("polished", "unfit")
@@ -151,10 +151,10 @@ def files(folder):
 def commands(folder):
     """Each command on a table with words, and what it says where a package is missing."""
     maxplus_command = Path(sysconfig.get_path("scripts")) / "maxplus"
-    said = subprocess.run(
+    done = subprocess.run(
         [maxplus_command, "--version"], capture_output=True, text=True, check=True
     )
-    assert said.stdout.split() == ["maxplus", maxplus.__version__]
+    assert done.stdout.split() == ["maxplus", maxplus.__version__]
     model = folder / "orchard.maxplus"
     brief = ("-H", 9, "--set", "slope=5", "--set", "warmup_epochs=3")
     good("train", ORCHARD, *brief, "--validate", 2, "-o", model)
@@ -188,7 +188,7 @@ def good(*arguments):
 
 
 def main():
-    """All of it, with the seconds of the processor that each part takes."""
+    """Run all parts and print the processor time of each."""
     if sys.argv[1:] == [engines.__name__]:
         return timed(engines)
     # Beside the others, on another core.

@@ -10,7 +10,7 @@ from strategies import grid_array
 
 
 def random_lmm(rng, n_features, n_hidden, n_classes, dtype=np.float64):
-    """An LMM on a grid, where sums are exact, with slopes above and below 0."""
+    """Return an LMM on a grid, where sums are exact, with slopes above and below 0."""
     W0 = np.abs(grid_array(rng, 2 * n_features, dtype)) + dtype(0.5)
     W0[1::2] *= -1
     W1 = grid_array(rng, (2 * n_features, n_hidden), dtype)
@@ -18,7 +18,7 @@ def random_lmm(rng, n_features, n_hidden, n_classes, dtype=np.float64):
 
 
 def random_sum(seed=0, n_classes=3, dtype=np.float64, feature_map=None):
-    """A sum over five features: shape functions, pairs, one of another size, and two boxes."""
+    """Return a sum over five features: shape functions, pairs, a larger term and two boxes."""
     rng = np.random.default_rng(seed)
     shapes = [([p], 4) for p in range(5)] + [([2], 2)]
     pairs = [([0, 3], 5), ([1, 2], 5)]
@@ -31,7 +31,7 @@ def random_sum(seed=0, n_classes=3, dtype=np.float64, feature_map=None):
 
 
 def mapped_sum(seed=0, n_classes=3, dtype=np.float64):
-    """A sum over mapped features, and rows for it: levels, heavy tails, a constant."""
+    """Return a sum over mapped features, and rows for it: levels, heavy tails, a constant."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([
         rng.normal(3, 2, 80), rng.integers(0, 3, 80), rng.normal(size=80) ** 5,
@@ -41,7 +41,7 @@ def mapped_sum(seed=0, n_classes=3, dtype=np.float64):
 
 
 def classifier(model, X, classes=None):
-    """A classifier with this model, as if it had been fitted on X."""
+    """Return a classifier with this model, as if it had been fitted on X."""
     clf = LMMClassifier(n_jobs=1)
     classes = np.arange(model.n_classes) if classes is None else np.asarray(classes)
     y = model.scores(X).argmax(axis=1)
@@ -63,7 +63,7 @@ def classifier(model, X, classes=None):
 
 
 def regressor(model, X):
-    """A regressor with this model of two outputs, as if it had been fitted on X."""
+    """Return a regressor with this model of two outputs, as if it had been fitted on X."""
     values = np.diff(model.scores(X))[:, 0].astype(np.float64)
     low, high = np.quantile(values, [0.1, 0.9])
     reg = LMMRegressor(n_jobs=1)

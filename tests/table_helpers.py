@@ -1,4 +1,4 @@
-"""What tests of tables share."""
+"""Helpers for tests of tables."""
 
 from contextlib import contextmanager
 
@@ -35,7 +35,7 @@ def encoder_of(table, target=None, **parameters):
 
 @contextmanager
 def refused(*words):
-    """Expect a TableError that says all these words; the file's name among them."""
+    """Expect a one-line TableError that contains the file name and all these strings."""
     with pytest.raises(TableError) as caught:
         yield
     for word in words:

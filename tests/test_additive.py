@@ -298,7 +298,7 @@ def test_pair_gains_match_an_obvious_count(seed):
 
 
 def mapped_model(rng, dtype=np.float64):
-    """A sum over mapped features, and rows for it."""
+    """Return a sum over mapped features, and rows for it."""
     X = rng.normal(size=(60, 4)) ** 3
     b = grid_array(rng, 3)
     return random_model(rng, dtype=dtype, intercept=b, feature_map=FeatureMap.fit(X)), X

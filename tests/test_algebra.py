@@ -59,7 +59,7 @@ def test_product_matches_the_oracle(kind, AB):
 @pytest.mark.parametrize(
     "shape", [(333, 130, 97), (133_337, 6, 5), (5, 160_001, 5), (5, 6, 133_337)]
 )
-def test_product_on_several_threads(kind, dtype, shape):
+def test_product_is_the_same_on_several_threads(kind, dtype, shape):
     """Equal to the product in five parts, each on one thread, and to the oracle's last row."""
     n, m, k = shape
     assert n * m * k >= PARALLEL_FROM > -(-n // 5) * m * k
@@ -97,7 +97,7 @@ def test_each_sum_is_rounded_in_the_operands_own_type(kind, dtype):
         (np.bool_, np.int32, np.float64),
     ],
 )
-def test_result_type(kind, a, b, out):
+def test_product_has_numpy_result_type(kind, a, b, out):
     A, B = np.array([[0, 1], [1, 1]], a), np.array([[1], [0]], b)
     expected = {"min": [[1], [1]], "max": [[1], [2]]}[kind]
     assert_array_equal(PRODUCTS[kind](A, B), np.array(expected, out), strict=True)
@@ -129,7 +129,7 @@ LAYOUTS = {
 
 @KINDS
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_any_layout_is_welcome(kind, layout):
+def test_product_accepts_any_memory_layout(kind, layout):
     rng = np.random.default_rng(3)
     A, B = 2 * grid_array(rng, (6, 9)), 2 * grid_array(rng, (9, 5))
     expected = oracles.product(A, B, B.shape[1], kind)
@@ -143,7 +143,7 @@ def test_any_layout_is_welcome(kind, layout):
 
 
 @KINDS
-def test_the_lowest_index_wins_a_tie(kind):
+def test_product_index_of_a_tie_is_the_lowest(kind):
     values, index = PRODUCTS[kind](np.zeros((5, 33)), np.zeros((33, 5)), return_index=True)
     assert_array_equal(values, np.zeros((5, 5)))
     assert_array_equal(index, np.zeros((5, 5)))
@@ -153,7 +153,7 @@ def test_the_lowest_index_wins_a_tie(kind):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [4, 7, 63, 64, 66, 130])
 @pytest.mark.parametrize("m", [BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK - 1])
-def test_winners_of_tiles(kind, dtype, n, m):
+def test_product_index_is_correct_in_tiles(kind, dtype, n, m):
     """Few different values, so that most are in several blocks, and some only in the last."""
     rng = np.random.default_rng(n + m)
     for k in (1, 33, 70):
@@ -184,7 +184,7 @@ assert (index == sums.argmin(axis=2)).all()
 
 
 @pytest.mark.slow
-def test_winners_of_tiles_where_registers_are_small(tmp_path):
+def test_product_index_is_correct_in_tiles_of_small_registers(tmp_path):
     """As on processors without vectors of 64 bytes."""
     plain = {
         "NUMBA_CPU_NAME": "generic",
@@ -211,7 +211,7 @@ def test_winners_of_tiles_where_registers_are_small(tmp_path):
         ("max", [-5.0, INF], [9.0, 2.0], INF, 1),
     ],
 )
-def test_the_semiring_zero_absorbs(kind, A, B, value, winner):
+def test_semiring_zero_absorbs(kind, A, B, value, winner):
     got = PRODUCTS[kind]([A], np.array(B)[:, None], return_index=True)
     assert_array_equal(got[0], [[value]])
     assert_array_equal(got[1], [[winner]])
@@ -219,14 +219,14 @@ def test_the_semiring_zero_absorbs(kind, A, B, value, winner):
 
 @KINDS
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nothing_to_reduce_gives_the_semiring_zero(kind, dtype):
+def test_empty_reduction_gives_the_semiring_zero(kind, dtype):
     zero = {"min": INF, "max": -INF}[kind]
     got = PRODUCTS[kind](np.empty((3, 0), dtype), np.empty((0, 2), dtype))
     assert_array_equal(got, np.full((3, 2), zero, dtype), strict=True)
 
 
 @KINDS
-def test_nothing_to_reduce_has_no_winner(kind):
+def test_empty_reduction_has_no_index(kind):
     with pytest.raises(ValueError, match=r"\bA\b"):
         PRODUCTS[kind](np.zeros((3, 0)), np.zeros((0, 2)), return_index=True)
 
@@ -255,13 +255,13 @@ BAD_OPERANDS = {
 @KINDS
 @pytest.mark.parametrize("name", ["A", "B"])
 @pytest.mark.parametrize(("bad", "error"), BAD_OPERANDS.values(), ids=BAD_OPERANDS)
-def test_bad_operand_is_named(kind, name, bad, error):
+def test_product_error_names_bad_operand(kind, name, bad, error):
     with pytest.raises(error, match=rf"\b{name}\b"):
         PRODUCTS[kind](**({"A": GOOD, "B": GOOD} | {name: bad}))
 
 
 @KINDS
-def test_shape_mismatch_names_both_operands(kind):
+def test_product_error_names_operands_of_different_shapes(kind):
     with pytest.raises(ValueError, match=r"\bA\b.*\b3\b.*\bB\b.*\b2\b"):
         PRODUCTS[kind](np.zeros((2, 3)), np.zeros((2, 3)))
 
@@ -304,7 +304,7 @@ def test_perceptron_examples(x, w, b, expected):
     assert morphological_perceptron(x, w, b) == expected
 
 
-def test_perceptron_has_no_bias_unless_given():
+def test_perceptron_has_no_bias_by_default():
     assert morphological_perceptron([-9.0, -8.0], [-1.0, -1.0]) == -9.0
 
 
@@ -323,7 +323,7 @@ BAD_PERCEPTRONS = {
 
 
 @pytest.mark.parametrize(("name", "bad", "error"), BAD_PERCEPTRONS.values(), ids=BAD_PERCEPTRONS)
-def test_bad_perceptron_argument_is_named(name, bad, error):
+def test_perceptron_error_names_bad_argument(name, bad, error):
     good = {"x": [1.0, 2.0], "w": [0.0, 1.0], "b": 0.0}
     with pytest.raises(error, match=rf"\b{name}\b"):
         morphological_perceptron(**(good | {name: bad}))
@@ -334,7 +334,7 @@ def test_bad_perceptron_argument_is_named(name, bad, error):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1, 2, 7, 16, 33, 200])
-def test_an_index_is_valid_whatever_the_numbers(dtype, size):
+def test_product_index_is_valid_for_any_numbers(dtype, size):
     rng = np.random.default_rng(size)
     for share in (0.0, 0.3, 1.0):
         a, b = rng.normal(size=(2, size)).astype(dtype)
@@ -348,7 +348,7 @@ def test_an_index_is_valid_whatever_the_numbers(dtype, size):
 
 
 @pytest.mark.parametrize("n", [3, 400])
-def test_winners_are_valid_whatever_the_numbers(n):
+def test_maxplus_winners_are_valid_for_any_numbers(n):
     """On one thread and on several."""
     rng = np.random.default_rng(n)
     A, BT = rng.normal(size=(n, 200)), rng.normal(size=(60, 200))
@@ -366,13 +366,13 @@ def exponentials(x, out):
         out[i] = exp32(x[i])
 
 
-def test_the_fast_exponential_keeps_its_promise_over_its_range():
+def test_fast_exponential_is_accurate_over_its_range():
     halves = np.arange(-251, 252) * np.float32(np.log(2) / 2)
     halves = halves[abs(halves) < 86.9]
     x = np.concatenate([
         np.linspace(-87, 87, 2_000_001),
         np.geomspace(1e-30, 1, 1000), -np.geomspace(1e-30, 1, 1000), [0.0],
-        # Where the power of two changes, from both sides.
+        # Both sides of each change of the power of two.
         *(np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)),
     ]).astype(np.float32)  # fmt: skip
     found = np.empty_like(x)

@@ -58,7 +58,7 @@ def interrupt(progress):
     [(clf, name) for clf in QUICK for name in ("fit", "partial_fit") if hasattr(clf, name)],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_refused_fit_changes_nothing(iris, clf, method):
+def test_rejected_fit_leaves_estimator_unchanged(iris, clf, method):
     clf.set_params(callbacks=None).fit(iris.X[:, :2], iris.y)
     before, expected = snapshot(clf), clf.predict(iris.X[:, :2])
     for X, y in (
@@ -75,7 +75,7 @@ def test_a_refused_fit_changes_nothing(iris, clf, method):
 
 @EACH
 @pytest.mark.parametrize("place", ["_stages", "_fitted_attributes", "_initialize"])
-def test_a_failure_anywhere_changes_nothing(iris, clf, place, monkeypatch):
+def test_failed_fit_leaves_estimator_unchanged(iris, clf, place, monkeypatch):
     clf.set_params(callbacks=None).fit(iris.X[:, :2], iris.y)
     before = snapshot(clf)
     monkeypatch.setattr(type(clf), place, fail)
@@ -84,7 +84,7 @@ def test_a_failure_anywhere_changes_nothing(iris, clf, place, monkeypatch):
     assert snapshot(clf) == before
 
 
-def test_a_failed_partial_fit_draws_nothing(iris, monkeypatch):
+def test_failed_partial_fit_leaves_generator_unchanged(iris, monkeypatch):
     """The next one goes on as if the failed one had not been."""
     one, two = (
         SubgradientLMMClassifier(8, max_iter=30, objective="mean", random_state=0).fit(*iris)
@@ -101,7 +101,7 @@ def test_a_failed_partial_fit_draws_nothing(iris, monkeypatch):
 
 
 @EACH
-def test_an_interruption_that_does_not_wait_keeps_old_or_new(iris, clf):
+def test_immediate_interrupt_keeps_old_or_new_model(iris, clf):
     """Never some of both: the labels fit the model that is there."""
     clf.set_params(callbacks=None).fit(iris.X[:, :2], np.array(["a", "b", "c"])[iris.y])
     before = snapshot(clf)
@@ -119,7 +119,7 @@ def test_an_interruption_that_does_not_wait_keeps_old_or_new(iris, clf):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_ctrl_c_at_any_moment_of_a_second_fit():
+def test_ctrl_c_at_any_time_of_a_second_fit_keeps_old_or_new_model():
     recipe = "LMMClassifier(30, warmup_epochs=4, polish=None, random_state=0)"
     interrupt_second_fits("load_digits", "20:24", recipe, [0.0, 0.05, 0.3, 0.8])
 
@@ -142,12 +142,12 @@ clf.predict(X[:, 20:24])
 """
 
 
-def test_a_refused_fit_cannot_corrupt_memory():
+def test_rejected_fit_does_not_corrupt_memory():
     done = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_refused_regression_changes_nothing(iris):
+def test_rejected_regression_fit_leaves_estimator_unchanged(iris):
     with pytest.warns(ConvergenceWarning, match="slope 2"):
         reg = LipschitzInterpolator(slope=2.0).fit(iris.X[:, :2], iris.X[:, 3])
     before = snapshot(reg)
@@ -178,21 +178,21 @@ def fitted_or_refused(clf, X, y):
     assert np.isfinite(clf.predict_proba(X)).all()
 
 
-def test_a_steep_slope_on_large_features_is_refused_or_survived(iris):
+def test_steep_slope_on_large_features_is_rejected_or_finite(iris):
     X = (iris.X * 1e14).astype(np.float32)
     for slope in (1.0, 1e8):
         fitted_or_refused(LMMClassifier(2, slope=slope, warmup_epochs=1, random_state=0), X, iris.y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_features_of_very_different_sizes_are_refused_or_survived(iris, dtype):
+def test_features_of_very_different_magnitudes_are_rejected_or_finite(iris, dtype):
     X = (iris.X * np.array([1e-11, 1.0, 1e4, 1e11])).astype(dtype)
     for n_hidden in (2, 20):
         fitted_or_refused(LMMClassifier(n_hidden, warmup_epochs=3, random_state=0), X, iris.y)
 
 
 @pytest.mark.parametrize("size", [1e-310, 1e-323, 1e-300, 1e-160])
-def test_features_near_zero_are_refused_or_survived(iris, size):
+def test_features_near_zero_are_rejected_or_finite(iris, size):
     for clf in (
         LMMClassifier(6, warmup_epochs=2, random_state=0),
         SubgradientLMMClassifier(6, max_iter=5, engine="dense", random_state=0),
@@ -200,7 +200,7 @@ def test_features_near_zero_are_refused_or_survived(iris, size):
         fitted_or_refused(clf, iris.X * size, iris.y)
 
 
-def test_weights_that_overflow_end_a_training_with_an_error(iris, monkeypatch):
+def test_overflowing_weights_raise_an_error(iris, monkeypatch):
     """Whatever stage they come from."""
     from maxplus.training.stages import warm_up
 

@@ -28,7 +28,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def quick(estimator, **parameters):
-    """An estimator whose training is short."""
+    """Return an estimator whose training is short."""
     few = {
         LMMRegressor: {"epochs": 2}, LMMClassifier: {"warmup_epochs": 2}, LipschitzInterpolator: {},
     }  # fmt: skip
@@ -101,7 +101,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("estimator", "name", "value", "allowed"), CASES)
-def test_parameters(iris, estimator, name, value, allowed):
+def test_fit_rejects_invalid_parameters(iris, estimator, name, value, allowed):
     model = quick(estimator, **{name: value})
     given = re.escape(repr(value))
     assert_refused(lambda: model.fit(*iris), rf"\b{name}\b", given, *allowed)
@@ -139,21 +139,21 @@ def test_parameters(iris, estimator, name, value, allowed):
         ),
     ],
 )
-def test_engines_that_do_not_fit_leave_it_to_another(iris, estimator, parameters, parts):
-    """A search over engines and objectives has no holes."""
+def test_unsuitable_engine_warns_and_is_replaced(iris, estimator, parameters, parts):
+    """A grid over engines and objectives has no failing combination."""
     parameters = {"random_state": 0, **parameters}
     model = quick(estimator, **parameters)
-    with pytest.warns(NoEffectWarning) as told:
+    with pytest.warns(NoEffectWarning) as caught:
         model.fit(*iris)
-    (said,) = (str(one.message) for one in told)
-    assert all(re.search(part, said) for part in parts), said
+    (message,) = (str(one.message) for one in caught)
+    assert all(re.search(part, message) for part in parts), message
     automatic = quick(estimator, **parameters | {"engine": "auto"}).fit(*iris)
-    assert re.search(rf"; '{automatic._engine_class().name}' is used", said)
+    assert re.search(rf"; '{automatic._engine_class().name}' is used", message)
     assert np.array_equal(model.loss_curve_, automatic.loss_curve_)
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_nothing_is_checked_before_fit(estimator):
+def test_init_validates_nothing(estimator):
     """As scikit-learn wants it: set_params and clone must not fail."""
     model = quick(estimator).set_params(n_jobs="many")
     assert model.get_params()["n_jobs"] == "many"
@@ -163,7 +163,7 @@ def test_nothing_is_checked_before_fit(estimator):
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_sparse_matrices_are_refused(iris, estimator):
+def test_fit_rejects_sparse_matrices(iris, estimator):
     """As the tag says: an expanded matrix may not fit into memory."""
     X = sparse.csr_matrix(iris.X)
     model = quick(estimator)
@@ -175,7 +175,7 @@ def test_sparse_matrices_are_refused(iris, estimator):
 
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize(("value", "word"), [(NAN, "NaN"), (INF, "infinity"), (-INF, "infinity")])
-def test_numbers_that_are_none(iris, estimator, value, word):
+def test_fit_and_predict_reject_nan_and_infinity(iris, estimator, value, word):
     X = iris.X.copy()
     X[7, 2] = value
     model = quick(estimator)
@@ -185,7 +185,7 @@ def test_numbers_that_are_none(iris, estimator, value, word):
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_targets_that_are_no_numbers(iris, estimator):
+def test_fit_rejects_nan_targets(iris, estimator):
     y = iris.y.astype(float)
     y[3] = NAN
     assert_refused(lambda: quick(estimator).fit(iris.X, y), "y", "NaN", error=ValueError)
@@ -193,13 +193,13 @@ def test_targets_that_are_no_numbers(iris, estimator):
 
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize("n", [0, 149])
-def test_lengths_that_differ(iris, estimator, n):
+def test_fit_rejects_different_lengths(iris, estimator, n):
     assert_refused(lambda: quick(estimator).fit(iris.X, iris.y[:n]), "150", error=ValueError)
 
 
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize("n_features", [3, 5])
-def test_the_wrong_number_of_features(iris, estimator, n_features):
+def test_predict_rejects_wrong_number_of_features(iris, estimator, n_features):
     model = quick(estimator).fit(*iris)
     X = np.ones((2, n_features))
     assert_refused(
@@ -209,7 +209,7 @@ def test_the_wrong_number_of_features(iris, estimator, n_features):
 
 @pytest.mark.parametrize("estimator", STEPPED)
 @pytest.mark.parametrize("method", ["partial_fit", "fit"])
-def test_going_on_with_other_features(iris, estimator, method):
+def test_partial_fit_and_warm_start_reject_other_features(iris, estimator, method):
     model = quick(estimator, warm_start=True).fit(*iris)
     call = getattr(model, method)
     assert_refused(lambda: call(iris.X[:, :3], iris.y), "3 features", error=ValueError)
@@ -217,12 +217,12 @@ def test_going_on_with_other_features(iris, estimator, method):
 
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize("X", [np.ones(150), np.ones((150, 2, 2)), 3.0, [["a"] * 4] * 150])
-def test_samples_that_are_no_table(iris, estimator, X):
+def test_fit_rejects_samples_that_are_not_2d(iris, estimator, X):
     assert_refused(lambda: quick(estimator).fit(X, iris.y), "array|number|convert")
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_no_samples_and_no_features(estimator):
+def test_fit_rejects_empty_data(estimator):
     assert_refused(lambda: quick(estimator).fit(np.ones((0, 4)), []), "0 sample", error=ValueError)
     assert_refused(
         lambda: quick(estimator).fit(np.ones((4, 0)), [0, 1, 0, 1]), "0 feature", error=ValueError
@@ -230,14 +230,14 @@ def test_no_samples_and_no_features(estimator):
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_prediction_before_fit(iris, estimator):
+def test_predict_raises_not_fitted_error(iris, estimator):
     assert_refused(lambda: estimator().predict(iris.X), "not fitted", error=NotFittedError)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("slope", ["auto", 1.0])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_features_beyond_the_float_type(iris, slope, dtype, sign):
+def test_fit_rejects_features_beyond_float_range(iris, slope, dtype, sign):
     """Products with a slope would overflow: scaling is advised, before anything warns."""
     X = (sign * iris.X / iris.X.max() * 0.9).astype(dtype) * np.finfo(dtype).max
     model = quick(LMMClassifier, slope=slope)
@@ -269,7 +269,7 @@ for engine, (dtype, scale) in itertools.product(("dense", "tree"), sizes):
 
 
 @pytest.mark.slow
-def test_training_does_not_run_over():
+def test_overflowing_training_does_not_corrupt_memory():
     """x² overflows, so a step can move W0 to where scores are no numbers any more.
 
     That must be refused or survived. It happens in a process of its own because
@@ -286,7 +286,7 @@ def test_training_does_not_run_over():
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 @pytest.mark.parametrize("label", [0, "only"])
-def test_one_class_only(iris, estimator, label):
+def test_fit_rejects_a_single_class(iris, estimator, label):
     y = np.full(150, label)
     assert_refused(
         lambda: quick(estimator).fit(iris.X, y), "class", str(label), "two", error=ValueError
@@ -294,7 +294,7 @@ def test_one_class_only(iris, estimator, label):
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_one_class_left_by_the_weights(iris, estimator):
+def test_fit_rejects_weights_that_leave_one_class(iris, estimator):
     weight = iris.y == 1
     assert_refused(
         lambda: quick(estimator).fit(*iris, sample_weight=weight), "one class", error=ValueError
@@ -302,14 +302,14 @@ def test_one_class_left_by_the_weights(iris, estimator):
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_labels_that_are_measurements(iris, estimator):
+def test_classifier_rejects_continuous_labels(iris, estimator):
     assert_refused(
         lambda: quick(estimator).fit(iris.X, iris.X[:, 0]), "continuous", error=ValueError
     )
 
 
 @pytest.mark.parametrize("estimator", STEPPED)
-def test_a_label_that_nobody_knows(iris, estimator):
+def test_partial_fit_rejects_unknown_label(iris, estimator):
     call = quick(estimator).partial_fit
     assert_refused(lambda: call(*iris, classes=[0, 1]), "label.*2", r"\[0, 1\]", error=ValueError)
     model = quick(estimator).fit(iris.X[:100], iris.y[:100])
@@ -334,7 +334,7 @@ def test_a_label_that_nobody_knows(iris, estimator):
     ],
     ids=["short", "column", "number", "negative", "nan", "inf", "zero", "words"],
 )
-def test_sample_weights(iris, estimator, weight, parts):
+def test_fit_rejects_invalid_sample_weights(iris, estimator, weight, parts):
     model = quick(estimator)
     assert_refused(
         lambda: model.fit(*iris, sample_weight=weight), "sample_weight", *parts, error=ValueError
@@ -345,14 +345,14 @@ def test_sample_weights(iris, estimator, weight, parts):
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_a_refused_fit_leaves_a_fitted_model_usable(iris, estimator):
+def test_fitted_model_works_after_rejected_fit(iris, estimator):
     model = quick(estimator, n_jobs=1).fit(*iris)
     before = model.predict(iris.X)
     assert_refused(lambda: model.set_params(n_jobs=0).fit(*iris), "n_jobs")
     assert np.array_equal(model.set_params(n_jobs=1).predict(iris.X), before)
 
 
-# What counts only beside others: estimators, parameters, which of them do nothing, when it would.
+# Estimator, parameters, those without effect, and the condition under which they have one.
 MOOT = [
     (
         STEPPED,
@@ -377,19 +377,19 @@ MOOT = [
 
 
 @pytest.mark.parametrize(("estimator", "parameters", "what", "when"), MOOT)
-def test_what_has_no_effect_is_said_and_not_refused(iris, estimator, parameters, what, when):
+def test_parameters_without_effect_warn(iris, estimator, parameters, what, when):
     few = {"n_hidden": 6, "slope": 3.0} if estimator is LMMClassifier else {}
     model = quick(estimator, **few | parameters)
-    with pytest.warns(NoEffectWarning, match=f"{what} has no effect unless .*{when}") as told:
+    with pytest.warns(NoEffectWarning, match=f"{what} has no effect unless .*{when}") as caught:
         model.fit(*iris)
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     # With its default there is nothing to say.
     name = what.partition("=")[0]
     model.set_params(**{name: getattr(type(model)(), name)}).fit(*iris)
 
 
-def test_constant_steps_that_come_too_late_are_said(iris):
+def test_late_constant_steps_warn(iris):
     """The lowest loss is among the Polyak steps: any learning_rate gives the same parameters."""
     model = SubgradientLMMClassifier(
         8, engine="dense", max_iter=20, polyak_fraction=1.0, learning_rate=0.5, random_state=0
@@ -418,12 +418,12 @@ GRIDS = {
 
 @pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
 @pytest.mark.parametrize(("model", "grid"), GRIDS.values(), ids=GRIDS)
-def test_a_grid_has_no_holes(iris, model, grid):
+def test_grid_search_accepts_every_engine_and_objective(iris, model, grid):
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*iris)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_nothing_may_be_a_fraction_too(iris):
+def test_integer_parameters_accept_zero_as_float(iris):
     LMMClassifier(max_suspects=0.0, verbose=0.0)._check_parameters()
     own = {"random_state": 0, "engine": "dense"}
     whole, fraction = (

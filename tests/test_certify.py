@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 @given(cases())
 @quick(150)
-def test_bounds_are_exact(case):
+def test_score_bounds_are_exact(case):
     """Never inside the exact bounds, and outside by no more than rounding."""
     model, X, eps, scale = case
     bounds = box_bounds(*case)
@@ -53,7 +53,7 @@ def test_bounds_are_exact(case):
 
 @given(cases(), DTYPES, SEEDS)
 @quick(150)
-def test_computed_scores_lie_between_the_bounds(case, dtype, seed):
+def test_scores_lie_between_their_bounds(case, dtype, seed):
     """Of rows in either float type, which the model may have to round first."""
     model, X, eps, scale = case
     X = X.astype(dtype)
@@ -69,7 +69,7 @@ def test_computed_scores_lie_between_the_bounds(case, dtype, seed):
 
 @given(cases(st.just(np.float64)))
 @quick(60)
-def test_every_upper_bound_is_attained(case):
+def test_score_upper_bounds_are_attained(case):
     model, X, eps, scale = case
     best = np.clip(peaks(model)[:, None] - X, -eps * scale, eps * scale)
     attained = np.max([model.scores(X + step) for step in best], axis=0)
@@ -78,7 +78,7 @@ def test_every_upper_bound_is_attained(case):
 
 
 @BOTH_TYPES
-def test_without_a_box_the_bounds_are_the_scores(iris, dtype):
+def test_score_bounds_at_eps_zero_are_the_scores(iris, dtype):
     model, X = cast(ROUGH, dtype), iris.X.astype(dtype)
     bounds = box_bounds(model, X, 0.0)
     slack = ROUNDING[model.dtype] * size(model, X, 0.0)[:, None]
@@ -88,7 +88,7 @@ def test_without_a_box_the_bounds_are_the_scores(iris, dtype):
         assert (np.abs(bound - model.scores(X)) <= slack).all()
 
 
-def test_each_row_has_its_own_eps(iris):
+def test_score_bounds_take_eps_per_row(iris):
     eps = np.linspace(0.0, 2.0, 150)
     low, high = box_bounds(ROUGH, iris.X, eps)
     certified = certified_at(ROUGH, iris.X, eps)
@@ -99,14 +99,14 @@ def test_each_row_has_its_own_eps(iris):
         assert certified[n] == certified_at(ROUGH, iris.X[n : n + 1], eps[n])[0]
 
 
-def test_larger_boxes_have_wider_bounds(iris):
+def test_score_bounds_widen_with_eps(iris):
     grown = [box_bounds(ROUGH, iris.X, eps) for eps in (0.0, 0.1, 0.5, 3.0, 50.0)]
     for inner, outer in pairwise(grown):
         assert (outer.low < inner.low).all()
         assert (outer.high >= inner.high).all()
 
 
-def test_arguments_are_left_alone_and_may_have_any_layout(iris):
+def test_certify_accepts_any_layout_and_leaves_arguments_unchanged(iris):
     model, X, scale = ROUGH.copy(), iris.X.copy(), np.array([1.0, 0.5, 0.0, 2.0])
     X.flags.writeable = scale.flags.writeable = False
     expected = certified_radius(model, X, scale)
@@ -126,7 +126,7 @@ def test_arguments_are_left_alone_and_may_have_any_layout(iris):
 
 @given(cases())
 @quick(150)
-def test_a_box_is_certified_where_its_bounds_are_apart(case):
+def test_box_is_certified_where_score_bounds_are_disjoint(case):
     model, X, eps, scale = case
     certified = certified_at(*case)
     assert certified.dtype == bool
@@ -139,7 +139,7 @@ def test_a_box_is_certified_where_its_bounds_are_apart(case):
 
 @given(cases(), st.sampled_from([0.0, 1e-3, 0.1, 1.0, 1e3]))
 @quick(150)
-def test_rows_with_a_large_lead_are_certified_up_to_their_radius(case, share):
+def test_rows_with_a_large_margin_are_certified_up_to_their_radius(case, share):
     """Rows that are certified by their lead alone are those that bounds certify, and no others."""
     model, X, _, scale = case
     Z = np.sort(model.scores(X).astype(float), axis=1)
@@ -152,7 +152,7 @@ def test_rows_with_a_large_lead_are_certified_up_to_their_radius(case, share):
 
 @given(cases())
 @quick(150)
-def test_the_radius_is_the_largest_certified_eps(case):
+def test_certified_radius_is_the_largest_certified_eps(case):
     model, X, _, scale = case
     radius = certified_radius(model, X, scale)
     assert radius.shape == (len(X),)
@@ -169,7 +169,7 @@ def test_the_radius_is_the_largest_certified_eps(case):
 
 @given(cases(), SEEDS)
 @quick(80)
-def test_no_attack_inside_the_radius_of_a_small_model(case, seed):
+def test_certified_radius_of_small_model_survives_attacks(case, seed):
     """In the model's float type, in the other one, and from rows that have to be rounded."""
     model, X, _, scale = case
     for rows in (X.astype(np.float32), X.astype(np.float64)):
@@ -182,7 +182,7 @@ def test_no_attack_inside_the_radius_of_a_small_model(case, seed):
 
 @given(cases())
 @quick(60)
-def test_the_radius_and_the_certificate_agree(case):
+def test_certified_radius_agrees_with_certified_at(case):
     model, X, _, scale = case
     radius = certified_radius(model, X, scale)
     finite = np.isfinite(radius)
@@ -192,7 +192,7 @@ def test_the_radius_and_the_certificate_agree(case):
     assert not certified_at(model, X, radius * (1 + 2 * SHORT) + 1e-300, scale).any()
 
 
-def test_a_feature_that_never_decides_does_not_shorten_the_radius():
+def test_certified_radius_ignores_features_that_never_decide():
     """The second feature is ten times as steep, but far above the minimum."""
     steep = np.array([1.0, -1.0, 10.0, -10.0])
     offsets = np.array([[0.0, -2.0], [0.0, 2.0], [90.0, 90.0], [90.0, 90.0]])
@@ -202,7 +202,7 @@ def test_a_feature_that_never_decides_does_not_shorten_the_radius():
     assert_allclose(certified_radius(model, X), 0.75, rtol=SHORT)
 
 
-def test_a_unit_at_its_peak_does_not_rise():
+def test_certified_radius_of_unit_at_its_maximum():
     """Above a common centre only lower bounds move, and one unit's height never changes order."""
     model = cones(np.zeros((2, 3)), slope=2.0)
     model.W2[:] += [10.0, 2.0]
@@ -252,7 +252,7 @@ def nearest_flip(model, x, scale):
 @pytest.mark.parametrize(
     ("seed", "H", "C"), [*((seed, 2, 2 + seed % 2) for seed in range(12)), (20, 3, 2), (21, 3, 3)]
 )
-def test_the_radius_is_at_most_the_exact_distance(seed, H, C):
+def test_certified_radius_is_at_most_the_exact_distance(seed, H, C):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 2, H, C), rng.normal(size=2)
     scale = np.array([[1.0, 1.0], [1.0, 1.0], [2.0, 0.5], [1.0, 0.0]][seed % 4])
@@ -261,7 +261,7 @@ def test_the_radius_is_at_most_the_exact_distance(seed, H, C):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_radius_is_exact_between_two_centres(seed):
+def test_certified_radius_is_exact_between_two_centres(seed):
     """There the same steps move away from one centre and towards the other."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(2, 2))
@@ -276,7 +276,7 @@ def test_the_radius_is_exact_between_two_centres(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_fine_grid_of_two_features(seed):
+def test_certified_radius_survives_fine_grid_of_two_features(seed):
     """No grid point nearer than the radius is classified differently; some just beyond are."""
     rng = np.random.default_rng(seed)
     model = cones(rng.uniform(-1, 1, size=(8, 2)))
@@ -302,7 +302,7 @@ def test_a_fine_grid_of_two_features(seed):
 
 @given(cases(), st.sampled_from([1e-6, 0.3, 7.0, 1e5]))
 @quick(60)
-def test_scales_divide_the_radius(case, factor):
+def test_scale_divides_certified_radius(case, factor):
     model, X, _, scale = case
     radius = certified_radius(model, X, scale)
     finite = np.isfinite(radius)
@@ -311,7 +311,7 @@ def test_scales_divide_the_radius(case, factor):
     assert_allclose(factor * scaled[finite], radius[finite], rtol=3 * SHORT)
 
 
-def test_a_scale_is_a_change_of_units(iris):
+def test_scale_is_a_change_of_units(iris):
     scale = np.array([0.5, 2.0, 0.25, 4.0])
     model = LMM(ROUGH.W0 * np.repeat(scale, 2), ROUGH.W1, ROUGH.W2)
     radius = certified_radius(ROUGH, iris.X, scale)
@@ -322,7 +322,7 @@ def test_a_scale_is_a_change_of_units(iris):
         assert_allclose(scaled, plain, rtol=1e-12)
 
 
-def test_only_rows_that_are_asked_about_are_certified(iris):
+def test_certified_at_checks_selected_rows_only(iris):
     some = np.arange(len(iris.X)) % 3 == 0
     for eps in (0.0, 0.05, 0.2):
         every = certified_at(ROUGH, iris.X, eps)
@@ -331,14 +331,14 @@ def test_only_rows_that_are_asked_about_are_certified(iris):
         certified_at(ROUGH, iris.X, 0.2, where=some[1:])
 
 
-def test_all_scales_are_one_by_default(iris):
+def test_scale_is_one_by_default(iris):
     ones = np.ones(4)
     assert_array_equal(certified_radius(ROUGH, iris.X), certified_radius(ROUGH, iris.X, ones))
     assert_array_equal(box_bounds(ROUGH, iris.X, 0.2), box_bounds(ROUGH, iris.X, 0.2, ones))
     assert_array_equal(certified_at(ROUGH, iris.X, 0.2), certified_at(ROUGH, iris.X, 0.2, ones))
 
 
-def test_a_feature_of_scale_zero_is_a_constant(iris):
+def test_feature_of_scale_zero_is_constant(iris):
     """Only the others move: its lines become two constants, which a feature without slopes has."""
     scale = np.array([1.0, 0.0, 1.0, 0.0])
     radius = certified_radius(ROUGH, iris.X, scale)

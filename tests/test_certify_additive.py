@@ -92,7 +92,7 @@ def attack(model, X, radius, scale, rng, tries=15, rounds=2):
 
 
 def breakpoints(lmm):
-    """All crossings of two lines of a class, and so all points where a slope changes."""
+    """Return all crossings of two lines of a class, and so all points where a slope changes."""
     a, b = lmm.W0.astype(float)
     if a == b:
         return np.empty(0)
@@ -101,7 +101,7 @@ def breakpoints(lmm):
 
 
 def size(model, X):
-    """The sum of the largest numbers that occur in all terms, roughly: what is rounded."""
+    """Return the sum of the largest numbers that occur in all terms, roughly: what is rounded."""
     U = np.abs(X if model.feature_map is None else model.feature_map.u).max()
     terms = [[np.abs(W).max() for W in (lmm.W0, lmm.W1, lmm.W2)] for _, lmm in model.terms]
     return np.abs(model.intercept).max() + sum(W0 * U + W1 + W2 for W0, W1, W2 in terms)
@@ -272,7 +272,7 @@ def test_term_margins_are_below_those_of_all_points_and_fall_with_the_box(seed):
         before = bounds
 
 
-def test_unit_that_both_classes_share_costs_no_margin():
+def test_unit_shared_by_both_classes_costs_no_margin():
     """Separate bounds of two scores miss that one unit decides both."""
     shared = LMM.of_boxes([[0.0, 0.0]], 1.0, [[1.0, 0.0]], slope=1.0)
     low, high = box_bounds(shared, np.zeros((1, 2)), 1.0)
@@ -318,8 +318,8 @@ def test_radius_is_infinite_where_no_map_lets_a_prediction_change():
     assert_array_equal(certified_radius(AdditiveLMM([term], 2), X, [0.0, 1.0]), np.inf)
 
 
-def test_terms_over_one_feature_are_bounded_together():
-    """What one term adds and another subtracts cannot change."""
+def test_bounds_of_terms_over_one_feature_are_joint():
+    """Opposite terms over one feature cancel."""
     lmm = LMM.of_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
     opposite = LMM(lmm.W0, lmm.W1, lmm.W2[:, ::-1])
     model = AdditiveLMM([Term([0], lmm), Term([0], opposite)], 1, intercept=[0.1, 0.0])
@@ -335,7 +335,7 @@ def test_equal_scores_have_radius_zero():
 
 
 @BOTH_TYPES
-def test_rows_at_the_ends_of_floats_end_the_search(dtype):
+def test_radius_search_ends_for_largest_floats(dtype):
     rng = np.random.default_rng(3)
     big = 0.9 * float(np.finfo(dtype).max)
     X = np.array([[big] * 4, [-big] * 4, [1e-310] * 4, [np.nan] * 4, [1e16] * 4])
@@ -348,7 +348,7 @@ def test_rows_at_the_ends_of_floats_end_the_search(dtype):
             assert not np.isnan(certified_radius(model, X)).any()
 
 
-def test_no_rows_have_no_radii():
+def test_radius_of_zero_rows_is_empty():
     model = random_sum(np.random.default_rng(0))
     assert certified_radius(model, np.empty((0, 4))).shape == (0,)
     assert certified_at(model, np.empty((0, 4)), 0.1).shape == (0,)

@@ -62,26 +62,26 @@ def trained(source, request):
     return train(data, X, request.param, **parameters)
 
 
-def test_the_radius_is_no_less_than_lipschitz(trained):
+def test_certified_radius_is_at_least_the_lipschitz_radius(trained):
     model, X, radius = trained
     rounding = ROUNDING[model.dtype] * size(model, X, radius.max()) / np.abs(model.W0).max()
     expected = lipschitz_radius(model, X)
     assert (radius >= expected * (1 - SHORT) - rounding).all()
 
 
-def test_attacks_inside_the_radius_fail(trained):
+def test_certified_radius_survives_attacks(trained):
     assert np.isfinite(trained.radius).all()
     assert (trained.radius > 0).mean() > 0.9
     assert not attack(*trained).any()
 
 
-def test_attacks_succeed_farther_out(trained):
+def test_attacks_beyond_certified_radius_succeed(trained):
     """The same attack finds points just outside for some rows, three times as far for many."""
     assert attack(trained.model, trained.X, 1.01 * trained.radius).mean() > 0.05
     assert attack(trained.model, trained.X, 3.0 * trained.radius).mean() > 0.4
 
 
-def test_attacks_with_scales_fail_inside_the_radius(trained):
+def test_certified_radius_with_scales_survives_attacks(trained):
     model, X, _ = trained
     scale = np.random.default_rng(3).choice([0.0, 0.3, 1.0, 5.0], size=X.shape[1])
     radius = certified_radius(model, X, scale)
@@ -90,7 +90,7 @@ def test_attacks_with_scales_fail_inside_the_radius(trained):
     assert attack(model, X, 3.0 * radius, scale).mean() > 0.3
 
 
-def test_an_unsound_radius_is_caught(digits):
+def test_attacks_detect_unsound_radius(digits):
     """(z₁ − z₂) / max |W0|, without the 2: one score falls while the other rises."""
     centres = digits.X[:10]
     model, X = cones(centres), digits.X[10:200]
@@ -99,7 +99,7 @@ def test_an_unsound_radius_is_caught(digits):
     assert attack(model, X, 2 * sound).mean() > 0.5
 
 
-def test_the_allowance_for_rounding_is_needed():
+def test_certified_radius_needs_its_rounding_allowance():
     """A radius for exact arithmetic does not hold for scores in float32; the model's own does."""
     rng = np.random.default_rng(5)
     model = cones(rng.normal(size=(6, 3)))

@@ -1,4 +1,4 @@
-"""What a classifier reports of its certificates."""
+"""Certificates of classifiers: radii, certified accuracy and argument checks."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ SOME_EPS = [0.0, 0.013, 0.057, 0.21, 0.53, 0.87, 100.0]
 
 @pytest.fixture(scope="module")
 def named(iris):
-    """A classifier of named flowers, their data and their names."""
+    """Return a classifier of named flowers, their data and their names."""
     names = np.array(["setosa", "versicolor", "virginica"])[iris.y]
     clf = SubgradientLMMClassifier(20, max_iter=2000, random_state=0).fit(iris.X, names)
     return clf, iris.X, names
 
 
 @pytest.mark.parametrize("scale", [None, [1.0, 0.5, 0.0, 2.0]])
-def test_the_classifier_has_the_radii_of_its_model(named, scale):
+def test_classifier_radii_equal_those_of_its_model(named, scale):
     clf, X, _ = named
     radius = clf.certified_radius(X, scale=scale)
     assert radius.shape == (150,)
@@ -66,7 +66,7 @@ def test_certified_accuracy_does_not_depend_on_the_order_of_eps(named):
     )
 
 
-def test_labels_that_are_wrong_or_unknown_count_as_wrong(named):
+def test_certified_accuracy_counts_unknown_labels_as_wrong(named):
     clf, X, names = named
     unknown = np.where(names == "setosa", "tulip", names)
     expected = np.mean(clf.predict(X) == unknown)
@@ -77,7 +77,7 @@ def test_labels_that_are_wrong_or_unknown_count_as_wrong(named):
     )
 
 
-def test_equal_scores_count_at_eps_zero_only(iris):
+def test_certified_accuracy_counts_equal_scores_at_eps_zero_only(iris):
     clf = SubgradientLMMClassifier(5, max_iter=10, random_state=0).fit(*iris)
     clf.model_.W2[:] = 0.0
     assert (
@@ -89,7 +89,7 @@ def test_equal_scores_count_at_eps_zero_only(iris):
     assert_array_equal(clf.certified_radius(iris.X), 0.0)
 
 
-def test_no_certified_row_of_the_classifier_moves_to_another_class(named):
+def test_certified_rows_of_classifier_survive_attacks(named):
     clf, X, _ = named
     radius = clf.certified_radius(X)
     rng = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_no_certified_row_of_the_classifier_moves_to_another_class(named):
 
 
 @pytest.mark.parametrize("eps", [-0.1, -1e-300, np.nan, [0.1, -0.1], [np.nan], [[0.1, 0.2]]])
-def test_bad_eps(named, eps):
+def test_certified_accuracy_rejects_invalid_eps(named, eps):
     clf, X, names = named
     with pytest.raises(ValueError, match="eps"):
         clf.certified_accuracy(X, names, eps)
@@ -108,7 +108,7 @@ def test_bad_eps(named, eps):
 @pytest.mark.parametrize(
     "scale", [[1.0] * 3, [1.0] * 5, [], [-1.0, 1, 1, 1], [np.nan, 1, 1, 1], np.ones((4, 1))]
 )
-def test_bad_scale(named, scale):
+def test_certified_radius_rejects_invalid_scale(named, scale):
     clf, X, names = named
     with pytest.raises(ValueError, match="scale"):
         clf.certified_accuracy(X, names, 0.1, scale=scale)
@@ -116,7 +116,7 @@ def test_bad_scale(named, scale):
         clf.certified_radius(X, scale=scale)
 
 
-def test_bad_labels_and_samples(named):
+def test_certified_accuracy_rejects_invalid_labels_and_samples(named):
     clf, X, names = named
     with pytest.raises(ValueError, match=r"\by\b"):
         clf.certified_accuracy(X, names[:-1], 0.1)
@@ -127,7 +127,7 @@ def test_bad_labels_and_samples(named):
             clf.certified_radius(bad)
 
 
-def test_certificates_need_a_fitted_classifier(iris):
+def test_certified_radius_requires_fitted_classifier(iris):
     for call in (
         lambda: LMMClassifier().certified_radius(iris.X),
         lambda: LMMClassifier().certified_accuracy(*iris, 0.1),
@@ -136,10 +136,10 @@ def test_certificates_need_a_fitted_classifier(iris):
             call()
 
 
-# -- for whom certificates hold -----------------------------------------------------------------
+# -- certified rows -----------------------------------------------------------------------------
 
 
-def test_certified_rows_are_those_that_are_right():
+def test_certified_rows_are_correct_rows():
     found = CertifiedRows.of([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
     assert found == (5, 4, 0.2, 0.1)
     # Half of the right rows, at least, reach the median.
@@ -158,7 +158,7 @@ def test_certified_rows_are_those_that_are_right():
         CertifiedRows.of([0.1, 0.2], [True])
 
 
-def test_certify_counts_the_rows_whose_radius_reaches_eps(iris):
+def test_certified_accuracy_counts_rows_whose_radius_reaches_eps(iris):
     X = iris.X.astype(np.float32)
     clf = SubgradientLMMClassifier(12, max_iter=300, random_state=0).fit(X, iris.y)
     assert clf.model_.dtype == np.float32

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @given(cases())
 @quick(60)
-def test_nothing_changes_without_a_box(case):
+def test_certificate_at_eps_zero_holds(case):
     """Not even where scores are equal."""
     assert certified_at(case.model, case.X, 0.0, case.scale).all()
     assert certified_at(case.model, case.X, 0, case.scale).all()
@@ -39,7 +39,7 @@ def test_only_rows_with_equal_scores_have_radius_zero():
 
 
 @BOTH_TYPES
-def test_without_influence_the_radius_is_infinite(iris, dtype):
+def test_radius_is_infinite_without_influence(iris, dtype):
     X = iris.X.astype(dtype)
     flat = cast(LMM(np.zeros(8), ROUGH.W1, ROUGH.W2), dtype)
     half = cast(LMM(ROUGH.W0 * np.repeat([1, 0, 1, 0], 2), ROUGH.W1, ROUGH.W2), dtype)
@@ -51,13 +51,13 @@ def test_without_influence_the_radius_is_infinite(iris, dtype):
         assert certified_at(model, X, 1e3, scale).all()
 
 
-def test_an_infinite_radius_is_certified(iris):
+def test_infinite_radius_is_certified(iris):
     flat = LMM(np.zeros(8), ROUGH.W1, ROUGH.W2)
     assert certified_at(flat, iris.X, certified_radius(flat, iris.X)).all()
 
 
 @BOTH_TYPES
-def test_rows_do_not_depend_on_each_other(digits, dtype):
+def test_radius_of_row_does_not_depend_on_other_rows(digits, dtype):
     """One row, none and many, which may be shared among threads."""
     model = cast(random_model(np.random.default_rng(2), 64, 30, 10), dtype)
     X = digits.X.astype(dtype)
@@ -78,7 +78,7 @@ def test_rows_do_not_depend_on_each_other(digits, dtype):
     [(np.float64, 1e9), (np.float64, 1e15), (np.float64, 1e250), (np.float32, 1e6),
      (np.float32, 1e30)],
 )  # fmt: skip
-def test_huge_inputs(dtype, far):
+def test_radius_of_huge_inputs_is_sound(dtype, far):
     """Radii shrink, to 0 at last, but no neighbour of a number is classified differently."""
     rng = np.random.default_rng(0)
     model = cast(ROUGH, dtype)
@@ -93,7 +93,7 @@ def test_huge_inputs(dtype, far):
 
 
 @BOTH_TYPES
-def test_the_least_numbers(dtype):
+def test_radius_of_smallest_floats_is_sound(dtype):
     """Products of tiny weights underflow, which is rounding too."""
     rng = np.random.default_rng(0)
     tiny = 100 * np.finfo(dtype).smallest_subnormal
@@ -139,7 +139,7 @@ def time_limit(seconds):
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e308, 1e-300, 1e-308])
-def test_scales_at_the_ends_of_the_range(scale):
+def test_radius_with_extreme_scales_is_sound(scale):
     """The radius is 0.8 / scale, near the least or the greatest float."""
     model = cones(np.array([[0.0], [2.0]]))
     with time_limit(2):
@@ -159,31 +159,31 @@ EVERY_DOOR = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 
 @EVERY_DOOR
 @pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), ()])
-def test_rows_of_another_shape(door, shape):
+def test_certify_rejects_rows_of_wrong_shape(door, shape):
     with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \("):
         door(np.zeros(shape))
 
 
 @EVERY_DOOR
-def test_no_rows_at_all(door):
+def test_certify_accepts_zero_rows(door):
     found = door(np.empty((0, 4)))
     assert all(len(part) == 0 for part in (found if isinstance(found, Bounds) else [found]))
 
 
 @EVERY_DOOR
-def test_lists_are_rows_too(door):
+def test_certify_accepts_lists(door):
     X = np.random.default_rng(0).normal(size=(5, 4))
     assert_array_equal(door(X.tolist()), door(X))
 
 
-def test_nothing_is_certified_for_rows_that_are_no_numbers():
+def test_nan_rows_are_not_certified():
     X = np.random.default_rng(0).normal(size=(6, 4))
     X[1], X[2, 3] = np.nan, np.nan
     assert not certified_at(ROUGH, X, 0.1)[1:3].any()
     assert_array_equal(certified_radius(ROUGH, X)[1:3], [0.0, 0.0])
 
 
-def test_scaled_weights_have_the_same_radii():
+def test_radius_is_invariant_to_scaled_weights():
     X = np.random.default_rng(0).normal(size=(30, 4))
     expected = certified_radius(ROUGH, X)
     assert (expected > 0).all()

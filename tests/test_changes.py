@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import fixed
+from explained import HIGH, LOW, fixed, random_map, random_sum, random_terms
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
 from maxplus.explain import Domain, OneHotGroup, changes, nearest_counterfactuals, smallest_change
 from maxplus.explain.changes import MILP
-from maxplus.models import LMM
+from maxplus.models import LMM, AdditiveLMM, FeatureMap
 from strategies import SEEDS
 
 pytestmark = pytest.mark.slow
 
 CLOSE = 1e-4
+# The least lead at a grid point that counts; sums are rounded in float32.
+GRID_LEAD = {LMM: 0.0, AdditiveLMM: 1e-4}
 
 
 def random_model(rng, P, H=4, C=2):
@@ -43,7 +45,7 @@ def options_of(domain, x):
 
 
 def nearest_of_all(model, domain, x, n_columns):
-    """The least sum of distances of all combinations of at most so many columns."""
+    """Return the least sum of distances over all combinations of at most this number of columns."""
     y, best = model.scores(x[None]).argmax(), np.inf
     columns = options_of(domain, x)
     for some in itertools.combinations(columns, n_columns):
@@ -60,7 +62,7 @@ def nearest_of_all(model, domain, x, n_columns):
 
 
 @st.composite
-def listed_problems(draw):
+def listed_problems(draw, is_sum):
     rng = np.random.default_rng(draw(SEEDS))
     P = 7
     domain = replace(
@@ -68,13 +70,16 @@ def listed_problems(draw):
         whole=np.isin(np.arange(P), [0, 1, 6]), values={2: np.array([-1.5, 0.25, 2.0])},
         categories=(OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
     )  # fmt: skip
-    model = random_model(rng, P, C=draw(st.integers(2, 3)))
+    if is_sum:
+        model = random_sum(rng, P, 3, is_mapped=draw(st.booleans()), n_terms=6)
+    else:
+        model = random_model(rng, P, C=draw(st.integers(2, 3)))
     x = np.concatenate([rng.integers(-2, 4, 2), [0.25], np.eye(3)[rng.integers(3)], [1.0]])
     return model, x, domain.with_fixed([6] if draw(st.booleans()) else [])
 
 
-@given(listed_problems(), st.integers(1, 3))
-@fixed(20)
+@given(st.booleans().flatmap(listed_problems), st.integers(1, 3))
+@fixed(40)
 def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
     model, x, domain = drawn
     change = smallest_change(model, x, domain, n_columns)
@@ -89,31 +94,40 @@ def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
     assert change.becomes != model.scores(x[None]).argmax()
 
 
-@given(SEEDS)
-@fixed(10)
-def test_changes_of_two_free_numbers_are_the_smallest(seed):
+@st.composite
+def numeric_models(draw):
+    rng = np.random.default_rng(draw(SEEDS))
+    if draw(st.booleans()):
+        return rng, random_model(rng, 3)
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    return rng, random_sum(rng, 3, 3, is_mapped=draw(st.booleans()), dtype=dtype)
+
+
+@given(numeric_models())
+@fixed(25)
+def test_changes_of_two_numbers_are_the_smallest(drawn):
     """No point of a fine grid flips that is nearer, and the change itself does flip."""
-    rng = np.random.default_rng(seed)
-    model = random_model(rng, 3)
-    x, unit = rng.normal(size=3), rng.uniform(0.5, 2.0, 3)
-    domain = Domain.free(3, unit).within(-4.0, 4.0)
+    rng, model = drawn
+    x, unit = rng.uniform(LOW, HIGH, 3), rng.uniform(0.5, 2.0, 3)
+    domain = Domain.free(3, unit).within(LOW, HIGH)
     y = model.scores(x[None]).argmax()
     change = smallest_change(model, x, domain, 2)
     single = nearest_counterfactuals(model, x[None], domain)
     assert change.distance <= single.distance[0] * (1 + 1e-9)
-    steps = np.linspace(-4.0, 4.0, 81)
+    steps = np.linspace(LOW, HIGH, 81)
     nearest = np.inf
     for p, q in itertools.combinations(range(3), 2):
         rows = np.repeat(x[None], steps.size**2, axis=0)
         rows[:, p], rows[:, q] = (axis.ravel() for axis in np.meshgrid(steps, steps))
-        flipped = model.scores(rows).argmax(axis=1) != y
+        z = model.scores(rows)
+        lead = np.delete(z, y, axis=1).max(axis=1) - z[:, y]
         sums = (np.abs(rows - x) / unit).sum(axis=1)
-        nearest = min(nearest, sums[flipped].min(initial=np.inf))
+        nearest = min(nearest, sums[lead > GRID_LEAD[type(model)]].min(initial=np.inf))
     assert change.distance <= nearest * (1 + CLOSE)
+    assert change.at_least == pytest.approx(change.distance, rel=CLOSE)
     if change.becomes < 0:
         assert nearest == np.inf
         return
-    # A point of the grid lies within a step of the change, in both directions.
     moved = x.copy()
     moved[change.feature] = change.value
     assert (np.abs(moved - x) / unit).sum() == pytest.approx(change.distance)
@@ -123,8 +137,37 @@ def test_changes_of_two_free_numbers_are_the_smallest(seed):
 
 
 @given(SEEDS)
+@fixed(20)
+def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
+    """Feature 0 is whole, feature 1 is whole and was missing, with the indicator 2."""
+    rng = np.random.default_rng(seed)
+    knots = [(10.0 * x, u) for x, u in map(random_map(rng, 3).knots, range(2))]
+    feature_map = FeatureMap([*knots, ([0.0, 1.0], [-0.5, 0.5])])
+    model = AdditiveLMM(random_terms(rng, 3, 2, n_terms=5), 3, feature_map)
+    domain = replace(
+        Domain.free(3, [2.0, 5.0, 1.0]).within(-30.0, 30.0),
+        whole=np.array([True, True, False]), indicators={1: 2},
+    ).with_fixed([2])  # fmt: skip
+    assert domain.is_long[:2].all()
+    # A whole number that was filled in by a fraction cannot stay what it is.
+    x = np.array([rng.integers(-30, 31), rng.integers(-30, 31) + rng.choice([0.0, 0.4]), 1.0])
+    y = model.scores(x[None]).argmax()
+    values = np.arange(-30.0, 31.0)
+    rows = [[a, x[1], 1.0] for a in values] + [[a, b, 0.0] for a in values for b in values]
+    rows = np.array(rows)
+    flipped = model.scores(rows).argmax(axis=1) != y
+    expected = (np.abs(rows - x) / domain.unit)[:, :2].sum(axis=1)[flipped].min(initial=np.inf)
+    change = smallest_change(model, x, domain, 2)
+    assert change.distance == pytest.approx(expected, rel=CLOSE)
+    if expected < np.inf:
+        assert model.scores(change.row[None]).argmax() == change.becomes != y
+        assert change.row[2] == (0.0 if 1 in change.feature else 1.0)
+        assert (change.value == np.round(change.value)).all()
+
+
+@given(SEEDS)
 @fixed(8)
-def test_all_columns_together_are_no_nearer_than_the_certificate(seed):
+def test_changes_are_no_nearer_than_certified_radius(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
     change = smallest_change(model, x, Domain.free(3).within(-9.0, 9.0), 3)
@@ -133,7 +176,7 @@ def test_all_columns_together_are_no_nearer_than_the_certificate(seed):
 
 @given(SEEDS)
 @fixed(15)
-def test_one_column_is_a_single_flip(seed):
+def test_change_of_one_column_is_its_counterfactual(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
     domain = Domain.free(3).within(-9.0, 9.0)
@@ -145,7 +188,7 @@ def test_one_column_is_a_single_flip(seed):
     assert change.feature.tolist() == single.feature[single.feature >= 0].tolist()
 
 
-def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
+def test_changes_keep_integers_and_fill_missing_values():
     rng = np.random.default_rng(5)
     P = 4
     domain = replace(
@@ -165,7 +208,7 @@ def test_whole_numbers_stay_whole_and_values_that_were_missing_turn_up():
     assert found > 1
 
 
-def test_a_classifier_s_change_is_printed(iris):
+def test_changes_of_classifier_are_printed(iris):
     clf = LMMClassifier(9, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
     x = iris.X[70]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
@@ -183,7 +226,7 @@ def test_a_classifier_s_change_is_printed(iris):
         clf.smallest_change(x, 0)
 
 
-def test_what_is_too_large_is_refused(monkeypatch):
+def test_changes_reject_too_large_problems(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
@@ -193,7 +236,7 @@ def test_what_is_too_large_is_refused(monkeypatch):
         smallest_change(model, far, domain, 2)
 
 
-def test_without_limits_and_without_a_single_flip_there_is_no_search():
+def test_changes_without_limits_or_counterfactual_are_not_searched():
     # Class 1 wins where both numbers are above 5.
     W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
     model = LMM(

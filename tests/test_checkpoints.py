@@ -11,13 +11,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import maxplus
+from file_mutations import tamper
 from maxplus import (
     LMMClassifier,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
 from maxplus.io import Checkpoint, FileError, container
-from model_files import tamper
 from processes import kill_writers
 
 SETTINGS = {
@@ -39,7 +39,7 @@ SETTINGS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_resumed_training_ends_the_same(tmp_path, iris, name):
+def test_resumed_training_ends_with_the_same_weights(tmp_path, iris, name):
     options = {"n_hidden": 8, "max_iter": 1500, "random_state": 3, **SETTINGS[name]}
     whole = SubgradientLMMClassifier(**options).fit(iris.X, iris.y)
     stop = whole.n_iter_ // 3
@@ -72,7 +72,7 @@ def stopped(path, step, data):
         lambda document, arrays: arrays.update({"step.memory": np.array([np.nan])}),
     ],
 )
-def test_a_level_needs_its_memory(tmp_path, iris, damage):
+def test_resume_rejects_damaged_state_of_level_rule(tmp_path, iris, damage):
     path = tmp_path / "checkpoint"
     stopped(path, "level", iris)
     tamper(path, damage)
@@ -80,14 +80,14 @@ def test_a_level_needs_its_memory(tmp_path, iris, damage):
         maxplus.resume(path, *iris)
 
 
-def test_checkpoints_from_before_rules_had_a_memory_are_read(tmp_path, iris):
+def test_checkpoints_without_rule_state_are_read(tmp_path, iris):
     path = tmp_path / "checkpoint"
     stopped(path, "two-phase", iris)
     tamper(path, lambda document, arrays: arrays.pop("step.memory"))
     assert maxplus.resume(path, *iris).n_iter_ == 50
 
 
-def test_resuming_needs_the_same_weights(tmp_path, iris):
+def test_resume_requires_the_same_sample_weights(tmp_path, iris):
     path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
     options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}
     whole = SubgradientLMMClassifier(**options).fit(iris.X, iris.y, weight)
@@ -100,7 +100,7 @@ def test_resuming_needs_the_same_weights(tmp_path, iris):
     assert again.mean_loss_ == whole.mean_loss_
 
 
-def test_resuming_needs_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
+def test_resume_requires_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
     path = tmp_path / "checkpoint"
     SubgradientLMMClassifier(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)
     with pytest.raises(FileError, match="on other data"):
@@ -133,7 +133,7 @@ print(clf.n_iter_, *{str(w.message) for w in caught}, sep="|")
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX's limits")
 @pytest.mark.slow
-def test_a_full_disk_does_not_end_a_training(tmp_path):
+def test_full_disk_does_not_end_training(tmp_path):
     path = tmp_path / "checkpoint"
     path.write_bytes(b"the last one")
     done = subprocess.run(
@@ -147,7 +147,7 @@ def test_a_full_disk_does_not_end_a_training(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_checkpoint_is_written_once_there_is_room_again(tmp_path, iris, monkeypatch):
+def test_checkpoint_is_written_after_disk_space_is_freed(tmp_path, iris, monkeypatch):
     path = tmp_path / "checkpoint"
     replace, calls = os.replace, []
 
@@ -165,14 +165,14 @@ def test_a_checkpoint_is_written_once_there_is_room_again(tmp_path, iris, monkey
     assert maxplus.resume(path, *iris).n_iter_ == 20
 
 
-def test_a_place_that_no_checkpoint_can_have_is_an_error(tmp_path, iris):
+def test_impossible_checkpoint_path_is_rejected(tmp_path, iris):
     for place in (tmp_path / "nowhere" / "checkpoint", tmp_path):
         with pytest.raises(OSError, match=str(place)):
             MaxPlusClassifier(max_iter=2, callbacks=Checkpoint(place)).fit(*iris)
 
 
 @pytest.mark.parametrize("engine", ["dense", "sgd"])
-def test_resuming_a_crashed_partial_fit_keeps_the_history(tmp_path, cloud, engine):
+def test_resumed_partial_fit_keeps_history_after_crash(tmp_path, cloud, engine):
     options = {"objective": "mean" if engine == "sgd" else "max", "engine": engine}
     whole, crashed = (
         SubgradientLMMClassifier(6, max_iter=40, random_state=0, **options).fit(*cloud)
@@ -209,7 +209,7 @@ BEGUN = {
 
 
 @pytest.mark.parametrize("stage", BEGUN)
-def test_every_array_of_a_checkpoint_is_checked(tmp_path, iris, stage):
+def test_resume_checks_every_array_of_checkpoint(tmp_path, iris, stage):
     """Missing, of another shape or type, not finite, for other features: never a crash."""
     path = tmp_path / "checkpoint"
     checkpoint_of(path, iris, BEGUN[stage])
@@ -248,7 +248,7 @@ def test_every_array_of_a_checkpoint_is_checked(tmp_path, iris, stage):
 
 @pytest.mark.parametrize("stage", BEGUN)
 @pytest.mark.parametrize("n_features", [2, 8])
-def test_a_checkpoint_for_other_features_is_refused(tmp_path, iris, stage, n_features):
+def test_resume_rejects_checkpoint_for_other_features(tmp_path, iris, stage, n_features):
     """Its digest is right, so that only its shapes tell."""
     path, other = tmp_path / "checkpoint", tmp_path / "other"
     X = np.tile(iris.X, 2)[:, :n_features]
@@ -271,7 +271,7 @@ def test_a_checkpoint_for_other_features_is_refused(tmp_path, iris, stage, n_fea
      {"bit_generator": "PCG64", "state": {"state": -1, "inc": 10**60}, "has_uint32": 0,
       "uinteger": 0}],
 )  # fmt: skip
-def test_a_damaged_generator_is_refused(tmp_path, iris, generator):
+def test_resume_rejects_damaged_generator(tmp_path, iris, generator):
     path = tmp_path / "checkpoint"
     checkpoint_of(path, iris, BEGUN["warm-up"])
     tamper(path, lambda document, arrays: document.update(generator=generator))
@@ -281,7 +281,7 @@ def test_a_damaged_generator_is_refused(tmp_path, iris, generator):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_killing_a_writer_a_hundred_times_loses_nothing(tmp_path):
+def test_killed_writers_never_damage_a_checkpoint(tmp_path):
     path, kind = tmp_path / "checkpoint", "maxplus-checkpoint"
     container.write_container(path, kind, {"n": 0}, {"x": np.full(30000, 0)})
     # Most were killed in the middle of their work, not before it.

@@ -1,4 +1,4 @@
-"""What the data choose: capacity, views, temperature, and whether to polish."""
+"""Choices by cross-validation: structure, scaling, temperature, and whether to polish."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def assert_same(a, b):
 # -- the search -------------------------------------------------------------------------------
 
 
-def test_the_search_is_told(chosen):
+def test_structure_search_is_reported(chosen):
     search = chosen.search_
     assert search["losses"].shape == (len(STRUCTURES), 3)
     assert not np.isnan(search["losses"]).any()
@@ -77,7 +77,7 @@ def test_the_search_is_told(chosen):
 
 
 @pytest.mark.parametrize(("structure", "most"), [("shapes", 1), ("pairs", 2)])
-def test_structure_limits_the_terms(noisy, structure, most):
+def test_structure_parameter_limits_the_terms(noisy, structure, most):
     X, y = noisy
     product = (X[:, 2] - 7.0) * (X[:, 4] + 3.0) > 0
     clf = LMMClassifier(structure=structure, **QUICK).fit(X, product)
@@ -93,7 +93,7 @@ def test_structure_limits_the_terms(noisy, structure, most):
      {"early_stopping": True}, {"init_margin": 3.0}, {"standardize": False},
      {"augment": lambda rows, rng: rows}],
 )  # fmt: skip
-def test_parameters_of_a_single_network_ask_for_one(iris, options):
+def test_single_network_parameters_select_an_lmm(iris, options):
     clf = LMMClassifier(warmup_epochs=2, random_state=0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -102,13 +102,13 @@ def test_parameters_of_a_single_network_ask_for_one(iris, options):
     assert isinstance(LMMClassifier(warmup_epochs=2).fit(*iris).model_, AdditiveLMM)
 
 
-def test_the_same_random_state_chooses_the_same(noisy, chosen):
+def test_structure_search_depends_only_on_random_state(noisy, chosen):
     assert_same(chosen, LMMClassifier(**QUICK).fit(*noisy))
     other = LMMClassifier(**QUICK | {"random_state": 1}).fit(*noisy)
     assert not np.array_equal(other.search_["losses"], chosen.search_["losses"])
 
 
-def test_the_search_does_not_depend_on_the_number_of_jobs(noisy, chosen):
+def test_structure_search_does_not_depend_on_n_jobs(noisy, chosen):
     for n_jobs in (1, 2):
         again = LMMClassifier(**QUICK, n_jobs=n_jobs).fit(*noisy)
         for name, fact in chosen.search_.items():
@@ -116,7 +116,7 @@ def test_the_search_does_not_depend_on_the_number_of_jobs(noisy, chosen):
         assert again.temperature_ == chosen.temperature_
 
 
-def test_noise_is_not_memorised(noisy):
+def test_structure_search_does_not_memorise_noise(noisy):
     """A fixed capacity fits what it can; the chosen one is better on rows it has not seen."""
     X, y = noisy
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
@@ -127,7 +127,7 @@ def test_noise_is_not_memorised(noisy):
     assert free > given + 0.1
 
 
-def test_a_number_is_taken_as_it_is(noisy):
+def test_fit_with_given_n_hidden_or_slope_skips_search(noisy):
     X, y = noisy
     for options in ({"n_hidden": 12}, {"slope": 2.0}):
         clf = LMMClassifier(random_state=0, **options).fit(X, y)
@@ -139,7 +139,7 @@ def test_a_number_is_taken_as_it_is(noisy):
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 9), (2, 2), (3, 1, 8), (2, 3, 4), (5, 5)])
 @pytest.mark.parametrize("n_features", [1, 3])
-def test_few_rows(counts, n_features):
+def test_fit_accepts_few_rows(counts, n_features):
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(len(counts)), counts)
     X = rng.normal(size=(len(y), n_features)) + y[:, None]
@@ -149,7 +149,7 @@ def test_few_rows(counts, n_features):
     assert 0 < clf.temperature_ < np.inf
 
 
-def test_constant_and_repeated_columns(noisy):
+def test_fit_accepts_constant_and_repeated_columns(noisy):
     X, y = noisy
     wide = np.column_stack([np.full(len(y), 1e6), X, np.zeros(len(y)), X[:, 0]])
     clf = LMMClassifier(**QUICK).fit(wide, y)
@@ -159,7 +159,7 @@ def test_constant_and_repeated_columns(noisy):
     assert np.isfinite(everywhere.predict_proba(np.ones((2, 3)))).all()
 
 
-def test_rows_that_repeat_keep_their_rates():
+def test_probabilities_of_repeated_rows_are_their_class_rates():
     """A table of fourteen different rows, where labels are a matter of chance."""
     rng = np.random.default_rng(0)
     X = np.array([[a, b] for a in range(7) for b in range(2)], float)[rng.integers(14, size=600)]
@@ -172,7 +172,7 @@ def test_rows_that_repeat_keep_their_rates():
     assert Capacity().hidden_for(X, 2) == 14
 
 
-def test_folds_and_parts_keep_every_class():
+def test_folds_keep_every_class():
     y = np.repeat([0, 1, 2, 3], [400, 30, 2, 1])
     rng = np.random.default_rng(0)
     fold = deal_folds(y, 3, rng)
@@ -188,19 +188,19 @@ def test_folds_and_parts_keep_every_class():
 # -- ends -------------------------------------------------------------------------------------
 
 
-def test_progress_tells_of_the_choice(noisy):
-    heard = []
+def test_progress_reports_structure_search(noisy):
+    progress_calls = []
     LMMClassifier(
-        **QUICK, callbacks=lambda p: heard.append((p.stage, p.iteration, p.max_iter))
+        **QUICK, callbacks=lambda p: progress_calls.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
-    choice = [(iteration, of) for stage, iteration, of in heard if stage == "choice"]
+    choice = [(iteration, of) for stage, iteration, of in progress_calls if stage == "choice"]
     total = len(STRUCTURES) + 2 * FEW.survivors
     assert choice == [(k, total) for k in range(1, total + 1)]
-    assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["choice", "warm-up"]
-    assert heard[-1] == ("warm-up", 15, 15)
+    assert list(dict.fromkeys(stage for stage, _, _ in progress_calls)) == ["choice", "warm-up"]
+    assert progress_calls[-1] == ("warm-up", 15, 15)
 
 
-def test_a_callback_ends_the_search_and_the_training(noisy):
+def test_callback_ends_search_and_training(noisy):
     clf = LMMClassifier(**QUICK, callbacks=lambda p: p.iteration == 3).fit(*noisy)
     assert clf.status_ == Status.CALLBACK.value
     assert clf.loss_curve_.size == clf.n_iter_ == 0
@@ -219,7 +219,7 @@ def test_ctrl_c_ends_the_search(noisy):
     assert clf.loss_curve_.size == 0
 
 
-def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):
+def test_interrupted_search_ends_running_trainings(noisy, monkeypatch):
     """Other trainings of a fold stop after an epoch, and are not waited for."""
     epochs = []
     train_epoch = soft_terms.train_epoch
@@ -240,7 +240,7 @@ def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):
     assert len(epochs) < 2_400
 
 
-def test_a_failure_within_the_search_changes_nothing(noisy, chosen):
+def test_failed_search_leaves_estimator_unchanged(noisy, chosen):
     before = dict(vars(chosen))
 
     def fail(progress):
@@ -252,13 +252,13 @@ def test_a_failure_within_the_search_changes_nothing(noisy, chosen):
     assert vars(chosen) == before
 
 
-def test_checkpoints_are_refused_for_sums_of_terms(tmp_path, noisy):
+def test_checkpoints_are_rejected_for_sums_of_terms(tmp_path, noisy):
     with pytest.raises(ValueError, match=r"sum of terms has no state to keep; .* give n_hidden"):
         LMMClassifier(callbacks=Checkpoint(tmp_path / "checkpoint")).fit(*noisy)
 
 
 @pytest.mark.parametrize("options", [{}, {"class_weight": {0: 1.0, 1: 2.5}, "calibrate": True}])
-def test_a_resumed_training_ends_the_same(tmp_path, noisy, options):
+def test_resumed_warm_up_ends_with_the_same_weights(tmp_path, noisy, options):
     options = {"n_hidden": 10, "random_state": 3, "warmup_epochs": 30, **options}
     whole = LMMClassifier(**options).fit(*noisy)
     path = tmp_path / "checkpoint"
@@ -271,7 +271,7 @@ def test_a_resumed_training_ends_the_same(tmp_path, noisy, options):
         assert again.get_params()["class_weight"] == options.get("class_weight")
 
 
-def test_facts_of_a_checkpoint_are_checked(tmp_path, noisy):
+def test_resume_checks_results_of_earlier_stages(tmp_path, noisy):
     path = tmp_path / "checkpoint"
     stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up"]
     LMMClassifier(10, calibrate=True, **QUICK, callbacks=stop).fit(*noisy)
@@ -291,7 +291,7 @@ def test_facts_of_a_checkpoint_are_checked(tmp_path, noisy):
                 maxplus.resume(path, *noisy)
 
 
-def test_a_file_keeps_what_was_found(tmp_path, noisy, chosen):
+def test_saved_model_keeps_search_results(tmp_path, noisy, chosen):
     chosen.save(tmp_path / "m")
     again = maxplus.load(tmp_path / "m")
     assert_same(again, chosen)
@@ -306,7 +306,7 @@ def test_a_file_keeps_what_was_found(tmp_path, noisy, chosen):
 
 
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
-def test_raw_features_do_as_well_as_standardised_ones(load):
+def test_raw_and_standardised_features_have_equal_accuracy(load):
     X, y = load(return_X_y=True)
     folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))[:2]
     raw, scaled = (
@@ -317,7 +317,7 @@ def test_raw_features_do_as_well_as_standardised_ones(load):
     assert raw == pytest.approx(scaled, abs=0.015)
 
 
-def test_scaling_is_robust_and_folded_in(noisy):
+def test_scaling_is_robust_and_folded_into_weights(noisy):
     X, y = noisy
     wild = X.copy()
     wild[0, 2] = 1e9
@@ -330,7 +330,7 @@ def test_scaling_is_robust_and_folded_in(noisy):
     assert_allclose(np.abs(plain.W0_), plain.slope_, rtol=1e-12)
 
 
-def test_pixels_keep_their_unit(digits):
+def test_image_features_are_not_rescaled(digits):
     for X in (digits.X, digits.X / 16, digits.X * 17.0):
         assert share_a_unit(X)
         assert Scaling.of(X).is_none
@@ -341,7 +341,7 @@ def test_pixels_keep_their_unit(digits):
     assert_array_equal(LMMClassifier(20, random_state=0).fit(*digits).scale_, 1.0)
 
 
-def test_augmentations_see_raw_features(noisy):
+def test_augmentation_receives_raw_features(noisy):
     X, y = noisy
     seen = []
 
@@ -358,7 +358,7 @@ def test_augmentations_see_raw_features(noisy):
 
 
 @pytest.mark.parametrize("far", [1e4, 1e9])
-def test_no_default_fit_depends_on_how_far_an_outlier_lies(noisy, far):
+def test_default_fit_does_not_depend_on_distance_of_outlier(noisy, far):
     X, y = noisy
     scores = []
     for value in (X[0, 0] + 1e3 * X[:, 0].std(), X[0, 0] + far * X[:, 0].std()):
@@ -371,7 +371,7 @@ def test_no_default_fit_depends_on_how_far_an_outlier_lies(noisy, far):
 # -- temperature ------------------------------------------------------------------------------
 
 
-def test_the_temperature_changes_no_prediction_and_no_radius(noisy, chosen):
+def test_temperature_changes_no_prediction_and_no_radius(noisy, chosen):
     X, y = noisy
     cold = LMMClassifier(**QUICK, calibrate=False).fit(X, y)
     assert cold.temperature_ == 1.0 != chosen.temperature_
@@ -381,7 +381,7 @@ def test_the_temperature_changes_no_prediction_and_no_radius(noisy, chosen):
     assert_allclose(cold.certified_radius(X[:20]), chosen.certified_radius(X[:20]), rtol=1e-4)
 
 
-def test_the_temperature_is_the_best_one():
+def test_temperature_minimises_weighted_loss():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(4000, 3)) * 2
     p = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
@@ -392,17 +392,17 @@ def test_the_temperature_is_the_best_one():
     best = np.average(losses_of(t * Z, y), weights=weight)
     for other in (0.8 * t, 1.25 * t):
         assert np.average(losses_of(other * Z, y), weights=weight) > best
-    # All right: not for ever surer.
+    # All predictions are correct, but the temperature stays finite.
     assert temperature(np.eye(3)[[0, 1, 2] * 10], np.arange(30) % 3) < 10
 
 
-def test_calibration_can_be_asked_for(noisy):
+def test_calibration_can_be_enabled(noisy):
     clf = LMMClassifier(30, calibrate=True, random_state=0).fit(*noisy)
     assert clf.temperature_ < 0.8  # thirty units memorise
     assert not hasattr(clf, "search_")
 
 
-def test_a_polished_level_survives_the_temperature(iris):
+def test_perfect_fit_survives_temperature(iris):
     clf = LMMClassifier(30, calibrate=True, polish="log2", random_state=0).fit(*iris)
     assert clf.perfect_fit_
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
@@ -423,7 +423,7 @@ def test_suspects_of_a_sum_are_the_rows_it_does_not_fit(noisy, chosen):
     assert_array_equal(chosen.suspects_, wrong)
 
 
-def test_a_polish_is_asked_for_by_held_out_rows(iris, noisy):
+def test_polish_is_decided_by_held_out_rows(iris, noisy):
     """The rows that fit by nature are polished; noise is left; threads change nothing."""
     options = {"n_hidden": 30, "random_state": 0}
     fitted = LMMClassifier(**options).fit(*iris)
@@ -441,7 +441,7 @@ def test_a_polish_is_asked_for_by_held_out_rows(iris, noisy):
 # -- weights ----------------------------------------------------------------------------------
 
 
-def test_balanced_weights_find_a_rare_class():
+def test_balanced_class_weights_find_rare_class():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 4))
     y = np.zeros(1500, int)
@@ -456,7 +456,7 @@ def test_balanced_weights_find_a_rare_class():
     assert balanced[:200].mean() < 0.35
 
 
-def test_class_weights_are_sample_weights(noisy):
+def test_class_weights_equal_sample_weights(noisy):
     X, y = noisy
     labels = np.array(["no", "yes"])[y]
     options = {"n_hidden": 10, "warmup_epochs": 5, "random_state": 0, "calibrate": True}
@@ -478,7 +478,7 @@ def test_class_weights_are_sample_weights(noisy):
 # -- the user's scorer --------------------------------------------------------------------------
 
 
-def test_a_scorer_of_the_user_chooses(noisy):
+def test_custom_scorer_selects_structure(noisy):
     X, y = noisy
 
     def likes_few_units(estimator, rows, labels):
@@ -493,7 +493,7 @@ def test_a_scorer_of_the_user_chooses(noisy):
     assert_array_equal(scores[0], -clf.n_hidden_)
 
 
-def test_a_scorer_by_name_measures_held_out_rows_by_their_weights(tmp_path, noisy):
+def test_named_scorer_weights_held_out_rows(tmp_path, noisy):
     X, y = noisy
     weight = np.where(np.arange(len(y)) % 2, 5.0, 1.0)
     options = {"scoring": "balanced_accuracy", "warmup_epochs": 4, "random_state": 0}
@@ -511,7 +511,7 @@ def test_a_scorer_by_name_measures_held_out_rows_by_their_weights(tmp_path, nois
     assert again.scoring == "balanced_accuracy"
 
 
-def test_a_scorer_that_fails_or_is_unknown_is_told(noisy):
+def test_failing_or_unknown_scorer_is_rejected(noisy):
     def broken(estimator, X, y):
         raise RuntimeError("no such luck")
 

@@ -31,7 +31,7 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
         assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
 
 
-def test_help_is_a_sentence_with_the_default():
+def test_help_states_defaults():
     commands = typer.main.get_command(app).commands
     for name, command in commands.items():
         for option in command.params:
@@ -59,13 +59,13 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_python_knows_the_command_as_a_module():
+def test_python_m_maxplus_runs_the_command():
     command = [sys.executable, "-m", "maxplus", "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout == f"maxplus {maxplus.__version__}\n"
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"maxplus {maxplus.__version__}\n"
 
 
-def test_packed_tables_are_read(orchard_model, tmp_path):
+def test_commands_read_compressed_tables(orchard_model, tmp_path):
     packed = tmp_path / "orchard.csv.gz"
     packed.write_bytes(gzip.compress(Path(ORCHARD).read_bytes()))
     assert (
@@ -74,7 +74,7 @@ def test_packed_tables_are_read(orchard_model, tmp_path):
     )
 
 
-def test_export_writes_onnx(orchard_model, tmp_path):
+def test_export_command_writes_onnx(orchard_model, tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     good("export", orchard_model, tmp_path / "m.onnx")
     onnx.checker.check_model(str(tmp_path / "m.onnx"))
@@ -90,7 +90,7 @@ def test_export_writes_onnx(orchard_model, tmp_path):
         ("matplotlib", ("evaluate", ORCHARD, "--plot", "e.png"), "maxplus[plot]"),
     ],
 )
-def test_a_missing_package_is_named_without_a_traceback(
+def test_missing_package_error_has_no_traceback(
     orchard_model, tmp_path, monkeypatch, package, arguments, extra
 ):
     for name in [m for m in sys.modules if m == package or m.startswith(f"{package}.")]:
@@ -120,20 +120,20 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("arguments", "words", "command"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_in_options_are_one_line(arguments, words, command):
+def test_option_errors_are_one_line(arguments, words, command):
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert re.fullmatch(rf"Error: .*{re.escape(words)}.*; see .*{command}\w* --help", line)
 
 
-def test_no_arguments_show_the_help():
+def test_command_without_arguments_prints_help():
     result = run()
     assert "train" in result.output
     assert "Error" not in result.output
 
 
-def test_a_warning_is_told_once_for_all_folds(tmp_path):
+def test_warning_is_printed_once_for_all_folds(tmp_path):
     result = run(
         "train", IRIS, *BRIEF[:-2], "--validate", 2, *settings("polish=none", "max_suspects=3"),
         "-o", tmp_path / "model",
@@ -144,7 +144,7 @@ def test_a_warning_is_told_once_for_all_folds(tmp_path):
     assert warned[0].startswith("Warning: ")
 
 
-def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):
+def test_command_errors_are_one_line(orchard_model, digits_model, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,c\n1,x,0\n,y,1\n3,x,1\n")
     assert "no column 'z' (--target)" in bad("train", table, "--target", "z")
@@ -183,7 +183,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @pytest.fixture(scope="module")
 def escaped(tmp_path_factory):
-    """A table with terminal escape sequences in its names and words, and a model of it."""
+    """Return a table with terminal escape sequences in its names and words, and a model of it."""
     folder = tmp_path_factory.mktemp("escaped")
     rng = np.random.default_rng(0)
     size, colour = rng.normal(size=120), rng.choice(["re\x1b[31md", "blue\x07"], 120)
@@ -192,12 +192,12 @@ def escaped(tmp_path_factory):
     lines += [f"{s:.3f},{c},{d}" for s, c, d in zip(size, colour, label, strict=True)]
     table, model = folder / "t\x1bable.csv", folder / "model.maxplus"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    said = run(
+    done = run(
         "train", table, "--out", model, "-H", 6, *settings("slope=3", "warmup_epochs=3"),
         color=True,
     )  # fmt: skip
-    assert said.exit_code == 0, said.output
-    return table, model, said.output
+    assert done.exit_code == 0, done.output
+    return table, model, done.output
 
 
 def test_train_prints_no_control_characters(escaped):
@@ -208,18 +208,61 @@ def test_train_prints_no_control_characters(escaped):
 @pytest.mark.parametrize("command", ["explain", "rules", "evaluate", "certify"])
 def test_commands_print_no_control_characters(command, escaped):
     table, model, _ = escaped
-    said = run(command, model, table, color=True)
-    assert said.exit_code == 0, said.output
-    assert CONTROLS.search(said.output) is None
+    done = run(command, model, table, color=True)
+    assert done.exit_code == 0, done.output
+    assert CONTROLS.search(done.output) is None
     given = run(command, model, table, "--json", color=True)
     assert CONTROLS.search(given.stdout) is None
     if command != "certify":
-        assert "n2Jo" in said.output
+        assert "n2Jo" in done.output
         assert r"n\x9b2Jo" in repr(json.loads(given.stdout))
 
 
 def test_errors_print_no_control_characters(escaped):
     table, _, _ = escaped
-    for said in (run("explain", table, table), run("train", table, "--target", "a\x1b[2Jb")):
-        assert said.exit_code == 2
-        assert CONTROLS.search(said.output) is None
+    for done in (run("explain", table, table), run("train", table, "--target", "a\x1b[2Jb")):
+        assert done.exit_code == 2
+        assert CONTROLS.search(done.output) is None
+
+
+# -- JSON output -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def commands(orchard_model, tmp_path):
+    """Every command, short."""
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("onnx")
+    return {
+        "train": (IRIS, *BRIEF, "-o", tmp_path / "m"),
+        "compare": (IRIS, "--models", "kNN", "--validate", 2),
+        "predict": (orchard_model, ORCHARD),
+        "evaluate": (orchard_model, ORCHARD, "--plot", tmp_path / "e.svg"),
+        "explain": (orchard_model, ORCHARD),
+        "rules": (orchard_model, ORCHARD),
+        "certify": (orchard_model, ORCHARD, "--eps", 0.1, "--plot", tmp_path / "c.svg"),
+        "report": (orchard_model, ORCHARD, "-o", tmp_path / "r.html"),
+        "export": (orchard_model, tmp_path / "m.onnx"),
+    }
+
+
+def test_every_command_has_json_and_quiet_options(commands):
+    for name, arguments in commands.items():
+        result = run(name, *arguments, "--json", "--quiet")
+        assert result.exit_code == 0, (name, result.output)
+        document = json.loads(result.stdout, parse_constant=pytest.fail)
+        assert isinstance(document, dict), name
+        assert result.stderr == "", name
+
+
+def test_quiet_commands_print_nothing(commands):
+    # Without an output file, predict prints the predictions themselves.
+    for name in set(commands) - {"predict"}:
+        result = run(name, *commands[name], "--quiet")
+        assert (result.exit_code, result.output) == (0, ""), name
+
+
+def test_errors_leave_standard_output_empty(tmp_path):
+    result = run("train", tmp_path / "nothing.csv", "--json", "--quiet")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nothing.csv: No such file" in result.stderr

@@ -1,4 +1,4 @@
-"""``maxplus certify`` and ``report``: units, what is held fixed, and for whom it holds."""
+"""``maxplus certify`` and ``report``: units, fixed columns and certified rows."""
 
 import html
 import re
@@ -16,7 +16,7 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_certificates_count_in_deviations_of_the_training_data(orchard_model, tmp_path):
+def test_certify_unit_is_standard_deviation_of_training_data(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     deviations = samples.X.std(axis=0)
@@ -42,7 +42,7 @@ def test_certificates_count_in_deviations_of_the_training_data(orchard_model, tm
 
 @pytest.fixture(scope="module")
 def constant(tmp_path_factory):
-    """A model of a table with a column that is always 0.1, which is left out, and the table."""
+    """Return a model of a table with a dropped constant column, and the table."""
     folder = tmp_path_factory.mktemp("constant")
     rows = ["a,b,same,label"] + [f"{k / 2},{k % 3},0.1,{'u' if k < 20 else 'v'}" for k in range(40)]
     (folder / "t.csv").write_text("\n".join(rows) + "\n")
@@ -50,7 +50,7 @@ def constant(tmp_path_factory):
     return folder / "m", folder / "t.csv"
 
 
-def test_a_constant_column_certifies_nothing_for_ever(constant, tmp_path):
+def test_certify_holds_no_constant_column_fixed(constant, tmp_path):
     path, table = constant
     model = maxplus.load(path)
     assert model.encoder_.feature_names == ["a", "b"]
@@ -70,7 +70,7 @@ def test_a_constant_column_certifies_nothing_for_ever(constant, tmp_path):
     assert f"least {expected.min():.4g}" in printed
 
 
-def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path):
+def test_certify_names_raw_units_and_missing_deviations(orchard_model, tmp_path):
     printed = good("certify", orchard_model, ORCHARD, "--raw-units", "--move-categories")
     assert "ε and radii are in the features' own units." in printed
     samples = opened(IRIS)
@@ -80,13 +80,13 @@ def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path)
     assert "own units (the model file has no deviations of its training data)" in printed
     assert f"{clf.certified_accuracy(samples.X, samples.y, 0.1):.2%}" in printed
     out = tmp_path / "p.csv"
-    said = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
-    assert "no deviations of its training data" in said
+    message = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
+    assert "no deviations of its training data" in message
     radius = [float(row["certified radius"]) for row in read_csv(out)]
     assert np.allclose(radius, clf.certified_radius(samples.X), rtol=1e-5)
 
 
-def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
+def test_report_names_unit_of_radii(orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     page = tmp_path / "r.html"
     for options, unit in (
@@ -101,7 +101,7 @@ def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
         assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
 
 
-def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
+def test_report_command_writes_one_page(digits_model, orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     for model, data in ((orchard_model, ORCHARD), (digits_model, "digits")):
         good("report", model, data, "-o", tmp_path / "r.html")
@@ -117,23 +117,23 @@ def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
         assert "expected calibration error" in page
 
 
-def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
+def test_certify_holds_categories_fixed_by_default(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     words = np.array([name.startswith("variety") for name in model.encoder_.feature_names])
     held = np.where(words, 0.0, samples.X.std(axis=0))
     right = model.predict(samples.X) == samples.y
     radius = model.certified_radius(samples.X, held)[right]
-    said = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
-    assert said["held_fixed"] == ["variety"]
+    result = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
+    assert result["held_fixed"] == ["variety"]
     assert (
-        said["certified_accuracy"]
+        result["certified_accuracy"]
         == model.certified_accuracy(samples.X, samples.y, [0.1, 0.4], held).tolist()
     )
     # Of rows that are right; half of them reach at least the median.
-    assert said["right"] == right.sum()
-    assert (radius >= said["median_radius_of_right_rows"]).mean() >= 0.5
-    assert said["least_radius_of_right_rows"] == radius.min()
+    assert result["right"] == right.sum()
+    assert (radius >= result["median_radius_of_right_rows"]).mean() >= 0.5
+    assert result["least_radius_of_right_rows"] == radius.min()
     moving = model.certified_radius(samples.X, samples.X.std(axis=0))[right]
     assert (radius >= moving * (1 - 1e-6)).all()
     assert (radius > 1.1 * moving).any()
@@ -146,7 +146,7 @@ def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
     assert raw["certified_accuracy"] == [model.certified_accuracy(samples.X, samples.y, 2.0, scale)]
 
 
-def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
+def test_certify_reports_missing_values(orchard_model, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text(
         "variety,weight g,sugar %,bruise mm,goes to\n"
@@ -157,7 +157,7 @@ def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
     assert document("certify", orchard_model, table)["rows_with_missing_values"] == 2
 
 
-def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
+def test_certify_computes_radii_of_large_tables_only_on_request(orchard_model, monkeypatch):
     small = document("certify", orchard_model, ORCHARD)
     monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "BUFFER_BYTES", 0)
     assert document("certify", orchard_model, ORCHARD) == small

@@ -15,15 +15,15 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_peers_are_judged_as_by_scikit_learn(tmp_path):
+def test_compare_scores_equal_scikit_learn(tmp_path):
     out = tmp_path / "c.csv"
-    said = document("compare", IRIS, "--models", "logistic,KNN", "--validate", 3, "--csv", out)
+    result = document("compare", IRIS, "--models", "logistic,KNN", "--validate", 3, "--csv", out)
     samples = opened(IRIS)
     y = np.unique(samples.y, return_inverse=True)[1]
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     rows = {row["model"]: row for row in read_csv(out)}
-    assert list(said["models"]) == list(rows) == ["logistic", "kNN"]
-    for name, found in said["models"].items():
+    assert list(result["models"]) == list(rows) == ["logistic", "kNN"]
+    for name, found in result["models"].items():
         P = cross_val_predict(
             SKLEARN_CLASSIFIERS[name](0), samples.X, y, cv=folds, method="predict_proba"
         )
@@ -38,7 +38,7 @@ def test_peers_are_judged_as_by_scikit_learn(tmp_path):
         assert rows[name]["certified"] == ""
 
 
-def test_our_models_come_with_proofs_and_explanations():
+def test_compare_reports_certificates_and_explanations_of_our_models():
     printed = good("compare", IRIS, "--models", "lmm,forest", "--validate", 2, width=80)
     assert max(map(len, printed.splitlines())) <= 100
     assert re.search(r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly",
@@ -50,15 +50,15 @@ def test_our_models_come_with_proofs_and_explanations():
     )
 
 
-def test_numbers_are_compared_too(tmp_path):
+def test_compare_accepts_regression(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 2))
     y = x[:, 0] + rng.normal(size=50)
     table = tmp_path / "t.csv"
     with open(table, "w", newline="") as file:
         csv.writer(file).writerows([("a", "b", "y"), *np.c_[x, y].tolist()])
-    said = document("compare", table, "--models", "ridge,kNN")
-    for name, found in said["models"].items():
+    result = document("compare", table, "--models", "ridge,kNN")
+    for name, found in result["models"].items():
         predicted = cross_val_predict(
             SKLEARN_REGRESSORS[name](0), x, y, cv=KFold(5, shuffle=True, random_state=0)
         )
@@ -67,7 +67,7 @@ def test_numbers_are_compared_too(tmp_path):
     assert "Always guessing the mean: R² 0.000" in printed.replace("-0.000", "0.000")
 
 
-def test_mistakes_are_named(tmp_path):
+def test_compare_rejects_invalid_options(tmp_path):
     assert "--models: there is no 'oracle'; choose from LMM, ensemble" in bad(
         "compare", IRIS, "--models", "oracle"
     )

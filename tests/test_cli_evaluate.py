@@ -30,7 +30,7 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
+def test_evaluate_measures_and_plots_calibration(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     codes = np.searchsorted(model.classes_, samples.y)
@@ -49,19 +49,19 @@ def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
     )
 
 
-def test_figures_are_scikit_learns(orchard_model):
+def test_evaluate_metrics_equal_scikit_learn(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     y, P, predicted = samples.y, model.predict_proba(samples.X), model.predict(samples.X)
-    said = document("evaluate", orchard_model, ORCHARD)
-    assert said["accuracy"] == pytest.approx(accuracy_score(y, predicted))
-    assert said["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
-    assert said["log_loss"] == pytest.approx(log_loss(y, P))
-    assert said["auc"] == pytest.approx(roc_auc_score(y, P, multi_class="ovr"))
-    assert said["macro_f1"] == pytest.approx(f1_score(y, predicted, average="macro"))
-    assert said["confusion"] == confusion_matrix(y, predicted).tolist()
+    result = document("evaluate", orchard_model, ORCHARD)
+    assert result["accuracy"] == pytest.approx(accuracy_score(y, predicted))
+    assert result["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
+    assert result["log_loss"] == pytest.approx(log_loss(y, P))
+    assert result["auc"] == pytest.approx(roc_auc_score(y, P, multi_class="ovr"))
+    assert result["macro_f1"] == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert result["confusion"] == confusion_matrix(y, predicted).tolist()
     report = classification_report(y, predicted, output_dict=True)
-    for one in said["classes"]:
+    for one in result["classes"]:
         for ours, theirs in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
             assert one[ours] == pytest.approx(report[one["label"]][theirs])
         assert one["auc"] == pytest.approx(
@@ -69,11 +69,11 @@ def test_figures_are_scikit_learns(orchard_model):
         )
     codes = np.searchsorted(model.classes_, y)
     worst = int(np.argmin(P[np.arange(len(y)), codes]))
-    assert said["worst"] == worst + 1
+    assert result["worst"] == worst + 1
     assert f"(row {worst + 1})" in good("evaluate", orchard_model, ORCHARD)
 
 
-def test_a_table_is_judged_part_by_part_and_rows_keep_their_numbers(
+def test_evaluate_reads_table_in_batches_and_keeps_row_numbers(
     orchard_model, tmp_path, monkeypatch
 ):
     whole = document("evaluate", orchard_model, ORCHARD)
@@ -91,15 +91,15 @@ def test_a_table_is_judged_part_by_part_and_rows_keep_their_numbers(
             yield part
 
     monkeypatch.setattr("maxplus.tables.stream_dataset", few)
-    said = document("evaluate", orchard_model, later)
+    result = document("evaluate", orchard_model, later)
     assert max(sizes) == 7
-    assert said["worst"] == whole["worst"] + 1
-    assert said["confusion"] == whole["confusion"]
-    assert said["log_loss"] == whole["log_loss"]
+    assert result["worst"] == whole["worst"] + 1
+    assert result["confusion"] == whole["confusion"]
+    assert result["log_loss"] == whole["log_loss"]
 
 
 def matrix_of(n_classes, n=400, width=80):
-    """A printed matrix of so many classes, with its figures."""
+    """Return a printed confusion matrix of this number of classes, with its counts."""
     rng = np.random.default_rng(n_classes)
     y = rng.integers(n_classes, size=n)
     P = rng.dirichlet(np.full(n_classes, 0.3), n)
@@ -112,7 +112,7 @@ def matrix_of(n_classes, n=400, width=80):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 26, 150])
-def test_the_diagonal_is_seen_at_any_number_of_classes(n_classes):
+def test_confusion_matrix_shows_diagonal_for_any_number_of_classes(n_classes):
     figures, text = matrix_of(n_classes)
     assert "…" not in text.replace(", …", "")
     assert max(map(len, text.splitlines())) <= 80
@@ -120,7 +120,7 @@ def test_the_diagonal_is_seen_at_any_number_of_classes(n_classes):
     assert right == np.diag(figures.confusion).tolist()
 
 
-def test_a_matrix_that_fits_is_shown_whole():
+def test_confusion_matrix_that_fits_is_printed_whole():
     figures, text = matrix_of(4)
     for row in figures.confusion:
         assert any(
@@ -130,7 +130,7 @@ def test_a_matrix_that_fits_is_shown_whole():
         )
 
 
-def test_a_wide_matrix_tells_the_largest_confusions():
+def test_wide_confusion_matrix_is_printed_as_largest_confusions():
     figures, text = matrix_of(26)
     counts = figures.confusion.copy()
     np.fill_diagonal(counts, 0)
@@ -141,7 +141,7 @@ def test_a_wide_matrix_tells_the_largest_confusions():
         assert (f"class {most} ({counts[d, most]})" in line) == bool(counts[d, most])
 
 
-def test_training_rows_are_told_from_new_ones(orchard_model, tmp_path):
+def test_evaluate_separates_training_rows_from_new_rows(orchard_model, tmp_path):
     lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
     n = len(lines) - 1
     words = f"{n} rows, which the model was trained on: this says nothing about new rows"
@@ -190,10 +190,10 @@ def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
         assert found["rows_equal_to_training_rows"] == n_equal
         assert found["n_rows"] == 60
         assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == survived))
-        told = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
-        assert told["sources"][0]["figures"]["n_rows"] == 60
-        assert told["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
-        assert told["headline"]["holds"] is not None
+        result = document("report", model, tmp_path / "test.csv", "-o", tmp_path / "r.html")
+        assert result["sources"][0]["figures"]["n_rows"] == 60
+        assert result["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
+        assert result["headline"]["holds"] is not None
 
 
 def _predictions(model, folder):
@@ -203,7 +203,7 @@ def _predictions(model, folder):
 
 
 @pytest.mark.parametrize("n_rows", [40, 1])
-def test_long_names_push_no_figure_off_the_screen(n_rows):
+def test_long_class_names_are_truncated(n_rows):
     names = ["no-recurrence-events", "recurrence-events-of-another-kind"]
     P = np.random.default_rng(0).dirichlet([1.0, 1.0], n_rows)
     codes = np.arange(n_rows) % 2
@@ -220,21 +220,21 @@ def test_long_names_push_no_figure_off_the_screen(n_rows):
     assert all(len(line) <= 80 for line in text.getvalue().splitlines())
 
 
-def test_of_many_classes_those_with_the_lowest_recall_are_shown():
+def test_classes_with_lowest_recall_are_printed():
     codes = np.repeat(np.arange(15), 3)
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     figures = judge_classifier(codes, P, [str(d) for d in range(15)])
     text = io.StringIO()
-    told = SimpleNamespace(
+    result = SimpleNamespace(
         figures=figures, baseline=figures, baseline_label="0", interval=(0.1, 0.9)
     )
-    Console(file=text, width=80).print(validation_table(told))
+    Console(file=text, width=80).print(validation_table(result))
     assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
     # Some that are shown are as high as can be.
     assert "3 other classes have no lower recall" in text.getvalue()
 
 
-def test_a_reader_that_has_enough_is_no_error(orchard_model):
+def test_closed_output_pipe_is_no_error(orchard_model):
     """As in ``maxplus evaluate … | head -1``."""
     command = [sys.executable, "-c", "from maxplus.cli import main; main()"]
     with subprocess.Popen(
@@ -242,6 +242,6 @@ def test_a_reader_that_has_enough_is_no_error(orchard_model):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         process.stdout.close()
-        said = process.stderr.read()
-    assert "Error" not in said
-    assert "Traceback" not in said
+        message = process.stderr.read()
+    assert "Error" not in message
+    assert "Traceback" not in message

@@ -14,7 +14,7 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_predictions_are_the_models_own(orchard_model, tmp_path):
+def test_predict_command_equals_model(orchard_model, tmp_path):
     out = tmp_path / "p.csv"
     good("predict", orchard_model, ORCHARD, "--probabilities", "--radius", "--raw-units",
          "--move-categories", "-o", out)  # fmt: skip
@@ -29,7 +29,7 @@ def test_predictions_are_the_models_own(orchard_model, tmp_path):
     assert np.allclose(radius, model.certified_radius(X), rtol=1e-5)
 
 
-def test_prediction_needs_no_labels_and_any_order_of_columns(orchard_model, tmp_path):
+def test_predict_accepts_missing_labels_and_any_column_order(orchard_model, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("note,bruise mm,sugar %,weight g,variety\nhi,20,12,150,Gala\n")
     assert good("predict", orchard_model, path).splitlines() == ["row,predicted", "1,compost"]
@@ -47,7 +47,7 @@ def test_radii_are_never_rounded_up():
         assert np.isinf(shown[501])
 
 
-def test_columns_are_carried_through(orchard_model, tmp_path):
+def test_predict_keeps_selected_columns(orchard_model, tmp_path):
     table, out = tmp_path / "t.csv", tmp_path / "p.csv"
     table.write_text(
         'id,"note, long",variety,weight g,sugar %,bruise mm\n'
@@ -60,14 +60,14 @@ def test_columns_are_carried_through(orchard_model, tmp_path):
     assert list(first) == ["row", "id", "note, long", "weight g", "predicted"]
     assert (first["id"], first["note, long"], first["weight g"]) == ("07", "sweet, soft", "157")
     assert (second["row"], second["id"], second["note, long"]) == ("2", "x9", "")
-    said = document("predict", orchard_model, table, "--keep-columns", "id")
-    assert [row["id"] for row in said["predictions"]] == ["07", "x9"]
+    result = document("predict", orchard_model, table, "--keep-columns", "id")
+    assert [row["id"] for row in result["predictions"]] == ["07", "x9"]
     assert "has no column 'name' (--keep-columns)" in bad(
         "predict", orchard_model, table, "--keep-columns", "name"
     )
 
 
-def test_a_table_in_parts_is_predicted_as_a_whole(orchard_model, tmp_path, monkeypatch):
+def test_predict_in_batches_equals_whole_table(orchard_model, tmp_path, monkeypatch):
     options = ("--probabilities", "--radius", "--keep-columns", "variety")
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     good("predict", orchard_model, ORCHARD, *options, "-o", whole)
@@ -77,11 +77,11 @@ def test_a_table_in_parts_is_predicted_as_a_whole(orchard_model, tmp_path, monke
     good("predict", orchard_model, ORCHARD, *options, "-o", parts)
     assert parts.read_bytes() == whole.read_bytes()
     assert document("certify", orchard_model, ORCHARD) == certified
-    said = document("predict", orchard_model, ORCHARD, *options)
-    assert [str(row["row"]) for row in said["predictions"]] == [r["row"] for r in read_csv(whole)]
+    result = document("predict", orchard_model, ORCHARD, *options)
+    assert [str(row["row"]) for row in result["predictions"]] == [r["row"] for r in read_csv(whole)]
 
 
-def test_unseen_words_are_counted_or_refused(orchard_model, tmp_path):
+def test_predict_counts_or_rejects_unknown_categories(orchard_model, tmp_path):
     table = tmp_path / "t.csv"
     head = "variety,weight g,sugar %,bruise mm\n"
     table.write_text(head + "Gala,157,12.1,1.3\n" + "Fuji,157,12.1,1.3\n" * 2)
@@ -97,7 +97,7 @@ def test_unseen_words_are_counted_or_refused(orchard_model, tmp_path):
     assert "'Fuji', which the model has never seen" in refused
 
 
-def test_nothing_is_written_if_a_part_fails(orchard_model, tmp_path):
+def test_predict_writes_nothing_if_a_batch_fails(orchard_model, tmp_path):
     table, out = tmp_path / "t.csv", tmp_path / "p.csv"
     head = "variety,weight g,sugar %,bruise mm\n"
     table.write_text(head + "Gala,157,12.1,1.3\nFuji,157,12.1,1.3\n")
@@ -107,7 +107,7 @@ def test_nothing_is_written_if_a_part_fails(orchard_model, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "t.csv"]
 
 
-def test_spreadsheet_safe_prefixes_formulas_and_no_numbers(tmp_path):
+def test_spreadsheet_safe_prefixes_formulas_only(tmp_path):
     labels = ["=1+1", "@b", "plain"]
     notes = ['=HYPERLINK("x")', "+1 more", "-", "-5", "+2.5", "@x", "\tx", "fine", "a=b"]
     rows = [(k % 3 + k / 100, notes[k % len(notes)], labels[k % 3]) for k in range(60)]
@@ -132,5 +132,5 @@ def test_spreadsheet_safe_prefixes_formulas_and_no_numbers(tmp_path):
     assert {"'+1 more", "-5", "+2.5"} <= {row["'=note"] for row in safe}
 
 
-def test_options_for_other_models_are_refused(orchard_model):
+def test_predict_rejects_options_for_other_models(orchard_model):
     assert "--intervals is for regressions" in bad("predict", orchard_model, ORCHARD, "--intervals")

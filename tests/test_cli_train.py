@@ -1,4 +1,4 @@
-"""``maxplus train``: options, what is told about unseen rows, Ctrl-C and kill -9."""
+"""``maxplus train``: options, validation, Ctrl-C and kill -9."""
 
 import io
 import math
@@ -33,7 +33,7 @@ from table_helpers import opened
 pytestmark = pytest.mark.slow
 
 
-def test_training_says_what_it_reached_and_scales_inside_the_model(orchard_model):
+def test_train_reports_result_and_stores_scaling_in_model(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     codes = np.searchsorted(model.classes_, samples.y)
@@ -44,7 +44,7 @@ def test_training_says_what_it_reached_and_scales_inside_the_model(orchard_model
     assert model.loss_curve_.min() == pytest.approx(model.max_loss_, rel=1e-9)
 
 
-def test_training_without_scaling_is_the_estimator_itself(tmp_path):
+def test_train_without_scaling_equals_estimator(tmp_path):
     samples = opened(IRIS)
     for recipe, options in (
         (
@@ -67,7 +67,7 @@ def test_training_without_scaling_is_the_estimator_itself(tmp_path):
     assert "150 rows, 4 features, target 'species' with 3 classes" in printed
 
 
-def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
+def test_train_options_reach_the_estimator(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     both = (
         "--validate", "none", "--hidden", 7, "--seed", 5,
@@ -151,25 +151,25 @@ def test_all_training_options_reach_the_estimator(tmp_path, monkeypatch):
         (("--algorithm", "subgradient", "--estimators", 2), "leave one of both out"),
     ],
 )
-def test_train_refuses_parameters_that_the_estimator_does_not_have(options, message):
+def test_train_rejects_unknown_parameters(options, message):
     assert message in bad("train", IRIS, *options)
 
 
 @pytest.mark.skipif(
     "scoring" not in maxplus.LMMClassifier().get_params(), reason="LMMClassifier has no scoring"
 )
-def test_the_scorer_reaches_the_estimator(tmp_path):
+def test_train_scorer_reaches_the_estimator(tmp_path):
     good("train", IRIS, *BRIEF, *settings("scoring=balanced_accuracy"), "-o", tmp_path / "m")
     assert maxplus.load(tmp_path / "m").scoring == "balanced_accuracy"
 
 
-def test_an_ensemble_is_trained_and_used(tmp_path):
+def test_train_and_predict_ensemble(tmp_path):
     path = tmp_path / "m"
-    said = document(
+    result = document(
         "train", IRIS, "-o", path, "--estimators", 2, *settings("bootstrap=true"), "-H", 6,
         *settings("warmup_epochs=2"), "--validate", "none",
     )  # fmt: skip
-    assert (said["estimator"], said["validation"]) == ("LMMEnsembleClassifier", None)
+    assert (result["estimator"], result["validation"]) == ("LMMEnsembleClassifier", None)
     model = maxplus.load(path)
     assert (model.n_estimators, model.bootstrap, len(model.model_.terms)) == (2, True, 2)
     X = opened(IRIS).X
@@ -178,7 +178,7 @@ def test_an_ensemble_is_trained_and_used(tmp_path):
     assert "Row 150:" in good("explain", path, IRIS, "--row", 150)
 
 
-def test_scaling_and_structure_reach_the_estimator(tmp_path):
+def test_train_scaling_and_structure_reach_the_estimator(tmp_path):
     path = tmp_path / "m"
     good("train", IRIS, *BRIEF, *settings("standardize=false"), "-o", path)
     assert maxplus.load(path).standardize is False
@@ -198,7 +198,7 @@ def test_scaling_and_structure_reach_the_estimator(tmp_path):
 # -- rows that a model has not seen ----------------------------------------------------------------
 
 
-def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
+def test_train_reports_cross_validated_accuracy(tmp_path):
     """The whole encoder is made anew in every fold: here by hand, with scikit-learn."""
     rng = np.random.default_rng(4)
     n = 90
@@ -210,7 +210,7 @@ def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
              for hole, s, t, c in zip(holes, size, town, y, strict=True)]  # fmt: skip
     table = tmp_path / "t.csv"
     table.write_text("size,town,ill\n" + "\n".join(lines) + "\n")
-    said = document(
+    result = document(
         "train", table, "-o", tmp_path / "m", "-H", 8, *settings("slope=4", "warmup_epochs=3"),
         "--seed", 3, "--validate", 4, "--remember-rows",
     )  # fmt: skip
@@ -224,21 +224,21 @@ def test_training_tells_what_an_independent_cross_validation_finds(tmp_path):
         clf = maxplus.LMMClassifier(8, slope=4.0, warmup_epochs=3, random_state=3)
         P[test] = clf.fit(X[training], y[training]).predict_proba(X[test])
     predicted = np.array(["no", "yes"])[P.argmax(axis=1)]
-    figures = said["validation"]["figures"]
+    figures = result["validation"]["figures"]
     assert figures["accuracy"] == pytest.approx(accuracy_score(y, predicted))
     assert figures["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
     assert figures["log_loss"] == pytest.approx(log_loss(y, P), rel=1e-6)
     assert figures["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
     recalls = recall_score(y, predicted, average=None, labels=["no", "yes"])
     assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
-    assert said["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
+    assert result["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
     # The model itself has all rows, and its file remembers how good it is.
     model = maxplus.load(tmp_path / "m")
     assert len(model.training_labels_) == n
-    assert model.validation_ == said["validation"]
+    assert model.validation_ == result["validation"]
 
 
-def test_the_words_about_unseen_rows(tmp_path):
+def test_train_prints_validation_metrics_before_training_fit(tmp_path):
     printed = good("train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 3)
     unseen, fit = printed.index("on rows it has not seen"), printed.index("fits ")
     assert unseen < fit
@@ -257,22 +257,22 @@ def test_the_words_about_unseen_rows(tmp_path):
     )
 
 
-def test_a_model_that_memorises_ids_looks_bad(tmp_path):
+def test_train_validation_exposes_memorised_ids(tmp_path):
     rng = np.random.default_rng(0)
     numbers, labels = rng.permutation(10_000)[:80], rng.choice(["a", "b"], 80)
     table = tmp_path / "t.csv"
     rows = [f"{n},{label}" for n, label in zip(numbers, labels, strict=True)]
     table.write_text("id,label\n" + "\n".join(rows) + "\n")
     assert "left out 'id'" in bad("train", table)
-    said = document("train", table, "--keep", "id", "-o", tmp_path / "m", *settings("polish=log2"),
-                    "-H", 80, *settings("slope=20"))  # fmt: skip
-    assert said["training_fit"]["right"] > 70
-    validation = said["validation"]
+    result = document("train", table, "--keep", "id", "-o", tmp_path / "m",
+                      "-H", 80, *settings("polish=log2", "slope=20"))  # fmt: skip
+    assert result["training_fit"]["right"] > 70
+    validation = result["validation"]
     assert validation["figures"]["accuracy"] < validation["guess"]["accuracy"] + 0.1
     assert validation["figures"]["log_loss"] > validation["guess"]["log_loss"]
 
 
-def test_what_cannot_be_validated_is_trained_all_the_same(tmp_path):
+def test_train_accepts_tables_too_small_for_validation(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
     printed = good(
@@ -286,7 +286,7 @@ def test_what_cannot_be_validated_is_trained_all_the_same(tmp_path):
         )
 
 
-def test_a_row_without_others_of_its_class_is_not_held_out(tmp_path):
+def test_validation_does_not_hold_out_the_only_row_of_a_class(tmp_path):
     table = tmp_path / "t.csv"
     rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
     for lonely, words, whose in (("z",), "1 row", "its class"), (
@@ -299,7 +299,7 @@ def test_a_row_without_others_of_its_class_is_not_held_out(tmp_path):
         assert expected in " ".join(printed.split())
 
 
-def test_ctrl_c_in_a_validation_leaves_the_model(tmp_path, monkeypatch):
+def test_ctrl_c_during_validation_keeps_the_model(tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
@@ -314,7 +314,7 @@ def _iris_table():
     return samples.X, samples.y
 
 
-def test_suspects_are_rows_as_people_count_them(tmp_path):
+def test_suspects_are_numbered_by_row_of_the_file(tmp_path):
     lines = Path(IRIS).read_text(encoding="utf-8").splitlines()
     for row in (7, 60):  # wrong labels, in lines 8 and 61 of the file
         lines[row] = lines[row].rpartition(",")[0] + ",virginica"
@@ -339,21 +339,21 @@ def test_suspects_are_rows_as_people_count_them(tmp_path):
         assert float(row["loss"]) == pytest.approx(model.training_losses_[k], abs=1e-6)
 
 
-def test_numbers_are_learned_at_the_command_line(tmp_path):
+def test_train_fits_regressors(tmp_path):
     rng = np.random.default_rng(2)
     x = rng.normal(size=(60, 2))
     y = x[:, 0] - np.abs(x[:, 1]) + rng.normal(0, 0.1, 60)
     table = tmp_path / "t.csv"
     np.savetxt(table, np.c_[x, y], delimiter=",", header="u,v,height", comments="")
     brief = (*settings("epochs=30"), "--validate", 3)
-    said = document("train", table, "-o", tmp_path / "m", *brief)
-    assert (said["task"], said["estimator"]) == ("regression", "LMMRegressor")
-    assert any("--task classification" in line for line in said["decisions"])
+    result = document("train", table, "-o", tmp_path / "m", *brief)
+    assert (result["task"], result["estimator"]) == ("regression", "LMMRegressor")
+    assert any("--task classification" in line for line in result["decisions"])
     predicted = cross_val_predict(
         maxplus.LMMRegressor(epochs=30, random_state=0), x, y,
         cv=KFold(3, shuffle=True, random_state=0),
     )  # fmt: skip
-    figures = said["validation"]["figures"]
+    figures = result["validation"]["figures"]
     assert figures["r2"] == pytest.approx(r2_score(y, predicted))
     assert figures["mae"] == pytest.approx(mean_absolute_error(y, predicted))
     assert 0 < figures["covered"] <= 1
@@ -389,7 +389,7 @@ def test_numbers_are_learned_at_the_command_line(tmp_path):
         assert "the target is a number" in message
 
 
-def test_choices_of_columns_reach_the_table(tmp_path):
+def test_train_column_options_reach_the_encoder(tmp_path):
     table = tmp_path / "t.csv"
     rows = [f"{k},{k % 3},w{k % 4},{k % 5 + 0.5},{'ab'[k % 2]}" for k in range(40)]
     table.write_text('id,code,word,"x, y",label\n' + "\n".join(rows) + "\n")
@@ -411,7 +411,7 @@ def test_choices_of_columns_reach_the_table(tmp_path):
     assert "--task must be one of" in bad("train", IRIS, "--task", "guessing")
 
 
-def test_resuming_validates_with_the_columns_that_were_chosen(tmp_path):
+def test_resumed_train_validates_with_the_same_columns(tmp_path):
     checkpoint = tmp_path / "c"
     brief = (*BRIEF[:-2], "--drop", "sepal length")
     whole = document("train", IRIS, *brief, "--validate", 2, "--checkpoint", checkpoint,
@@ -453,7 +453,7 @@ def uninterrupted(request, tmp_path_factory):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how):
+def test_resumed_train_ends_with_the_same_weights(tmp_path, uninterrupted, how):
     model, checkpoint = tmp_path / "m", tmp_path / "c"
     # A checkpoint after every block, instead of every minute.
     code = (
@@ -469,12 +469,12 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
     )  # fmt: skip
     wait_for(checkpoint)
     process.send_signal(how)
-    _, said = process.communicate()
+    _, message = process.communicate()
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "--resume" in said
+        assert "--resume" in message
         assert maxplus.load(model).n_iter_ < 30_000
-        assert "Traceback" not in said
+        assert "Traceback" not in message
     else:
         assert process.returncode == -signal.SIGKILL
         assert not model.exists()
@@ -487,7 +487,7 @@ def test_an_ended_training_goes_on_to_the_same_bits(tmp_path, uninterrupted, how
     assert again.max_loss_ == whole.max_loss_
 
 
-def test_resuming_on_other_data_is_refused(tmp_path):
+def test_resumed_train_rejects_other_data(tmp_path):
     checkpoint = tmp_path / "c"
     good("train", IRIS, *BRIEF, "--checkpoint", checkpoint, "-o", tmp_path / "m")
     other = tmp_path / "other.csv"
@@ -500,7 +500,7 @@ def report(stage, iteration, max_iter, loss=0.5):
 
 
 def drawn(bar_of):
-    """What is on the screen in the end."""
+    """Return the final content of the terminal."""
     screen = io.StringIO()
     console = Console(file=screen, width=120, force_terminal=False)
     with ProgressBar("training", console) as bar:
@@ -508,12 +508,12 @@ def drawn(bar_of):
     return screen.getvalue()
 
 
-def test_the_progress_bar_tells_the_way_to_the_certificate():
+def test_progress_bar_shows_distance_to_target():
     assert ProgressBar._gap(math.log(2) + 0.25) == " (0.250 to log 2)"
     assert ProgressBar._gap(0.5) == " (certified)"
 
 
-def test_the_progress_bar_ends_with_what_was_done():
+def test_progress_bar_ends_with_completed_work():
     def course(bar):
         bar(report("choice", 3, 17))
         bar(report("warm-up", 10, 10, loss=math.nan))
@@ -529,7 +529,7 @@ def test_the_progress_bar_ends_with_what_was_done():
     assert "nan" not in "".join(lines)
 
 
-def test_a_stage_without_work_leaves_no_bar():
+def test_stage_without_work_shows_no_progress_bar():
     def nothing_to_polish(bar):
         bar(report("warm-up", 10, 10))
         bar(report("polish", 0, 30))

@@ -41,7 +41,7 @@ BUILT_IN = {
         ("a,b,target", "target"),
     ],
 )
-def test_the_target_is_named_so_or_last(table, names, target):
+def test_target_is_column_named_target_or_last(table, names, target):
     encoding = encoder_of(table(f"{names}\n1,2,3\n"))
     assert encoding.target_.name == target
     others = [name for name in names.split(",") if name != target]
@@ -49,7 +49,7 @@ def test_the_target_is_named_so_or_last(table, names, target):
     assert encoding.feature_names == others
 
 
-def test_the_target_can_be_chosen(table):
+def test_target_can_be_named(table):
     read = table("a,y,c\n1,2,3\n4,5,6\n")
     encoding = encoder_of(read, target="a")
     assert encoding.feature_names == ["y", "c"]
@@ -61,7 +61,7 @@ def test_the_target_can_be_chosen(table):
 WORDS = "colour,size,n,the shape,y\nred,2,0.5,round,u\nblue,10,1.5,flat,v\nred,1,2.5,flat,u\n"
 
 
-def test_categories_become_columns_of_zeros_and_ones(table):
+def test_categories_are_one_hot_encoded(table):
     read = table(WORDS)
     encoding = encoder_of(read, categorical=["the shape", "colour"])
     assert encoding.feature_names == [
@@ -98,7 +98,7 @@ def test_missing_values_are_counted_per_column(write):
 
 
 @pytest.mark.parametrize("text", ["a,b,y\n1,inf,0\n2,3,1\n", "a,b,y\n1,-inf,0\n2,inf,1\n"])
-def test_infinite_values_are_refused(write, text):
+def test_encoder_rejects_infinite_values(write, text):
     path = write(text)
     with refused(path, "'b'", "infinite", "line 2"):
         encoder_of(read_table(path))
@@ -110,14 +110,14 @@ def test_infinite_values_are_refused(write, text):
 
 
 @pytest.mark.parametrize("option", ["target", "categorical"])
-def test_unknown_names_are_refused(write, option):
+def test_encoder_rejects_unknown_column_names(write, option):
     path = write("a,b,c\n1,2,3\n")
     choice = {"target": "colour"} if option == "target" else {"categorical": ["a", "colour"]}
     with refused(path, "'colour'", f"--{option}", "'a'", "'b'", "'c'"):
         encoder_of(read_table(path), **choice)
 
 
-def test_a_target_is_no_feature(write):
+def test_target_is_no_feature(write):
     path = write("a,b\n1,2\n")
     with refused(path, "'b'"):
         encoder_of(read_table(path), categorical=["b"])
@@ -133,7 +133,7 @@ def encoding(table):
     return encoder_of(table(WORDS, "training.csv"), categorical=["colour", "the shape"])
 
 
-def test_columns_come_in_any_order_and_others_do_not_matter(table, encoding):
+def test_encoder_accepts_any_column_order_and_extra_columns(table, encoding):
     text = "n,extra,the shape,size,y,colour,empty\n5,word,round,7,v,blue,\n6,,flat,8,u,red,\n"
     read = table(text)
     expected = [[1.0, 0.0, 7.0, 5.0, 0.0, 1.0], [0.0, 1.0, 8.0, 6.0, 1.0, 0.0]]
@@ -141,7 +141,7 @@ def test_columns_come_in_any_order_and_others_do_not_matter(table, encoding):
     assert encoding.target_.labels(read).tolist() == ["v", "u"]
 
 
-def test_a_single_row_with_one_of_the_categories_is_enough(table, encoding):
+def test_encoder_transforms_a_single_row(table, encoding):
     read = table("colour,size,n,the shape\nred,1,2,flat\n")
     assert encoding.transform(read).tolist() == [[0.0, 1.0, 1.0, 2.0, 1.0, 0.0]]
 
@@ -158,7 +158,7 @@ def test_a_single_row_with_one_of_the_categories_is_enough(table, encoding):
         ("colour,size,n,the shape\nred,1,inf,flat\n", ["'n'", "infinite"]),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(write, encoding, text, words):
+def test_encoder_rejects_tables_with_other_columns(write, encoding, text, words):
     path = write(text)
     with refused(path, *words):
         encoding.encode(read_table(path), UnknownValues(strict=True))
@@ -183,7 +183,7 @@ def test_labels_are_integers_or_strings(table, cells, labels):
 
 
 @pytest.mark.parametrize("cells", [["0.5", "1", "2"], ["1.25", "2.5", "3.75"]])
-def test_measurements_are_a_regression(table, cells):
+def test_continuous_labels_select_regression(table, cells):
     read = table("a,y\n" + "".join(f"{k},{cell}\n" for k, cell in enumerate(cells)))
     encoding, decisions = decided(read)
     assert encoding.target_.task == "regression"
@@ -194,7 +194,7 @@ def test_measurements_are_a_regression(table, cells):
     assert classes.target_.labels(read).tolist() == cells
 
 
-def test_labels_beyond_integers_are_not_mixed_up(write):
+def test_labels_beyond_int64_stay_distinct(write):
     path = write("a,y\n1,1e300\n2,2e300\n")
     read = read_table(path)
     with refused(path, "'y'"):
@@ -208,7 +208,7 @@ def test_labels_may_be_absent(write, encoding):
         encoding.target_.labels(read_table(path))
 
 
-def test_missing_labels_are_refused(write, encoding):
+def test_encoder_rejects_missing_labels(write, encoding):
     path = write("colour,y\nred,u\nred,\n")
     with refused(path, "1 in 'y' (first in line 3)"):
         encoding.target_.labels(read_table(path))
@@ -217,7 +217,7 @@ def test_missing_labels_are_refused(write, encoding):
 # -- kept with a model ------------------------------------------------------------------------
 
 
-def test_encodings_survive_json(table, encoding):
+def test_encodings_round_trip_through_json(table, encoding):
     record = json.loads(json.dumps(encoding.to_json()))
     again = TableEncoder.from_json(record)
     assert again.to_json() == encoding.to_json()
@@ -257,7 +257,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("change", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_is_no_encoding(encoding, change):
+def test_encoding_from_json_rejects_invalid_values(encoding, change):
     with pytest.raises(ValueError, match="the encoder"):
         TableEncoder.from_json(change(encoding.to_json()))
 
@@ -266,7 +266,7 @@ def test_garbage_is_no_encoding(encoding, change):
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_built_in_data_is_scikit_learn_s(name):
+def test_built_in_datasets_equal_scikit_learn(name):
     data = BUILT_IN[name]()
     found = opened(name)
     assert found.name == name
@@ -294,24 +294,24 @@ def test_mnist_is_read_as_images(name, n):
 
 
 @pytest.mark.parametrize("name", ["irises", "iris:test", "mnist:tests", "folder/data"])
-def test_unknown_data_is_refused(name):
+def test_unknown_dataset_is_rejected(name):
     with refused(name, "iris", "digits", "wine", "breast_cancer", "mnist", "fashion_mnist"):
         opened(name)
 
 
-def test_missing_files_are_not_taken_for_names(tmp_path):
+def test_missing_files_are_not_dataset_names(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"iris\.csv"):
         opened(str(tmp_path / "iris.csv"))
 
 
-def test_a_file_called_like_built_in_data_needs_its_folder(write, monkeypatch):
+def test_file_named_like_a_dataset_needs_a_folder(write, monkeypatch):
     monkeypatch.chdir(write("a,b\n1,2\n", "iris").parent)
     assert opened("iris").X.shape == (150, 4)
     with refused("iris", ".csv"):
         opened("./iris")
 
 
-def test_a_file_for_training_brings_its_encoding(write):
+def test_training_file_sets_its_encoding(write):
     path = write(WORDS)
     found = opened(str(path), "size", categorical=["colour", "the shape", "y"])
     assert found.name == str(path)
@@ -322,7 +322,7 @@ def test_a_file_for_training_brings_its_encoding(write):
     assert found.image_shape is None
 
 
-def test_a_file_for_prediction_needs_no_labels(write, encoder):
+def test_prediction_file_needs_no_labels(write, encoder):
     text = "size,colour,the shape,n\n1,blue,flat,2\n"
     found = load_dataset(str(write(text)), encoder)
     assert found.y is None
@@ -348,7 +348,7 @@ def encoder(training):
     return opened(training).encoder
 
 
-def test_an_encoder_standardizes_by_the_training_data(training, encoder):
+def test_encoder_standardizes_by_training_data(training, encoder):
     X = encoder.transform(training)
     assert encoder.data_ == training.name
     assert np.array_equal(encoder.standardized(X), X)
@@ -362,7 +362,7 @@ def test_an_encoder_standardizes_by_the_training_data(training, encoder):
     assert samples.y.tolist() == ["u", "v", "u"]
 
 
-def test_encoders_of_images_have_deviations_in_float64():
+def test_encoder_of_images_has_float64_deviations():
     samples = opened("digits")
     found = samples.encoder
     assert (found.standardize, found.image_shape_) == (False, (8, 8))
@@ -372,19 +372,19 @@ def test_encoders_of_images_have_deviations_in_float64():
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, 0.1, 1e9 + 0.3])
-def test_a_constant_column_has_the_unit_one(value):
+def test_constant_column_has_unit_one(value):
     # The rounded mean of ten times 0.1 is not 0.1.
     columns = {"a": np.full(10, value), "b": np.arange(10.0), "y": np.arange(10.0) % 2}
     found = opened(RawTable("t", columns), keep=["a"]).encoder
     assert found.ranges_.deviations.tolist() == [1.0, columns["b"].std()]
 
 
-def test_numbers_too_large_for_a_deviation_are_refused():
+def test_encoder_rejects_numbers_too_large_for_a_deviation():
     with refused("t", "'a'", "1e+200"):
         opened(RawTable("t", {"a": np.array([0.0, 1e200]), "b": np.zeros(2), "y": np.arange(2.0)}))
 
 
-def test_preparations_survive_json(training, encoder):
+def test_encoder_round_trips_through_json(training, encoder):
     for found in (encoder, opened("digits").encoder):
         record = json.loads(json.dumps(found.to_json()))
         again = TableEncoder.from_json(record)
@@ -422,7 +422,7 @@ WRONG_FIELDS = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG_FIELDS.items() for value in values]
 )
-def test_garbage_is_no_preparation(encoder, name, value):
+def test_encoder_from_json_rejects_invalid_values(encoder, name, value):
     with pytest.raises(ValueError, match="the encoder") as caught:
         TableEncoder.from_json(encoder.to_json() | {name: value})
     assert name in str(caught.value)
@@ -432,13 +432,13 @@ def test_garbage_is_no_preparation(encoder, name, value):
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG_RANGES.items() for value in values]
 )
-def test_garbage_is_no_range(encoder, name, value):
+def test_range_from_json_rejects_invalid_values(encoder, name, value):
     record = encoder.to_json()
     with pytest.raises(ValueError, match=rf"the encoder.*({name}|low)"):
         TableEncoder.from_json(record | {"ranges": record["ranges"] | {name: value}})
 
 
-def test_a_preparation_has_all_its_fields(encoder):
+def test_encoder_json_has_all_fields(encoder):
     for record in (None, 3, [], "encoder", {}):
         with pytest.raises(ValueError, match="the encoder"):
             TableEncoder.from_json(record)

@@ -37,7 +37,7 @@ def random_model(rng, groups, n_classes=3, dtype=np.float64, *, mapped=True):
 
 
 def random_groups(rng):
-    """A few terms over one, two, or all features, some of them over the same ones."""
+    """Return a few terms over one, two, or all features, some of them over the same ones."""
     sizes = rng.choice([1, 1, 1, 2, P], size=7)
     return [np.sort(rng.choice(P, size, replace=False)) for size in sizes]
 
@@ -140,7 +140,7 @@ def test_text_names_the_values_of_a_pair_and_signs():
 
 
 def mixed_domain():
-    """A category of three words, a number, and whether it was missing."""
+    """Return a category of three words, a number, and whether it was missing."""
     free = Domain.free(5, names=["red", "green", "blue", "age", "age is missing"])
     colour = OneHotGroup("colour", (0, 1, 2), ("red", "green", "blue"))
     return dataclasses.replace(free, categories=(colour,), indicators={3: 4})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import mutations
+from file_mutations import damaged_copies
 from maxplus.tables import (
     TableError,
     csv_files,
@@ -26,7 +26,7 @@ from table_helpers import encoder_of, refused, same
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "txt", "CSV"])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_any_delimiter(write, delimiter, ending):
+def test_csv_delimiter_is_detected(write, delimiter, ending):
     lines = [["a", "b c", "kind"], ["1", "-2.5", "x"], ["3e2", "4", "y z"]]
     path = write("\n".join(delimiter.join(line) for line in lines), f"data.{ending}")
     for name in (path, str(path)):
@@ -36,12 +36,12 @@ def test_any_delimiter(write, delimiter, ending):
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_any_line_end_and_a_byte_order_mark(write, newline):
+def test_csv_accepts_any_line_ending_and_byte_order_mark(write, newline):
     content = newline.join(["größe,b", "1,é", "2,x", ""]).encode("utf-8-sig")
     same(read_table(write(content)), {"größe": [1.0, 2.0], "b": ["é", "x"]})
 
 
-def test_quoted_cells_keep_commas_newlines_and_quotes(table):
+def test_csv_quoted_cells_keep_commas_newlines_and_quotes(table):
     text = 'a,b,c\n1,"x, y","he said ""no"""\n"2","two\nlines, one cell",;|\n3,"a\r\nb",c\r\n'
     expected = {
         "a": [1.0, 2.0, 3.0],
@@ -51,47 +51,47 @@ def test_quoted_cells_keep_commas_newlines_and_quotes(table):
     same(table(text), expected)
 
 
-def test_quoted_names_keep_commas(table):
+def test_csv_quoted_names_keep_commas(table):
     same(table('"a, b",c\n1,2\n'), {"a, b": [1.0], "c": [2.0]})
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "two\nlines, one cell"])
-def test_quoted_names_keep_newlines(table, name):
+def test_csv_quoted_names_keep_newlines(table, name):
     same(table(f'a,"{name}"\n1,2\n'), {"a": [1.0], name: [2.0]})
 
 
-def test_blank_lines_are_no_rows(table):
+def test_csv_skips_blank_lines(table):
     same(table("a,b\n\n1,2\n\n\n3,4\n\n"), {"a": [1.0, 3.0], "b": [2.0, 4.0]})
 
 
-def test_blank_lines_before_the_names_are_skipped(table):
+def test_csv_skips_blank_lines_before_header(table):
     same(table("\n\na,b\n1,2\n"), {"a": [1.0], "b": [2.0]})
 
 
-def test_spaces_around_cells_do_not_count(table):
+def test_csv_strips_spaces_around_cells(table):
     same(table(" a , b\n 1 , x y \n"), {"a": [1.0], "b": ["x y"]})
 
 
 @pytest.mark.parametrize("word", ["", "NA", "na", "nan", "NaN", "?", " ", '""'])
-def test_missing_values_have_many_names(table, word):
+def test_csv_recognises_names_of_missing_values(table, word):
     found = table(f"n,w,all\n1,x,{word}\n{word},{word},{word}\n3,y,{word}\n")
     nan = np.nan
     same(found, {"n": [1.0, nan, 3.0], "w": ["x", "", "y"], "all": [nan, nan, nan]})
 
 
-def test_numbers_are_numbers(table):
+def test_csv_parses_numbers(table):
     text = "a,b,c,d\n1e5,-0.5,inf,+7\n1E-3,.5,-Infinity,1e400\n"
     expected = {"a": [1e5, 1e-3], "b": [-0.5, 0.5], "c": [np.inf, -np.inf], "d": [7.0, np.inf]}
     same(table(text), expected)
 
 
 @pytest.mark.parametrize("word", ["1,5", "0x10", "1 2", "12a", "--1", "1/2", "2020-01-01", "$3"])
-def test_what_is_no_number_is_a_word(table, word):
+def test_csv_cells_that_are_not_numbers_are_text(table, word):
     same(table(f"a;b\n1.50;1\n{word};2\n"), {"a": ["1.50", word], "b": [1.0, 2.0]})
 
 
 @pytest.mark.parametrize("at_once", [16, 20, 35, 60, 1000])
-def test_a_column_may_turn_into_words_late(table, monkeypatch, at_once):
+def test_csv_column_may_become_text_late(table, monkeypatch, at_once):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", at_once)
     cells = ["1.50", "007", "NA", "1e3", "word", "2", "3", "x"]
     late = ["1.0"] * 7 + ["last"]
@@ -105,7 +105,7 @@ def test_a_column_may_turn_into_words_late(table, monkeypatch, at_once):
     same(found, expected)
 
 
-def test_rows_at_once_do_not_show(table, monkeypatch):
+def test_csv_batch_size_does_not_change_table(table, monkeypatch):
     text = "a,b,c\n" + "".join(f"{k},{k / 7},{'x' if k % 3 else ''}\n\n" for k in range(50))
     expected = {
         "a": [float(k) for k in range(50)],
@@ -119,12 +119,12 @@ def test_rows_at_once_do_not_show(table, monkeypatch):
 
 @pytest.mark.parametrize("word", csv_files.SPELLINGS)
 @pytest.mark.parametrize("around", ["", " "])
-def test_any_case_of_a_missing_value(table, word, around):
+def test_csv_missing_values_ignore_case(table, word, around):
     found = table(f"n,w\n1,x\n{around}{word}{around},{around}{word}{around}\n")
     same(found, {"n": [1.0, np.nan], "w": ["x", ""]})
 
 
-def test_many_columns_may_turn_into_words_late(write):
+def test_csv_many_columns_may_become_text_late(write):
     rows = [",".join(["1.50"] * 1100)] * 2000 + [",".join(["word"] * 1100)]
     path = write("\n".join([",".join(f"c{k}" for k in range(1100)), *rows]))
     found = read_table(path)
@@ -134,7 +134,7 @@ def test_many_columns_may_turn_into_words_late(write):
         assert (cells[0], cells[1999], cells[2000]) == ("1.50", "1.50", "word")
 
 
-def test_late_words_are_read_again_once(write, monkeypatch):
+def test_csv_late_text_is_reread_once(write, monkeypatch):
     n_readings = 0
     whole = files.text_batches
 
@@ -154,7 +154,7 @@ def test_late_words_are_read_again_once(write, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", text_source.COMPRESSED)
-def test_packed_files_are_unpacked(write, ending):
+def test_csv_compressed_files_are_read(write, ending):
     pyarrow = pytest.importorskip("pyarrow")
     path = write("", f"data.csv{ending}")
     with pyarrow.output_stream(str(path), compression="detect") as file:
@@ -170,16 +170,16 @@ def test_packed_files_are_unpacked(write, ending):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_csv_with_any_damage_is_read_or_refused(write, packed):
+def test_damaged_csv_is_read_or_rejected(write, packed):
     content = 'größe;"b ""c""";w\r\n1;2.5;"x;y"\n\n3;NA;z\n4;5;ß\n'.encode()
     content = gzip.compress(content) if packed else content
-    for damaged in mutations(content, 300):
+    for damaged in damaged_copies(content, 300):
         path = write(damaged, "data.csv.gz" if packed else "data.csv")
         with suppress(TableError):
             read_table(path)
 
 
-def test_batches_are_the_table_in_parts(write, parquet, monkeypatch):
+def test_csv_batches_equal_the_table(write, parquet, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 64)
     monkeypatch.setattr(parquet_files, "ROWS_AT_ONCE", 7)
     columns = {"n": np.arange(60.0), "late": ["1"] * 50 + ["x"] * 10}
@@ -194,19 +194,19 @@ def test_batches_are_the_table_in_parts(write, parquet, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["data.xls", "no.csv", "empty.csv"])
-def test_batches_have_the_table_s_errors(tmp_path, name):
+def test_csv_batches_raise_the_errors_of_the_table(tmp_path, name):
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises((TableError, FileNotFoundError), match=name):
         list(read_batches(tmp_path / name))
 
 
-def test_a_ragged_row_is_found_by_its_line(write):
+def test_csv_error_names_line_of_ragged_row(write):
     path = write('a,b\n\n1,"two\nlines"\n,,\n3,4\n')
     with refused(path, "line 5", "3 values", "2 columns"):
         read_table(path)
 
 
-def test_a_row_longer_than_a_block_is_refused(write, monkeypatch):
+def test_csv_rejects_row_longer_than_a_block(write, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 100)
     path = write('a,b\n1,"' + "2,3\n" * 100)
     with refused(path, "quote"):
@@ -233,14 +233,14 @@ def test_a_row_longer_than_a_block_is_refused(write, monkeypatch):
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_unusable_files_are_refused_by_name(write, text, words):
+def test_csv_error_names_unusable_file(write, text, words):
     path = write(text)
     with refused(path, *words):
         read_table(path)
 
 
 @pytest.mark.parametrize("at", [1, 5, 11])
-def test_ragged_rows_are_found_in_any_batch(write, monkeypatch, at):
+def test_csv_ragged_rows_are_found_in_any_batch(write, monkeypatch, at):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 16)
     rows = [f"{k},2" for k in range(12)]
     rows[at] = "77,8,99"
@@ -250,28 +250,28 @@ def test_ragged_rows_are_found_in_any_batch(write, monkeypatch, at):
 
 
 @pytest.mark.parametrize("cell", [b"\x00", b"\x001", b"1\x00", b"1\x002"])
-def test_bytes_of_zero_are_no_numbers(write, cell):
+def test_csv_null_bytes_are_no_numbers(write, cell):
     path = write(b"a,b\n1,2\n" + cell + b",3\n")
     with refused(path):
         encoder_of(read_table(path), target="b")
 
 
 @pytest.mark.parametrize("name", ["data.xls", "data", "data.csv.gz", "csv"])
-def test_unknown_endings_are_refused(write, name):
+def test_unknown_file_extension_is_rejected(write, name):
     path = write("a,b\n1,2\n", name)
     with refused(path, ".csv", ".parquet", ".npz"):
         read_table(path)
 
 
 @pytest.mark.parametrize("name", ["no.csv", "no.tsv", "no.txt", "no.parquet", "no.npz"])
-def test_missing_files_are_missing(tmp_path, name):
+def test_missing_file_is_reported(tmp_path, name):
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     with pytest.raises(FileNotFoundError, match=name):
         read_table(tmp_path / name)
 
 
-def test_table_errors_are_one_line_whatever_others_say():
+def test_table_errors_are_one_line_for_any_cause():
     assert str(TableError("x.parquet: Invalid data\nat 3\n")) == "x.parquet: Invalid data at 3"
 
 
@@ -291,7 +291,7 @@ def number_tables(draw):
 
 @given(number_tables())
 @settings(quick(100), derandomize=True)
-def test_what_the_csv_module_writes_is_read_back(tmp_path_factory, drawn):
+def test_csv_module_output_round_trips(tmp_path_factory, drawn):
     names, rows, delimiter = drawn
     path = tmp_path_factory.getbasetemp() / "round-trip.csv"
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -80,7 +80,7 @@ def use(model, X, path):
     if hasattr(model, "classes_"):
         assert np.isfinite(model.predict_proba(X)).all()
         assert model.status_message_
-    if hasattr(model, "certify"):
+    if hasattr(model, "certified_accuracy"):
         scale = model.certificate_scale()
         model.certified_accuracy(X, answers, [0.0, 0.1], scale=scale)
         assert not np.isnan(model.certified_radius(X, scale=scale)).any()

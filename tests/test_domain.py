@@ -1,4 +1,4 @@
-"""What values columns can take, and flips among them, against trying every one."""
+"""Domains of columns, and counterfactuals within them, against exhaustive search."""
 
 import re
 from dataclasses import replace
@@ -61,7 +61,7 @@ def random_model(rng, P, H=5, C=3, dtype=np.float64):
 # -- the domain itself ------------------------------------------------------------------------
 
 
-def test_rows_tell_units_limits_and_kinds():
+def test_domain_infers_units_limits_and_column_types():
     X = columns()
     domain = clinic()
     np.testing.assert_allclose(domain.unit, X.std(axis=0))
@@ -88,20 +88,20 @@ def test_rows_tell_units_limits_and_kinds():
     ],
     ids=str,
 )
-def test_columns_of_few_values_take_no_others(column, values, whole):
+def test_domain_of_few_values_allows_only_those(column, values, whole):
     domain = Domain.of_rows(column[:, None])
     assert domain.whole.tolist() == [whole]
     found = domain.values.get(0)
     assert (None if found is None else found.tolist()) == values
 
 
-def test_a_constant_has_the_unit_1_and_nowhere_to_go():
+def test_domain_of_constant_column_has_unit_one_and_no_other_value():
     domain = Domain.of_rows(np.full((5, 1), 0.1))
     assert domain.unit.tolist() == [1.0]
     assert domain.low.tolist() == domain.high.tolist() == [0.1]
 
 
-def test_changes_are_of_whole_columns():
+def test_counterfactuals_change_whole_columns():
     domain, x = clinic(), columns()[0]
     x[2:5], x[6:8] = [0, 1, 0], [5.5, 1]
     rows = domain.changed(x, [0, 4, 4, 6], [33, 1, 0, 7.5])
@@ -116,7 +116,7 @@ def test_changes_are_of_whole_columns():
     np.testing.assert_allclose(domain.distances(x, rows), np.divide(moved, units))
 
 
-def test_fixed_columns_are_named_or_numbered():
+def test_domain_accepts_names_and_indices_of_fixed_columns():
     domain = clinic()
     assert np.flatnonzero(domain.with_fixed(["pain", 0]).fixed).tolist() == [0, 2, 3, 4, 7]
     # A word stands for its column.
@@ -141,12 +141,12 @@ def test_fixed_columns_are_named_or_numbered():
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(changes, message):
+def test_domain_rejects_invalid_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         clinic(**changes)
 
 
-def test_plain_fields_make_the_same_domain():
+def test_domain_from_fields_equals_inferred_domain():
     domain = clinic()
     group = SimpleNamespace(name="pain", features=[2, 3, 4], words=list(PAIN.words), none=False)
     plain = SimpleNamespace(**vars(domain) | {"categories": [group]})
@@ -159,7 +159,7 @@ def test_plain_fields_make_the_same_domain():
     assert Domain.of(domain) is domain
 
 
-def test_certificates_hold_what_has_no_fractions():
+def test_certificates_hold_non_continuous_columns_fixed():
     X = np.column_stack([columns(), np.arange(60) % 2])
     domain = Domain.of_rows(X, categories=[PAIN], indicators={6: 7}, fixed=[7])
     scale = domain.certificate_scale()
@@ -203,7 +203,7 @@ def allowed_changes(domain, x):
 
 
 def nearest_of(model, domain, x):
-    """The distance of the nearest change that flips, and the columns that reach it."""
+    """Return the distance of the nearest change that flips, and the columns that reach it."""
     y = model.scores(x[None]).argmax()
     own = {p for indicator in domain.indicators.values() for p in [indicator]}
     counted = np.array([p not in own for p in range(domain.n_features)])
@@ -248,7 +248,7 @@ def discrete_problems(draw):
 
 @given(discrete_problems())
 @fixed(120)
-def test_flips_are_the_nearest_of_all_values(drawn):
+def test_counterfactuals_are_the_nearest_of_all_values(drawn):
     model, X, domain, few = drawn
     before = domain_module.FEW
     domain_module.FEW = few  # long columns are tried from crossing to crossing, or all
@@ -273,7 +273,7 @@ def test_flips_are_the_nearest_of_all_values(drawn):
 
 @given(st.data())
 @fixed(60)
-def test_units_only_stretch_features(data):
+def test_domain_units_scale_distances(data):
     """Distances in units are those in raw units of a model whose features have them divided out."""
     rng = np.random.default_rng(data.draw(SEEDS))
     P = data.draw(SMALL)
@@ -291,7 +291,7 @@ def test_units_only_stretch_features(data):
 
 @given(SEEDS)
 @fixed(40)
-def test_nothing_flips_within_the_certified_radius(seed):
+def test_no_counterfactual_within_certified_radius(seed):
     rng = np.random.default_rng(seed)
     domain = clinic()
     model = random_model(rng, 8).folded(0.0, domain.unit)
@@ -310,7 +310,7 @@ def along(value, **limits):
     return nearest_counterfactuals(UP, np.array([[value]]), domain)
 
 
-def test_rows_outside_their_domain_may_come_in():
+def test_counterfactuals_of_rows_outside_domain_may_enter_it():
     assert along(-3.0, low=7.0, high=9.0).value.tolist() == [7.0]
     assert along(-3.0, low=7.0, high=7.0).value.tolist() == [7.0]
     assert along(-3.0, low=1.0, high=2.0).feature.tolist() == [-1]
@@ -319,7 +319,7 @@ def test_rows_outside_their_domain_may_come_in():
     assert along(20.0, low=1.0, high=9.0).value[0] == pytest.approx(5.0)
 
 
-def test_whole_numbers_in_a_narrow_gap_are_passed_over():
+def test_counterfactuals_skip_narrow_gaps_between_integers():
     """Class 1 wins within 0.3 of 4.5 and of 8, so that only 8 is whole there."""
     W1 = [[-4.2, -7.7, FAR], [4.8, 8.3, FAR], [FAR, FAR, 0.0], [FAR, FAR, 0.0]]
     model = lmm([1.0, -1.0, 0.0, 0.0], W1, [[-FAR, 0.0], [-FAR, 0.0], [0.0, -FAR]])
@@ -337,7 +337,7 @@ def test_whole_numbers_in_a_narrow_gap_are_passed_over():
 
 @given(SEEDS, DTYPES)
 @fixed(60)
-def test_printed_numbers_flip_when_typed_in(seed, dtype):
+def test_printed_counterfactuals_change_the_prediction(seed, dtype):
     rng = np.random.default_rng(seed)
     P = 3
     unit = 10.0 ** rng.uniform(-4, 4, P)
@@ -357,7 +357,7 @@ def test_printed_numbers_flip_when_typed_in(seed, dtype):
         assert 0.0 <= beyond <= 0.1 * unit[p] * (1 + 1e-12)
 
 
-def test_the_shortest_number_beyond_is_printed():
+def test_counterfactual_is_printed_with_fewest_digits():
     flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.free(1))
     assert flips.value[0] == pytest.approx(5.0)
     assert flips.shown.tolist() == [5.1]
@@ -395,7 +395,7 @@ def typed_in(x, column, text):
     return row
 
 
-def test_what_is_printed_flips_when_typed_in(patients):
+def test_printed_counterfactuals_of_mixed_columns_change_the_prediction(patients):
     clf, X, domain = patients
     why = clf.explain(X, domain=domain)
     records = why.to_records()[:: len(clf.classes_)]
@@ -417,7 +417,7 @@ def test_what_is_printed_flips_when_typed_in(patients):
     assert {"age", "pain", "stage"} <= seen
 
 
-def test_fixed_columns_do_not_change(patients):
+def test_counterfactuals_keep_fixed_columns(patients):
     clf, X, domain = patients
     why = clf.explain(X, domain=domain, fixed=["age", "pain"])
     changed = set(why.to_records()["flip_feature"])
@@ -428,7 +428,7 @@ def test_fixed_columns_do_not_change(patients):
         assert np.array_equal(row[[0, 2, 3, 4]], X[n, [0, 2, 3, 4]])
 
 
-def test_missing_values_are_told(patients):
+def test_counterfactuals_name_missing_values(patients):
     clf, X, domain = patients
     n = int(np.flatnonzero(X[:, 7] == 1.0)[0])
     rows = X[[n, n]]
@@ -446,7 +446,7 @@ def test_missing_values_are_told(patients):
             clf.explain(rows, domain=domain, missing=wrong)
 
 
-def test_a_value_that_was_missing_flips_from_missing():
+def test_counterfactual_of_missing_value_starts_from_missing():
     """Class 1 from x ≥ 5 on where x is known; an unknown x is class 0."""
     W0 = [1.0, 0.0, 0.0, -FAR]
     W1 = [[FAR, -5.0], [0.0, FAR], [FAR, FAR], [2 * FAR, FAR / 2]]
@@ -465,7 +465,7 @@ def test_a_value_that_was_missing_flips_from_missing():
         assert (found.value[1:] <= 6.0).all()
 
 
-def test_words_from_nothing_and_to_nothing():
+def test_counterfactuals_between_category_and_missing():
     # Class 0 where the first word is on, class 1 where neither is, class 2 for the second.
     model = lmm(
         [1.0, -1.0, 1.0, -1.0],
@@ -490,7 +490,7 @@ def test_words_from_nothing_and_to_nothing():
     assert none.text(X[0], 1) == "'red'"
 
 
-def test_domains_of_other_features_are_refused(patients):
+def test_counterfactuals_reject_domain_of_other_features(patients):
     clf, X, _ = patients
     for call in (
         lambda domain: clf.explain(X, domain=domain),
@@ -500,12 +500,12 @@ def test_domains_of_other_features_are_refused(patients):
             call(Domain.free(3))
 
 
-def test_no_rows_have_no_flips():
+def test_counterfactuals_of_zero_rows_are_empty():
     flips = nearest_counterfactuals(UP, np.empty((0, 1)), Domain.free(1))
     assert [field.shape for field in flips] == [(0,)] * 5
 
 
-def test_the_usual_unit_is_the_spread_of_training(patients):
+def test_domain_default_unit_is_spread_of_training_data(patients):
     clf, X, _ = patients
     flips = clf.explain(X[:20]).flips
     expected = nearest_counterfactuals(clf.model_, X[:20], Domain.free(8, clf.scale_))
@@ -513,7 +513,7 @@ def test_the_usual_unit_is_the_spread_of_training(patients):
     assert np.array_equal(clf.certificate_scale(), clf.scale_)
 
 
-def test_a_encoder_s_domain_is_the_usual_one(patients):
+def test_explain_uses_domain_of_encoder(patients):
     clf, X, domain = patients
     prepared = SimpleNamespace(domain=lambda: SimpleNamespace(**vars(domain)))
     clf.encoder_ = prepared
@@ -527,7 +527,7 @@ def test_a_encoder_s_domain_is_the_usual_one(patients):
     assert np.array_equal(scale, domain.certificate_scale())
 
 
-def test_features_are_told_in_words():
+def test_encoded_features_are_described_by_column():
     """A category by its word, an indicator by its column, a rank by what it means."""
     domain = replace(
         Domain.free(5, names=["c = red", "c = blue", "c is missing", "pain", "age"]),
@@ -542,7 +542,7 @@ def test_features_are_told_in_words():
     assert domain.phrase(4, 54.0) == "age = 54"
 
 
-def test_a_missing_word_is_a_category_of_its_own():
+def test_missing_category_is_a_category():
     X = np.array([[1.0, 0.0, 0.0, 1.5], [0.0, 1.0, 0.0, 0.5], [0.0, 0.0, 1.0, 1.0]] * 20)
     y = np.array([0, 1, 1] * 20)
     domain = Domain.of_rows(
@@ -570,7 +570,7 @@ def few_walks(monkeypatch):
 
 
 @pytest.mark.usefixtures("few_walks")
-def test_flips_of_large_whole_numbers_beside_a_small_scale_take_few_walks():
+def test_counterfactuals_of_large_integers_with_small_scale_take_few_steps():
     slopes = np.repeat([1e-8, 1e6], 2) * np.tile([1.0, -1.0], 2)
     centres = np.array([[2e8, 0.0], [8e8, 0.0]])
     W1 = -slopes[:, None] * np.repeat(centres.T, 2, axis=0)
@@ -586,7 +586,7 @@ def test_flips_of_large_whole_numbers_beside_a_small_scale_take_few_walks():
 
 
 @pytest.mark.usefixtures("few_walks")
-def test_flips_of_whole_numbers_that_rounding_hides_take_few_walks():
+def test_counterfactuals_of_integers_hidden_by_rounding_take_few_steps():
     """In float32 scores near 1,000 do not tell thousands of neighbouring whole numbers apart."""
     slopes = np.array([1e-8, -1e-8])
     W1 = -slopes[:, None] * np.array([[2e8, 8e8]])

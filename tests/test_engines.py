@@ -107,7 +107,7 @@ def plain_loss(x, y, *W):
 
 
 def plain_training(X, y, W, rule, w0_update_interval, samples):
-    """The whole algorithm, a step on each of these samples.
+    """Run the whole algorithm in plain loops, with a step on each of these samples.
 
     Which sample is the worst is not decided here: where two have the same loss
     but for rounding, it is the engine's to say. ``largest`` is what it must attain.
@@ -137,7 +137,7 @@ def plain_training(X, y, W, rule, w0_update_interval, samples):
 
 
 def assert_plain_training_agrees(engine, history, start):
-    """The history of ``engine`` is what plain loops give; returns the largest loss of each step."""
+    """Compare the history of ``engine`` with plain loops and return the largest loss per step."""
     problem = engine.problem
     W = [start.W0, start.W1, start.W2]
     expected, W = plain_training(
@@ -154,7 +154,7 @@ def assert_plain_training_agrees(engine, history, start):
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("init", ["prototypes", "gaussian"])
-def test_dense_is_the_algorithm(cloud, init, step, w0_update_interval):
+def test_dense_engine_equals_reference_algorithm(cloud, init, step, w0_update_interval):
     X, y = cloud.X[:20], cloud.y[:20]
     model = start_at(X, y, init=init, n_hidden=6)
     engine = make("dense", model, X, y, STEPS[step], w0_update_interval)
@@ -165,13 +165,13 @@ def test_dense_is_the_algorithm(cloud, init, step, w0_update_interval):
     assert np.unique(history["sample"]).size > 3
 
 
-def test_of_equally_bad_samples_the_first_is_taken(cloud):
+def test_engine_takes_first_of_equally_bad_samples(cloud):
     X, y = duplicates(*cloud)
     history, _ = run(make("dense", start_at(X, y, init="gaussian", n_hidden=6), X, y), 100)
     assert_array_equal(history["sample"] % 2, 0)
 
 
-def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
+def test_polyak_target_is_subtracted_and_iterations_are_counted_from_start(cloud):
     """A problem that starts at t = 6 moves W0 first, and Polyak's step aims at the target."""
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
@@ -190,7 +190,7 @@ def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("step", STEPS)
-def test_all_are_dense_on_iris(iris, step, w0_update_interval, dtype):
+def test_engines_equal_dense_on_iris(iris, step, w0_update_interval, dtype):
     data = iris.astype(dtype)
     model = start_at(*data, n_hidden=12)
     history = assert_engines_agree(data, model, STEPS[step], w0_update_interval, 300)
@@ -211,7 +211,7 @@ def test_all_are_dense_on_iris(iris, step, w0_update_interval, dtype):
         ("level", 7, np.float32),
     ],
 )
-def test_all_are_dense_on_digits(digits, step, w0_update_interval, dtype):
+def test_engines_equal_dense_on_digits(digits, step, w0_update_interval, dtype):
     data = digits.X[:200].astype(dtype), digits.y[:200]
     model = start_at(*data, n_hidden=20, slope=0.3)
     assert_engines_agree(data, model, STEPS[step], w0_update_interval, 300, sizes=[1, 99, 200])
@@ -239,7 +239,7 @@ def constant_features(X, y):
 @pytest.mark.parametrize("w0_update_interval", [0, 3])
 @pytest.mark.parametrize("init", ["prototypes", "uniform"])
 @pytest.mark.parametrize("spoil", [coarse_grid, duplicates, contradictions, constant_features])
-def test_all_are_dense_where_ties_abound(iris, spoil, init, w0_update_interval, dtype):
+def test_engines_equal_dense_with_ties(iris, spoil, init, w0_update_interval, dtype):
     X, y = spoil(iris.X, iris.y)
     X = np.ascontiguousarray(X, dtype)
     model = start_at(X, y, init=init, n_hidden=12)
@@ -247,7 +247,7 @@ def test_all_are_dense_where_ties_abound(iris, spoil, init, w0_update_interval, 
 
 
 @pytest.mark.slow
-def test_trees_on_several_threads_are_dense(iris, monkeypatch):
+def test_tree_engine_on_several_threads_equals_dense(iris, monkeypatch):
     monkeypatch.setattr("maxplus.training.engines.tree.PARALLEL_FROM", 0)
     model = start_at(*iris, n_hidden=12)
     assert_engines_agree(iris, model, STEPS["two-phase"], 7, 60)
@@ -275,12 +275,12 @@ def tiny_trainings(draw):
 
 @given(training=tiny_trainings())
 @settings(max_examples=100, deadline=None)
-def test_all_are_dense_on_tiny_problems(training):
+def test_engines_equal_dense_on_tiny_problems(training):
     assert_engines_agree(*training)
 
 
 @pytest.mark.parametrize("w0_update_interval", [0, 7])
-def test_all_are_dense_where_the_norm_overflows(cloud, w0_update_interval):
+def test_engines_equal_dense_where_norm_overflows(cloud, w0_update_interval):
     """x² is infinite, so Polyak's step is 0 when W0 takes part."""
     data = cloud.X * 1e200, cloud.y
     model = start_at(*data, n_hidden=6, slope=1e-200)
@@ -294,7 +294,7 @@ def test_all_are_dense_where_the_norm_overflows(cloud, w0_update_interval):
 @pytest.mark.parametrize(
     ("data", "n_hidden", "scale", "slope"), [("cloud", 12, 1.0, 2.0), ("digits", 15, 16.0, 4.0)]
 )
-def test_level_ends_lower_where_no_model_fits(data, n_hidden, scale, slope, request):
+def test_level_rule_ends_lower_on_contradictory_data(data, n_hidden, scale, slope, request):
     """The median of five starts, at equal iterations."""
     X, y = request.getfixturevalue(data)
     X, y, n = X[:300] / scale, y[:300], 3000
@@ -317,7 +317,7 @@ def test_level_ends_lower_where_no_model_fits(data, n_hidden, scale, slope, requ
 @pytest.mark.parametrize("step", ["two-phase", "level"])
 @pytest.mark.parametrize("sizes", [[1] * 90, [7] * 12 + [6], [89, 1], [50, 40]])
 @pytest.mark.parametrize("name", ENGINES)
-def test_blocks_have_no_influence(cloud, name, sizes, step):
+def test_block_size_does_not_change_iterates(cloud, name, sizes, step):
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
     whole, parts = (
@@ -332,7 +332,7 @@ def test_blocks_have_no_influence(cloud, name, sizes, step):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("w0_update_interval", [0, 3])
 @pytest.mark.parametrize("name", MAX_ENGINES)
-def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, w0_update_interval, dtype):
+def test_best_weights_equal_those_of_shorter_run(cloud, name, w0_update_interval, dtype):
     X, y = cloud.astype(dtype)
     model = start_at(X, y, n_hidden=30)
     long = make(name, model, X, y, STEPS["polyak"], w0_update_interval)
@@ -346,7 +346,7 @@ def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, w0_update
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_engines_of_one_task_share_no_memory(cloud, name):
+def test_engines_of_one_problem_share_no_memory(cloud, name):
     """The second training begins when the first has seen lower losses."""
     X, y = cloud
     problem = TrainingProblem(X, y, MeanLoss() if name == "sgd" else MaxLoss(), level(100))
@@ -395,7 +395,7 @@ def test_training_ends_where_nothing_can_move(name, init_margin, signal):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n_samples", "n_hidden"), [(1, 1), (45, 6), (17, 17)])
-def test_the_tree_engine_takes_what_it_said(cloud, n_samples, n_hidden, dtype):
+def test_tree_engine_memory_matches_its_estimate(cloud, n_samples, n_hidden, dtype):
     X, y = cloud.X[:n_samples].astype(dtype), cloud.y[:n_samples]
     model = start_at(X, cloud.y[:3], n_hidden, init="gaussian")
     engine = make("tree", model, X, y)
@@ -407,13 +407,13 @@ def test_the_tree_engine_takes_what_it_said(cloud, n_samples, n_hidden, dtype):
 
 @pytest.fixture(scope="module")
 def large():
-    """A problem whose trees take some 80 MB, and its model."""
+    """Return a problem whose trees take some 80 MB, and its model."""
     X, y = np.zeros((2000, 100)), np.arange(2000) % 2
     model = random_lmm("gaussian", (100, 12, 2), 1.0, 1.0, X.dtype, np.random.default_rng(0))
     return model, TrainingProblem(X, y, MaxLoss(), polyak())
 
 
-def test_the_tree_engine_refuses_before_it_allocates(large, monkeypatch):
+def test_tree_engine_rejects_too_large_problem_before_allocation(large, monkeypatch):
     needed = TreeEngine.bytes_needed(*large)
     assert needed > 50e6
     monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)
@@ -430,7 +430,7 @@ def test_the_tree_engine_refuses_before_it_allocates(large, monkeypatch):
 
 
 @pytest.mark.parametrize("available", ["as much as needed", None])
-def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
+def test_tree_engine_accepts_problem_that_fits(cloud, monkeypatch, available):
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
     needed = TreeEngine.bytes_needed(model, TrainingProblem(X, y, MaxLoss(), polyak()))
@@ -438,7 +438,7 @@ def test_the_tree_engine_accepts_what_suffices(cloud, monkeypatch, available):
     run(make("tree", model, X, y), 3)
 
 
-def test_the_classifier_passes_the_refusal_on(iris, monkeypatch):
+def test_classifier_raises_memory_error_of_tree_engine(iris, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 10_000)
     with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 10\.0 kB .*engine='dense'"):
         SubgradientLMMClassifier(10, engine="tree", max_iter=5).fit(*iris)
@@ -452,7 +452,7 @@ def test_available_memory_is_plausible():
     ("n", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (491.2e9, "491.2 GB"),
                     (3.76e14, "376.0 TB")]
 )  # fmt: skip
-def test_sizes_are_written_as_people_do(n, text):
+def test_memory_sizes_are_human_readable(n, text):
     assert memory.human_bytes(n) == text
 
 
@@ -509,8 +509,8 @@ def test_sgd_ends_at_the_target():
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_moves_the_model_it_was_given(cloud, name):
-    """In place, for a caller who holds it; the best is a copy of its own."""
+def test_engine_updates_given_model_in_place(cloud, name):
+    """The given model is updated in place; the best model is a copy."""
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
     before = model.copy()
@@ -576,6 +576,6 @@ def test_dense_engine_minimises_own_objective(cloud, objective):
 
 
 @pytest.mark.parametrize("step", [lambda t: 0.1, polyak, 0.1, None])
-def test_task_refuses_step_that_is_no_step_rule(cloud, step):
+def test_problem_rejects_invalid_step_rule(cloud, step):
     with pytest.raises(TypeError, match=r"step must be a StepRule.*step=polyak\(\)"):
         TrainingProblem(*cloud, MaxLoss(), step)

@@ -38,7 +38,7 @@ def ensemble(n_estimators, **options):
 
 @pytest.fixture
 def networks(monkeypatch):
-    """The networks that ensembles train from here on, in the order of their seeds."""
+    """Record the networks that ensembles train from now on, in the order of their seeds."""
     found = {}
 
     def recorded(train):
@@ -59,7 +59,7 @@ def networks(monkeypatch):
 
 
 @BOTH
-def test_scores_are_the_mean_of_the_networks(networks, iris, options):
+def test_ensemble_scores_are_mean_of_networks(networks, iris, options):
     clf = ensemble(3, **options).fit(iris.X, WORDS[iris.y])
     assert len(networks()) == 3
     Z = [model.scores(iris.X) for model in networks()]
@@ -79,7 +79,7 @@ def test_scores_are_the_mean_of_the_networks(networks, iris, options):
 
 @given(SEEDS, st.integers(1, 4), st.integers(0, 2))
 @quick(60)
-def test_a_loss_is_at_most_the_mean_loss_of_the_networks(seed, K, label):
+def test_ensemble_loss_is_at_most_mean_loss_of_networks(seed, K, label):
     rng = np.random.default_rng(seed)
     networks = [normal_model(CASES["LMM"], rng, (2, 3, 3)) for _ in range(K)]
     X, y = rng.normal(size=(20, 2)), np.full(20, label)
@@ -87,13 +87,13 @@ def test_a_loss_is_at_most_the_mean_loss_of_the_networks(seed, K, label):
     assert (AdditiveLMM.mean(networks).losses(X, y) <= mean + 1e-9 * (1 + mean)).all()
 
 
-def test_one_network_of_an_ensemble_scores_as_it_does_alone(networks, iris):
+def test_ensemble_of_one_network_equals_the_network(networks, iris):
     clf = ensemble(1, **SINGLE).fit(*iris)
     assert_array_equal(clf.decision_function(iris.X), networks()[0].scores(iris.X))
 
 
 @BOTH
-def test_fitted_attributes_are_about_all_training_rows(iris, options):
+def test_ensemble_fitted_attributes_cover_all_training_rows(iris, options):
     clf = ensemble(3, bootstrap=True, **options).fit(*iris)
     losses = clf.model_.losses(iris.X, iris.y)
     assert_array_equal(clf.training_losses_, losses)
@@ -106,7 +106,7 @@ def test_fitted_attributes_are_about_all_training_rows(iris, options):
     assert clf.feature_importances_.sum() == pytest.approx(1.0)
 
 
-def test_pruning_changes_no_score_of_a_training_row(iris):
+def test_pruned_ensemble_keeps_training_scores(iris):
     """Also where a network has not been trained on the row."""
     clf = ensemble(3, bootstrap=True, **SINGLE | {"n_hidden": 60}).fit(*iris)
     before = clf.decision_function(iris.X)
@@ -119,7 +119,7 @@ def test_pruning_changes_no_score_of_a_training_row(iris):
 
 
 @BOTH
-def test_folding_takes_all_networks_along(iris, options):
+def test_folded_ensemble_folds_all_networks(iris, options):
     centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
     scaled = (iris.X - centre) / spread
     clf = ensemble(2, **options).fit(scaled, iris.y)
@@ -134,7 +134,7 @@ def test_folding_takes_all_networks_along(iris, options):
 
 @pytest.mark.parametrize("bootstrap", [False, True])
 @BOTH
-def test_the_outcome_does_not_depend_on_n_jobs(iris, bootstrap, options):
+def test_ensemble_does_not_depend_on_n_jobs(iris, bootstrap, options):
     def fit(**other):
         clf = ensemble(3, bootstrap=bootstrap, **options | other).fit(*iris)
         return clf.decision_function(iris.X)
@@ -145,7 +145,7 @@ def test_the_outcome_does_not_depend_on_n_jobs(iris, bootstrap, options):
     assert not np.array_equal(fit(random_state=1), expected)
 
 
-def test_structure_and_temperature_are_found_once(iris):
+def test_ensemble_searches_structure_and_temperature_once(iris):
     clf = ensemble(2, **SUM).fit(*iris)
     alone = LMMClassifier(**SUM).fit(*iris)
     assert clf.search_["chosen"] == alone.search_["chosen"]
@@ -153,7 +153,7 @@ def test_structure_and_temperature_are_found_once(iris):
     assert clf.temperature_ == alone.temperature_ != 1.0
 
 
-def test_a_temperature_changes_no_prediction_and_no_radius(iris):
+def test_ensemble_temperature_changes_no_prediction_and_no_radius(iris):
     plain, warm = (
         ensemble(2, calibrate=calibrate, **SINGLE).fit(*iris) for calibrate in (False, True)
     )
@@ -164,7 +164,7 @@ def test_a_temperature_changes_no_prediction_and_no_radius(iris):
     assert_allclose(certified_radius(scaled, iris.X), warm.certified_radius(iris.X), rtol=1e-5)
 
 
-def test_single_networks_are_polished(iris):
+def test_ensemble_polishes_single_networks(iris):
     clf = ensemble(2, polish=0.5, **SINGLE | {"n_hidden": 30}).fit(*iris)
     assert_array_equal(clf.suspects_, np.flatnonzero(~(clf.training_losses_ < 0.5)))
     assert clf.status_ == (Status.GIVEN_UP if clf.suspects_.size else Status.POLISHED).value
@@ -173,7 +173,7 @@ def test_single_networks_are_polished(iris):
     assert clf.max_loss_ < rough.max_loss_
 
 
-def test_a_polish_that_was_asked_for_survives_the_temperature(iris):
+def test_ensemble_perfect_fit_survives_temperature(iris):
     options = SINGLE | {"n_hidden": 30}
     clf = ensemble(2, polish=0.5, calibrate=True, **options).fit(*iris)
     assert np.delete(clf.training_losses_, clf.suspects_).max() < 0.5
@@ -200,7 +200,7 @@ def test_bootstrap_samples_differ_and_leave_rows_out():
 
 
 @BOTH
-def test_weights_of_samples_and_classes(iris, options):
+def test_ensemble_sample_and_class_weights(iris, options):
     weight = np.ones(150)
     weight[:5] = 0.0
     plain = ensemble(2, **options).fit(iris.X[5:], iris.y[5:])
@@ -212,13 +212,13 @@ def test_weights_of_samples_and_classes(iris, options):
     assert not np.array_equal(heavy.decision_function(iris.X), plain.decision_function(iris.X))
 
 
-def test_early_stopping_is_for_each_network(iris):
+def test_ensemble_early_stopping_is_per_network(iris):
     clf = ensemble(2, early_stopping=True, polish=None, **SINGLE).fit(*iris)
     assert clf.status_ == Status.MAX_ITER.value
     assert clf.score(*iris) > 0.9
 
 
-def test_parameters_are_its_own_and_those_of_the_estimator():
+def test_ensemble_parameters_include_those_of_estimator():
     own = LMMEnsembleClassifier().get_params()
     assert (own.pop("estimator"), own.pop("n_estimators"), own.pop("bootstrap")) == (None, 4, False)
     assert own == {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
@@ -234,7 +234,7 @@ def test_parameters_are_its_own_and_those_of_the_estimator():
             bad.fit([[0.0], [1.0]], [0, 1])
 
 
-def test_the_estimator_is_not_fitted_and_its_seed_has_no_effect(iris):
+def test_ensemble_does_not_fit_given_estimator_or_use_its_seed(iris):
     own = LMMClassifier(9, warmup_epochs=3, random_state=7)
     with pytest.warns(NoEffectWarning, match="random_state=7 of the estimator has no effect"):
         clf = LMMEnsembleClassifier(own, 2, random_state=0).fit(*iris)
@@ -247,7 +247,7 @@ def test_the_estimator_is_not_fitted_and_its_seed_has_no_effect(iris):
 
 
 @BOTH
-def test_callbacks_count_the_networks(iris, options):
+def test_ensemble_callbacks_count_networks(iris, options):
     seen = []
     ensemble(3, callbacks=seen.append, **options).fit(*iris)
     own = [progress for progress in seen if progress.stage == "ensemble"]
@@ -261,7 +261,7 @@ def test_callbacks_count_the_networks(iris, options):
 
 
 @BOTH
-def test_a_callback_ends_the_training_with_the_networks_that_are_done(iris, options):
+def test_ensemble_stopped_by_callback_keeps_finished_networks(iris, options):
     clf = ensemble(
         6, n_jobs=1, callbacks=lambda progress: progress.stage == "ensemble", **options
     ).fit(*iris)
@@ -271,7 +271,7 @@ def test_a_callback_ends_the_training_with_the_networks_that_are_done(iris, opti
     assert clf.score(*iris) > 0.8
 
 
-def test_a_callback_that_ends_the_search_leaves_a_model(iris):
+def test_ensemble_search_stopped_by_callback_leaves_a_model(iris):
     clf = ensemble(2, callbacks=lambda progress: True, random_state=0).fit(*iris)
     assert clf.status_ == Status.CALLBACK.value
     assert clf.predict(iris.X).shape == (150,)
@@ -283,7 +283,7 @@ def snapshot(clf):
 
 @pytest.mark.parametrize("stage", ["choice", "ensemble"])
 @BOTH
-def test_an_interruption_leaves_the_estimator_as_it_was(iris, stage, options):
+def test_interrupted_ensemble_is_unchanged(iris, stage, options):
     if options is SINGLE and stage == "choice":
         options = options | {"calibrate": True}
     clf = ensemble(3, n_jobs=1, **options).fit(iris.X[:, :2], iris.y)
@@ -304,7 +304,7 @@ def test_an_interruption_leaves_the_estimator_as_it_was(iris, stage, options):
 
 
 @BOTH
-def test_keep_best_on_interrupt_keeps_the_networks_that_are_done(iris, options):
+def test_keep_best_on_interrupt_keeps_finished_networks(iris, options):
     def ctrl_c(progress):
         if progress.stage == "ensemble":
             os.kill(os.getpid(), signal.SIGINT)
@@ -317,7 +317,7 @@ def test_keep_best_on_interrupt_keeps_the_networks_that_are_done(iris, options):
     assert clf.score(*iris) > 0.8
 
 
-def test_an_error_in_a_network_ends_all_and_changes_nothing(iris, monkeypatch):
+def test_error_in_one_network_leaves_ensemble_unchanged(iris, monkeypatch):
     from maxplus.training.stages import warm_up
 
     clf = ensemble(3, n_jobs=2, polish=None, **SINGLE).fit(iris.X[:, :2], iris.y)
@@ -363,7 +363,7 @@ def attack(model, X, radius, rng, rounds=30):
 
 @pytest.mark.parametrize("bootstrap", [False, True])
 @BOTH
-def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options):
+def test_ensemble_certified_radius_survives_attacks(iris, bootstrap, options):
     X, rng = iris.X.astype(np.float32), np.random.default_rng(0)
     clf = ensemble(3, bootstrap=bootstrap, **options).fit(X, iris.y)
     radius = clf.certified_radius(X)
@@ -379,7 +379,7 @@ def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options
 
 
 @BOTH
-def test_certified_accuracy(iris, options):
+def test_ensemble_certified_accuracy(iris, options):
     clf = ensemble(2, **options).fit(iris.X, WORDS[iris.y])
     shares = clf.certified_accuracy(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
     right = clf.predict(iris.X) == WORDS[iris.y]
@@ -389,7 +389,7 @@ def test_certified_accuracy(iris, options):
 
 
 @BOTH
-def test_huge_inputs_do_not_overflow(iris, options):
+def test_ensemble_scores_of_huge_inputs_do_not_overflow(iris, options):
     clf = ensemble(2, **options).fit(*iris)
     X = np.full((1, 4), 1e300)
     assert np.isfinite(clf.decision_function(X)).all()

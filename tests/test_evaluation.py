@@ -1,4 +1,4 @@
-"""What is told about rows that a model has not seen, against scikit-learn and slow loops."""
+"""Cross-validation and comparison, against scikit-learn and slow loops."""
 
 import json
 
@@ -21,7 +21,7 @@ from strategies import SEEDS, quick
 
 @given(SEEDS)
 @quick(60)
-def test_every_row_is_judged_once_by_a_training_that_has_its_class(seed):
+def test_validation_predicts_every_row_once_by_a_model_with_its_class(seed):
     rng = np.random.default_rng(seed)
     y = rng.choice(list("abcde"), size=int(rng.integers(6, 60)), p=[0.5, 0.3, 0.1, 0.07, 0.03])
     counts = {label: int((y == label).sum()) for label in np.unique(y)}
@@ -36,7 +36,7 @@ def test_every_row_is_judged_once_by_a_training_that_has_its_class(seed):
         assert set(y[test]) <= set(y[training])
 
 
-def test_the_plan_follows_the_number_of_rows():
+def test_validation_plan_depends_on_number_of_rows():
     y = np.arange(20_000) % 2
     for n, trainings, words in (
         (100, 5, "5-fold cross-validation"),
@@ -54,19 +54,19 @@ def test_the_plan_follows_the_number_of_rows():
 
 
 @pytest.mark.parametrize("how", ["half", 1, 0, 1.5, -0.2, True, 0.0])
-def test_a_plan_that_cannot_be_is_named(how):
+def test_validation_rejects_impossible_plan(how):
     with pytest.raises(ValueError, match="cv must be 'auto', 'cv', a number of folds"):
         make_splits(np.arange(10) % 2, how)
 
 
-def test_too_few_rows_are_no_validation():
+def test_validation_needs_enough_rows():
     with pytest.raises(ValueError, match="every class has one row only"):
         make_splits(np.array(["a", "b", "c"]))
     with pytest.raises(ValueError, match="6 rows cannot be validated with 10% of the rows"):
         make_splits(np.array(list("abcabc")), 0.1)
 
 
-def test_figures_are_those_of_scikit_learns_own_cross_validation(iris):
+def test_validation_metrics_equal_scikit_learn(iris):
     model = GaussianNB()
     found = validate(model, *iris, cv="cv", random_state=3)
     folds = StratifiedKFold(5, shuffle=True, random_state=3)
@@ -90,7 +90,7 @@ def test_figures_are_those_of_scikit_learns_own_cross_validation(iris):
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_numbers_are_validated_too():
+def test_validation_accepts_regression():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = X @ [1.0, 2.0, 0.0] + rng.normal(size=60)
@@ -107,7 +107,7 @@ def test_numbers_are_validated_too():
     assert ours.to_json()["coverage_promised"] == 0.9
 
 
-def test_a_model_that_memorises_looks_bad():
+def test_validation_exposes_memorising_model():
     rng = np.random.default_rng(5)
     ids = rng.permutation(80).astype(float)[:, None]
     y = rng.integers(2, size=80)
@@ -134,13 +134,13 @@ class Witness(ClassifierMixin, BaseEstimator):
         return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
 
 
-def test_a_training_never_sees_what_it_is_judged_by():
+def test_validation_never_trains_on_held_out_rows():
     Witness.shown.clear()
     X = np.arange(40.0)[:, None]
     y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
-    told = []
-    found = validate(Witness(), X, y, cv=4, on_progress=told.append)
-    assert told == [0, 1, 2, 3, 4]
+    result = []
+    found = validate(Witness(), X, y, cv=4, on_progress=result.append)
+    assert result == [0, 1, 2, 3, 4]
     assert found.n_untested == 1
     held = []
     for (_, fitted), (_, judged) in zip(Witness.shown[::2], Witness.shown[1::2], strict=True):
@@ -150,7 +150,7 @@ def test_a_training_never_sees_what_it_is_judged_by():
     assert sorted(held) == list(range(39))
 
 
-def test_certified_accuracy_is_counted_on_held_out_rows(iris):
+def test_validation_counts_certified_accuracy_on_held_out_rows(iris):
     model = maxplus.SubgradientLMMClassifier(9, max_iter=60, random_state=0)
     found = validate(model, *iris, cv=2)
     kept = 0
@@ -164,7 +164,7 @@ def test_certified_accuracy_is_counted_on_held_out_rows(iris):
     assert found.to_json()["certified"] == {"eps": 0.1, "accuracy": found.certified}
 
 
-def test_ctrl_c_ends_a_validation(iris):
+def test_ctrl_c_ends_validation(iris):
     def press(progress):
         import signal
 
@@ -175,14 +175,14 @@ def test_ctrl_c_ends_a_validation(iris):
         validate(model, *iris, cv=2, callbacks=[press])
 
 
-def test_models_are_compared_on_the_same_rows(iris):
+def test_comparison_uses_the_same_rows(iris):
     models = {"near": KNeighborsClassifier(), "far": KNeighborsClassifier(60)}
-    told = []
+    result = []
     rows = as_dataset(*iris)
     found = compare(
-        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: told.append(now)
+        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: result.append(now)
     ).validations
-    assert told == [(name, k) for name in models for k in range(4)]
+    assert result == [(name, k) for name in models for k in range(4)]
     assert np.array_equal(found["near"].held_out.names, found["far"].held_out.names)
     for name, model in models.items():
         again = validate(model, rows, cv=3, random_state=2)
@@ -190,7 +190,7 @@ def test_models_are_compared_on_the_same_rows(iris):
     assert found["near"].figures.log_loss < found["far"].figures.log_loss
 
 
-def test_the_usual_models_are_all_there():
+def test_comparison_includes_standard_baselines():
     assert list(usual_models()) == [
         "LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
     ]  # fmt: skip

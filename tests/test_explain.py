@@ -58,7 +58,7 @@ def check_records(clf, X, explanation, classes, features):
             assert record["flip_class"] == classes[flips.becomes[n]]
 
 
-def test_records_are_what_the_oracle_says(fitted, why, iris):
+def test_explanation_records_match_the_oracle(fitted, why, iris):
     assert isinstance(why, Explanation)
     assert len(why) == 15
     assert why.predicted.tolist() == fitted.predict(iris.X[::10]).tolist()
@@ -66,7 +66,7 @@ def test_records_are_what_the_oracle_says(fitted, why, iris):
     check_records(fitted, iris.X[::10], why, FLOWERS, MEASURES)
 
 
-def test_random_weights_have_no_prototypes(without_prototypes, iris):
+def test_explanation_of_random_weights_has_no_prototypes(without_prototypes, iris):
     explanation = without_prototypes.explain(iris.X[::10])
     assert (explanation.prototype == -1).all()
     assert "training row" not in str(explanation)
@@ -74,7 +74,7 @@ def test_random_weights_have_no_prototypes(without_prototypes, iris):
     check_records(without_prototypes, iris.X[::10], explanation, FLOWERS, words)
 
 
-def test_a_single_unit_and_two_classes(iris):
+def test_explanation_of_single_unit_and_two_classes(iris):
     X, y = iris.X[:100:10], iris.y[:100:10] > 0
     clf = SubgradientLMMClassifier(1, max_iter=5, random_state=0).fit(X, y)
     explanation = clf.explain(X)
@@ -93,7 +93,7 @@ def test_explanations_as_data_frames(why):
         assert table[name].tolist() == pytest.approx(records[name].tolist(), nan_ok=True)
 
 
-def test_frames_need_pandas_and_records_do_not(fitted, why, monkeypatch):
+def test_explanation_frames_need_pandas_and_records_do_not(fitted, why, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"to_frame needs pandas.* to_records"):
         why.to_frame()
@@ -103,7 +103,7 @@ def test_frames_need_pandas_and_records_do_not(fitted, why, monkeypatch):
     assert len(fitted.worst_samples(3).sample) == 3
 
 
-def test_words_name_everything_best_class_first(fitted, why, iris):
+def test_explanation_text_lists_best_class_first(fitted, why, iris):
     records = why.to_records().reshape(len(why), 3)
     X = iris.X[::10]
     for n in range(len(why)):
@@ -136,7 +136,7 @@ def test_words_name_everything_best_class_first(fitted, why, iris):
         assert 0.0 <= farther <= 0.1
 
 
-def test_the_text_is_that_of_all_rows(why):
+def test_explanation_text_covers_all_rows(why):
     for n in range(len(why)):
         assert why.text(n) in str(why)
     starts = [line for line in str(why).splitlines() if line.startswith("Row ")]
@@ -145,7 +145,7 @@ def test_the_text_is_that_of_all_rows(why):
     )
 
 
-def test_words_say_so_if_nothing_flips(fitted, iris):
+def test_explanation_text_without_counterfactual(fitted, iris):
     x = iris.X[0]
     fixed_row = fitted.explain(x[None], low=x, high=x)
     assert "no change of a single feature flips it" in str(fixed_row)
@@ -154,7 +154,7 @@ def test_words_say_so_if_nothing_flips(fitted, iris):
     assert "no change of a single feature" not in str(fitted.explain(x[None]))
 
 
-def test_bounds_reach_the_flips(fitted, iris):
+def test_explain_bounds_limit_counterfactuals(fitted, iris):
     X = iris.X[::10]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
     flips = fitted.explain(X, low=low, high=high).flips
@@ -166,7 +166,7 @@ def test_bounds_reach_the_flips(fitted, iris):
     assert (flips.value[some] <= high[flips.feature[some]]).all()
 
 
-def test_names_come_from_the_data_or_are_numbers(iris):
+def test_explanation_names_come_from_data_or_indices(iris):
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(iris.X, columns=MEASURES)
     clf = SubgradientLMMClassifier(5, max_iter=5, random_state=0).fit(X, iris.y)
@@ -189,19 +189,19 @@ def test_names_come_from_the_data_or_are_numbers(iris):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_named(fitted, iris, arguments, words):
+def test_explain_rejects_invalid_arguments(fitted, iris, arguments, words):
     with pytest.raises(ValueError, match=f"^{words} "):
         fitted.explain(iris.X[:2], **arguments)
 
 
 def lead_moves(model, x, d, rival):
-    """Whether z_d − z_rival of row x changes with any feature, by differences."""
+    """Return whether z_d − z_rival of row x depends on each feature, by finite differences."""
     steps = 1e-6 * np.eye(len(x))
     up, down = (model.scores(x + sign * steps) for sign in (1.0, -1.0))
     return bool((np.abs((up - down)[:, d] - (up - down)[:, rival]) > 1e-9).any())
 
 
-def test_explain_names_no_column_as_deciding_where_it_cancels(iris):
+def test_explanation_omits_cancelled_columns(iris):
     clf = LMMClassifier(12, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
     why = clf.explain(iris.X, class_names=FLOWERS, feature_names=MEASURES)
     Z = clf.model_.scores(iris.X)
@@ -223,14 +223,14 @@ def test_explain_names_no_column_as_deciding_where_it_cancels(iris):
     assert records["cancels"][records["predicted"]].sum() == cancelled
 
 
-def test_wrong_rows_are_refused(fitted, iris):
+def test_explain_rejects_invalid_rows(fitted, iris):
     with pytest.raises(ValueError, match="features"):
         fitted.explain(iris.X[:2, :3])
     with pytest.raises(ValueError, match="NaN"):
         fitted.explain(np.full((1, 4), np.nan))
 
 
-def test_unfitted_classifiers_explain_nothing(iris):
+def test_explain_requires_fitted_classifier(iris):
     for call in (
         lambda clf: clf.explain(iris.X),
         lambda clf: clf.units(),

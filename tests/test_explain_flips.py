@@ -15,26 +15,28 @@ pytestmark = pytest.mark.slow
 
 @given(smooth_models())
 @fixed(80)
-def test_flips_are_the_nearest(drawn):
+def test_counterfactuals_are_the_nearest(drawn):
     check_flips(*drawn)
 
 
 @given(smooth_models(np.float32))
 @fixed(40)
-def test_flips_of_float32_are_nearly_the_nearest(drawn):
+def test_counterfactuals_of_float32_are_nearly_the_nearest(drawn):
     check_flips(*drawn, tolerance=1e-5, rtol=1e-4)
 
 
 @given(tied_models())
 @fixed(80)
-def test_flips_with_ties_are_real(drawn):
+def test_counterfactuals_with_ties_change_the_class(drawn):
     model, X = drawn
     # On the grid float32 is exact, but a flip has to show in it.
     tolerance, rtol = (1e-9, 1e-6) if model.dtype == np.float64 else (1e-5, 1e-4)
     check_flips(model, X, tolerance=tolerance, rtol=rtol, ties=True)
 
 
-def test_flips_of_trained_models_are_the_nearest(fitted, without_prototypes, reader, iris, digits):
+def test_counterfactuals_of_trained_models_are_the_nearest(
+    fitted, without_prototypes, reader, iris, digits
+):
     check_flips(fitted.model_, iris.X[::3], ties=True)
     check_flips(fitted.model_, iris.X[::3], iris.X.min(axis=0), iris.X.max(axis=0), ties=True)
     check_flips(without_prototypes.model_, iris.X[::3])
@@ -42,7 +44,7 @@ def test_flips_of_trained_models_are_the_nearest(fitted, without_prototypes, rea
     assert (found.feature >= 0).any()
 
 
-def test_flips_of_a_trained_float32_model_are_nearly_the_nearest(iris):
+def test_counterfactuals_of_trained_float32_model_are_nearly_the_nearest(iris):
     X, y = iris.astype(np.float32)
     model = SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(X, y).model_
     assert model.dtype == np.float32
@@ -71,7 +73,7 @@ THREE_WAYS = lmm(
         (0.0, -1, np.nan, -1),
     ],
 )
-def test_bounds_rule_out_features(high, feature, value, becomes):
+def test_counterfactuals_respect_upper_bounds(high, feature, value, becomes):
     X = np.zeros((1, 2))
     assert THREE_WAYS.scores(X).tolist() == [[0.0, -5.0, -7.0]]
     found = flips_within(THREE_WAYS, X, -np.inf, high)
@@ -81,7 +83,7 @@ def test_bounds_rule_out_features(high, feature, value, becomes):
     check_flips(THREE_WAYS, X, -np.inf, high)
 
 
-def test_a_lower_bound_counts_as_well():
+def test_counterfactuals_respect_lower_bounds():
     X = np.array([[6.0, 0.0]])
     found = flips_within(THREE_WAYS, X, 0.0)
     assert (found.feature[0], found.becomes[0]) == (0, 0)
@@ -93,7 +95,7 @@ def test_a_lower_bound_counts_as_well():
 
 @given(tied_models())
 @fixed(20)
-def test_a_class_that_always_wins_cannot_flip(drawn):
+def test_constant_prediction_has_no_counterfactual(drawn):
     model, X = drawn
     W2 = model.W2.copy()
     W2[:, -1] = W2.max(axis=1) + 1
@@ -103,12 +105,12 @@ def test_a_class_that_always_wins_cannot_flip(drawn):
     assert np.isnan(found.value).all()
 
 
-def test_features_without_slope_cannot_flip():
+def test_features_without_slope_have_no_counterfactual():
     model = lmm(np.zeros(4), THREE_WAYS.W1, THREE_WAYS.W2)
     assert nearest_counterfactuals(model, np.array([[3.0, 4.0]])).feature.tolist() == [-1]
 
 
-def test_a_crossing_that_rounding_hides_hides_no_later_one(iris):
+def test_crossing_hidden_by_rounding_hides_no_later_counterfactual(iris):
     """In float32 an earlier crossing along feature 3 does not show: the nearest flip is behind."""
     X, y = iris.astype(np.float32)
     recipe = SubgradientLMMClassifier(20, engine="dense", max_iter=5, random_state=1)
@@ -119,7 +121,7 @@ def test_a_crossing_that_rounding_hides_hides_no_later_one(iris):
     check_flips(model, X, tolerance=1e-5, rtol=1e-4, ties=True)
 
 
-def test_scores_that_touch_hide_no_later_flip():
+def test_touching_scores_hide_no_later_counterfactual():
     W1 = [[-1, -1, 0, 1, -1], [2, 1, 1, -1, 1], [0, 0, 1, 1, -1], [1, 1, 0, -1, 0]]
     W2 = [[1, 0, 0], [0, 2, -1], [2, 0, 2], [-1, 0, 0], [1, -1, 0]]
     model = lmm([3.85673445, -4.58026695, 3.63519403, -10.21363512], W1, W2)
@@ -131,7 +133,7 @@ def test_scores_that_touch_hide_no_later_flip():
     assert found.value[0] == pytest.approx(0.4, abs=0.05)
 
 
-def test_flips_of_many_units_are_the_nearest():
+def test_counterfactuals_of_many_units_are_the_nearest():
     rng = np.random.default_rng(3)
     model = prototype_lmm(rng.normal(size=(30, 3)), np.arange(30) % 4, 4, 2.0, 1.0)
     found = check_flips(model, rng.normal(size=(40, 3)), ties=True)
@@ -140,7 +142,7 @@ def test_flips_of_many_units_are_the_nearest():
 
 @pytest.mark.parametrize("gap", [1.0, 0.1, 1e-3, 1e-6])
 @pytest.mark.parametrize("slope", [0.0, 0.5])
-def test_a_class_that_stays_close_hides_no_flip(gap, slope):
+def test_close_class_hides_no_counterfactual(gap, slope):
     # Class 1 is below class 0 by the gap everywhere; class 2 overtakes both.
     W1 = [[0.0, FAR], [FAR, -5.0]]
     model = lmm([slope, 1.0], W1, [[0.0, -gap, -FAR], [-FAR, -FAR, 0.0]])
@@ -149,7 +151,7 @@ def test_a_class_that_stays_close_hides_no_flip(gap, slope):
     assert found.value[0] == pytest.approx(5.0 / (1.0 - slope))
 
 
-def test_rounding_at_the_row_hides_no_flip():
+def test_rounding_at_the_row_hides_no_counterfactual():
     # In float32 both scores are 1; in float64 class 1 would be ahead by 1e-9.
     W1 = [[FAR, FAR], [FAR, FAR], [FAR, 1e-9], [1.0, FAR]]
     model = lmm([1.0, 1.0, 1.0, 0.0], W1, [[0.0, -FAR], [-FAR, 0.0]], np.float32)
@@ -160,7 +162,7 @@ def test_rounding_at_the_row_hides_no_flip():
     assert found.value[0] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_a_flip_that_only_shows_beyond_the_bound_is_none():
+def test_crossing_beyond_the_bound_is_no_counterfactual():
     # z_1 = x − 4 + 1e-9 passes z_0 = 1 just before 5, but in float32 just after.
     W1, W2 = [[1.0, FAR], [FAR, -4.0]], [[0.0, -FAR], [-FAR, 1e-9]]
     model = lmm([0.0, 1.0], W1, W2, np.float32)
@@ -173,14 +175,14 @@ def test_a_flip_that_only_shows_beyond_the_bound_is_none():
     assert (found.feature[0], found.becomes[0]) == (0, 1)
 
 
-def test_of_two_that_overtake_together_the_first_wins():
+def test_counterfactual_class_of_a_tie_is_the_first():
     W2 = [[-FAR, 0.0, -FAR], [0.0, -FAR, 0.0]]
     found = check_flips(lmm([0.0, 1.0], [[0.0, FAR], [FAR, -5.0]], W2), np.zeros((1, 1)), ties=True)
     assert found.becomes.tolist() == [0]
     assert found.value[0] == pytest.approx(5.0)
 
 
-def test_the_classifier_predicts_what_flips_say(fitted, iris):
+def test_classifier_predicts_the_class_of_its_counterfactuals(fitted, iris):
     flips = fitted.explain(iris.X[::5]).flips
     changed = iris.X[::5].copy()
     changed[np.arange(len(changed)), flips.feature] = flips.value

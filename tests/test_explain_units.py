@@ -1,13 +1,13 @@
-"""Units as boxes, and the samples with the largest losses."""
+"""Units as boxes, active paths, and the samples with the largest losses."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import FLOWERS, SMALL, fixed, lmm, smooth_models, table_names, tied_models
+from explained import FLOWERS, SMALL, fixed, lmm, path_of, smooth_models, table_names, tied_models
 from maxplus import SubgradientLMMClassifier
-from maxplus.explain import unit_boxes
+from maxplus.explain import decisive_paths, unit_boxes
 from maxplus.models import LMM
 from strategies import GRID, SEEDS, grid_array
 
@@ -18,7 +18,7 @@ EXACT_SLOPES = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
 
 
 def inside(boxes, X):
-    """Whether each row lies in each unit's box, (N, H)."""
+    """Return whether each row lies in each unit's box, (N, H)."""
     return ((boxes.low <= X[:, None]) & (X[:, None] <= boxes.high)).all(axis=2)
 
 
@@ -28,7 +28,7 @@ def hidden(model, X):
 
 @st.composite
 def boxed_models(draw):
-    """A model whose walls are exact, and a level."""
+    """Return a model whose walls are exact, and a level."""
     P, H, C = draw(st.integers(1, 3)), draw(SMALL), draw(SMALL)
     rng = np.random.default_rng(draw(SEEDS))
     W0 = rng.choice(EXACT_SLOPES, 2 * P)
@@ -54,7 +54,7 @@ def test_boxes_are_where_units_reach_the_level(drawn, seed):
 
 @given(smooth_models())
 @fixed(30)
-def test_boxes_of_any_weights_are_right_away_from_their_walls(drawn):
+def test_boxes_of_any_weights_are_correct_away_from_their_walls(drawn):
     model = drawn[0]
     X = np.random.default_rng(0).normal(scale=3, size=(300, model.n_features))
     g = hidden(model, X)
@@ -64,7 +64,7 @@ def test_boxes_of_any_weights_are_right_away_from_their_walls(drawn):
 
 @given(tied_models())
 @fixed(40)
-def test_centres_are_the_tops_of_units(drawn):
+def test_centres_are_maxima_of_units(drawn):
     model = drawn[0]
     centre = unit_boxes(model).centre
     for p in range(model.n_features):
@@ -82,14 +82,14 @@ def test_centres_are_the_tops_of_units(drawn):
                 assert np.isnan(top)
 
 
-def test_rows_without_slope_are_all_or_nothing():
+def test_boxes_without_slope_contain_all_rows_or_none():
     model = lmm(np.zeros(2), [[0.5, 0.5, 0.5], [0.5, 0.25, 1.0]], np.zeros((3, 1)))
     X = np.array([[-1e9], [0.0], [1e9]])
     assert inside(unit_boxes(model, 0.5), X).tolist() == [[True, False, True]] * 3
     assert not inside(unit_boxes(model, 1.5), X).any()
 
 
-def test_favourites_are_the_largest_outputs():
+def test_unit_class_is_the_largest_output_weight():
     W2 = [[1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [-1.0, -2.0, -0.5]]
     boxes = unit_boxes(lmm([1.0, -1.0], np.zeros((2, 3)), W2))
     assert boxes.favourite.tolist() == [1, 0, 2]
@@ -97,7 +97,7 @@ def test_favourites_are_the_largest_outputs():
 
 
 @pytest.mark.parametrize("level", [0.0, -2.0])
-def test_units_are_their_boxes(fitted, level):
+def test_unit_table_contains_boxes(fitted, level):
     table = fitted.units(level)
     assert len(table) == 8 * 4
     X = np.random.default_rng(0).uniform(0, 8, (400, 4))
@@ -118,7 +118,7 @@ def test_units_are_their_boxes(fitted, level):
     assert level == 0.0 or (g >= level).any()
 
 
-def test_units_have_these_columns(fitted, without_prototypes):
+def test_unit_table_has_documented_columns(fitted, without_prototypes):
     names = ["term", "unit", "class", "height", "prototype", "feature", "low", "high"]
     assert table_names(fitted.units()) == names
     table = without_prototypes.units()
@@ -151,11 +151,11 @@ def test_worst_samples_have_the_largest_losses(without_prototypes, iris, n):
     assert len(set(table["sample"])) == len(expected)
 
 
-def test_ten_is_the_usual_number(fitted):
+def test_worst_samples_are_ten_by_default(fitted):
     assert len(fitted.worst_samples()) == 10
 
 
-def test_samples_of_no_weight_are_left_out(iris):
+def test_worst_samples_omit_weight_zero(iris):
     weight = np.ones(150)
     weight[[0, 3, 70, 149]] = 0.0
     clf = SubgradientLMMClassifier(6, max_iter=30, random_state=0).fit(iris.X, iris.y, weight)
@@ -167,6 +167,48 @@ def test_samples_of_no_weight_are_left_out(iris):
 
 
 @pytest.mark.parametrize("n", [0, -3])
-def test_worst_samples_are_at_least_one(fitted, n):
+def test_worst_samples_rejects_n_below_one(fitted, n):
     with pytest.raises(ValueError, match=f"^n must be .*got {n}"):
         fitted.worst_samples(n)
+
+
+# -- active paths ----------------------------------------------------------------------------------
+
+
+@given(tied_models())
+@fixed(80)
+def test_active_paths_match_the_oracle(drawn):
+    model, X = drawn
+    paths = decisive_paths(model, X)
+    for array in paths:
+        assert array.shape == (len(X), model.n_classes)
+    for n, x in enumerate(X):
+        for d in range(model.n_classes):
+            found = [array[n, d] for array in paths]
+            np.testing.assert_array_equal(found, path_of(x, model, d))
+    assert np.array_equal(paths.feature, paths.row // 2)
+
+
+def test_active_paths_of_trained_model_give_its_scores(fitted, reader, iris, digits):
+    for model, X in ((fitted.model_, iris.X), (reader.model_, digits.X)):
+        paths = decisive_paths(model, X)
+        active = model.active_path(X)
+        assert np.array_equal(paths.unit, active.unit)
+        assert np.array_equal(paths.row, active.row)
+        assert np.array_equal(paths.score, model.scores(X))
+        n, d = np.indices(paths.unit.shape)
+        i, h = paths.row, paths.unit
+        z = model.W0[i] * X[n, i // 2] + model.W1[i, h] + model.W2[h, d]
+        np.testing.assert_allclose(paths.score, z, rtol=0, atol=1e-12)
+        outputs = model.hidden(X)[:, :, None] + model.W2
+        two = np.sort(outputs, axis=1)[:, -2:]
+        np.testing.assert_allclose(paths.margin, two[:, 1] - two[:, 0], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(outputs[n, paths.runner_up, d], two[:, 0], rtol=0, atol=1e-12)
+        assert (paths.runner_up != paths.unit).all()
+
+
+def test_active_path_of_single_unit_has_no_runner_up():
+    paths = decisive_paths(lmm([1.0, -1.0], [[0.0], [2.0]], [[3.0, 4.0]]), np.array([[0.5]]))
+    assert paths.score.tolist() == [[3.5, 4.5]]
+    assert paths.runner_up.tolist() == [[-1, -1]]
+    assert np.isnan(paths.margin).all()

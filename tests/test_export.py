@@ -30,7 +30,7 @@ def test_export_lists_its_public_names():
     [("export_onnx", "onnx", (None, "m.onnx")), ("to_torch", "torch", (None,))],
 )
 def test_missing_package_error_names_the_extra(monkeypatch, name, package, arguments):
-    """When it is called: whoever only looks at the name needs nothing."""
+    """The error is raised by the call, not by access to the name."""
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"maxplus.export.{package}", raising=False)
     with pytest.raises(ImportError, match=rf"pip install 'maxplus\[{package}\]'"):

@@ -69,7 +69,7 @@ def test_mapped_columns_are_standardised():
 
 
 @pytest.mark.parametrize("n_levels", [1, 2, 3, 5])
-def test_levels_are_equally_far_apart_whatever_their_values(n_levels):
+def test_map_of_few_levels_has_equal_distances(n_levels):
     rng = np.random.default_rng(1)
     levels = np.sort(rng.normal(size=n_levels) * 10.0 ** np.arange(n_levels))
     column = rng.choice(levels, 200)
@@ -92,7 +92,7 @@ def test_fit_does_not_depend_on_how_far_an_outlier_lies(column):
         assert_array_equal(maps[-1].u, maps[0].u)
 
 
-def test_rare_values_of_a_mostly_constant_column_stay_apart():
+def test_map_keeps_rare_values_of_mostly_constant_column_distinct():
     column = np.zeros(1000)
     column[:8] = [1, 1, 2, 3, 3, 5, 8, 9]
     U = FeatureMap.fit(column[:, None])(column[:, None])[:, 0]
@@ -100,7 +100,7 @@ def test_rare_values_of_a_mostly_constant_column_stay_apart():
     assert np.abs(U).max() < 20
 
 
-def test_missing_values_stay_missing():
+def test_map_keeps_missing_values():
     assert np.isnan(FeatureMap([([0.0, 1.0], [0.0, 1.0])])([[np.nan]])).all()
 
 
@@ -112,12 +112,12 @@ def test_missing_values_stay_missing():
     ([([0.0, 0.0], [0.0, 1.0])], "increasing positions"),
     ([([0.0, 1.0], [1.0, 0.0])], "do not decrease"),
 ])  # fmt: skip
-def test_wrong_knots_are_refused(knots, message):
+def test_map_rejects_invalid_knots(knots, message):
     with pytest.raises(ValueError, match=message):
         FeatureMap(knots)
 
 
-def test_rows_of_another_width_are_refused():
+def test_map_rejects_rows_of_wrong_width():
     with pytest.raises(ValueError, match="1 columns"):
         FeatureMap([([0.0], [0.0])])(np.zeros((3, 2)))
 

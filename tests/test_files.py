@@ -47,7 +47,7 @@ def make_socket(path):
     [(make_folder, "a folder"), (os.mkfifo, "a pipe"), (make_socket, "a socket")],
     ids=["folder", "pipe", "socket"],
 )
-def test_only_files_are_replaced(tmp_path, make, kind, linked):
+def test_atomic_write_replaces_only_files(tmp_path, make, kind, linked):
     path = tmp_path / "special"
     make(path)
     before = path.lstat()
@@ -62,7 +62,7 @@ def test_only_files_are_replaced(tmp_path, make, kind, linked):
     assert names(tmp_path) == there
 
 
-def test_a_link_to_nothing_makes_the_file_it_names(tmp_path):
+def test_atomic_write_to_dangling_link_creates_its_target(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "later")
     write_whole(tmp_path / "link", b"content")
     assert (tmp_path / "later").read_bytes() == b"content"
@@ -70,7 +70,7 @@ def test_a_link_to_nothing_makes_the_file_it_names(tmp_path):
 
 
 @NEEDS_POSIX
-def test_what_a_killed_process_left_is_cleared(tmp_path):
+def test_atomic_write_removes_parts_of_killed_processes(tmp_path):
     path = tmp_path / "model [1].maxplus"  # with letters that patterns give a meaning to
     path.write_bytes(b"old")
     for _ in range(2):
@@ -85,16 +85,16 @@ def test_what_a_killed_process_left_is_cleared(tmp_path):
 
 @pytest.fixture
 def gone():
-    """The number of a process that has ended."""
+    """Return the id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
 
 
 @NEEDS_POSIX
-def test_parts_of_others_stay(tmp_path, gone):
+def test_atomic_write_keeps_parts_of_running_processes(tmp_path, gone):
     others = [
-        f".model.{os.getpid()}-aaaaaaaa.part",  # somebody is writing it
+        f".model.{os.getpid()}-aaaaaaaa.part",  # a running process writes it
         f".other.{gone}-aaaaaaaa.part",  # of another file
         f".model.x.{gone}-aaaaaaaa.part",
         f"model.{gone}-aaaaaaaa.part",  # not ours
@@ -107,7 +107,7 @@ def test_parts_of_others_stay(tmp_path, gone):
     assert names(tmp_path) == sorted([*others, "model"])
 
 
-def test_an_old_part_goes_even_if_its_number_is_in_use_again(tmp_path):
+def test_atomic_write_removes_old_part_with_reused_process_id(tmp_path):
     part = tmp_path / f".model.{os.getpid()}-aaaaaaaa.part"
     part.touch()
     hours_ago = part.stat().st_mtime - 7200

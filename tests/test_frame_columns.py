@@ -42,7 +42,7 @@ def y(frame):
 
 
 def with_nan(frame):
-    """The same frame with one missing value."""
+    """Return the same frame with one missing value."""
     frame = frame.copy()
     frame.loc[5, "size"] = np.nan
     return frame
@@ -137,14 +137,14 @@ def test_fit_names_columns_that_it_can_learn_nothing_from(frame, y):
     names = found.encoder_.feature_names
     assert "empty is missing" in names
     assert "name = other" in names
-    # A value where training had none is ignored, but for the feature that tells of it.
+    # A value in a column without training values is ignored, except by the missing indicator.
     with pytest.warns(UserWarning, match="'empty'"):
         X = found.encoder_.transform(frame.assign(empty=1e6))
     assert X[:, names.index("empty is missing")].tolist() == [0.0] * len(frame)
     assert not (X == 1e6).any()
 
 
-def test_a_column_without_values_is_explained_and_saved(tmp_path, frame, y):
+def test_column_without_values_is_explained_and_saved(tmp_path, frame, y):
     frame["empty"] = np.nan
     with pytest.warns(UserWarning, match="'empty'"):
         found = LMMClassifier(4, **QUICK).fit(frame, y)
@@ -155,7 +155,7 @@ def test_a_column_without_values_is_explained_and_saved(tmp_path, frame, y):
     assert found.certified_radius(frame.iloc[:3]).shape == (3,)
 
 
-def test_choices_drop_columns_only_by_name(frame, y):
+def test_overrides_drop_columns_only_by_name(frame, y):
     chosen = maxplus.tables.TableEncoder(drop=["copy"]).on(with_nan(frame))
     found = LMMClassifier(4, **QUICK).fit(chosen, y)
     assert found.encoder_.feature_names == ["id", "constant", "size", "word = same"]

@@ -1,4 +1,4 @@
-"""Data frames with words, dates and holes go through the same TableEncoder as files."""
+"""Data frames with categories, dates and missing values use the same TableEncoder as files."""
 
 import datetime
 import warnings
@@ -22,7 +22,7 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def columns_of(rows, names=USED):
-    """The columns of messy rows, typed as a data frame has them."""
+    """Return the columns of messy rows, typed as a data frame has them."""
     columns = {name: [None if is_missing(r[name]) else r[name] for r in rows] for name in names}
     for name in {"age", "weight", "nr"} & set(names):
         columns[name] = [None if cell is None else float(cell) for cell in columns[name]]
@@ -32,7 +32,7 @@ def columns_of(rows, names=USED):
 
 
 def frame_of(columns, library):
-    """A data frame of a library; the test is skipped where that is not installed."""
+    """Return a data frame of a library; the test is skipped where that is not installed."""
     if library == "pyarrow":
         return pyarrow.table(columns)
     return pytest.importorskip(library).DataFrame(columns)
@@ -54,7 +54,7 @@ def fitted(rows, y):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_any_data_frame_is_prepared_as_the_file_would_be(write, rows, y, fitted, library):
+def test_data_frame_is_encoded_as_its_file(write, rows, y, fitted, library):
     frame = frame_of(columns_of(rows, HEADER[:-1]), library)
     assert is_frame(frame)
     names, X = expected(rows)
@@ -69,7 +69,7 @@ def test_any_data_frame_is_prepared_as_the_file_would_be(write, rows, y, fitted,
     assert np.array_equal(again.predict_proba(frame), fitted.predict_proba(X))
 
 
-def test_every_method_takes_the_raw_frame(rows, y, fitted):
+def test_every_method_accepts_the_raw_frame(rows, y, fitted):
     shuffled = columns_of(rows, ["town", *reversed(HEADER[2:8])])
     frame = frame_of(shuffled, "pandas")
     X = fitted.encoder_.transform(table_of(frame))
@@ -93,7 +93,7 @@ def test_every_method_takes_the_raw_frame(rows, y, fitted):
     SubgradientLMMClassifier(4, max_iter=20, random_state=0),
     LMMRegressor(epochs=1, random_state=0),
 ], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
-def test_every_estimator_keeps_its_preparation_in_its_file(tmp_path, rows, y, estimator):
+def test_every_estimator_saves_its_encoder(tmp_path, rows, y, estimator):
     frame = frame_of(columns_of(rows), "pandas")
     target = np.array([row["age"] == "30" for row in rows], float) + np.arange(len(rows)) / 7
     labels = target if isinstance(estimator, LMMRegressor) else y
@@ -107,7 +107,7 @@ def test_every_estimator_keeps_its_preparation_in_its_file(tmp_path, rows, y, es
     assert np.array_equal(again.predict(frame), found.predict(frame))
 
 
-def test_labels_have_the_name_of_their_series(rows, y):
+def test_labels_take_the_name_of_their_series(rows, y):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(columns_of(rows))
     series = pandas.Series(y, name="class")
@@ -125,7 +125,7 @@ def test_labels_have_the_name_of_their_series(rows, y):
     assert "y" in clash.feature_names
 
 
-def test_a_frame_of_plain_numbers_goes_as_it_is(rows, y):
+def test_numeric_frame_is_not_encoded(rows, y):
     pandas = pytest.importorskip("pandas")
     plain = pandas.DataFrame({"nr": range(len(rows)), "b": [len(r["town"]) for r in rows]})
     found = LMMClassifier(4, **QUICK).fit(plain, y)
@@ -138,7 +138,7 @@ def test_a_frame_of_plain_numbers_goes_as_it_is(rows, y):
     assert not hasattr(found, "encoder_")
 
 
-def test_a_training_goes_on_with_the_same_columns(rows, y):
+def test_partial_fit_keeps_the_encoder(rows, y):
     frame = frame_of(columns_of(rows), "pandas")
     found = SubgradientLMMClassifier(4, max_iter=10, random_state=0)
     found.partial_fit(frame.iloc[:60], y[:60], classes=np.unique(y))
@@ -149,7 +149,7 @@ def test_a_training_goes_on_with_the_same_columns(rows, y):
     assert found.encoder_ is decided
 
 
-def test_cross_validation_takes_frames(rows, y):
+def test_cross_validation_accepts_frames(rows, y):
     columns = columns_of(rows, ["age", "sex", "colour"])
     frame = frame_of(columns, "pandas")
     frame.index = np.arange(len(rows))[::-1] * 3
@@ -157,7 +157,7 @@ def test_cross_validation_takes_frames(rows, y):
     assert (predicted == y).mean() > 0.6
 
 
-def test_frames_that_do_not_fit_are_refused_by_column(rows, fitted):
+def test_frame_error_names_the_column(rows, fitted):
     frame = frame_of(columns_of(rows), "pandas")
     with pytest.raises(TableError, match="the data frame lacks column 'age'"):
         fitted.predict(frame.drop(columns="age"))
@@ -169,7 +169,7 @@ def test_frames_that_do_not_fit_are_refused_by_column(rows, fitted):
         fitted.predict(frame.assign(sex="x"))
 
 
-def test_columns_of_any_objects_are_words(y, rows):
+def test_object_columns_are_categories(y, rows):
     pandas = pytest.importorskip("pandas")
     cells = [("a", 1, 2.5, None, True)[k % 5] for k in range(120)]
     categories = pandas.Categorical(["lo", "hi"] * 60, ["lo", "hi"], ordered=True)
@@ -180,7 +180,7 @@ def test_columns_of_any_objects_are_words(y, rows):
     assert found.columns_[1].categories == ("lo", "hi")
 
 
-def test_excel_sheets_are_tables(tmp_path, rows):
+def test_excel_sheet_is_read(tmp_path, rows):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     columns = columns_of(rows) | {"class": [row["class"] for row in rows]}
@@ -203,7 +203,7 @@ def test_excel_sheets_are_tables(tmp_path, rows):
         read_table(path)
 
 
-def test_excel_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+def test_excel_error_names_missing_package(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"maxplus\[excel\]"):
         read_table(tmp_path / "data.xlsx")

@@ -15,7 +15,7 @@ GROUPS = np.repeat(np.arange(30), 4)
 
 @pytest.mark.parametrize("classes", [True, False])
 @pytest.mark.parametrize("how", ["auto", 3, 0.25])
-def test_groups_are_never_on_both_sides(classes, how):
+def test_group_is_never_in_train_and_test(classes, how):
     y = np.arange(120) // 4 % 3 if classes else np.sin(np.arange(120.0))
     plan = make_splits(y, how, classes=classes, groups=GROUPS)
     assert "groups" in plan.description
@@ -27,7 +27,7 @@ def test_groups_are_never_on_both_sides(classes, how):
         assert sorted(tests) == list(range(120))
 
 
-def test_classes_of_one_group_are_not_judged():
+def test_classes_of_one_group_are_not_scored():
     y = np.arange(120) // 4 % 3
     y[GROUPS == 7] = 9
     plan = make_splits(y, 3, groups=GROUPS)
@@ -43,7 +43,7 @@ def test_one_group_cannot_be_validated():
 
 @pytest.fixture
 def visits():
-    """Patients of whom each visit has nearly the same values, and labels that are noise."""
+    """Return patients whose visits have nearly equal values, with random labels."""
     rng = np.random.default_rng(0)
     n, repeats = 50, 6
     own = np.repeat(rng.normal(size=(n, 3)), repeats, axis=0) + rng.normal(
@@ -75,7 +75,7 @@ def test_validate_holds_whole_groups_out(visits):
         assert not set(held) & set(others)
 
 
-def test_the_group_column_is_no_feature(visits):
+def test_group_column_is_no_feature(visits):
     y = visits.pop("class")
     rows = as_dataset(visits, y, "patient")
     assert list(rows.table.columns) == ["a", "b", "c"]
@@ -85,13 +85,13 @@ def test_the_group_column_is_no_feature(visits):
     maxplus.validate(LMMRegressor(epochs=1), frame, numbers, cv=2, groups="patient")
 
 
-def test_train_and_compare_take_groups(tmp_path, visits):
+def test_train_and_compare_accept_groups(tmp_path, visits):
     path = tmp_path / "visits.csv"
     visits.to_csv(path, index=False)
     brief = ("-H", 6, *settings("slope=2", "warmup_epochs=2"), "-o", tmp_path / "m")
-    told = good("train", path, *brief, "--groups", "patient", "--validate", 3)
-    assert "left out 'patient': its rows are held out together (--groups)" in told
-    assert "3-fold cross-validation, groups kept together" in told
+    printed = good("train", path, *brief, "--groups", "patient", "--validate", 3)
+    assert "left out 'patient': its rows are held out together (--groups)" in printed
+    assert "3-fold cross-validation, groups kept together" in printed
     found = document("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert found["features"] == 3
     assert "groups" in found["validation"]["how"]

@@ -22,7 +22,7 @@ def described(fitted):
 
 @pytest.fixture
 def refusal(tmp_path, described):
-    """The message about a model file after a change of its document and arrays."""
+    """Return the message about a model file after a change of its document and arrays."""
 
     def refusal(change):
         document, own = json.loads(json.dumps(described[0])), dict(described[1])

@@ -25,7 +25,7 @@ def slow_blur(image, sigma):
     return out
 
 
-def test_the_blur_is_a_weighted_mean_of_neighbours():
+def test_blur_is_a_weighted_mean_of_neighbours():
     images = np.random.default_rng(0).random((3, 6, 5))
     blurred = GaussianBlur(0.75, (6, 5)).fit_transform(images.reshape(3, 30))
     for row, image in zip(blurred, images, strict=True):
@@ -34,20 +34,20 @@ def test_the_blur_is_a_weighted_mean_of_neighbours():
 
 @given(st.integers(0, 10**6), st.floats(0.05, 3.0))
 @settings(max_examples=40, deadline=None)
-def test_the_blur_makes_no_change_larger(seed, sigma):
+def test_blur_is_nonexpansive(seed, sigma):
     rng = np.random.default_rng(seed)
     X = rng.random((2, 36))
     a, b = GaussianBlur(sigma).fit_transform(X)
     assert np.abs(a - b).max() <= np.abs(X[0] - X[1]).max() * (1 + 1e-12)
 
 
-def test_no_blur_and_types_are_kept():
+def test_blur_of_zero_is_identity_and_keeps_types():
     X = np.random.default_rng(0).random((4, 16), np.float32)
     assert GaussianBlur(1.0).fit_transform(X).dtype == np.float32
     assert np.array_equal(GaussianBlur(0).fit_transform(X), X)
 
 
-def test_a_certificate_on_blurred_images_holds_for_the_raw_ones(digits):
+def test_certificate_on_blurred_images_holds_for_raw_images(digits):
     X, y = digits.X / 16, digits.y
     model = make_pipeline(GaussianBlur(0.6), LMMClassifier(30, warmup_epochs=20, random_state=0))
     model.fit(X, y)
@@ -61,7 +61,7 @@ def test_a_certificate_on_blurred_images_holds_for_the_raw_ones(digits):
         assert np.array_equal(model.predict(moved), model.predict(X))
 
 
-def test_shifts_are_shifts_and_all_equally_likely():
+def test_random_shift_is_uniform():
     image = np.arange(1.0, 13.0).reshape(3, 4)
     shift = RandomShift(1, (3, 4))
     rows = shift(np.tile(image.ravel(), (4000, 1)), np.random.default_rng(0))
@@ -92,12 +92,12 @@ def test_shifts_are_shifts_and_all_equally_likely():
         (lambda X: RandomShift(1)(X, np.random.default_rng(0)), "square images"),
     ],
 )
-def test_wrong_arguments_are_named(call, words):
+def test_image_transformers_reject_invalid_arguments(call, words):
     with pytest.raises(ValueError, match=words):
         call(np.zeros((2, 12)))
 
 
-def test_pixels_keep_their_names():
+def test_blur_keeps_feature_names():
     X = np.zeros((2, 9))
     assert list(GaussianBlur().fit(X).get_feature_names_out()) == [f"x{p}" for p in range(9)]
     named = GaussianBlur().set_output(transform="default").fit(X)
@@ -105,7 +105,7 @@ def test_pixels_keep_their_names():
     assert list(named.get_feature_names_out(words)) == words
 
 
-def test_shifts_can_be_cloned_and_searched_over():
+def test_random_shift_can_be_cloned_and_searched():
     clf = clone(LMMClassifier(12, augment=RandomShift(np.int64(2), shape=(3, 4))))
     assert clf.augment.get_params() == {"pixels": 2, "shape": (3, 4)}
     assert clf.set_params(augment__pixels=1).augment.pixels == 1

@@ -1,4 +1,4 @@
-"""What matters overall: importances, and scikit-learn's own ways to ask."""
+"""Feature importances, and scikit-learn's inspection functions."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from memory_used import most_memory
 
 
 @pytest.fixture(scope="module")
-def told_by_two():
+def two_informative_features():
     """Five features, of which the second decides much, the fourth a little, others nothing."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 5)) * [1.0, 10.0, 1.0, 0.1, 1.0]
@@ -39,7 +39,7 @@ def slopes_of_leads(model, X, step=1e-6):
 
 @given(smooth_models())
 @fixed(60)
-def test_importances_are_mean_slopes_of_leads(drawn):
+def test_importances_are_mean_slopes_of_margins(drawn):
     model, X = drawn[:2]
     rng = np.random.default_rng(0)
     X = np.concatenate([X, rng.normal(size=(5, X.shape[1]))])
@@ -50,8 +50,8 @@ def test_importances_are_mean_slopes_of_leads(drawn):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_importances_are_shares(told_by_two):
-    clf, X, _ = told_by_two
+def test_importances_sum_to_one_and_rank_informative_features_first(two_informative_features):
+    clf, X, _ = two_informative_features
     found = clf.feature_importances_
     assert found.shape == (5,)
     assert found.sum() == pytest.approx(1.0)
@@ -60,15 +60,15 @@ def test_importances_are_shares(told_by_two):
     assert found[[1, 3]].min() > found[[0, 2, 4]].max()
 
 
-def test_importances_do_not_depend_on_units_of_features(told_by_two):
-    clf, X, y = told_by_two
+def test_importances_are_invariant_to_feature_units(two_informative_features):
+    clf, X, y = two_informative_features
     other = LMMClassifier(12, slope=2.0, warmup_epochs=8, random_state=0)
     other.fit(X * [1e3, 1.0, 1e-3, 7.0, 1.0], y)
     np.testing.assert_allclose(other.feature_importances_, clf.feature_importances_, atol=0.02)
 
 
-def test_many_rows_are_thinned(monkeypatch, told_by_two):
-    clf, X, _ = told_by_two
+def test_importances_subsample_many_rows(monkeypatch, two_informative_features):
+    clf, X, _ = two_informative_features
     monkeypatch.setattr(importances, "ENOUGH", 100)
     some = feature_importances(clf.model_, X, np.ones(5))
     np.testing.assert_array_equal(some, feature_importances(clf.model_, X[::4], np.ones(5)))
@@ -76,31 +76,31 @@ def test_many_rows_are_thinned(monkeypatch, told_by_two):
         feature_importances(clf.model_, X[:0])
 
 
-def test_importances_are_kept_in_files(told_by_two, tmp_path):
-    clf, _, _ = told_by_two
+def test_importances_are_saved(two_informative_features, tmp_path):
+    clf, _, _ = two_informative_features
     clf.save(tmp_path / "m.maxplus")
     again = maxplus.load(tmp_path / "m.maxplus")
     assert np.array_equal(again.feature_importances_, clf.feature_importances_)
 
 
 @pytest.mark.parametrize("wrong", [[0.5] * 5, [-0.1, 0.3, 0.3, 0.3, 0.2], [np.nan] * 5, [1.0]])
-def test_damaged_importances_are_refused(told_by_two, wrong):
-    clf, _, _ = told_by_two
+def test_load_rejects_damaged_importances(two_informative_features, wrong):
+    clf, _, _ = two_informative_features
     document, arrays = describe(clf)
     with pytest.raises(FileError, match="the array 'feature_importances'"):
         rebuild(document, arrays | {"feature_importances": np.array(wrong)})
 
 
-def test_permutation_importance_is_scikit_learn_s(told_by_two):
-    clf, X, y = told_by_two
+def test_permutation_importance_ranks_informative_features_first(two_informative_features):
+    clf, X, y = two_informative_features
     found = permutation_importance(clf, X, y, n_repeats=3, random_state=0)
     assert found.importances_mean.argmax() == 1
     assert found.importances_mean[[1, 3]].min() > found.importances_mean[[0, 2, 4]].max()
 
 
-def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
+def test_partial_dependence_display_accepts_classifiers(two_informative_features, iris):
     pytest.importorskip("matplotlib")
-    clf, X, _ = told_by_two
+    clf, X, _ = two_informative_features
     display = PartialDependenceDisplay.from_estimator(clf, X, [1, (1, 3)], grid_resolution=5)
     curve = display.pd_results[0]["average"][0]
     assert curve.shape == (5,)
@@ -113,7 +113,7 @@ def test_partial_dependence_is_scikit_learn_s(told_by_two, iris):
         )
 
 
-def test_importances_take_no_square_of_the_number_of_features():
+def test_importances_memory_is_not_quadratic_in_features():
     n_features = 3000
     rng = np.random.default_rng(0)
     model = LMM.of_boxes(rng.normal(size=(4, n_features)), 0.0, 4.0 * np.eye(4) - 2.0, 1.0)

@@ -1,4 +1,4 @@
-"""Where training starts: prototypes, random weights and the scale of the data."""
+"""Initial weights: prototypes, random weights and distances of the data."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_prototypes_are_distinct_sorted_and_of_every_class(seed, n, n_classes, n
 
 
 @pytest.mark.parametrize("rare", [0, 57, 99])
-def test_a_class_of_one_sample_is_always_there(rare):
+def test_class_of_one_sample_gets_a_prototype(rare):
     y = np.zeros(100, int)
     y[rare] = 1
     for seed in range(20):
@@ -51,17 +51,17 @@ def test_a_class_of_one_sample_is_always_there(rare):
 
 
 @pytest.mark.parametrize("n_hidden", [5, 6, 1000])
-def test_enough_units_take_every_sample(n_hidden):
+def test_every_sample_is_a_prototype_with_enough_units(n_hidden):
     assert_array_equal(choose_prototypes(np.array([0, 1, 0, 1, 1]), n_hidden, rng()), np.arange(5))
 
 
 @pytest.mark.parametrize("n_hidden", [1, 2])
-def test_too_few_units_for_all_classes(n_hidden):
+def test_prototypes_with_fewer_units_than_classes_are_distinct(n_hidden):
     chosen = choose_prototypes(np.arange(30) % 3, n_hidden, rng())
     assert np.unique(chosen).size == n_hidden
 
 
-def test_the_seed_decides_the_prototypes():
+def test_prototypes_depend_only_on_seed():
     y = np.arange(200) % 4
     expected = choose_prototypes(y, 20, rng(1))
     assert_array_equal(choose_prototypes(y, 20, rng(1)), expected)
@@ -88,7 +88,7 @@ def test_prototypes_are_spread_evenly():
     H=st.integers(1, 9),
     slope=st.sampled_from([0.5, 1.0, 4.0]),
 )
-def test_units_measure_the_distance_to_their_prototype(seed, dtype, P, H, slope):
+def test_prototype_units_are_negative_distances(seed, dtype, P, H, slope):
     generator = rng(seed)
     points = grid_array(generator, (H, P), dtype)
     labels = generator.integers(3, size=H)
@@ -99,7 +99,7 @@ def test_units_measure_the_distance_to_their_prototype(seed, dtype, P, H, slope)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_distance_holds_for_any_numbers(dtype):
+def test_prototype_distance_holds_for_any_numbers(dtype):
     points, X = rng(0).normal(size=(7, 4)).astype(dtype), rng(1).normal(size=(9, 4)).astype(dtype)
     model = prototype_lmm(points, np.arange(7) % 3, 3, slope=1.7, init_margin=1.0)
     expected = [[-1.7 * oracles.chebyshev(x, point) for point in points] for x in X]
@@ -108,14 +108,14 @@ def test_distance_holds_for_any_numbers(dtype):
 
 @quick(40)
 @given(seed=SEEDS, dtype=DTYPES, slope=st.floats(1e-3, 1e3))
-def test_units_are_exactly_zero_at_their_prototype(seed, dtype, slope):
+def test_prototype_units_are_exactly_zero_at_their_prototype(seed, dtype, slope):
     points = rng(seed).normal(size=(6, 5)).astype(dtype)
     G = prototype_lmm(points, np.arange(6) % 2, 2, slope, 1.0).hidden(points)
     assert_array_equal(np.diag(G), np.zeros(6))
     assert (G <= 0).all()
 
 
-def test_weights_of_the_prototype_model():
+def test_prototype_model_weights():
     points = np.array([[1.0, -2.0], [0.5, 4.0], [3.0, 0.0]])
     model = prototype_lmm(points, np.array([1, 0, 1]), 2, slope=3.0, init_margin=5.0)
     assert_array_equal(model.W0, [3, -3, 3, -3])
@@ -141,7 +141,7 @@ N = 40_000
 
 
 @pytest.mark.parametrize("k", [0.1, 1.0, 7.0])
-def test_gaussian_moments(k):
+def test_gaussian_initialization_moments(k):
     sample = gaussian((200, 200), k, rng())
     assert sample.shape == (200, 200)
     assert abs(sample.mean()) < 5 * k / math.sqrt(N)
@@ -151,7 +151,7 @@ def test_gaussian_moments(k):
 
 
 @pytest.mark.parametrize("k", [0.1, 1.0, 7.0])
-def test_uniform_bounds_and_moments(k):
+def test_uniform_initialization_bounds_and_moments(k):
     sample = uniform((200, 200), k, rng())
     assert sample.shape == (200, 200)
     assert 0.99 * k < np.abs(sample).max() <= k
@@ -160,7 +160,7 @@ def test_uniform_bounds_and_moments(k):
 
 
 @pytest.mark.parametrize(("fan_in", "fan_out", "bound"), [(100, 50, 0.2), (300, 300, 0.1)])
-def test_glorot_bounds(fan_in, fan_out, bound):
+def test_glorot_initialization_bounds(fan_in, fan_out, bound):
     sample = glorot_uniform(fan_in, fan_out, rng())
     assert sample.shape == (fan_in, fan_out)
     assert 0.99 * bound < np.abs(sample).max() <= bound
@@ -169,7 +169,7 @@ def test_glorot_bounds(fan_in, fan_out, bound):
 
 @pytest.mark.parametrize("draw", ["gaussian", "uniform"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_random_lmm(draw, dtype):
+def test_random_lmm_shapes_types_and_scales(draw, dtype):
     P, H, C = 50, 60, 40
     model = random_lmm(draw, (P, H, C), 3.0, 0.5, dtype, rng())
     assert (model.n_features, model.n_hidden, model.n_classes) == (P, H, C)
@@ -181,7 +181,7 @@ def test_random_lmm(draw, dtype):
 
 
 @pytest.mark.parametrize("draw", ["gaussian", "uniform"])
-def test_the_seed_decides_the_random_weights(draw):
+def test_random_weights_depend_only_on_seed(draw):
     first, second, other = (
         random_lmm(draw, (3, 4, 2), 1.0, 1.0, np.float64, rng(seed)) for seed in (5, 5, 6)
     )
@@ -218,7 +218,7 @@ def test_median_distance_examples(X, expected, dtype):
         assert got == expected
 
 
-def test_a_sample_is_never_paired_with_itself():
+def test_median_distance_excludes_pairs_of_the_same_sample():
     """Distances 1, 2 and 3 have the median 2; a third of zeros more would make it 1."""
     X = np.array([[0.0], [1.0], [3.0]])
     assert [median_distance(X, rng(seed)) for seed in range(10)] == [2.0] * 10
@@ -226,12 +226,12 @@ def test_a_sample_is_never_paired_with_itself():
 
 @quick(40)
 @given(seed=SEEDS, n=st.integers(0, 6), P=st.integers(1, 3))
-def test_median_distance_can_be_divided_by(seed, n, P):
+def test_median_distance_is_positive(seed, n, P):
     X = grid_array(rng(seed), (n, P))
     assert median_distance(X, rng(seed)) > 0
 
 
-def test_the_seed_decides_the_median_distance():
+def test_median_distance_depends_only_on_seed():
     X = rng().normal(size=(500, 3))
     expected = median_distance(X, rng(1))
     assert median_distance(X, rng(1)) == expected
@@ -243,7 +243,7 @@ def test_the_seed_decides_the_median_distance():
 
 @quick(30)
 @given(seed=SEEDS, dtype=DTYPES, P=st.integers(1, 3), n=st.integers(1, 30))
-def test_class_distance_is_that_of_its_pairs_one_by_one(seed, dtype, P, n):
+def test_class_distance_matches_loop_over_pairs(seed, dtype, P, n):
     X, y = rng(seed).normal(size=(n, P)).astype(dtype), rng(seed).integers(3, size=n)
     draws = rng(seed)
     a, b = draws.integers(n, size=2_000), draws.integers(n, size=2_000)
@@ -251,7 +251,7 @@ def test_class_distance_is_that_of_its_pairs_one_by_one(seed, dtype, P, n):
     assert class_distance(X, y, rng(seed)) == (float(np.median(pairs)) if pairs else 1.0)
 
 
-def test_classes_that_coincide_are_one_apart():
+def test_class_distance_of_coinciding_classes_is_one():
     X = np.zeros((10, 2))
     assert class_distance(X, np.arange(10) % 2, rng()) == 1.0
     assert class_distance(rng().normal(size=(10, 2)), np.zeros(10, int), rng()) == 1.0
@@ -266,7 +266,7 @@ EVERY_DISTANCE = pytest.mark.parametrize("distance", DISTANCES.values(), ids=DIS
 
 @EVERY_DISTANCE
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_distances_can_always_be_divided_by(distance, dtype):
+def test_distances_are_positive(distance, dtype):
     """From the largest numbers to the least: a distance with a finite inverse, or a clear error."""
     info = np.finfo(dtype)
     X = rng(1).uniform(-1, 1, size=(50, 3))
@@ -287,14 +287,14 @@ def test_distances_can_always_be_divided_by(distance, dtype):
 
 @EVERY_DISTANCE
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_largest_numbers_have_finite_distances(distance, dtype):
+def test_distances_of_largest_floats_are_finite(distance, dtype):
     X = np.full((20, 2), np.finfo(dtype).max)
     X[::2] *= -1
     assert 1e30 < distance(X) < math.inf
 
 
 @EVERY_DISTANCE
-def test_features_many_orders_of_magnitude_apart(distance):
+def test_distances_of_features_of_different_magnitudes(distance):
     X = rng().normal(size=(100, 3)) * [1e-22, 1.0, 1e22]
     assert_allclose(distance(X), distance(X[:, 2:]), rtol=0)
     assert 1e21 < distance(X) < 1e23
@@ -303,7 +303,7 @@ def test_features_many_orders_of_magnitude_apart(distance):
 @pytest.mark.parametrize(
     "clf", [LMMClassifier(), LMMClassifier(slope=1.0), SubgradientLMMClassifier()]
 )
-def test_features_too_small_to_train_with(clf):
+def test_fit_rejects_too_small_features(clf):
     X, y = 1e-310 * rng().normal(size=(40, 2)), np.arange(40) % 2
     with pytest.raises(ValueError, match="scale the features"):
         clf.fit(X, y)

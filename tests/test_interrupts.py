@@ -92,7 +92,7 @@ def test_keep_best_on_interrupt_keeps_the_model(model, iris):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_training_in_a_thread_that_is_not_the_main_one(iris):
+def test_training_works_outside_the_main_thread(iris):
     fitted = []
 
     def fit():

@@ -51,7 +51,7 @@ def test_score_interval_covers_scores_of_new_tables(n_new):
         inside += covered(score_interval(share, n, n_new), score)
         narrow += covered(wilson_interval(share, n), score)
     assert 0.93 < inside / TRIALS < 0.985
-    # What the interval of the accuracy itself is not for: three of eighteen lay outside.
+    # The interval of the accuracy itself is too narrow here: three of eighteen lay outside.
     if n_new <= 200:
         assert narrow / TRIALS < 0.88
 
@@ -111,7 +111,7 @@ def test_auc_error_is_the_deviation_of_areas(shift):
         (None, "–"),
     ],
 )
-def test_readable_numbers(value, text):
+def test_numbers_are_printed_with_significant_digits(value, text):
     assert readable(value) == text
 
 
@@ -127,7 +127,7 @@ def test_readable_numbers(value, text):
         (-2.5, 0.12, "−2.50 ± 0.12"),
     ],
 )
-def test_readable_errors(value, error, text):
+def test_standard_errors_are_printed_with_significant_digits(value, error, text):
     assert with_error(value, error) == text
 
 
@@ -144,6 +144,6 @@ def test_readable_errors(value, error, text):
     ],
 )
 def test_unlimited_radii_are_not_printed_as_inf(radius, words):
-    said = CertifiedRows.of(radius, np.ones(len(radius), bool)).sentence("deviations")
-    assert words in said
-    assert "inf " not in said
+    message = CertifiedRows.of(radius, np.ones(len(radius), bool)).sentence("deviations")
+    assert words in message
+    assert "inf " not in message

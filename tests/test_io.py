@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from sklearn.base import clone, is_classifier, is_regressor
 
 import maxplus
-from damage import mutations
+from file_mutations import damaged_copies, tamper
 from maxplus import (
     LinearMaxPlusClassifier,
     LipschitzInterpolator,
@@ -25,7 +25,6 @@ from maxplus._files import write_whole
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
 from maxplus.tables import RawTable
-from model_files import tamper
 from table_helpers import opened
 
 CLASSIFIERS = [
@@ -67,7 +66,7 @@ def test_round_trip_is_exact(tmp_path, iris, model, labels):
     assert {*again.__dict__} == {*model.__dict__} - {"_rng"}
 
 
-def test_two_classes_float32_names_and_weights(tmp_path, iris):
+def test_round_trip_of_two_classes_float32_names_and_weights(tmp_path, iris):
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(iris.X[:100].astype(np.float32), columns=list("abcd"))
     weight = np.ones(100)
@@ -163,14 +162,14 @@ def test_load_refuses_randomly_mutated_files(tmp_path, model_bytes, fitted, iris
     path = tmp_path / "model"
     expected = fitted.predict_proba(iris.X)
     refused = 0
-    for data in mutations(model_bytes, 200):
+    for data in damaged_copies(model_bytes, 200):
         path.write_bytes(data)
         try:
             model = maxplus.load(path)
         except FileError:
             refused += 1
         else:
-            # What loads in spite of a change must be the same model.
+            # A mutated file that loads must give the same model.
             assert np.array_equal(model.predict_proba(iris.X), expected)
     assert refused > 150
 
@@ -265,7 +264,7 @@ def test_loaded_model_predicts_and_refits_the_same_bits(tmp_path, iris, model, d
 
 @pytest.fixture
 def prepared(iris, tmp_path):
-    """A model of a table with its encoder, in a file."""
+    """Return a model of a table with its encoder, in a file."""
     columns = {f"c{p}": column for p, column in enumerate(iris.X.T)} | {"y": iris.y.astype(float)}
     encoder = opened(RawTable("flowers", columns), standardize=True).encoder
     model = SubgradientLMMClassifier(8, max_iter=20, random_state=0)
@@ -330,7 +329,7 @@ def test_load_refuses_damaged_encoder(prepared, damage):
     assert len(str(caught.value)) < 300
 
 
-def test_rewritten_file_loads(tmp_path, model_bytes):
+def test_load_accepts_rewritten_file(tmp_path, model_bytes):
     path = tmp_path / "model"
     path.write_bytes(model_bytes)
     tamper(path, lambda d, a: None)
@@ -381,7 +380,7 @@ def test_failed_save_keeps_old_file(tmp_path, fitted, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
-def test_write_keeps_links_and_permissions(tmp_path):
+def test_save_keeps_links_and_permissions(tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"old")
     target.chmod(0o640)

@@ -12,9 +12,12 @@ import numba
 import numpy as np
 import pytest
 from numba.core import caching
+from numpy.testing import assert_allclose
 
 import maxplus
-from maxplus._compile.jit import warn_uncached
+from maxplus._compile import aligned
+from maxplus._compile.elementary import exp64, log64
+from maxplus._compile.jit import njit, warn_uncached
 from maxplus._compile.linking import require
 from maxplus.certify import certified_radius
 from maxplus.explain import decisive_paths, nearest_counterfactuals
@@ -52,7 +55,7 @@ def halve(x):
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """The kernel as a new process would have it."""
+    """Return the kernel as a new process would have it."""
     path = tmp_path / "kernels.py"
     path.write_text(SOURCE)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
@@ -68,7 +71,7 @@ def fresh(tmp_path, monkeypatch):
 
 @pytest.fixture
 def warned(monkeypatch):
-    """The warning is given once in a process: have it given again."""
+    """Reset the warning that is given once per process."""
     warn_uncached.cache_clear()
     yield
     warn_uncached.cache_clear()
@@ -155,7 +158,7 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
         assert np.array_equal(one, other, equal_nan=True)
 
 
-def test_cache_keeps_concurrent_writers_apart(fresh, monkeypatch):
+def test_cache_is_safe_for_concurrent_writers(fresh, monkeypatch):
     first, second = fresh(), fresh()
     files = first._cache._cache_file
     save = files._save_data
@@ -293,7 +296,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_process_computes_the_same():
-    """On the threads of its parent OpenMP ends the process, and a pool waits for it for ever."""
+    """OpenMP ends a forked process that uses its parent's threads, and the pool would hang."""
     done = subprocess.run(
         [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120,
         env={**os.environ, "NUMBA_NUM_THREADS": "2"},
@@ -343,10 +346,10 @@ def test_plain_njit_gives_the_same_results_where_numba_internals_are_missing(tmp
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout), done.stderr
 
-    expected, said = run("keep")
-    assert "numba.njit" not in said
-    hidden, said = run("hide", NUMBA_CACHE_DIR=str(tmp_path))
-    assert said.count("compiles its kernels with plain numba.njit") == 1
+    expected, message = run("keep")
+    assert "numba.njit" not in message
+    hidden, message = run("hide", NUMBA_CACHE_DIR=str(tmp_path))
+    assert message.count("compiles its kernels with plain numba.njit") == 1
     assert hidden == expected
     # Numba's own cache is used.
     assert list(tmp_path.rglob("*.nbc"))
@@ -365,3 +368,56 @@ def test_only_the_package_compile_imports_private_parts_of_numba():
     pattern = re.compile(r"^\s*(?:from|import) (?:numba\.(?:core|np)|llvmlite)", re.MULTILINE)
     found = {path for path in root.rglob("*.py") if pattern.search(path.read_text("utf-8"))}
     assert {path for path in found if path.parent.name != "_compile"} == allowed
+
+
+# -- aligned arrays --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int8])
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (0, 4), (2, 300, 77), ()])
+def test_aligned_arrays_begin_at_a_cache_line(shape, dtype):
+    arrays = [aligned.empty(shape, dtype) for _ in range(5)]
+    for array in arrays:
+        assert array.size == 0 or array.ctypes.data % 64 == 0
+        assert (array.shape, array.dtype) == (np.empty(shape).shape, dtype)
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+        assert array.flags.aligned
+        assert array.base.nbytes == aligned.count_bytes(array.shape, dtype)
+    for k, array in enumerate(arrays):
+        array[...] = k
+    assert all((array == k).all() for k, array in enumerate(arrays))
+
+
+# -- elementary functions --------------------------------------------------------------------------
+
+
+FLAGS = [False, {"reassoc", "contract", "arcp", "nsz"}]
+
+
+@pytest.mark.parametrize("fastmath", FLAGS)
+def test_exp64_agrees_with_numpy_whatever_flags_the_caller_has(fastmath):
+    @njit(fastmath=fastmath)
+    def apply(x, y):
+        for i in range(x.size):
+            y[i] = exp64(x[i])
+
+    x = np.concatenate([np.linspace(-700.0, 700.0, 20_001), np.linspace(-1.0, 1.0, 20_001), [0.0]])
+    y = np.empty_like(x)
+    apply(x, y)
+    assert_allclose(y, np.exp(x), rtol=3e-14)
+    assert y[-1] == 1.0
+
+
+@pytest.mark.parametrize("fastmath", FLAGS)
+def test_log64_agrees_with_numpy_whatever_flags_the_caller_has(fastmath):
+    @njit(fastmath=fastmath)
+    def apply(x, y):
+        for i in range(x.size):
+            y[i] = log64(x[i])
+
+    x = np.concatenate([np.geomspace(1e-300, 1e300, 20_001), np.linspace(0.5, 2.0, 20_001), [1.0]])
+    y = np.empty_like(x)
+    apply(x, y)
+    assert_allclose(y, np.log(x), rtol=1e-15, atol=1e-15)
+    assert y[-1] == 0.0

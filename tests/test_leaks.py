@@ -17,7 +17,7 @@ NUMBERS = RNG.normal(size=N)
 
 
 def frame_of(**columns):
-    """A table with two columns of noise, and others."""
+    """Return a table with two columns of noise and the given columns."""
     return pd.DataFrame(
         {"noise": RNG.normal(size=N), "word": RNG.choice(list("abc"), N), **columns}
     )
@@ -42,14 +42,14 @@ def found_in(columns):
 
 
 @pytest.mark.parametrize("columns", LEAKS.values(), ids=LEAKS)
-def test_leaking_columns_are_found(columns):
+def test_leaking_columns_are_detected(columns):
     (leak,) = found_in(columns)
     assert leak.column == "code"
     assert leak.score >= 0.99
 
 
 @pytest.mark.parametrize("columns", HARMLESS.values(), ids=HARMLESS)
-def test_other_columns_are_not_named(columns):
+def test_columns_without_leak_are_not_reported(columns):
     assert found_in(columns) == []
 
 
@@ -58,7 +58,7 @@ def test_well_known_tables_have_no_leaks(name):
     assert find_leaks(opened(name)) == []
 
 
-def test_train_names_the_leak_and_the_remedy(tmp_path):
+def test_train_reports_leak_and_remedy(tmp_path):
     path = tmp_path / "t.csv"
     frame_of(**LEAKS["a number"]).rename(columns={"code": "later code"}).to_csv(path, index=False)
     result = run("train", path, "-o", tmp_path / "m", *BRIEF)

@@ -53,7 +53,7 @@ def samples(draw):
 @given(data=samples(), slope=st.sampled_from([0.1, 1.0, 7.5]), seed=SEEDS)
 @settings(max_examples=40, deadline=None)
 @pytest.mark.filterwarnings("ignore:the envelopes cross", "ignore:no function with slope")
-def test_the_formula(data, slope, seed):
+def test_interpolator_matches_the_formula(data, slope, seed):
     X, y = data
     new = np.random.default_rng(seed).uniform(-6, 6, (9, X.shape[1]))
     reg = interpolator(slope=slope).fit(X, y)
@@ -66,7 +66,7 @@ def test_the_formula(data, slope, seed):
 
 @given(data=samples(), margin=st.sampled_from(["auto", 1e-6, 0.5, 10.0]))
 @settings(max_examples=60, deadline=None)
-def test_it_interpolates_when_the_slope_suffices(data, margin):
+def test_interpolator_is_exact_if_slope_suffices(data, margin):
     X, y = data
     slope = "auto"
     if margin != "auto":
@@ -79,7 +79,7 @@ def test_it_interpolates_when_the_slope_suffices(data, margin):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_features", [1, 5])
-def test_it_interpolates_any_data(n_features, dtype):
+def test_interpolator_is_exact_for_any_data(n_features, dtype):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, n_features)).astype(dtype)
     y = rng.normal(size=300).astype(dtype)
@@ -91,7 +91,7 @@ def test_it_interpolates_any_data(n_features, dtype):
 
 @given(data=samples())
 @settings(max_examples=40, deadline=None)
-def test_the_slope_is_the_lipschitz_constant(data):
+def test_interpolator_slope_is_the_lipschitz_constant(data):
     X, y = data
     reg = interpolator().fit(X, y)
     run, rise = distances(X, X), np.abs(y[:, None] - y[None])
@@ -100,7 +100,7 @@ def test_the_slope_is_the_lipschitz_constant(data):
     assert reg.lipschitz_ <= reg.slope_ <= reg.lipschitz_ * (1 + 1e-7)
 
 
-def test_a_slope_that_is_too_small_is_reported():
+def test_interpolator_warns_of_too_small_slope():
     X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
     with pytest.warns(
         ConvergenceWarning, match=r"slope 1 .* Lipschitz constant is 3.*larger slope"
@@ -115,7 +115,7 @@ def test_a_slope_that_is_too_small_is_reported():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
-def test_interpolates_tells_the_truth(offset, dtype):
+def test_interpolates_attribute_is_correct(offset, dtype):
     """Far from the origin K·x − K·x_j cancels; a promise that rounding breaks is not made."""
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(200, 1)) + offset).astype(dtype)
@@ -125,7 +125,7 @@ def test_interpolates_tells_the_truth(offset, dtype):
     assert reg.interpolates_ == np.array_equal(reg.predict(X), y)
 
 
-def test_bounds_that_meet_do_not_cross_by_rounding():
+def test_interpolator_envelopes_do_not_cross_by_rounding():
     """Between points of the steepest slope both bounds are the line; in float32 they part."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(-1, 1, (40, 1)), axis=0).astype(np.float32)
@@ -143,7 +143,7 @@ def test_bounds_that_meet_do_not_cross_by_rounding():
 @pytest.mark.parametrize(("n_features", "f", "K"), FUNCTIONS, ids=NAMES)
 @given(seed=SEEDS, n_samples=st.integers(1, 40))
 @settings(max_examples=15, deadline=None)
-def test_the_interval_holds_the_function(n_features, f, K, seed, n_samples):
+def test_interpolator_interval_contains_the_function(n_features, f, K, seed, n_samples):
     rng = np.random.default_rng(seed)
     X, new = (rng.uniform(-2, 2, (n, n_features)) for n in (n_samples, 50))
     lower, upper = interpolator(slope=K).fit(X, f(X)).envelopes(new)
@@ -155,7 +155,7 @@ def test_the_interval_holds_the_function(n_features, f, K, seed, n_samples):
 
 @pytest.mark.parametrize("n_steps", [2, 8, 32])
 @pytest.mark.parametrize(("n_features", "f", "K"), FUNCTIONS, ids=NAMES)
-def test_the_error_on_a_grid_is_bounded(n_features, f, K, n_steps):
+def test_interpolator_error_on_a_grid_is_bounded(n_features, f, K, n_steps):
     axis = np.linspace(-2, 2, n_steps + 1)
     grid = np.stack(np.meshgrid(*[axis] * n_features), axis=-1).reshape(-1, n_features)
     new = np.random.default_rng(n_steps).uniform(-2, 2, (2000, n_features))
@@ -173,7 +173,7 @@ def test_the_error_on_a_grid_is_bounded(n_features, f, K, n_steps):
     ("weight", "expected"),
     [(None, [2.0, 5.0]), ([1, 1, 3], [2.5, 5.0]), ([1, 9, 0], [1.0, 5.0])],
 )
-def test_samples_at_one_point_become_their_mean(weight, expected):
+def test_interpolator_averages_duplicate_points(weight, expected):
     X, y = [[0.0], [4.0], [-0.0]], [1.0, 5.0, 3.0]
     reg = interpolator().fit(X, y, sample_weight=weight)
     assert_allclose(reg.predict([[0.0], [4.0]]), expected, rtol=1e-15)
@@ -181,7 +181,7 @@ def test_samples_at_one_point_become_their_mean(weight, expected):
     assert reg.n_hidden_ == 2
 
 
-def test_a_weight_of_zero_leaves_a_sample_out():
+def test_interpolator_ignores_samples_of_weight_zero():
     rng = np.random.default_rng(0)
     X, y, new = rng.normal(size=(30, 2)), rng.normal(size=30), rng.normal(size=(10, 2))
     weight = np.arange(30) % 3
@@ -192,7 +192,7 @@ def test_a_weight_of_zero_leaves_a_sample_out():
 
 
 @pytest.mark.parametrize("n_hidden", [1, 7, 30, 31, None])
-def test_a_subset_of_the_points_can_be_used(n_hidden):
+def test_interpolator_accepts_a_subset_of_points(n_hidden):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
     reg = interpolator(n_hidden or "auto", random_state=0).fit(X, y)
@@ -207,7 +207,7 @@ def test_a_subset_of_the_points_can_be_used(n_hidden):
     assert np.array_equal(other.prototypes_, reg.prototypes_) == (size == 30)
 
 
-def test_a_slope_that_suffices_for_the_chosen_points_is_reported():
+def test_interpolator_reports_slope_sufficient_for_chosen_points():
     """``interpolates_`` is about the chosen points: a single one is always passed through."""
     X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
     reg = interpolator(1, slope=1.0, random_state=0).fit(X, y)
@@ -219,18 +219,18 @@ def test_a_slope_that_suffices_for_the_chosen_points_is_reported():
 # -- input ------------------------------------------------------------------------------------
 
 
-def test_integers_are_numbers():
+def test_interpolator_accepts_integers():
     reg = interpolator().fit(np.arange(5)[:, None], np.arange(5) ** 2)
     assert_array_equal(reg.predict([[2], [4]]), [4.0, 16.0])
     assert reg.predict([[2]]).dtype == np.float64
 
 
-def test_a_single_sample_is_a_constant():
+def test_interpolator_of_single_sample_is_constant():
     reg = interpolator().fit([[1.0, 2.0]], [7.0])
     assert_array_equal(reg.predict([[1.0, 2.0], [50.0, -3.0]]), [7.0, 7.0])
 
 
-def test_threads_make_no_difference():
+def test_interpolator_does_not_depend_on_threads():
     rng = np.random.default_rng(0)
     X, y, new = rng.normal(size=(500, 8)), rng.normal(size=500), rng.normal(size=(100, 8))
     one, two = (interpolator(n_jobs=n).fit(X, y) for n in (1, 2))

@@ -21,7 +21,7 @@ from strategies import SEEDS, quick
 
 
 def old_boxes(centre, spread, heights, slope):
-    """What a box start once wrote out."""
+    """Reference implementation of the weights of boxes."""
     W0 = np.empty(2 * centre.shape[1], centre.dtype)
     W0[0::2], W0[1::2] = slope, -slope
     W1T = np.empty((len(centre), W0.size), centre.dtype)
@@ -30,7 +30,7 @@ def old_boxes(centre, spread, heights, slope):
 
 
 def old_pyramids(points, heights, slope):
-    """What the approximation theorem's network once wrote out."""
+    """Reference implementation of the weights of the approximation theorem's network."""
     W0 = np.empty(2 * points.shape[1], points.dtype)
     W0[0::2], W0[1::2] = slope, -slope
     W1T = np.empty((len(points), W0.size), points.dtype)

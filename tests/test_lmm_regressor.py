@@ -84,7 +84,7 @@ def learned():
     return X, y, LMMRegressor(random_state=0).fit(X, y)
 
 
-def test_waves_are_predicted_better_than_by_neighbours(learned):
+def test_regressor_predicts_waves_better_than_neighbours(learned):
     X, y, reg = learned
     new, truth = noisy(waves, seed=1)
     others = KNeighborsRegressor(10).fit(X, y)
@@ -93,7 +93,7 @@ def test_waves_are_predicted_better_than_by_neighbours(learned):
     assert (reg.status_, reg.status_message_) == ("max_iter", "all iterations done")
 
 
-def test_noisy_tables_are_not_memorised():
+def test_regressor_does_not_memorise_noise():
     X, y = load_diabetes(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
     linear = Ridge(1.0).fit(StandardScaler().fit(X).transform(X), y)
@@ -104,14 +104,14 @@ def test_noisy_tables_are_not_memorised():
     assert ((lower <= y_test) & (y_test <= upper)).mean() > 0.84
 
 
-def test_sums_of_effects_are_predicted_better_than_by_boosting():
+def test_regressor_predicts_additive_targets_better_than_boosting():
     X, y = make_friedman1(600, noise=1.0, random_state=0)
     new, truth = make_friedman1(600, noise=1.0, random_state=1)
     boosting = HistGradientBoostingRegressor(random_state=0).fit(X, y)
     assert LMMRegressor(random_state=0).fit(X, y).score(new, truth) > boosting.score(new, truth)
 
 
-def test_offsets_and_scales_do_not_matter():
+def test_regressor_is_invariant_to_offsets_and_scales():
     X, y = noisy(waves, n=300)
     moved = X * [1e3, 1e-4] + [5e3, 7.0]
     expected = LMMRegressor(random_state=0).fit(X, y).predict(X)
@@ -120,7 +120,7 @@ def test_offsets_and_scales_do_not_matter():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_predictions_stay_within_bounds(dtype):
+def test_regressor_predictions_stay_within_bounds(dtype):
     rng = np.random.default_rng(0)
     X, y = noisy(lambda X: 5 * X[:, 0] - X[:, 1] ** 3, n=200)
     reg = LMMRegressor(random_state=0).fit(X.astype(dtype), y)
@@ -134,7 +134,7 @@ def test_predictions_stay_within_bounds(dtype):
         assert (found <= reg.bounds_[1]).all()
 
 
-def test_distance_of_an_outlier_does_not_matter():
+def test_regressor_does_not_depend_on_distance_of_outlier():
     X, y = noisy(waves, n=300)
     found = []
     for distance in (1e4, 1e6, 1e12):
@@ -147,7 +147,7 @@ def test_distance_of_an_outlier_does_not_matter():
     assert np.sqrt(np.mean((found[0] - without.predict(X)) ** 2)) < 0.2
 
 
-def test_absolute_loss_is_about_the_median():
+def test_absolute_error_predicts_the_median():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (500, 1))
     y = X[:, 0] + 3.0 * rng.exponential(1.0, 500)
@@ -158,7 +158,7 @@ def test_absolute_loss_is_about_the_median():
     assert (y > median.predict(X)).mean() == pytest.approx(0.5, abs=0.05)
 
 
-def test_absolute_loss_resists_outliers_among_targets():
+def test_absolute_error_is_robust_to_target_outliers():
     X, y = noisy(waves, n=400)
     new, truth = noisy(waves, seed=1)
     y[::100] += 1e5
@@ -169,7 +169,7 @@ def test_absolute_loss_resists_outliers_among_targets():
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
-def test_intervals_cover_what_they_say(learned, coverage):
+def test_prediction_intervals_have_nominal_coverage(learned, coverage):
     _, _, reg = learned
     new, truth = noisy(waves, n=2000, seed=3)
     lower, upper = reg.predict_interval(new, coverage)
@@ -177,7 +177,7 @@ def test_intervals_cover_what_they_say(learned, coverage):
     assert abs(((lower <= truth) & (truth <= upper)).mean() - coverage) < 0.06
 
 
-def test_interval_is_a_quantile_of_held_out_residuals(learned):
+def test_prediction_interval_is_a_quantile_of_held_out_residuals(learned):
     X, y, reg = learned
     assert reg.residuals_.shape == y.shape
     assert (np.diff(reg.residuals_) >= 0).all()
@@ -186,7 +186,7 @@ def test_interval_is_a_quantile_of_held_out_residuals(learned):
     assert np.isposinf(reg.predict_interval(X[:1], 1.0)[1]).all()
 
 
-def test_intervals_of_few_rows_are_infinite():
+def test_prediction_intervals_of_few_rows_are_infinite():
     reg = LMMRegressor(epochs=3, random_state=0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
     lower, upper = reg.predict_interval([[1.0]])
     assert (lower[0], upper[0]) == (-math.inf, math.inf)
@@ -210,7 +210,7 @@ def test_wrong_coverage_is_refused(learned, coverage):
 # -- the choice ---------------------------------------------------------------------------------
 
 
-def test_search_tries_all_structures_and_chooses_a_good_one(learned):
+def test_regressor_search_tries_all_structures(learned):
     *_, reg = learned
     losses, chosen = reg.search_["losses"], reg.search_["chosen"]
     seen = np.isfinite(losses).all(axis=1)
@@ -227,7 +227,7 @@ def test_additive_targets_get_no_boxes():
     assert all(term.features.size <= 2 for term in reg.model_.terms)
 
 
-def test_seed_alone_decides_and_not_n_jobs():
+def test_regressor_depends_on_seed_and_not_n_jobs():
     X, y = noisy(waves, n=150)
     one, two, three, other = (
         LMMRegressor(epochs=4, random_state=s, n_jobs=n).fit(X, y)
@@ -239,7 +239,7 @@ def test_seed_alone_decides_and_not_n_jobs():
     assert not np.array_equal(one.predict(X), other.predict(X))
 
 
-def test_weights_matter():
+def test_regressor_uses_sample_weights():
     X, y = noisy(lambda X: X[:, 0], n=200)
     weight = np.r_[np.zeros(100), np.ones(100)]
     y[:100] += 50.0
@@ -254,7 +254,7 @@ def test_weights_matter():
         assert heavy.predict(X).mean() < light.predict(X).mean() - 5.0
 
 
-def test_far_values_do_not_set_the_scale():
+def test_regressor_scale_is_robust_to_outliers():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=100), np.zeros(100), rng.random(100) < 0.02])
     X[0, 0] = 1e6
@@ -331,26 +331,26 @@ def test_wrong_certificates_are_refused(learned, eps, scale, match):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_constant_targets_stay_constant(n):
+def test_regressor_predicts_constant_targets(n):
     reg = LMMRegressor(epochs=2, random_state=0).fit(np.arange(n)[:, None] * 1.0, np.full(n, 4.0))
     assert_array_equal(reg.predict(np.arange(n)[:, None]), np.full(n, 4.0))
 
 
-def test_float32_stays_float32():
+def test_regressor_keeps_float32():
     X, y = noisy(waves, n=100)
     reg = LMMRegressor(epochs=2, random_state=0).fit(X.astype(np.float32), y)
     assert reg.predict(X.astype(np.float32)).dtype == np.float32
 
 
-def test_callbacks_hear_of_choice_and_training_and_may_end_both():
+def test_regressor_callbacks_report_and_stop_search_and_training():
     X, y = noisy(waves, n=100)
-    told = []
-    reg = LMMRegressor(epochs=4, random_state=0, callbacks=told.append).fit(X, y)
-    stages = [p.stage for p in told]
+    result = []
+    reg = LMMRegressor(epochs=4, random_state=0, callbacks=result.append).fit(X, y)
+    stages = [p.stage for p in result]
     assert stages == ["choice"] * 13 + ["terms"] * 4
-    assert [p.iteration for p in told[:13]] == list(range(1, 14))
-    assert told[0].max_iter == 13
-    assert isinstance(told[-1].model, AdditiveLMM)
+    assert [p.iteration for p in result[:13]] == list(range(1, 14))
+    assert result[0].max_iter == 13
+    assert isinstance(result[-1].model, AdditiveLMM)
     reg = LMMRegressor(epochs=4, random_state=0, callbacks=lambda p: p.stage == "choice")
     reg.fit(X, y)
     assert np.isfinite(reg.search_["losses"]).sum() == 1
@@ -389,7 +389,7 @@ print(json.dumps([[str(one.message) for one in caught], reg.n_iter_, is_raised, 
 """
 
 
-def test_interrupt_keeps_trained_model_but_not_unfinished_choice():
+def test_interrupt_keeps_trained_model_but_not_unfinished_search():
     messages, n_iter, is_raised, is_kept = run_fresh(INTERRUPT)
     assert any(re.search("interrupted after .* epochs", text) for text in messages)
     assert n_iter < 50
@@ -397,7 +397,7 @@ def test_interrupt_keeps_trained_model_but_not_unfinished_choice():
     assert is_kept
 
 
-def test_targets_that_are_too_large_are_refused():
+def test_regressor_rejects_too_large_targets():
     X, y = noisy(waves, n=50)
     with pytest.raises(ValueError, match="y reaches"):
         LMMRegressor(epochs=2).fit(X, y * 1e200)

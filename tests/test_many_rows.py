@@ -43,7 +43,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_parts_say_what_the_whole_says(classifier, rows, form, monkeypatch):
+def test_predict_in_batches_equals_predict_of_whole(classifier, rows, form, monkeypatch):
     few = rows[:97]
     Z = classifier.model_.scores(few)
     odds = np.exp(Z.astype(np.float64))
@@ -60,7 +60,7 @@ def test_parts_say_what_the_whole_says(classifier, rows, form, monkeypatch):
             np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-6)
 
 
-def test_two_classes_have_one_number_in_parts_too(rows, monkeypatch):
+def test_decision_function_in_batches_is_1d_for_two_classes(rows, monkeypatch):
     classifier = trained(np.float64, classes=2)
     monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     Z = classifier.model_.scores(rows[:50])
@@ -68,7 +68,7 @@ def test_two_classes_have_one_number_in_parts_too(rows, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["float64", "float32", "bytes", "columns"])
-def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypatch):
+def test_predict_in_batches_memory_does_not_grow(classifier, rows, form, monkeypatch):
     monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 1 << 14)
     make = FORMS[form]
     X = rows.astype(make) if isinstance(make, type) else make(rows)
@@ -79,7 +79,7 @@ def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypa
         assert taken < answer.nbytes + 900_000, name
 
 
-def test_a_curve_is_followed_in_parts(rows, monkeypatch):
+def test_regressor_predicts_in_batches(rows, monkeypatch):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(30, N_FEATURES))
     curve = LipschitzInterpolator(slope=4.0).fit(X, X[:, 0])
@@ -88,7 +88,7 @@ def test_a_curve_is_followed_in_parts(rows, monkeypatch):
     assert np.array_equal(curve.predict(rows[:50]), expected)
 
 
-def test_bad_rows_are_refused_wherever_they_are(classifier, rows, monkeypatch):
+def test_predict_rejects_invalid_rows_in_any_batch(classifier, rows, monkeypatch):
     monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     X = rows[:300].astype(float)
     X[299, 3] = np.nan
@@ -100,7 +100,7 @@ def test_bad_rows_are_refused_wherever_they_are(classifier, rows, monkeypatch):
         classifier.predict(X[:0])
 
 
-def test_names_are_checked_once(rows, monkeypatch):
+def test_feature_names_are_checked_once(rows, monkeypatch):
     pandas = pytest.importorskip("pandas")
     names = [f"x{p}" for p in range(N_FEATURES)]
     rng = np.random.default_rng(1)
@@ -121,7 +121,7 @@ def test_names_are_checked_once(rows, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [2, 9, 40])
-def test_probabilities_of_a_row_do_not_depend_on_the_rows_beside_it(n_classes, dtype):
+def test_probabilities_of_row_do_not_depend_on_other_rows(n_classes, dtype):
     Z = np.random.default_rng(0).normal(size=(50, n_classes)).astype(dtype) * 3
     whole = softmax(Z)
     for size in (1, 2, 7):
@@ -130,11 +130,11 @@ def test_probabilities_of_a_row_do_not_depend_on_the_rows_beside_it(n_classes, d
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_refused_wherever_they_are(classifier, monkeypatch, value):
+def test_predict_rejects_non_finite_values_in_any_batch(classifier, monkeypatch, value):
     monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 40)
     X = np.zeros((50, N_FEATURES))
     X[37, 1] = value
-    said = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
+    message = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
     for ask in (classifier.predict, classifier.predict_proba, classifier.decision_function):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             ask(X)

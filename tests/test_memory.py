@@ -1,4 +1,4 @@
-"""What will not fit into memory is refused before it is begun, with numbers and a remedy."""
+"""Memory estimates, and errors before the allocation of what does not fit."""
 
 import numpy as np
 import pytest
@@ -75,9 +75,9 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize(("make", "said"), STARTS.values(), ids=STARTS)
-def test_a_start_takes_about_what_it_said(blobs, make, said):
-    needed = said(*blobs)
+@pytest.mark.parametrize(("make", "estimate"), STARTS.values(), ids=STARTS)
+def test_initialization_memory_matches_its_estimate(blobs, make, estimate):
+    needed = estimate(*blobs)
     make(*blobs, np.random.default_rng(0))  # compiled
     taken = most_memory(lambda: make(*blobs, np.random.default_rng(0)))
     assert 0.5 * needed < taken < 1.3 * needed
@@ -92,13 +92,13 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("model", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_nothing_that_is_too_large_is_begun(blobs, model, monkeypatch):
+def test_fit_rejects_too_large_problem_before_allocation(blobs, model, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
     with pytest.raises(memory.NotEnoughMemoryError, match=r"needs .* only 1\.0 MB .*; use fewer"):
         model.fit(*blobs)
 
 
-def test_a_start_too_large_is_refused_before_it_begins(blobs, monkeypatch):
+def test_initialization_rejects_too_large_problem_before_allocation(blobs, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
     monkeypatch.setattr(initialization, "KMeans", None)
     with pytest.raises(
@@ -108,14 +108,14 @@ def test_a_start_too_large_is_refused_before_it_begins(blobs, monkeypatch):
         LMMClassifier(10**7, slope=1.0).fit(*blobs)
 
 
-def test_a_warm_up_too_large_is_refused(blobs, monkeypatch):
+def test_warm_up_rejects_too_large_problem(blobs, monkeypatch):
     needed = box_lmm_bytes(*blobs, 300, 3)
     monkeypatch.setattr(memory, "available_bytes", lambda: needed)
     with pytest.raises(MemoryError, match=r"the warm-up needs .* MB .*; use fewer hidden units"):
         LMMClassifier(300, slope=1.0, batch_size=900).fit(*blobs)
 
 
-def test_more_units_than_clusters_are_looked_for_among(blobs, monkeypatch):
+def test_box_initialization_limits_units_by_clustered_samples(blobs, monkeypatch):
     X, y = blobs
     monkeypatch.setattr(initialization, "MAX_SAMPLES", 5)
     assert box_lmm(X, y, 40, 3, 1.0, 15.0, np.random.default_rng(0)).n_hidden == 15
@@ -144,14 +144,14 @@ def groups(request, tmp_path):
     return write
 
 
-def test_limits_of_control_groups(tmp_path, groups):
+def test_available_memory_respects_cgroup_limits(tmp_path, groups):
     assert memory._cgroup(tmp_path) is None
     groups("", "max", 100)
     assert memory._cgroup(tmp_path) is None
     # Inside a container, the group is at the top.
     groups("", 5000, 1000)
     assert memory._cgroup(tmp_path) == 4000
-    # Files that nobody reads make room.
+    # Inactive file pages count as free.
     groups("", 5000, 1000, 600)
     assert memory._cgroup(tmp_path) == 4600
     # The strictest of all groups around counts, and others do not.
@@ -163,11 +163,11 @@ def test_limits_of_control_groups(tmp_path, groups):
     assert memory._cgroup(tmp_path) == 0
 
 
-def test_without_control_groups_there_is_no_limit(tmp_path):
+def test_available_memory_without_cgroups_has_no_limit(tmp_path):
     assert memory._cgroup(tmp_path) is None
 
 
-def test_without_figures_of_linux_the_whole_memory_counts(monkeypatch):
+def test_available_memory_without_proc_is_total_memory(monkeypatch):
     def unknown(name):
         raise ValueError(f"unrecognized configuration name {name}")
 
@@ -178,10 +178,10 @@ def test_without_figures_of_linux_the_whole_memory_counts(monkeypatch):
     assert memory.available_bytes() == 4_096_000
     monkeypatch.setattr(memory.os, "sysconf", unknown)
     assert memory.available_bytes() is None
-    memory.require(10**30, "everything", "nothing")  # who knows
+    memory.require(10**30, "everything", "nothing")  # no limit is known
 
 
-def test_the_smaller_figure_counts(monkeypatch):
+def test_available_memory_is_the_smallest_limit(monkeypatch):
     monkeypatch.setattr(memory, "_meminfo", lambda: 5000)
     for limit, available in ((None, 5000), (3000, 3000), (9000, 5000)):
         monkeypatch.setattr(memory, "_cgroup", lambda limit=limit: limit)
@@ -191,6 +191,6 @@ def test_the_smaller_figure_counts(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["MemTotal: 5 kB\n", "MemAvailable:\n", "MemAvailable: much kB\n"])
-def test_a_system_that_tells_no_figure(monkeypatch, text):
+def test_available_memory_may_be_unknown(monkeypatch, text):
     monkeypatch.setattr(memory.Path, "read_text", lambda path: text)
     assert memory._meminfo() is None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from maxplus.explain import Domain
 from maxplus.tables import (
     Categorical,
-    Category,
     Number,
+    OneHotGroup,
     Ordinal,
     RawTable,
     TableEncoder,
@@ -57,7 +57,7 @@ def encoder(path):
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("block", [1 << 20, 3000])
-def test_any_dialect_gives_the_features_of_a_slow_computation(
+def test_messy_table_features_match_the_oracle_for_any_dialect(
     write, rows, monkeypatch, dialect, block
 ):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
@@ -75,7 +75,7 @@ def test_any_dialect_gives_the_features_of_a_slow_computation(
     )
 
 
-def test_every_decision_is_a_line_that_names_its_option(path):
+def test_every_schema_decision_is_reported_with_its_option(path):
     _, decisions = decided(read_table(path))
     about = {name: [line for line in decisions if f"{name!r}" in line] for name in HEADER}
     for name in LEFT_OUT:
@@ -91,7 +91,7 @@ def test_every_decision_is_a_line_that_names_its_option(path):
     assert all("\n" not in line for line in decisions)
 
 
-def test_every_decision_can_be_overruled(path):
+def test_every_schema_decision_can_be_overridden(path):
     table = read_table(path)
     features = encoder_of(table, keep=LEFT_OUT, categorical=["grade", "town"], drop=["sex"],
                            numeric=["span"]).columns_  # fmt: skip
@@ -99,7 +99,7 @@ def test_every_decision_can_be_overruled(path):
     assert "sex" not in kinds
     assert isinstance(kinds["nr"], Number)
     assert isinstance(kinds["span"], Number)
-    assert isinstance(kinds["grade"], Category)
+    assert isinstance(kinds["grade"], OneHotGroup)
     assert len(kinds["town"].values) == len(set(table.columns["town"].values))
     assert {"patient", "visit", "same", "note"} <= set(kinds)
     spans = {"<5": 5.0, "5-9": 7.0, "10-19": 14.5, "20+": 20.0}
@@ -123,13 +123,13 @@ def test_every_decision_can_be_overruled(path):
     ],
     ids=lambda value: ", ".join(map(str, value))[:40],
 )
-def test_choices_that_cannot_be_are_refused(path, choices, words):
+def test_invalid_column_overrides_are_rejected(path, choices, words):
     with refused(path, *words):
         opened(str(path), **choices)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_other_rows_are_encoded_by_what_training_decided(write, rows, encoder, seed):
+def test_new_rows_are_encoded_by_the_training_schema(write, rows, encoder, seed):
     others = messy_rows(40, seed, holes=0.3)
     table = read_table(write(written(others), "others.csv"), encoder.read_as)
     X = encoder.transform(table)
@@ -137,7 +137,7 @@ def test_other_rows_are_encoded_by_what_training_decided(write, rows, encoder, s
     assert encoder.encode(table).missing[:, 1].sum() == 1
 
 
-def test_one_warning_counts_what_training_never_saw(write, rows, encoder):
+def test_one_warning_counts_unknown_values(write, rows, encoder):
     others = [dict(row) for row in rows]
     for row in others:
         row["weight"] = "70.0"
@@ -164,7 +164,7 @@ def test_one_warning_counts_what_training_never_saw(write, rows, encoder):
         encoder.encode(read_table(path), UnknownValues(strict=True))
 
 
-def test_missing_values_can_be_refused(write, rows, path):
+def test_missing_values_can_be_rejected(write, rows, path):
     with refused(path, "1 in 'weight' (first in line 5)", "fill them in"):
         opened(read_table(path), missing="error")
     whole = [row for row in rows if not any(is_missing(cell) for cell in row.values())]
@@ -175,7 +175,7 @@ def test_missing_values_can_be_refused(write, rows, path):
             found.transform(read_table(path, found.read_as))
 
 
-def test_rows_without_a_label_are_left_out_and_counted(write, rows):
+def test_rows_without_label_are_dropped_and_counted(write, rows):
     others = [dict(row) for row in rows]
     others[0]["class"] = others[7]["class"] = "?"
     path = write(written(others))
@@ -191,7 +191,7 @@ def test_rows_without_a_label_are_left_out_and_counted(write, rows):
 # -- mistakes in files ------------------------------------------------------------------------
 
 
-def test_a_bad_cell_is_named_with_its_line(write, rows, encoder):
+def test_table_error_names_line_of_invalid_cell(write, rows, encoder):
     others = [dict(row) for row in rows]
     others[90]["note"] = "two\nlines"
     others[100]["age"] = "fourty"
@@ -208,7 +208,7 @@ def test_a_bad_cell_is_named_with_its_line(write, rows, encoder):
 
 
 @pytest.mark.parametrize("block", [100, 1 << 20])
-def test_commas_and_points_may_be_in_one_file(write, monkeypatch, block):
+def test_decimal_commas_and_points_in_one_file(write, monkeypatch, block):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
     lines = [f"{k},5;{k}.25;{k % 3};1.234,5;{k % 2}" for k in range(60)]
     path = write("\n".join(["a;b;c;d;y", *lines]))
@@ -231,7 +231,7 @@ def test_commas_and_points_may_be_in_one_file(write, monkeypatch, block):
 
 
 @pytest.mark.parametrize("block", [400, 1 << 20])
-def test_blank_lines_and_long_rows_are_counted(write, monkeypatch, block):
+def test_blank_lines_and_long_rows_are_reported(write, monkeypatch, block):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
     lines = ["", "", "a,b,y", *(f"{k}.5,{k % 3},{k % 2}" for k in range(60))]
     lines[20] = '"7.5",1,"0"\n'
@@ -255,7 +255,7 @@ def test_blank_lines_and_long_rows_are_counted(write, monkeypatch, block):
         ("age 1,2nd,class", False),
     ],
 )
-def test_a_header_that_looks_like_data_is_noticed(write, header, is_data):
+def test_header_that_looks_like_data_warns(write, header, is_data):
     path = write(header + "\n" + header.replace("class", "z").replace("x", "w") + "\n")
     if is_data:
         with refused(path, "no header", "names", "looks like data"):
@@ -264,7 +264,7 @@ def test_a_header_that_looks_like_data_is_noticed(write, header, is_data):
         assert list(read_table(path).columns) == header.split(",")
 
 
-def test_rows_numbers_without_a_name_are_left_out(table):
+def test_unnamed_index_column_is_dropped(table):
     text = ",x,y\n" + "".join(f"{k},{k % 7}.5,{k % 2}\n" for k in range(30))
     encoding, decisions = decided(table(text))
     assert encoding.feature_names == ["x"]
@@ -281,7 +281,7 @@ def test_rows_numbers_without_a_name_are_left_out(table):
     st.lists(st.sampled_from(["age", "town", "grade", "sex"]), unique=True, max_size=2),
 )
 @settings(quick(25), derandomize=True)
-def test_preparations_survive_json(seed, holes, keep, categorical):
+def test_encoder_of_messy_table_round_trips_through_json(seed, holes, keep, categorical):
     rows = messy_rows(60, seed, holes)
     columns = {name: np.array([row[name] for row in rows], object) for name in HEADER}
     table = RawTable("t", columns)
@@ -301,7 +301,7 @@ NUMBER, RANKS, CATEGORY = (
     for column in (
         Number("a", 0.0),
         Ordinal("a", "x", categories=("x", "y")),
-        Category("a", "x", categories=("x", "y"), other=True),
+        OneHotGroup("a", "x", categories=("x", "y"), other=True),
     )
 )
 WRONG_COLUMNS = {
@@ -328,19 +328,19 @@ WRONG_COLUMNS = {
 }
 
 
-def test_columns_survive_json():
+def test_columns_round_trip_through_json():
     for column in (NUMBER, RANKS, CATEGORY):
         assert column_from_json(column).to_json() == column
 
 
 @pytest.mark.parametrize("column", WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
-def test_garbage_is_no_column(encoder, column):
+def test_column_from_json_rejects_invalid_values(encoder, column):
     record = encoder.to_json()
     with pytest.raises(ValueError, match="columns cannot be read"):
         TableEncoder.from_json(record | {"columns": [column]})
 
 
-def test_the_domain_is_what_training_saw(encoder, path):
+def test_domain_of_messy_table_is_observed_range(encoder, path):
     found = encoder.domain()
     X, names = encoder.encode(read_table(path)).X, list(found.names)
     assert np.array_equal(found.low, X.min(axis=0))
@@ -367,14 +367,14 @@ def test_the_domain_is_what_training_saw(encoder, path):
         encoder.features_of(["size"])
 
 
-def test_two_valued_numbers_have_two_values():
+def test_domain_of_binary_number_has_two_values():
     table = RawTable("t", {"sex": np.arange(40.0) % 2, "size": np.arange(40.0) % 2 * 1.5 + 2,
                            "y": np.arange(40) % 3})  # fmt: skip
     values = opened(table).encoder.domain().values
     assert {p: v.tolist() for p, v in values.items()} == {0: [0.0, 1.0], 1: [2.0, 3.5]}
 
 
-def test_words_are_an_array_of_words():
+def test_text_column_is_an_array_of_strings():
     words = Categorical.of(["b", None, "a", float("nan"), "b ", 3.0, "?"])
     assert words.tolist() == ["b", "", "a", "", "b", "3", ""]
     assert words.values == ("b", "a", "3")
@@ -387,7 +387,7 @@ def test_words_are_an_array_of_words():
 
 
 @pytest.mark.parametrize("name", [*MISSING, "Nan", "nOnE", ".", "#N/A", "missing", "NaT"])
-def test_names_of_missing_values(table, name):
+def test_missing_value_names_are_recognised(table, name):
     found = table(f"n,w,y\n1,x,0\n{name},{name},1\n2.5,x,1\n")
     assert found.columns["n"].tolist()[::2] == [1.0, 2.5]
     assert np.isnan(found.columns["n"][1])
@@ -436,7 +436,7 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
         load_dataset(str(path), found.encoder)
 
 
-def test_several_units_are_words(write):
+def test_numbers_with_different_units_are_text(write):
     rows = [[f"{k % 15} {'kg' if k % 2 else 'g'}", str(k % 4), "ab"[k % 2]] for k in range(60)]
     path = write("weight,n,y\n" + "\n".join(map(",".join, rows)))
     assert "weight = 3 kg" in opened(str(path)).encoder.feature_names

@@ -154,7 +154,7 @@ def test_models_refuse_weights_of_wrong_type(case):
             case.model(*(W.astype(dtype) for W in good))
 
 
-# -- numbers that are none --------------------------------------------------------------------
+# -- NaN --------------------------------------------------------------------------------------
 
 
 @EVERY_MODEL

@@ -53,7 +53,7 @@ def test_forward_pass_matches_the_oracle(case, problem):
 
 @EVERY_MODEL
 @FLOATS
-def test_forward_pass_on_several_threads(case, dtype):
+def test_forward_pass_is_the_same_on_several_threads(case, dtype):
     """Equal to the pass in fifty parts, each on one thread, and to the oracle in some rows."""
     n, (P, H, C) = 4001, (33, 45, 33)
     assert n * P * C >= SCORES_PARALLEL_FROM > (n // 50 + 1) * 2 * P * H
@@ -74,14 +74,14 @@ def test_forward_pass_on_several_threads(case, dtype):
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 @FLOATS
-def test_lmm_hidden_units(n, dtype):
+def test_lmm_hidden_units_match_the_formula(n, dtype):
     rng = np.random.default_rng(1)
     model, X = grid_model(CASES["LMM"], rng, (3, 7, 2), dtype), grid_array(rng, (n, 3), dtype)
     expected = table([oracles.lmm_hidden(x, model.W0, model.W1) for x in X], 7, dtype)
     assert_array_equal(model.hidden(X), expected, strict=True)
 
 
-def test_linear_max_plus_hidden_units():
+def test_linear_max_plus_hidden_units_match_the_formula():
     rng = np.random.default_rng(2)
     model, X = grid_model(CASES["LinearMaxPlus"], rng, (3, 7, 2)), grid_array(rng, (5, 3))
     raw = np.array([oracles.linear_max_plus_preactivation(x, model.A, model.b) for x in X])
@@ -90,13 +90,13 @@ def test_linear_max_plus_hidden_units():
 
 
 @EVERY_MODEL
-def test_all_ties_go_to_index_zero(case):
+def test_forward_pass_ties_go_to_index_zero(case):
     model = case.draw(np.zeros, 5, 6, 3)
     assert not np.any(model.active_path(np.zeros((2, 5))))
 
 
 @FLOATS
-def test_lmm_path_leads_to_the_score(dtype):
+def test_lmm_active_path_gives_the_score(dtype):
     rng = np.random.default_rng(3)
     model, X = grid_model(CASES["LMM"], rng, (4, 9, 5), dtype), grid_array(rng, (8, 4), dtype)
     unit, row = model.active_path(X)
@@ -120,7 +120,7 @@ def read_only(X):
 
 @EVERY_MODEL
 @pytest.mark.parametrize("layout", [fortran, strided, read_only])
-def test_samples_in_any_layout(case, layout):
+def test_forward_pass_accepts_any_memory_layout(case, layout):
     rng = np.random.default_rng(4)
     model, X = normal_model(case, rng, (5, 6, 3)), rng.normal(size=(9, 5))
     same = layout(X)
@@ -133,7 +133,7 @@ def test_samples_in_any_layout(case, layout):
 @EVERY_MODEL
 @FLOATS
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_model_knows_its_shape(case, dtype, order):
+def test_model_shape_attributes(case, dtype, order):
     rng = np.random.default_rng(5)
     weights = [
         np.array(rng.normal(size=shape), dtype, order=order) for shape in case.shapes(4, 6, 3)
@@ -146,7 +146,7 @@ def test_a_model_knows_its_shape(case, dtype, order):
 
 
 @EVERY_MODEL
-def test_a_copy_moves_alone(case):
+def test_model_copy_is_independent(case):
     rng = np.random.default_rng(6)
     model, x = normal_model(case, rng, (4, 6, 3)), rng.normal(size=4)
     before = {name: getattr(model, name).copy() for name in model.layers}
@@ -171,7 +171,7 @@ def scores_and_label(draw):
 
 @quick(150)
 @given(case=scores_and_label())
-def test_losses_and_errors_of_any_finite_scores(case):
+def test_losses_and_errors_are_finite_for_finite_scores(case):
     z, y = case
     model = score_model(z.size)
     assert_array_equal(model.scores(z[None]), z[None])
@@ -192,7 +192,7 @@ def test_losses_and_errors_of_any_finite_scores(case):
     [(np.float64, 1e4), (np.float64, 1e300), (np.float32, 1e4), (np.float32, 1e30)],
 )
 @pytest.mark.parametrize(("y", "expected"), [(0, 0.0), (1, 2.0)])
-def test_extreme_scores(dtype, huge, y, expected):
+def test_losses_of_extreme_scores(dtype, huge, y, expected):
     lmm = LMM(np.zeros(2, dtype), np.zeros((2, 1), dtype), np.array([[huge, -huge]], dtype))
     for model, x in (
         (score_model(2, dtype), np.array([huge, -huge], dtype)),
@@ -203,14 +203,14 @@ def test_extreme_scores(dtype, huge, y, expected):
         assert model.subgradient(x, y).squared_norm() < math.inf
 
 
-def test_small_losses_keep_their_digits():
+def test_small_losses_are_accurate():
     z, tiny = np.array([50.0, 0.0]), math.exp(-50)
     model = score_model(2)
     assert_allclose(model.losses(z[None], np.array([0])), [tiny], rtol=1e-12)
     assert_allclose(model.subgradient(z, 0)["W"].value, [-tiny, tiny], rtol=1e-12)
 
 
-def test_a_single_class_is_certain():
+def test_loss_of_a_single_class_is_zero():
     model = score_model(1)
     assert_array_equal(model.losses(np.array([[-3.0]]), np.array([0])), [0.0])
     assert_array_equal(model.subgradient(np.array([-3.0]), 0)["W"].value, [0.0])
@@ -243,7 +243,7 @@ def test_all_losses_below_log_2_means_all_correct(case):
     assert correct
 
 
-def test_proposition_on_models_of_both_kinds():
+def test_losses_below_log_2_imply_correct_predictions_of_both_models():
     """Prototype models, from hopeless to perfect: both sides of the implication occur often."""
     rng = np.random.default_rng(7)
     premise = wrong = 0
@@ -261,7 +261,7 @@ def test_proposition_on_models_of_both_kinds():
 
 
 @pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-17, *(k * 2.0**-52 for k in range(1, 40)), 1e-9])
-def test_log_2_is_the_exact_border(gap):
+def test_log_2_is_the_exact_threshold(gap):
     """Of two classes, one that is behind or level never has a loss below log 2."""
     worst, correct = worst_loss_and_all_correct(
         score_model(2), np.array([[gap, 0.0]]), np.array([1])

@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from damage import mutations
+from file_mutations import damaged_copies
 from maxplus.tables import TableError, npz_files, read_table
 from memory_used import most_memory
 from table_helpers import encoder_of, refused, same
@@ -78,13 +78,13 @@ WRONG_ARRAYS = {
 
 
 @pytest.mark.parametrize(("arrays", "words"), WRONG_ARRAYS.values(), ids=WRONG_ARRAYS)
-def test_wrong_npz_arrays_are_refused(npz, arrays, words):
+def test_npz_rejects_invalid_arrays(npz, arrays, words):
     path = npz(**arrays)
     with refused(path, *words):
         read_table(path)
 
 
-def test_a_feature_called_y_is_not_lost(npz):
+def test_npz_feature_named_y_is_kept(npz):
     path = npz(X=SQUARE, y=[7, 9], feature_names=["x", "y"])
     try:
         n_columns = len(read_table(path).columns)
@@ -94,7 +94,7 @@ def test_a_feature_called_y_is_not_lost(npz):
 
 
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "changed", "npy", "text"])
-def test_damaged_npz_is_refused(npz, damage):
+def test_npz_rejects_damaged_file(npz, damage):
     path = npz(X=np.eye(20))
     content = bytearray(path.read_bytes())
     if damage == "npy":
@@ -113,7 +113,7 @@ def test_damaged_npz_is_refused(npz, damage):
     gc.collect()  # a file that was left open warns now
 
 
-def test_an_npz_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+def test_npz_rejects_decompression_bomb(tmp_path, monkeypatch):
     monkeypatch.setattr(npz_files, "ALWAYS", 1_000_000)
     path = tmp_path / "data.npz"
     np.savez_compressed(path, X=np.zeros((2_000, 200)))
@@ -129,7 +129,7 @@ def test_an_npz_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
     assert read_table(path).n_rows == 2_000
 
 
-def test_an_npz_file_that_lies_about_its_sizes_takes_no_memory(tmp_path):
+def test_npz_with_false_sizes_takes_no_memory(tmp_path):
     """The archive says little, and the packed bytes go on and on."""
     path = tmp_path / "data.npz"
     np.savez_compressed(path, X=np.zeros((20_000, 100)))
@@ -165,18 +165,22 @@ def test_npz_messages_advise_nothing_dangerous(tmp_path, what):
         path.write_bytes(b"a,b\n1,2\n" if what == "text" else pickle.dumps([1, 2]))
     with pytest.raises(TableError) as caught:
         read_table(path)
-    said = str(caught.value)
-    assert str(path) in said
-    assert "\n" not in said
-    assert "pickle" not in said
-    assert ("'y'" in said and "astype(str)" in said) if what == "objects" else "np.savez" in said
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert "pickle" not in message
+    assert (
+        ("'y'" in message and "astype(str)" in message)
+        if what == "objects"
+        else "np.savez" in message
+    )
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_with_any_damage_is_read_or_refused(tmp_path, save):
+def test_mutated_npz_is_read_or_rejected(tmp_path, save):
     path = tmp_path / "data.npz"
     save(path, X=np.eye(3), y=["a", "b", "c"], feature_names=["p", "q", "r"])
-    for content in mutations(path.read_bytes(), 200):
+    for content in damaged_copies(path.read_bytes(), 200):
         path.write_bytes(content)
         with suppress(TableError):
             read_table(path)

@@ -33,7 +33,7 @@ def assert_same_answers(run_onnx, clf, X, path):
 
 @DATA
 @FLOATS
-def test_onnx_runtime_predicts_the_same(request, run_onnx, data, dtype, tmp_path):
+def test_onnx_predictions_equal_classifier(request, run_onnx, data, dtype, tmp_path):
     X, y = request.getfixturevalue(data).astype(dtype)
     assert_same_answers(run_onnx, briefly_trained(X, y), X, tmp_path / "model.onnx")
 
@@ -66,7 +66,7 @@ def test_onnx_with_ties_and_tiles(run_onnx, scratch, network, tile):
             assert probabilities.shape == (0, lmm.n_classes)
 
 
-def test_equal_scores_go_to_the_first_label(run_onnx, tmp_path):
+def test_onnx_equal_scores_give_the_first_label(run_onnx, tmp_path):
     """Of 40 classes every score occurs four times; vectorised searches could find any."""
     W2 = np.tile(np.arange(10.0), 4)[np.newaxis]
     clf = classifier(LMM(np.ones(2), np.zeros((2, 1)), W2))
@@ -79,14 +79,14 @@ def test_equal_scores_go_to_the_first_label(run_onnx, tmp_path):
 
 
 @pytest.mark.parametrize("n", [1, 2, 1000])
-def test_one_file_takes_any_number_of_samples(run_onnx, n, tmp_path):
+def test_onnx_accepts_any_number_of_samples(run_onnx, n, tmp_path):
     clf = classifier(normal_lmm(2, (5, 9, 3)))
     X = np.random.default_rng(3).normal(size=(n, 5))
     assert_same_answers(run_onnx, clf, X, tmp_path / "model.onnx")
 
 
 @FLOATS
-def test_onnx_takes_huge_numbers_as_the_classifier_does(run_onnx, dtype, tmp_path):
+def test_onnx_predictions_of_huge_numbers_equal_classifier(run_onnx, dtype, tmp_path):
     clf = classifier(normal_lmm(4, (3, 8, 4), dtype))
     clf.model_.W0[:] = [3, -3, 3, -3, 3, -3]
     largest = np.finfo(dtype).max
@@ -109,7 +109,7 @@ def test_onnx_takes_huge_numbers_as_the_classifier_does(run_onnx, dtype, tmp_pat
         (["1", "10", "2"], np.array(["1", "10", "2"], object)),
     ],
 )
-def test_labels_come_back_in_their_kind(run_onnx, classes, expected, tmp_path):
+def test_onnx_labels_keep_their_type(run_onnx, classes, expected, tmp_path):
     points, codes = np.arange(len(classes))[:, np.newaxis] * 1.0, np.arange(len(classes))
     clf = classifier(prototype_lmm(points, codes, codes.size, 1.0, 1.0), classes)
     maxplus.export.export_onnx(clf, tmp_path / "model.onnx")
@@ -118,7 +118,7 @@ def test_labels_come_back_in_their_kind(run_onnx, classes, expected, tmp_path):
     assert_array_equal(label, clf.predict(points))
 
 
-def test_labels_of_a_training_come_back(run_onnx, iris, tmp_path):
+def test_onnx_labels_equal_training_labels(run_onnx, iris, tmp_path):
     X = iris.X
     for y in (iris.y - 2, np.array(["setosa", "versicolor", "virginica"])[iris.y], iris.y > 0):
         clf = SubgradientLMMClassifier(n_hidden=9, engine="dense", max_iter=5, random_state=0).fit(
@@ -139,7 +139,7 @@ def test_labels_of_a_training_come_back(run_onnx, iris, tmp_path):
         (np.array(["2024-01-01", "2025-01-01"], "datetime64[D]"), "datetime.date"),
     ],
 )
-def test_labels_that_onnx_does_not_have_are_refused(onnx, classes, value, tmp_path):
+def test_onnx_export_rejects_unsupported_labels(onnx, classes, value, tmp_path):
     clf = classifier(normal_lmm(7, (2, 3, 2)), classes)
     with pytest.raises(TypeError, match=f"class label {value}.*LabelEncoder"):
         maxplus.export.export_onnx(clf, tmp_path / "model.onnx")
@@ -174,7 +174,7 @@ def test_onnx_files_are_standard_and_need_little_memory(onnx, dtype, tmp_path):
 
 
 @pytest.mark.parametrize(("tile", "minima", "maxima"), [(3, 5, 3), (10, 5, 2), (24, 2, 1)])
-def test_tiles_are_as_wide_as_fits(onnx, tile, minima, maxima, tmp_path):
+def test_onnx_tiles_are_as_wide_as_memory_allows(onnx, tile, minima, maxima, tmp_path):
     """Five units of 8 sums, three classes of 5; a tile has one column at least."""
     with mock.patch("maxplus.export.onnx.TILE_SUMS", tile):
         maxplus.export.export_onnx(classifier(normal_lmm(26, (4, 5, 3))), tmp_path / "model.onnx")
@@ -185,7 +185,7 @@ def test_tiles_are_as_wide_as_fits(onnx, tile, minima, maxima, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read memory from")
-def test_a_thousand_samples_of_mnist_need_little_memory(run_onnx, tmp_path):
+def test_onnx_of_a_thousand_mnist_samples_needs_little_memory(run_onnx, tmp_path):
     maxplus.export.export_onnx(classifier(normal_lmm(9, MNIST, np.float32)), tmp_path / "m.onnx")
     np.save(tmp_path / "X.npy", np.random.default_rng(0).random((1000, 784), np.float32))
     code = (
@@ -238,7 +238,7 @@ def test_onnx_inputs_and_outputs_are_named_and_typed(onnx, tmp_path):
         ]
 
 
-def test_onnx_export_leaves_the_classifier_alone(onnx, tmp_path):
+def test_onnx_export_leaves_classifier_unchanged(onnx, tmp_path):
     clf = classifier(normal_lmm(11, (3, 4, 2)))
     before = {name: array.copy() for name, array in vars(clf.model_).items()}
     maxplus.export.export_onnx(clf, tmp_path / "model.onnx")
@@ -246,7 +246,7 @@ def test_onnx_export_leaves_the_classifier_alone(onnx, tmp_path):
         assert_array_equal(getattr(clf.model_, name), array)
 
 
-def test_a_failed_write_leaves_the_old_file(onnx, monkeypatch, tmp_path):
+def test_failed_onnx_export_keeps_old_file(onnx, monkeypatch, tmp_path):
     path = tmp_path / "model.onnx"
     clf = classifier(normal_lmm(12, (3, 4, 2)))
     path.write_bytes(b"old")
@@ -266,20 +266,20 @@ def test_a_failed_write_leaves_the_old_file(onnx, monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
-def test_a_file_has_the_mode_of_any_new_file(onnx, tmp_path):
+def test_onnx_file_has_default_permissions(onnx, tmp_path):
     maxplus.export.export_onnx(classifier(normal_lmm(13, (3, 4, 2))), tmp_path / "model.onnx")
     (tmp_path / "other").touch()
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert len(modes) == 1
 
 
-def test_a_missing_folder_is_named(onnx, tmp_path):
+def test_onnx_export_names_missing_folder(onnx, tmp_path):
     clf = classifier(normal_lmm(14, (3, 4, 2)))
     with pytest.raises(FileNotFoundError, match=r"no folder '.*nowhere'; create it first"):
         maxplus.export.export_onnx(clf, tmp_path / "nowhere" / "model.onnx")
 
 
-def test_a_model_too_large_for_the_format_is_refused(onnx, tmp_path):
+def test_onnx_export_rejects_too_large_model(onnx, tmp_path):
     clf = classifier(normal_lmm(15, (3, 4, 2)))
     clf.model_.W1 = np.broadcast_to(np.float64(0), (2**14, 2**14))
     with pytest.raises(ValueError, match=r"clf has 2,147,\d+,\d+ bytes .* fewer hidden units"):

@@ -1,4 +1,4 @@
-"""The commands as somebody with a table of their own types them, checked from outside."""
+"""All commands on a user's table, checked by independent computations."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ ENCODING = "latin-1"
 
 
 def clinic(n=120, seed=0):
-    """Names and rows of words: an id, a date, holes, whole and other numbers, words, ranks."""
+    """Return names and rows: id, date, missing values, integers, floats, categories, ordinals."""
     rng = np.random.default_rng(seed)
     rows = []
     for k in range(n):
@@ -40,7 +40,7 @@ def clinic(n=120, seed=0):
 
 
 def write_clinic(path, names, rows):
-    """The table as a spreadsheet in Germany writes it."""
+    """Write the table as a German spreadsheet does: semicolons, decimal commas, Latin-1."""
     text = io.StringIO(newline="")
     csv.writer(text, **DIALECT).writerows([names, *rows])
     path.write_bytes(text.getvalue().encode(ENCODING))
@@ -49,7 +49,7 @@ def write_clinic(path, names, rows):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder with the table, the model, and what the training said."""
+    """Return the folder with the table, the model, and the output of the training."""
     folder = tmp_path_factory.mktemp("clinic")
     path = write_clinic(folder / "clinic.csv", *clinic())
     document = json.loads(good("train", path, *QUICK, "-o", folder / "m", "--json", "--quiet"))
@@ -64,7 +64,7 @@ def scores_by_hand(clf, X):
     return (hidden[:, :, None] + model.W2[None]).max(axis=1)
 
 
-def test_printed_numbers_are_those_of_another_computation(trained):
+def test_command_metrics_equal_independent_computation(trained):
     from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
     folder, document = trained
@@ -78,20 +78,20 @@ def test_printed_numbers_are_those_of_another_computation(trained):
     guess = np.array(["gesund", "krank"])[Z.argmax(axis=1)]
     good("predict", model, path, "-o", folder / "p.csv")
     assert [row["predicted"] for row in read_csv(folder / "p.csv")] == guess.tolist()
-    told = json.loads(good("evaluate", model, path, "--json"))
-    assert told["accuracy"] == pytest.approx(np.mean(guess == y))
-    assert told["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
-    assert told["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
-    assert told["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
+    result = json.loads(good("evaluate", model, path, "--json"))
+    assert result["accuracy"] == pytest.approx(np.mean(guess == y))
+    assert result["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
+    assert result["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
+    assert result["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
     # Rows that were held out are worse than those of the training, and better than guessing.
     unseen = document["validation"]
     assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
 
 
-def test_certificates_hold_against_corners(trained):
+def test_command_certificates_survive_corner_attacks(trained):
     folder, _ = trained
     path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
-    told = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
+    result = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
     y = np.array([row[-1] for row in clinic()[1]])
     X = clf.encoder_.transform(maxplus.tables.read_table(path))
     names = clf.encoder_.feature_names
@@ -100,10 +100,10 @@ def test_certificates_hold_against_corners(trained):
     rng = np.random.default_rng(0)
     for _ in range(200):
         stays &= clf.predict(X + step * rng.choice([-1.0, 1.0], X.shape)) == y
-    assert 0.3 < told["certified_accuracy"][0] <= np.mean(stays)
+    assert 0.3 < result["certified_accuracy"][0] <= np.mean(stays)
 
 
-def test_printed_flips_flip_when_they_are_typed_into_the_file(trained):
+def test_printed_counterfactuals_change_predictions_of_edited_file(trained):
     folder, _ = trained
     names, rows = clinic()
     good("explain", folder / "m", folder / "clinic.csv", "--table", folder / "why.csv")
@@ -132,7 +132,7 @@ def test_printed_flips_flip_when_they_are_typed_into_the_file(trained):
     assert [row["predicted"] for row in read_csv(folder / "p.csv")] == becomes
 
 
-def test_the_other_commands_take_the_same_file(trained):
+def test_all_commands_accept_the_same_file(trained):
     folder, _ = trained
     arguments = folder / "m", folder / "clinic.csv"
     assert "Row 3:" in good("explain", *arguments)
@@ -147,7 +147,7 @@ def test_the_other_commands_take_the_same_file(trained):
 
 
 def frame_of_clinic(library):
-    """The table as a data frame."""
+    """Return the table as a data frame."""
     names, rows = clinic()
     columns = {
         name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
@@ -157,15 +157,15 @@ def frame_of_clinic(library):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_model_of_the_command_line_takes_data_frames(trained, library):
+def test_model_of_train_command_accepts_data_frames(trained, library):
     folder, _ = trained
     clf, frame = maxplus.load(folder / "m"), frame_of_clinic(library)
     good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
-    told = [row["predicted"] for row in read_csv(folder / "p.csv")]
-    assert clf.predict(frame).tolist() == told
-    told = good("explain", folder / "m", folder / "clinic.csv")
-    assert "was missing" in told
-    assert str(clf.explain(frame[:3])) == told.strip().replace("\n\n\n", "\n\n")
+    result = [row["predicted"] for row in read_csv(folder / "p.csv")]
+    assert clf.predict(frame).tolist() == result
+    result = good("explain", folder / "m", folder / "clinic.csv")
+    assert "was missing" in result
+    assert str(clf.explain(frame[:3])) == result.strip().replace("\n\n\n", "\n\n")
     table = maxplus.tables.read_table(folder / "clinic.csv")
     encoder = clf.encoder_
     assert np.array_equal(encoder.transform(frame), encoder.transform(table))
@@ -180,7 +180,7 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     assert share == pytest.approx(document["certified_accuracy"][0])
 
 
-def test_choices_go_with_a_data_frame(trained):
+def test_column_overrides_apply_to_data_frame(trained):
     frame = frame_of_clinic("pandas").drop(columns=["class", "patient", "Besuch"])
     y = [row[-1] for row in clinic()[1]]
     choices = TableEncoder(categorical=["pain", "smoker"], drop=["age"])
@@ -211,7 +211,7 @@ def test_choices_go_with_a_data_frame(trained):
     ],
     ids=["ensemble", "regression"],
 )
-def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, estimator):
+def test_checkpoint_is_rejected_for_training_without_state(tmp_path, iris, estimator):
     estimator.set_params(callbacks=[Checkpoint(tmp_path / "c")])
     with pytest.raises(ValueError, match=r"callbacks has a Checkpoint, but .* has no state"):
         estimator.fit(iris.X, iris.y)
@@ -222,7 +222,7 @@ def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, est
 
 
 def refused(*arguments):
-    """The one line that a refused command says."""
+    """Return the one-line error message of a command."""
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
@@ -257,13 +257,13 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize(("text", "options", "parts"), BAD_FILES.values(), ids=BAD_FILES)
-def test_bad_files_are_refused_in_one_line(write, tmp_path, text, options, parts):
+def test_invalid_file_error_is_one_line(write, tmp_path, text, options, parts):
     line = refused("train", write(text), *QUICK, *options, "-o", tmp_path / "m")
     for part in parts:
         assert part in line
 
 
-def test_workbooks_and_parquet_files_that_are_none_have_a_remedy(tmp_path):
+def test_invalid_workbook_and_parquet_errors_name_remedy(tmp_path):
     for name in ("data.xlsx", "data.parquet"):
         path = tmp_path / name
         path.write_bytes(b"abc")
@@ -272,20 +272,20 @@ def test_workbooks_and_parquet_files_that_are_none_have_a_remedy(tmp_path):
         assert "or as CSV" in line
 
 
-def test_numbers_have_no_checkpoints(write, tmp_path):
+def test_train_rejects_checkpoints_of_regressors(write, tmp_path):
     path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
     result = run("train", path, "--checkpoint", tmp_path / "c", "-o", tmp_path / "m")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: --checkpoint is for classes")
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_folder_is_rejected_as_table(tmp_path):
     (tmp_path / "data.csv").mkdir()
     for path in (tmp_path, tmp_path / "data.csv"):
         assert f"{path} is a folder" in refused("train", path)
 
 
-def test_bad_arguments_are_named(trained, tmp_path):
+def test_command_error_names_invalid_argument(trained, tmp_path):
     folder, _ = trained
     model, path, away = folder / "m", folder / "clinic.csv", tmp_path / "no" / "f.png"
     for command, option in (("certify", "--plot"), ("evaluate", "--plot"), ("predict", "--out"),
@@ -304,15 +304,15 @@ def test_bad_arguments_are_named(trained, tmp_path):
         assert "line 2" in line
 
 
-def test_classes_that_differ_by_case_are_pointed_out(write, tmp_path):
+def test_classes_that_differ_by_case_warn(write, tmp_path):
     text = "a,b,class\n" + "".join(
         f"{k % 7},{k % 5}.5,{['yes', 'Yes', 'no'][k % 3]}\n" for k in range(30)
     )
-    said = good("train", write(text), *QUICK, "--validate", "none", "-o", tmp_path / "m")
-    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in said
+    message = good("train", write(text), *QUICK, "--validate", "none", "-o", tmp_path / "m")
+    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in message
 
 
-def test_parts_of_a_stream_may_have_no_labels(trained, tmp_path):
+def test_stream_batches_may_have_no_labels(trained, tmp_path):
     folder, _ = trained
     names, rows = clinic()
     some = [[*row[:-1], "?" if k < 20 or k == 33 else row[-1]] for k, row in enumerate(rows)]

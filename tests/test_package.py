@@ -11,7 +11,7 @@ from processes import run_fresh
 
 SOURCE = Path(maxplus.__file__).parent
 ROOT = Path(__file__).parents[1]
-# What each layer may import of the package, besides itself, the compilation of kernels, and how
+# Layers that each layer may import, besides itself, the compilation of kernels, and how
 # files are written.
 EVERYWHERE = {"_compile", "_files", "__version__"}
 BELOW = {
@@ -55,7 +55,7 @@ BELOW = {
 LATE = {"estimators": {"io"}}
 
 
-def test_importing_is_quick_and_loads_nothing_heavy():
+def test_import_is_quick_and_lazy():
     seconds, loaded = run_fresh(
         "import json, sys, time\n"
         "start = time.perf_counter()\n"
@@ -67,7 +67,7 @@ def test_importing_is_quick_and_loads_nothing_heavy():
     assert not {"numba", "sklearn", "scipy", "rich", "matplotlib", "pyarrow"} & set(loaded)
 
 
-def test_a_name_is_loaded_when_it_is_used():
+def test_public_names_are_loaded_lazily():
     loaded = run_fresh(
         "import json, sys, maxplus\nmaxplus.LMMRegressor\nprint(json.dumps(sorted(sys.modules)))"
     )
@@ -103,7 +103,7 @@ def test_public_names_are_unique():
     assert not repeated
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_public_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         maxplus.nonsense  # noqa: B018
 
@@ -122,7 +122,7 @@ def imports_of(path):
 
 
 @pytest.mark.parametrize("layer", BELOW)
-def test_imports_point_one_way(layer):
+def test_imports_follow_the_dependency_rule(layer):
     files = sorted((SOURCE / layer).rglob("*.py")) or [SOURCE / f"{layer}.py"]
     assert files
     for path in files:
@@ -130,7 +130,7 @@ def test_imports_point_one_way(layer):
         assert used <= {layer, *BELOW[layer], *LATE.get(layer, ()), *EVERYWHERE}, path
 
 
-def test_the_library_does_not_import_experiments():
+def test_library_does_not_import_experiments():
     for path in sorted(SOURCE.rglob("*.py")):
         assert not re.search(r"^\s*(from|import) experiments\b", path.read_text(), re.MULTILINE), (
             path
@@ -147,7 +147,7 @@ def test_kernel_files_define_no_classes_but_tuples():
                 assert [ast.unparse(base) for base in node.bases] == ["NamedTuple"], path
 
 
-def test_declared_bounds_are_versions_that_were_seen_to_work():
+def test_dependency_bounds_are_tested_versions():
     declared = re.findall(
         r'^  "([a-z0-9-]+)>=([0-9.]+)",$',
         (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0],

@@ -5,12 +5,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from damage import mutations
+from file_mutations import damaged_copies
 from maxplus.tables import TableError, read_table
 from table_helpers import encoder_of, refused, same
 
 
-def test_parquet_columns_become_numbers_and_words(parquet):
+def test_parquet_columns_become_numbers_and_categories(parquet):
     import pyarrow
 
     path = parquet(
@@ -39,27 +39,27 @@ def test_parquet_columns_become_numbers_and_words(parquet):
     assert found.name == str(path)
 
 
-def test_parquet_is_read_in_whole(parquet):
+def test_parquet_row_groups_are_all_read(parquet):
     found = read_table(parquet({"n": np.arange(50_000), "w": np.arange(50_000).astype(str)}))
     assert found.n_rows == 50_000
     assert np.array_equal(found.columns["n"], np.arange(50_000.0))
     assert found.columns["w"][-1] == "49999"
 
 
-def test_missing_values_of_parquet_are_counted(parquet):
+def test_parquet_missing_values_are_counted(parquet):
     path = parquet({"a": [1.0, None, None], "w": ["x", None, "x"], "y": [0, 1, 1]})
     with refused(path, "2 in 'a'", "1 in 'w' (first in row 2)"):
         encoder_of(read_table(path), missing="error")
 
 
-def test_a_parquet_column_of_nothing_is_missing_values(parquet):
+def test_parquet_null_column_is_missing_values(parquet):
     path = parquet({"a": [None, None, None], "b": [1, 2, 3], "y": [0, 1, 1]})
     with refused(path, "missing", "3 in 'a'"):
         encoder_of(read_table(path), missing="error")
     assert encoder_of(read_table(path)).feature_names == ["b"]
 
 
-def test_parquet_columns_of_one_name_are_refused(tmp_path):
+def test_parquet_rejects_duplicate_column_names(tmp_path):
     import pyarrow
     from pyarrow import parquet
 
@@ -71,14 +71,14 @@ def test_parquet_columns_of_one_name_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [[], None])
-def test_parquet_without_rows_is_refused(parquet, rows):
+def test_parquet_rejects_empty_table(parquet, rows):
     path = parquet({} if rows is None else {"a": rows, "b": rows})
     with refused(path):
         read_table(path)
 
 
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "footer"])
-def test_damaged_parquet_is_refused(parquet, damage):
+def test_parquet_rejects_damaged_file(parquet, damage):
     path = parquet({"a": [1, 2], "b": [3, 4]})
     content = path.read_bytes()
     damaged = {
@@ -92,9 +92,9 @@ def test_damaged_parquet_is_refused(parquet, damage):
         read_table(path)
 
 
-def test_parquet_with_any_damage_is_read_or_refused(parquet):
+def test_mutated_parquet_is_read_or_rejected(parquet):
     path = parquet({"a": [1.0, 2.0, 3.0], "b": ["x", "y", None]})
-    for content in mutations(path.read_bytes(), 100):
+    for content in damaged_copies(path.read_bytes(), 100):
         path.write_bytes(content)
         with suppress(TableError):
             read_table(path)

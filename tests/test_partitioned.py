@@ -12,7 +12,7 @@ from thread_communicator import run_ranks
 
 
 def messy_columns(n=203):
-    """Numbers with holes, words that appear late, a quoted line's end, an id, labels."""
+    """Return numbers with missing values, late text, a quoted newline, an id and labels."""
     rng = np.random.default_rng(0)
     late = np.where(np.arange(n) < 0.8 * n, rng.integers(0, 5, n).astype(str), "many")
     note = np.array(["plain", 'two\nlines, "quoted"', "x"])[rng.integers(0, 3, n)]
@@ -50,20 +50,20 @@ def same_as_alone(path, size):
     return [len(samples.X) for _, samples, _ in found]
 
 
-def test_csv_files_are_refused_over_several_ranks(tmp_path):
+def test_partitioned_reader_rejects_csv(tmp_path):
     (tmp_path / "data.csv").write_text("a,y\n1,x\n2,z\n")
     with pytest.raises(TableError, match=r"data\.csv cannot be read by several ranks.*Parquet"):
         run_ranks(2, lambda _: read(tmp_path / "data.csv"))
 
 
 @pytest.mark.parametrize("rows_per_group", [17, 1000])
-def test_parquet_files_are_cut_by_rows(tmp_path, rows_per_group):
+def test_parquet_is_partitioned_by_rows(tmp_path, rows_per_group):
     write_parquet(tmp_path / "messy.parquet", messy_columns(), rows_per_group)
     counts = same_as_alone(tmp_path / "messy.parquet", 3)
     assert max(counts) - min(counts) <= 1
 
 
-def test_a_folder_of_parquet_files_is_one_table(tmp_path):
+def test_parquet_folder_is_one_table(tmp_path):
     columns = messy_columns()
     folder = tmp_path / "parts"
     folder.mkdir()
@@ -91,14 +91,14 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_files_are_read_in_parts(tmp_path, save):
+def test_npz_is_partitioned_by_rows(tmp_path, save):
     rng = np.random.default_rng(0)
     y = np.array(["a", "b"])[rng.integers(0, 2, 50)]
     save(tmp_path / "data.npz", X=rng.normal(size=(50, 3)).astype(np.float32), y=y)
     assert same_as_alone(tmp_path / "data.npz", 4) == [12, 13, 12, 13]
 
 
-def test_damaged_npz_files_are_refused_as_in_one_process(tmp_path):
+def test_partitioned_reader_rejects_damaged_npz_as_one_process(tmp_path):
     """Columns that lie one after the other; what is no table is refused over ranks as alone."""
     rng = np.random.default_rng(0)
     X, y = np.asfortranarray(rng.normal(size=(50, 3))), rng.integers(0, 2, 50)
@@ -121,7 +121,7 @@ def test_damaged_npz_files_are_refused_as_in_one_process(tmp_path):
             run_ranks(size, lambda _: read(tmp_path / "nothing.npz"))
 
 
-def test_npy_files_are_mapped(tmp_path):
+def test_npy_is_memory_mapped(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 2, 50)
     np.save(tmp_path / "data.npy", np.column_stack([X, y]))
@@ -145,7 +145,7 @@ def test_npy_files_are_mapped(tmp_path):
 
 
 @pytest.mark.parametrize("lacking", [slice(140, None), slice(0, 90), slice(5, 7)])
-def test_rows_without_labels_are_left_out_by_all_alike(tmp_path, lacking):
+def test_all_ranks_drop_rows_without_labels(tmp_path, lacking):
     columns = messy_columns()
     columns["class"] = columns["class"].astype(object)
     columns["class"][lacking] = None
@@ -163,20 +163,20 @@ def reopened(path, encoder, **options):
     return load_dataset(str(path), encoder, labelled=True, **options)
 
 
-def test_values_that_training_never_saw_are_counted_over_all_ranks(tmp_path):
+def test_unknown_values_are_counted_over_all_ranks(tmp_path):
     columns = messy_columns()
     write_parquet(tmp_path / "old.parquet", columns, 50)
     encoder = read(tmp_path / "old.parquet")[2]
     columns["note"][[3, 100, 200]] = "new"
     write_parquet(tmp_path / "new.parquet", columns, 50)
     for size in (1, 3):
-        with pytest.warns(UserWarning, match=r"never saw.*: 3 in 'note' \('new'\)") as told:
+        with pytest.warns(UserWarning, match=r"never saw.*: 3 in 'note' \('new'\)") as caught:
             run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", encoder))
-        assert len(told) == 1
+        assert len(caught) == 1
         with pytest.raises(TableError, match="'note' holds 'new'"):
             run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", encoder, strict=True))
 
 
-def test_a_missing_file_is_told_once_by_all(tmp_path):
+def test_missing_file_is_reported_once_over_ranks(tmp_path):
     with pytest.raises(FileNotFoundError):
         run_ranks(2, lambda _: read(tmp_path / "none.parquet"))

@@ -1,4 +1,4 @@
-"""What a model file reveals about single training rows: nothing, unless it is asked to."""
+"""Privacy of model files: nothing about single training rows, unless rows are remembered."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def patients(tmp_path_factory):
-    """A table of N rows whose values are few enough to be guessed, and its file."""
+    """Return a table of N rows whose values are few enough to be guessed, and its file."""
     rng = np.random.default_rng(3)
     age, stage, smoker = rng.choice(AGES, N), rng.choice(STAGES, N), rng.integers(0, 2, N)
     outcome = (age > 50).astype(int) ^ (rng.random(N) < 0.2)
@@ -49,13 +49,13 @@ def patients(tmp_path_factory):
 
 
 def contents(path):
-    """The arrays and the JSON document of a model file."""
+    """Return the arrays and the JSON document of a model file."""
     with safe_open(path, "np") as file:
         return load_file(path), json.loads(file.metadata()["document"])
 
 
 def lists_of(value, name="document"):
-    """All lists of a JSON document, with their places."""
+    """Yield all lists of a JSON document, with their places."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from lists_of(item, f"{name}.{key}")
@@ -78,12 +78,12 @@ def train(patients, path, kind, *options):
 
 
 def guesses():
-    """All rows that such a table can have."""
+    """Return all rows that such a table can have."""
     return np.array(list(itertools.product(AGES, STAGES, (0, 1))), float)
 
 
 def recovered(path):
-    """The guesses whose hashes stand in the file, as often as they do, and where."""
+    """Return the guesses whose hashes are in the file, with counts and locations."""
     arrays, document = contents(path)
     known = dict(zip(row_hashes(guesses()).tolist(), guesses().tolist(), strict=True))
     numbers = {name: array.ravel().tolist() for name, array in arrays.items()}
@@ -129,7 +129,7 @@ def test_validation_in_a_file_names_no_training_row(tmp_path, patients):
 
 
 @pytest.mark.slow
-def test_guessed_rows_are_not_found_in_a_model_file(tmp_path, patients):
+def test_model_file_does_not_reveal_guessed_rows(tmp_path, patients):
     path = tmp_path / "model"
     train(patients, path, "boxes", "--validate", 3)
     assert len(recovered(path)) == 0
@@ -140,7 +140,7 @@ def test_guessed_rows_are_not_found_in_a_model_file(tmp_path, patients):
     np.testing.assert_array_equal(maxplus.load(path).training_labels_, patients[1][:, 3])
 
 
-def test_cells_of_a_text_column_are_not_kept(tmp_path):
+def test_model_file_has_no_cells_of_text_columns(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=40)
     lines = [
@@ -169,7 +169,7 @@ def test_history_names_no_sample_unless_rows_are_remembered(tmp_path, iris):
 
 
 @pytest.mark.parametrize("name", ["training_losses_", "training_labels_", "suspects_"])
-def test_loaded_model_says_how_to_keep_rows(tmp_path, iris, name):
+def test_loaded_model_error_names_remember_rows(tmp_path, iris, name):
     clf = LMMClassifier(6, polish="log2", max_suspects=150, **BRIEF).fit(iris.X, iris.y)
     clf.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
@@ -181,7 +181,7 @@ def test_loaded_model_says_how_to_keep_rows(tmp_path, iris, name):
     np.testing.assert_array_equal(kept, getattr(clf, name))
 
 
-def test_methods_that_need_rows_say_how_to_keep_them(tmp_path, iris):
+def test_methods_without_rows_name_remember_rows(tmp_path, iris):
     clf = LMMClassifier(6, **BRIEF).fit(iris.X, iris.y)
     clf.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
@@ -193,7 +193,7 @@ def test_methods_that_need_rows_say_how_to_keep_them(tmp_path, iris):
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.62, 0.9, 0.93, 0.99, 1.0])
-def test_intervals_are_the_same_from_a_file_without_residuals(tmp_path, coverage):
+def test_intervals_are_saved_without_residuals(tmp_path, coverage):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 2))
     reg = LMMRegressor(epochs=3, random_state=0).fit(X, X[:, 0] + rng.normal(size=N))
@@ -209,8 +209,8 @@ def test_intervals_are_the_same_from_a_file_without_residuals(tmp_path, coverage
     assert (upper[0] - lower[0]) / 2 >= exact * (1 - 1e-12)
 
 
-def test_damaged_summary_of_the_training_is_refused(tmp_path, iris):
-    from model_files import tamper
+def test_load_rejects_damaged_training_summary(tmp_path, iris):
+    from file_mutations import tamper
 
     clf = LMMClassifier(6, **BRIEF).fit(iris.X, iris.y)
     for name, value in (

@@ -27,7 +27,7 @@ def slow_wins(model, X):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 7, 200])
-def test_wins_are_counted_like_paths(dtype, n):
+def test_activation_counts_match_active_paths(dtype, n):
     rng = np.random.default_rng(n)
     model = random_model(rng)
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
@@ -38,7 +38,7 @@ def test_wins_are_counted_like_paths(dtype, n):
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_useless_units_change_no_score_anywhere(seed):
+def test_provably_unused_units_change_no_score(seed):
     rng = np.random.default_rng(seed)
     model = random_model(rng)
     useless = useless_units(model)
@@ -49,7 +49,7 @@ def test_useless_units_change_no_score_anywhere(seed):
     assert np.array_equal(smaller.scores(X), model.scores(X))
 
 
-def test_useless_units_are_found():
+def test_unused_units_are_found():
     rng = np.random.default_rng(0)
     model = random_model(rng, H=4)
     W1 = np.concatenate([model.W1, model.W1[:, :1], model.W1[:, 1:2] - 0.5], axis=1)
@@ -60,7 +60,7 @@ def test_useless_units_are_found():
 
 
 @pytest.mark.parametrize("recipe", [LMMClassifier, SubgradientLMMClassifier])
-def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
+def test_pruning_keeps_training_scores(iris, recipe, tmp_path):
     clf = recipe(100, random_state=0)
     if recipe is LMMClassifier:
         clf.set_params(warmup_epochs=20)
@@ -84,12 +84,12 @@ def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
     clf.explain(iris.X[:2])
     clf.save(tmp_path / "m2")
     assert maxplus.load(tmp_path / "m2").n_hidden_ == left
-    # A loaded model knows which units won, too.
+    # Activation counts are saved, too.
     assert again.prune() == (dropped, provable, left)
     assert np.array_equal(again.W1_, clf.W1_)
 
 
-def test_pruning_what_is_provable_changes_no_prediction(iris):
+def test_provable_pruning_changes_no_prediction(iris):
     clf = LMMClassifier(60, warmup_epochs=20, random_state=1).fit(iris.X, iris.y)
     X = np.random.default_rng(0).uniform(-2, 10, (500, 4))
     before = clf.decision_function(X)

@@ -72,7 +72,7 @@ class Case(NamedTuple):
         path = self.folder / "predictions.csv"
         # A file of a single column is not read as a table.
         has_more = frame.shape[1] > 2
-        data = self.file("asked", frame.drop(columns=self.target) if has_more else frame)
+        data = self.file("given", frame.drop(columns=self.target) if has_more else frame)
         good("predict", self.model, data, "--out", path, *options)
         return pd.read_csv(path, keep_default_na=False, dtype={"predicted": str})
 
@@ -112,13 +112,13 @@ def labels(case, frame):
     return frame[case.target].astype(str).to_numpy()
 
 
-def test_evaluate_scores_what_predict_predicts(classified):
+def test_evaluate_scores_the_predictions_of_predict(classified):
     case = classified
-    said = document("evaluate", case.model, case.file("test", case.test))
+    result = document("evaluate", case.model, case.file("test", case.test))
     predicted, true = case.predictions(case.test)["predicted"].to_numpy(), labels(case, case.test)
-    assert said["n_rows"] == len(case.test)
-    assert said["accuracy"] == pytest.approx((predicted == true).mean())
-    for one in said["classes"]:
+    assert result["n_rows"] == len(case.test)
+    assert result["accuracy"] == pytest.approx((predicted == true).mean())
+    for one in result["classes"]:
         assert one["n_rows"] == (true == one["label"]).sum()
         assert one["n_predicted"] == (predicted == one["label"]).sum()
         if one["n_rows"]:
@@ -127,13 +127,13 @@ def test_evaluate_scores_what_predict_predicts(classified):
             )
 
 
-def test_explain_predicts_as_predict_and_its_flips_flip(classified):
+def test_explain_agrees_with_predict_and_its_counterfactuals_hold(classified):
     case = classified
     rows = [option for row in range(1, N_EXPLAINED + 1) for option in ("--row", row)]
-    said = document("explain", case.model, case.file("test", case.test), *rows)
+    result = document("explain", case.model, case.file("test", case.test), *rows)
     predicted = case.predictions(case.test)["predicted"]
     flipped, becomes = [], []
-    for n, row in enumerate(said["rows"]):
+    for n, row in enumerate(result["rows"]):
         assert row["predicted"] == predicted[n]
         assert row["text"].startswith(f"Row {n + 1}: {predicted[n]} ")
         flip = row["flip"]
@@ -187,14 +187,14 @@ def test_rules_count_the_rows_that_meet_them(classified):
     case = classified
     complete = case.test.dropna()
     data = case.file("complete", complete)
-    said, printed = document("rules", case.model, data), good("rules", case.model, data)
+    result, printed = document("rules", case.model, data), good("rules", case.model, data)
     domain = maxplus.load(case.model).encoder_.domain()
     ranks = {domain.names[p]: [str(word) for word in words] for p, words in domain.ordinals.items()}
     true, predicted = labels(case, complete), case.predictions(complete)["predicted"].to_numpy()
-    assert said["rows"] == len(complete)
-    assert len(said["rules"]) + said["hidden"] > 0
+    assert result["rows"] == len(complete)
+    assert len(result["rules"]) + result["hidden"] > 0
     lines = [line for line in printed.splitlines() if " → " in line]
-    for rule, line in zip(said["rules"], lines, strict=True):
+    for rule, line in zip(result["rules"], lines, strict=True):
         inside = rows_inside(rule["rule"], complete, ranks)
         right = (true[inside] == rule["class"]).sum()
         assert (rule["rows"], rule["right"]) == (inside.sum(), right)
@@ -205,18 +205,18 @@ def test_rules_count_the_rows_that_meet_them(classified):
         assert (predicted[inside] == rule["class"]).all()
 
 
-def test_no_attack_within_certified_radii_changes_a_prediction(classified):
+def test_certified_radii_of_real_tables_survive_attacks(classified):
     case = classified
-    said = document("certify", case.model, case.file("test", case.test))
+    result = document("certify", case.model, case.file("test", case.test))
     found = case.predictions(case.test, "--radius")
     radius, predicted = found[RADIUS].astype(float).to_numpy(), found["predicted"].to_numpy()
     right = predicted == labels(case, case.test)
-    assert (said["rows"], said["right"]) == (len(right), right.sum())
-    for eps, share in zip(said["eps"], said["certified_accuracy"], strict=True):
+    assert (result["rows"], result["right"]) == (len(right), right.sum())
+    for eps, share in zip(result["eps"], result["certified_accuracy"], strict=True):
         assert share == pytest.approx((right & (radius >= eps)).mean())
     features = case.train.drop(columns=case.target)
     numbers = features.dropna(axis=1).select_dtypes("number").columns
-    moving = [name for name in numbers if name not in said["held_fixed"]]
+    moving = [name for name in numbers if name not in result["held_fixed"]]
     rng = np.random.default_rng(0)
     reach = 0.999 * np.minimum(radius, 10.0)[:, None]
     attacks = []
@@ -230,29 +230,29 @@ def test_no_attack_within_certified_radii_changes_a_prediction(classified):
     assert (after.reshape(N_ATTACKS, -1) == predicted).all()
 
 
-def test_the_report_states_the_accuracy_of_the_given_rows(classified):
+def test_report_states_accuracy_of_given_rows(classified):
     case = classified
     data, page = case.file("test", case.test), case.folder / "page.html"
-    said = document("report", case.model, data, "--out", page)
+    result = document("report", case.model, data, "--out", page)
     right = (case.predictions(case.test)["predicted"].to_numpy() == labels(case, case.test)).mean()
     text = " ".join(page.read_text(encoding="utf-8").split())
     for words in (f"{len(case.test):,} rows", f"{100 * right:.1f} %"):
-        assert words in said["headline"]["text"]
+        assert words in result["headline"]["text"]
         assert words in text
 
 
-def test_evaluate_scores_the_numbers_that_predict_predicts(regressed):
+def test_evaluate_scores_the_regression_predictions_of_predict(regressed):
     case = regressed
     data = case.file("test", case.test)
-    said = document("evaluate", case.model, data)
+    result = document("evaluate", case.model, data)
     predicted = case.predictions(case.test)["predicted"].astype(float).to_numpy()
     true = case.test[case.target].to_numpy(float)
     errors = predicted - true
-    assert said["n_rows"] == len(true)
+    assert result["n_rows"] == len(true)
     # Predictions have six digits.
-    assert said["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
-    assert said["rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-4)
-    assert said["r2"] == pytest.approx(1.0 - (errors**2).mean() / true.var(), abs=1e-4)
+    assert result["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
+    assert result["rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-4)
+    assert result["r2"] == pytest.approx(1.0 - (errors**2).mean() / true.var(), abs=1e-4)
     page = case.folder / "page.html"
     good("report", case.model, data, "--out", page)
     assert "test.csv" in page.read_text(encoding="utf-8")

@@ -55,13 +55,13 @@ def test_rules_are_true_as_printed(flowers, iris):
     assert 3 <= len(rules) <= 9
     assert rules.n_rows == 150
     check_rules(rules, dict(zip(MEASURES, iris.X.T, strict=True)), np.array(FLOWERS)[iris.y])
-    # One flower is told from the others by its petals.
+    # Setosa is separable by its petals.
     assert any(rule.label == "setosa" and rule.right == rule.rows >= 49 for rule in rules)
     assert str(rules).splitlines() == [str(rule) for rule in rules]
     assert len({rule.unit for rule in rules}) == len(rules)
 
 
-def test_rules_are_in_words_where_columns_are():
+def test_rules_name_categories():
     rng = np.random.default_rng(0)
     colour = rng.integers(0, 3, 300)
     X = np.column_stack([rng.normal(size=300).round(2), np.eye(3)[colour], rng.integers(0, 2, 300)])
@@ -79,7 +79,7 @@ def test_rules_are_in_words_where_columns_are():
     assert "c = " not in str(rules)
 
 
-def test_conditions_of_a_category_name_its_word_or_those_it_is_not():
+def test_rule_conditions_name_included_or_excluded_categories():
     words = OneHotGroup("colour", (0, 1, 2), ("red", "blue", "gold"))
     domain = Domain.of_rows(np.eye(3), categories=[words])
     low, high = np.zeros(3), np.array([1.0, 0.5, 0.3])
@@ -90,7 +90,7 @@ def test_conditions_of_a_category_name_its_word_or_those_it_is_not():
     assert word.text == "colour is 'red'"
 
 
-def test_conditions_say_whether_a_value_is_missing():
+def test_rule_conditions_name_missing_values():
     X = np.array([[1.0, 0.0], [5.0, 0.0], [3.0, 1.0]])
     domain = Domain.of_rows(X, names=["age", "age is missing"], indicators={0: 1})
     (missing,) = box_conditions(domain, np.array([1.0, 0.4]), np.array([5.0, 1.0]))
@@ -129,7 +129,7 @@ def by_unit(rules):
     return {rule.unit: (rule.label, rule.conditions) for rule in rules}
 
 
-def test_rules_have_the_same_conditions_whatever_the_labels(flowers, iris):
+def test_rule_conditions_do_not_depend_on_labels(flowers, iris):
     true = flowers.rules(iris.X, iris.y, 100)
     columns = {f"feature {p}": iris.X[:, p] for p in range(4)}
     shown = []
@@ -144,7 +144,7 @@ def test_rules_have_the_same_conditions_whatever_the_labels(flowers, iris):
     assert 0 < sum(rule.right for rule in shown) < 0.6 * sum(rule.rows for rule in shown)
 
 
-def test_rules_have_the_same_conditions_whatever_the_rows(flowers, iris):
+def test_rule_conditions_do_not_depend_on_rows(flowers, iris):
     every = flowers.rules(iris.X, iris.y, 100)
     some = flowers.rules(iris.X[::7], iris.y[::7], 100)
     assert 0 < len(some) < len(every)
@@ -183,7 +183,7 @@ def test_rules_count_the_rows_their_unit_decides(flowers, iris):
     assert min(counts) > 0
 
 
-def test_tables_of_rules(flowers, iris):
+def test_rules_to_frame(flowers, iris):
     rules = flowers.rules(iris.X, iris.y, 2)
     assert len(rules) == 2
     table, frame = rules.to_records(), rules.to_frame()
@@ -198,7 +198,7 @@ def test_tables_of_rules(flowers, iris):
         assert list(row)[2:] == pytest.approx(figures, rel=1e-12)
 
 
-def test_chance_makes_no_rule():
+def test_rules_no_better_than_chance_are_empty():
     model = LMM(np.array([1.0, -1.0]), np.zeros((2, 1)), np.array([[1.0, 0.0]]))
     X = np.zeros((4, 1))
     rules = strongest_rules(model, X, np.array([0, 1, 0, 1]), Domain.free(1), ["a", "b"])
@@ -212,7 +212,7 @@ def test_chance_makes_no_rule():
     [([0, 1], r"^y must have shape \(150,\)"), (["x"] * 150, "^y has the label 'x'")],
     ids=["too few", "unknown"],
 )
-def test_wrong_labels_are_refused(flowers, iris, labels, message):
+def test_rules_reject_invalid_labels(flowers, iris, labels, message):
     with pytest.raises(ValueError, match=message):
         flowers.rules(iris.X, labels)
 
@@ -221,7 +221,7 @@ def test_wrong_labels_are_refused(flowers, iris, labels, message):
 
 
 def random_sum(rng, X, n_classes, dtype, *, has_map):
-    """A sum of terms over one, two and all features of X, with wide margins."""
+    """Return a sum of terms over one, two and all features of X, with wide margins."""
     P = X.shape[1]
     groups = [[p] for p in range(P)] + [[0, 1], list(range(P))]
     terms = []
@@ -287,7 +287,7 @@ def ramps(P, strong):
     return AdditiveLMM(terms, P)
 
 
-def test_rules_of_a_sum_have_the_obvious_condition():
+def test_rules_of_a_sum_have_the_expected_condition():
     rng = np.random.default_rng(0)
     X = np.vstack([np.zeros(4), np.ones(4), rng.random((200, 4))])
     model = ramps(4, [2])
@@ -298,7 +298,7 @@ def test_rules_of_a_sum_have_the_obvious_condition():
     assert all(rule.right == rule.rows > 50 for rule in rules)
 
 
-def test_rules_of_a_sum_have_the_same_conditions_whatever_the_labels(iris):
+def test_rules_of_a_sum_do_not_depend_on_labels(iris):
     rng = np.random.default_rng(3)
     model = random_sum(rng, iris.X, 3, np.float64, has_map=True)
     domain = Domain.of_rows(iris.X, names=MEASURES)
@@ -310,7 +310,7 @@ def test_rules_of_a_sum_have_the_same_conditions_whatever_the_labels(iris):
     check_rules(true, dict(zip(MEASURES, iris.X.T, strict=True)), np.array(FLOWERS)[predicted])
 
 
-def test_rules_of_a_sum_name_words():
+def test_rules_of_a_sum_name_categories():
     rng = np.random.default_rng(0)
     colour = rng.integers(0, 3, 300)
     X = np.column_stack([rng.random(300), np.eye(3)[colour]])
@@ -326,14 +326,14 @@ def test_rules_of_a_sum_name_words():
 
 @given(st.floats(-1e12, 1e12), st.booleans())
 @fixed(200)
-def test_roundings_go_from_few_digits_to_all(value, upwards):
+def test_rule_bounds_are_rounded_to_fewest_digits(value, upwards):
     found = roundings(value, upwards)
     assert found[-1] == value
     assert all(v >= value if upwards else v <= value for v in found)
     assert [float(number_text(v)) for v in found] == found
 
 
-def test_numbers_read_back():
+def test_rule_numbers_are_printed_exactly():
     for value, text in (
         (54.0, "54"),
         (1.7, "1.7"),

@@ -68,11 +68,11 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def through_pickle(model):
+def pickled(model):
     return pickle.loads(pickle.dumps(model))
 
 
-def through_joblib(model):
+def dumped_by_joblib(model):
     file = io.BytesIO()
     joblib.dump(model, file)
     file.seek(0)
@@ -80,8 +80,8 @@ def through_joblib(model):
 
 
 @EACH
-@pytest.mark.parametrize("travel", [through_pickle, through_joblib])
-def test_a_model_can_be_stored(iris, estimator, travel):
+@pytest.mark.parametrize("travel", [pickled, dumped_by_joblib])
+def test_model_round_trips_through_pickle_and_joblib(iris, estimator, travel):
     model = clone(estimator).fit(*iris)
     back = travel(model)
     assert_array_equal(back.predict(iris.X), model.predict(iris.X), strict=True)
@@ -95,14 +95,14 @@ def test_a_model_can_be_stored(iris, estimator, travel):
 
 
 @EACH
-def test_a_clone_has_the_parameters_and_nothing_else(iris, estimator):
+def test_clone_has_parameters_only(iris, estimator):
     twin = clone(clone(estimator).fit(*iris))
     assert twin.get_params() == estimator.get_params()
     assert set(vars(twin)) == set(estimator.get_params())
 
 
 @EACH
-def test_kinds(estimator):
+def test_is_classifier_and_is_regressor(estimator):
     assert (
         is_regressor(estimator)
         == ("Classifier" not in type(estimator).__name__)
@@ -111,7 +111,7 @@ def test_kinds(estimator):
 
 
 @EACH
-def test_columns_have_names(iris, estimator):
+def test_feature_names_in_are_set_and_checked(iris, estimator):
     names = ["sepal length", "sepal width", "petal length", "petal width"]
     frame = pd.DataFrame(iris.X, columns=names)
     model = clone(estimator).fit(frame, pd.Series(iris.y))
@@ -123,7 +123,7 @@ def test_columns_have_names(iris, estimator):
         model.predict(frame[names[::-1]])
 
 
-def test_a_frame_of_words_as_labels(iris):
+def test_fit_accepts_frame_of_string_labels(iris):
     y = pd.Series(np.array(["setosa", "versicolor", "virginica"])[iris.y], dtype="category")
     model = clone(EXAMPLES[0]).fit(pd.DataFrame(iris.X), y)
     assert set(model.predict(iris.X)) == set(y)
@@ -141,7 +141,7 @@ def test_grid_search_over_a_pipeline_in_two_processes(iris):
     assert_array_equal(search.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
 
 
-def test_training_in_two_threads_at_once(iris):
+def test_concurrent_fits_in_two_threads(iris):
     """Each has its own random state and its own number of Numba threads."""
     model = SubgradientLMMClassifier(20, max_iter=200, random_state=0)
     with joblib.parallel_backend("threading", n_jobs=2):

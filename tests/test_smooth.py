@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.certify import certified_at
-from maxplus.distributed import SERIAL
+from maxplus.distributed import SERIAL, current
 from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.initialization import box_lmm, class_distance
@@ -20,6 +20,7 @@ from maxplus.training import Status
 from maxplus.training.smooth import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.smooth.soft_lmm import LIMIT
 from maxplus.training.stages import Annealing
+from thread_communicator import run_ranks
 from trainings import polish, warm_up
 
 LOG2 = math.log(2.0)
@@ -27,7 +28,7 @@ LOG2 = math.log(2.0)
 
 @pytest.fixture(scope="module")
 def small():
-    """A model of three classes with its samples, in float32 as the warm start works."""
+    """Return a model of three classes with its samples, in float32 as the warm start works."""
     rng = np.random.default_rng(0)
     P, H, C = 5, 7, 3
     model = LMM(
@@ -48,7 +49,7 @@ def soft_gradient(soft, X, y, model, *options):
 
 
 def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
-    """The soft loss in float64, straight from its definition."""
+    """Return the soft loss in float64, straight from its definition."""
     lam = np.repeat(X.astype(float), 2, axis=1) * model.W0.astype(float)
     g = -tau * np.log(np.exp(-(lam[:, :, None] + W1) / tau).sum(axis=1))
     z = tau * np.log(np.exp((g[:, :, None] + W2) / tau).sum(axis=1))
@@ -59,7 +60,7 @@ def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
 @pytest.mark.parametrize(
     ("margin", "weighted", "size"), [(0.0, False, 1.0), (0.7, False, 2.5), (0.3, True, 1.0)]
 )
-def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, weighted, size):
+def test_soft_gradient_is_the_derivative_of_soft_loss(small, margin, weighted, size):
     model, X, y = small
     soft = SoftLMM(model.W0, size)
     tau = 0.4
@@ -81,7 +82,7 @@ def test_the_soft_gradient_is_the_derivative_of_the_soft_loss(small, margin, wei
             assert gradient[index] == pytest.approx(slope, rel=2e-3, abs=2e-6)
 
 
-def test_cold_soft_losses_are_near_the_hard_ones(small):
+def test_soft_losses_at_low_temperature_are_close_to_hard_losses(small):
     model, X, y = small
     tau = 0.1
     found, _, _ = soft_gradient(SoftLMM(model.W0), X, y, model, tau)
@@ -89,7 +90,7 @@ def test_cold_soft_losses_are_near_the_hard_ones(small):
     assert abs(found - model.losses(X, y).mean()) <= off
 
 
-def test_gradients_are_finite_at_every_temperature(small):
+def test_soft_gradients_are_finite_at_every_temperature(small):
     """Exponents are cut off, sums never vanish, whatever the inputs."""
     model, X, y = small
     for scale in (1e-6, 1.0, 50.0, 1e6):
@@ -101,7 +102,7 @@ def test_gradients_are_finite_at_every_temperature(small):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rescaling_changes_nothing_but_rounding(small, dtype):
+def test_warm_up_is_invariant_to_rescaling(small, dtype):
     """A model that is brought into the measure of the data and back is the same."""
     model, X, _ = small
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
@@ -118,7 +119,7 @@ def test_rescaling_changes_nothing_but_rounding(small, dtype):
 
 
 @pytest.mark.slow
-def test_one_outlier_does_not_spoil_the_warm_up(digits):
+def test_warm_up_is_robust_to_an_outlier(digits):
     X, y = digits
     accuracies = []
     for value in (0.0, 1e3, 1e6):
@@ -131,7 +132,7 @@ def test_one_outlier_does_not_spoil_the_warm_up(digits):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (-1e7, 1.0), (0.0, 1e50), (0.0, 1e-50)])
-def test_offsets_and_scales_cost_no_digits(iris, offset, scale):
+def test_warm_up_keeps_precision_with_offsets_and_scales(iris, offset, scale):
     X = iris.X * scale + offset
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -140,7 +141,7 @@ def test_offsets_and_scales_cost_no_digits(iris, offset, scale):
     assert clf.score(X, iris.y) >= plain.score(*iris) - 0.02
 
 
-def test_boxes_are_clusters_with_a_deviation_around(iris):
+def test_box_initialization_is_clusters_with_a_deviation(iris):
     rng = np.random.default_rng(0)
     model = box_lmm(iris.X, iris.y, 3, 3, slope=4.0, drop=2.0, rng=rng)
     boxes = unit_boxes(model)
@@ -153,7 +154,7 @@ def test_boxes_are_clusters_with_a_deviation_around(iris):
 
 
 @pytest.mark.parametrize("n_hidden", [1, 2, 7, 40, 1000])
-def test_boxes_take_as_many_units_as_there_can_be(iris, n_hidden):
+def test_box_initialization_uses_as_many_units_as_possible(iris, n_hidden):
     X, y = np.concatenate([iris.X[:60], iris.X[100:103]]), np.r_[iris.y[:60], [2] * 3]
     model = box_lmm(X, y, n_hidden, 3, 1.0, 1.0, np.random.default_rng(1))
     assert model.n_hidden <= n_hidden
@@ -167,7 +168,7 @@ def test_boxes_take_as_many_units_as_there_can_be(iris, n_hidden):
     assert np.isfinite(model.W1).all()
 
 
-def test_the_warm_start_learns_and_depends_on_the_seed_alone(digits):
+def test_warm_up_learns_and_depends_only_on_seed(digits):
     X, y = digits
     rng = np.random.default_rng(0)
     unit = class_distance(X, y, rng)
@@ -186,7 +187,7 @@ def test_the_warm_start_learns_and_depends_on_the_seed_alone(digits):
     assert np.array_equal(results[0].model.W0, start.W0)
 
 
-def test_validation_keeps_the_best_epoch_and_ends_early(digits):
+def test_early_stopping_keeps_best_epoch_of_warm_up(digits):
     X, y = digits
     rng = np.random.default_rng(0)
     start = box_lmm(X, y, 40, 10, 1.0, 15.0, rng)
@@ -197,16 +198,16 @@ def test_validation_keeps_the_best_epoch_and_ends_early(digits):
     assert len(result.validation) == len(result.losses) < 30
     accuracy = (result.model.scores(held[0]).argmax(axis=1) == held[1]).mean()
     assert accuracy == max(result.validation)
-    told = []
+    printed = []
     result = warm_up(
         start, X[:400], y[:400], annealing, rng,
-        callbacks=[lambda p: told.append((p.iteration, p.stage)) or p.iteration == 2],
+        callbacks=[lambda p: printed.append((p.iteration, p.stage)) or p.iteration == 2],
     )  # fmt: skip
-    assert told == [(1, "warm-up"), (2, "warm-up")]
+    assert printed == [(1, "warm-up"), (2, "warm-up")]
     assert result.status is Status.CALLBACK
 
 
-def test_a_margin_makes_predictions_more_robust(digits):
+def test_margin_increases_robustness(digits):
     X, y = digits
     X = X / 16
     start = box_lmm(X, y, 40, 10, 15.0, 15.0, np.random.default_rng(0))
@@ -220,7 +221,7 @@ def test_a_margin_makes_predictions_more_robust(digits):
 
 
 @pytest.mark.slow
-def test_the_polish_brings_every_loss_below_its_level(digits):
+def test_polish_brings_every_loss_below_its_level(digits):
     X, y = digits
     clf = LMMClassifier(60, warmup_epochs=1, polish=None, random_state=0).fit(X, y)
     assert clf.max_loss_ > LOG2
@@ -236,7 +237,7 @@ def test_the_polish_brings_every_loss_below_its_level(digits):
     assert (again.n_iter, again.steps) == (0, 0)
 
 
-def test_the_polish_names_samples_that_cannot_be_fitted(iris):
+def test_polish_names_samples_that_cannot_be_fitted(iris):
     X, y = iris.X[:100].copy(), iris.y[:100].copy()
     X[7], y[7] = X[60], 0  # the same flower under both names
     with pytest.warns(ConvergenceWarning, match="left 1 of 100"):
@@ -251,7 +252,7 @@ def test_the_polish_names_samples_that_cannot_be_fitted(iris):
     assert clf.suspects_.size == 0
 
 
-def test_the_whole_recipe_on_the_estimator(tmp_path):
+def test_estimator_runs_warm_up_and_polish(tmp_path):
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     clf = LMMClassifier(30, warmup_epochs=30, polish="log2", random_state=0).fit(X, y)
@@ -280,6 +281,59 @@ def test_the_whole_recipe_on_the_estimator(tmp_path):
         ),
     ],
 )
-def test_wrong_options_are_named(iris, parameters, words):
+def test_warm_up_rejects_invalid_options(iris, parameters, words):
     with pytest.raises(ValueError, match=words):
         LMMClassifier(**parameters).fit(iris.X, iris.y)
+
+
+# -- distributed soft weights ----------------------------------------------------------------------
+
+
+STEPS, BATCHES = 4, 5
+
+
+@pytest.fixture
+def layers():
+    rng = np.random.default_rng(2)
+    return [rng.normal(size=shape).astype(np.float32) for shape in ((6, 5), (5, 2))]
+
+
+@pytest.fixture
+def pushes(layers):
+    """Return integer gradients of each step and batch, whose sums are not rounded."""
+    rng = np.random.default_rng(3)
+    shapes = [(STEPS, BATCHES, *layer.shape) for layer in layers]
+    return [rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes]
+
+
+def course(comm, layers, pushes):
+    """Return the visible state after some steps, each of which resumes from the stored state."""
+    weights = SoftWeights(comm, *layers)
+    for k in range(STEPS):
+        shown = [layer.copy() for layer in weights.show(np.float32(0.3 - 0.05 * k))]
+        for sums, push in zip(weights.sums(), pushes, strict=True):
+            sums[:] = push[k].sum(axis=0)
+        weights.move(0.1)
+        weights = SoftWeights(comm, *weights.whole(), weights.memory(), weights.steps)
+    means, squares = weights.memory()
+    return [*shown, *weights.whole(), *means, *squares]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_distributed_soft_steps_equal_one_process(layers, pushes, size):
+    alone = course(SERIAL, layers, pushes)
+    assert not np.array_equal(alone[2], layers[0])
+    owners = np.arange(BATCHES) % size
+    found = run_ranks(
+        size, lambda r: course(current(), layers, [push[:, owners == r] for push in pushes])
+    )
+    for rank in found:
+        for one, several in zip(alone, rank, strict=True):
+            np.testing.assert_array_equal(one, several)
+
+
+def test_soft_weights_are_exponentials(layers):
+    W1, W2 = layers
+    shown = SoftWeights(SERIAL, W1, W2).show(np.float32(0.5))
+    np.testing.assert_allclose(shown.W1, np.exp(-W1 / 0.5), rtol=1e-5)
+    np.testing.assert_array_equal(shown.W2, W2)

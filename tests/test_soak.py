@@ -1,4 +1,4 @@
-"""Each trial of the soak once, so that an hour of it is not spent on a mistake of its own."""
+"""One run of each soak trial, so that errors in the trials themselves are found early."""
 
 import json
 
@@ -12,13 +12,13 @@ WITHIN = [name for name, trial in soak.TRIALS.items() if trial.__module__ != "so
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITHIN)
-def test_a_trial_counts_what_it_looked_at(name):
+def test_soak_trial_counts_its_checks(name):
     counts = soak.run(name, 1)
     assert counts
     assert all(n > 0 for n in counts.values())
 
 
-def test_a_failure_is_told_with_its_seed_and_kept(tmp_path, monkeypatch, capsys):
+def test_soak_failure_is_reported_with_seed_and_stored(tmp_path, monkeypatch, capsys):
     def fails(rng, folder):
         raise ArithmeticError("always\nwith more to say")
 

@@ -64,7 +64,7 @@ DATA = {
 
 
 def model_and_problem(X, y, n_hidden, rule, w0_update_interval, dtype="float64", seed=0):
-    """A fresh model and the problem to train it on."""
+    """Return a fresh model and the problem to train it on."""
     rng = np.random.default_rng(seed)
     X = np.ascontiguousarray(X, dtype)
     n_classes = int(y.max()) + 1
@@ -82,7 +82,7 @@ EVERY_PROBLEM = pytest.mark.parametrize(
 
 @pytest.mark.slow
 @EVERY_PROBLEM
-def test_iterates_are_the_dense_ones(data, rule, w0_update_interval, dtype, request):
+def test_sparse_iterates_equal_dense(data, rule, w0_update_interval, dtype, request):
     """Large chunks; small chunks and much regrouping."""
     X, y = DATA[data]()
     n = 540  # more than the ring of past steps holds
@@ -99,7 +99,9 @@ def test_iterates_are_the_dense_ones(data, rule, w0_update_interval, dtype, requ
 
 @pytest.mark.slow
 @EVERY_PROBLEM
-def test_two_workers_have_the_dense_iterates(two_workers, data, rule, w0_update_interval, dtype):
+def test_sparse_iterates_of_two_workers_equal_dense(
+    two_workers, data, rule, w0_update_interval, dtype
+):
     X, y = DATA[data]()
     n = 60
     args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), w0_update_interval, dtype)
@@ -112,7 +114,7 @@ def test_two_workers_have_the_dense_iterates(two_workers, data, rule, w0_update_
 @pytest.mark.parametrize("rule", ["two-phase", "level"])
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("data", DATA)
-def test_no_bound_is_ever_violated(two_workers, data, w0_update_interval, rule):
+def test_sparse_bounds_are_never_violated(two_workers, data, w0_update_interval, rule):
     X, y = DATA[data]()
     X, y = X[:150], y[:150]
     n = 80
@@ -124,7 +126,7 @@ def test_no_bound_is_ever_violated(two_workers, data, w0_update_interval, rule):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("small_from", [None, 0, 40, FOREVER])
-def test_a_level_run_sleeps_when_its_steps_are_small(small_from, two_workers):
+def test_sparse_level_iterates_with_small_steps_equal_dense(small_from, two_workers):
     """From there on chunks have bounds of their own, whenever it is; iterates do not change."""
     X, y = DATA["digits"]()
     n = 200
@@ -137,7 +139,7 @@ def test_a_level_run_sleeps_when_its_steps_are_small(small_from, two_workers):
     assert np.isfinite(engine._state.search.base).any() == (small_from != FOREVER)
 
 
-def test_the_audit_finds_a_false_bound():
+def test_bound_audit_detects_false_bound():
     X, y = DATA["iris"]()
     engine = SparseEngine(*model_and_problem(X, y, 12, polyak(), 0), audit=True)
     engine._state.minima.g2[:] += 1.0
@@ -153,7 +155,7 @@ def test_the_audit_finds_a_false_bound():
     rule=st.sampled_from(sorted(RULES)),
     seed=st.integers(0, 1000),
 )
-def test_generated_problems(shape, levels, w0_update_interval, rule, seed):
+def test_sparse_equals_dense_on_generated_problems(shape, levels, w0_update_interval, rule, seed):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = rng.integers(0, levels, (n_samples, n_features)) / levels
@@ -166,7 +168,7 @@ def test_generated_problems(shape, levels, w0_update_interval, rule, seed):
     assert_same_training(sparse, train(sparse, 150), dense, train(dense, 150))
 
 
-def test_a_class_may_be_missing():
+def test_sparse_equals_dense_with_absent_class():
     X, y = DATA["iris"]()
     X, y = X[y != 1], y[y != 1]
     args = (X, y, 10, RULES["two-phase"](200, 3), 7)
@@ -174,7 +176,7 @@ def test_a_class_may_be_missing():
     assert_same_training(sparse, train(sparse, 200), dense, train(dense, 200))
 
 
-def test_memory_is_planned_before_it_is_allocated(monkeypatch):
+def test_sparse_engine_checks_memory_before_allocation(monkeypatch):
     X, y = DATA["digits"]()
     model, problem = model_and_problem(X, y, 30, polyak(), 0)
     engine = SparseEngine(model, problem)
@@ -190,7 +192,9 @@ def test_memory_is_planned_before_it_is_allocated(monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7), TopKLoss(0.3)])
 @pytest.mark.parametrize(("data", "n_hidden"), [("iris", 12), ("digits", 30), ("wide", 3)])
-def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers, monkeypatch):
+def test_sparse_engine_memory_estimate_is_exact(
+    data, n_hidden, objective, dtype, workers, monkeypatch
+):
     if workers > numba.config.NUMBA_NUM_THREADS:
         pytest.skip("one processor only")
     monkeypatch.setattr(sparse_engine, "_count_workers", lambda model, problem: workers)
@@ -218,7 +222,7 @@ def test_memory_is_counted_to_the_byte(data, n_hidden, objective, dtype, workers
 
 
 @given(sizes=st.lists(st.integers(0, 70), min_size=1, max_size=4), workers=st.integers(1, 3))
-def test_every_sample_has_one_lane(sizes, workers):
+def test_sparse_chunks_contain_every_sample_once(sizes, workers):
     sizes[-1] += 1
     y = np.repeat(np.arange(len(sizes)), sizes)
     order = np.random.default_rng(0).permutation(y.size)
@@ -232,7 +236,7 @@ def test_every_sample_has_one_lane(sizes, workers):
     assert len(leaves) == len(layout.sample)
 
 
-def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
+def test_failing_worker_ends_sparse_training(two_workers, monkeypatch):
     def fail(w, *args, work=sparse_engine._kernels.sparse_block):
         if w > 0:
             raise RuntimeError("no helper today")
@@ -247,7 +251,7 @@ def test_a_helper_that_fails_ends_the_training(two_workers, monkeypatch):
         train(engine, 5)
 
 
-def test_a_helper_that_comes_late_is_waited_for(two_workers, monkeypatch):
+def test_late_worker_is_awaited(two_workers, monkeypatch):
     """The first iteration, too: no iteration's number means that helpers may go."""
 
     def late(w, *args, work=sparse_engine._kernels.sparse_block):
@@ -264,7 +268,7 @@ def test_a_helper_that_comes_late_is_waited_for(two_workers, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("slope", [40.0, 120.0, 200.0])
-def test_losses_too_small_for_float32_are_told_apart(slope, dtype):
+def test_sparse_engine_distinguishes_losses_too_small_for_float32(slope, dtype):
     """Losses down to 1e-65: bounds in float32 must not clear the worst sample."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(0.0, 0.05, (20, 2)), rng.normal(1.0, 0.05, (20, 2))])
@@ -276,7 +280,7 @@ def test_losses_too_small_for_float32_are_told_apart(slope, dtype):
 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
-def test_steps_that_overflow_end_as_such(dtype, alpha):
+def test_overflowing_steps_end_sparse_training(dtype, alpha):
     X, y = DATA["iris"]()
     engine = SparseEngine(*model_and_problem(X, y, 10, constant(alpha), 0, dtype))
     with np.errstate(all="ignore"):
@@ -286,7 +290,7 @@ def test_steps_that_overflow_end_as_such(dtype, alpha):
     assert np.isfinite(engine.best.W1).all()
 
 
-def test_sums_over_many_iterations_stay_bounds():
+def test_accumulated_bounds_remain_valid():
     """Tens of thousands of large rises, then small steps: sums must not have been rounded down."""
     rng = np.random.default_rng(0)
     X, y = rng.random((96, 2)), rng.integers(0, 3, 96)

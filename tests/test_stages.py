@@ -1,11 +1,13 @@
 """Training in stages: warm-up, iterations and polish, in the estimator."""
 
-import math
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from scipy.special import softmax
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -13,9 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import maxplus
 from maxplus import LMMClassifier, SubgradientLMMClassifier
+from maxplus.estimators._cross_validation import temperature, validate_polish
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
-from maxplus.models import LMM
+from maxplus.models import LMM, LOG2
 from maxplus.models.initialization import box_lmm
 from maxplus.training import (
     Iterations,
@@ -29,16 +32,14 @@ from maxplus.training import (
     run_stages,
 )
 from maxplus.training.engines import DenseEngine
-from maxplus.training.stages import Annealing
+from maxplus.training.stages import Annealing, ValidatedPolish
 from trainings import polish
 
 pytestmark = pytest.mark.slow
 
-LOG2 = math.log(2.0)
-
 
 def noisy_shift(rows, rng):
-    """An augmentation for tests: a little noise."""
+    """Add a little noise, as an augmentation."""
     return rows + rng.normal(0, 0.01, rows.shape)
 
 
@@ -47,11 +48,11 @@ def noisy_shift(rows, rng):
     [(None, False, 0.94), (load_wine, True, 0.94), (load_breast_cancer, True, 0.94),
      (load_digits, False, 0.96)],
 )  # fmt: skip
-def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
+def test_default_fit_is_accurate_on_small_datasets(iris, load, scaled, least):
     X, y = iris if load is None else load(return_X_y=True)
     if scaled:
         X = StandardScaler().fit_transform(X)
-    # Some of five folds: enough rows that nobody has seen.
+    # Some of five folds suffice as held-out rows.
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
     folds = folds[: 1 if load is load_digits else 3]
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
@@ -66,7 +67,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e4])
-def test_the_scale_of_the_features_does_not_matter(iris, factor):
+def test_default_fit_is_invariant_to_feature_scale(iris, factor):
     X, y = iris.X * factor, iris.y
     options = {"n_hidden": 30, "standardize": False, "polish": "log2", "random_state": 0}
     clf = LMMClassifier(**options).fit(X, y)
@@ -77,7 +78,7 @@ def test_the_scale_of_the_features_does_not_matter(iris, factor):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_course_of_all_stages_is_kept(iris, dtype):
+def test_history_covers_all_stages(iris, dtype):
     stages = []
     clf = LMMClassifier(
         20,
@@ -96,7 +97,7 @@ def test_the_course_of_all_stages_is_kept(iris, dtype):
 
 
 def mixture(level=1e-6):
-    """Warm-up, iterations and polish, as nobody's default has them."""
+    """Return warm-up, iterations and polish, a combination that no estimator uses."""
     return [
         WarmUp(Annealing(15.0, n_epochs=5, batch_size=18)),
         Iterations(DenseEngine, 30),
@@ -118,10 +119,12 @@ def run_mixture(data, callbacks=(), state=None, level=1e-6):
         return run_stages(stages, model, problem, monitor)
 
 
-def test_stages_may_be_mixed(iris):
-    heard = []
-    trained = run_mixture(iris, [lambda progress: heard.append(progress.stage)], level=LOG2)
-    assert list(dict.fromkeys(heard)) == ["warm-up", "iterations", "polish"]
+def test_stages_can_be_combined(iris):
+    progress_calls = []
+    trained = run_mixture(
+        iris, [lambda progress: progress_calls.append(progress.stage)], level=LOG2
+    )
+    assert list(dict.fromkeys(progress_calls)) == ["warm-up", "iterations", "polish"]
     _, iterated, polished = trained.outcomes
     assert trained.n_iter == 5 + 30 + polished.n_iter
     assert iterated.history["loss"].size == 30
@@ -130,7 +133,7 @@ def test_stages_may_be_mixed(iris):
 
 
 @pytest.mark.parametrize("stop_in", ["warm-up", "iterations"])
-def test_a_mixture_goes_on_from_any_stage_with_a_state(iris, stop_in):
+def test_combined_stages_resume_from_any_stage_with_state(iris, stop_in):
     states = []
 
     def keep(progress):
@@ -142,12 +145,12 @@ def test_a_mixture_goes_on_from_any_stage_with_a_state(iris, stop_in):
     whole, again = run_mixture(iris, level=LOG2), run_mixture(iris, state=states[0], level=LOG2)
     for name, W in whole.model.weights_by_name().items():
         assert np.array_equal(getattr(again.model, name), W)
-    # What came before the stage is in the state.
+    # Results of earlier stages are in the state.
     assert ("warmup_losses" in states[0].before) == (stop_in == "iterations")
 
 
 @pytest.mark.parametrize("stop_in", ["warm-up", "iterations", "polish"])
-def test_a_callback_ends_all_stages(iris, stop_in):
+def test_callback_ends_all_stages(iris, stop_in):
     seen = []
 
     def stop(progress):
@@ -165,7 +168,7 @@ def test_a_callback_ends_all_stages(iris, stop_in):
 
 
 @pytest.mark.parametrize("stage", ["warm-up", "polish"])
-def test_ctrl_c_keeps_what_there_is(iris, stage):
+def test_ctrl_c_keeps_current_model(iris, stage):
     def press(progress):
         if progress.stage == stage and progress.iteration == 2:
             os.kill(os.getpid(), signal.SIGINT)
@@ -189,7 +192,7 @@ RESUMED = {
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
+def test_resumed_warm_up_ends_with_the_same_weights(tmp_path, iris, name):
     options = {"n_hidden": 12, "warmup_epochs": 9, "batch_size": 20, "random_state": 3}
     options |= RESUMED[name]
     whole = LMMClassifier(**options).fit(*iris)
@@ -210,8 +213,8 @@ def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
     assert np.array_equal(again.polish_losses_, whole.polish_losses_)
 
 
-def test_ctrl_c_within_an_epoch_loses_no_batch(tmp_path, iris):
-    """The model at hand has the batches done; a checkpoint goes on from the epoch's beginning."""
+def test_ctrl_c_within_an_epoch_keeps_completed_batches(tmp_path, iris):
+    """The model contains the completed batches; a checkpoint repeats the epoch."""
     calls = []
 
     def press(rows, rng):
@@ -244,13 +247,13 @@ def test_early_stopping_keeps_the_best_epoch(digits):
     assert not hasattr(plain, "validation_scores_")
 
 
-def test_a_validation_set_needs_samples(iris):
+def test_early_stopping_requires_enough_samples(iris):
     few = np.r_[0:3, 50:53, 100:103]
     with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 samples holds none"):
         LMMClassifier(early_stopping=True).fit(iris.X[few], iris.y[few])
 
 
-def test_robust_training_raises_the_certified_share(digits):
+def test_robust_training_raises_certified_accuracy(digits):
     X, y = digits.X / 16, digits.y
     shares = []
     for eps in (0.0, 0.2):
@@ -261,7 +264,7 @@ def test_robust_training_raises_the_certified_share(digits):
     assert shares[1] > shares[0] + 0.01
 
 
-def test_augmentation_sees_batches_and_changes_training(iris):
+def test_augmentation_is_applied_to_batches(iris):
     seen = []
 
     def look(rows, rng):
@@ -277,7 +280,7 @@ def test_augmentation_sees_batches_and_changes_training(iris):
             LMMClassifier(augment=bad, **options).fit(*iris)
 
 
-def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
+def test_stopped_training_discards_previous_fit(iris):
     clf = LMMClassifier(30, random_state=0).fit(*iris)
     assert clf.polish_losses_.size
     clf.set_params(callbacks=lambda progress: True).fit(iris.X[::2], iris.y[::2])
@@ -286,7 +289,7 @@ def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
     assert clf.loss_curve_.size == 1
 
 
-def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
+def test_pruning_after_partial_fit_keeps_units_of_first_samples(iris):
     clf = SubgradientLMMClassifier(40, max_iter=300, engine="dense", random_state=0).fit(*iris)
     needed = clf.unit_activation_counts_ > 0
     assert 0 < needed.sum() < 40
@@ -299,7 +302,7 @@ def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
     assert np.array_equal(clf.W1_, W1[:, kept])
 
 
-def test_checkpoints_do_not_disturb_the_polish(tmp_path, iris):
+def test_checkpoints_do_not_change_polish(tmp_path, iris):
     path = tmp_path / "checkpoint"
     clf = LMMClassifier(20, polish=0.3, random_state=0, callbacks=Checkpoint(path, every=0.0))
     clf.fit(*iris)
@@ -308,7 +311,7 @@ def test_checkpoints_do_not_disturb_the_polish(tmp_path, iris):
     assert np.array_equal(again.W1_, clf.W1_)
 
 
-def test_one_thread_is_one_thread_in_the_warm_up(iris):
+def test_n_jobs_one_limits_warm_up_to_one_thread(iris):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     seen = []
 
@@ -321,7 +324,7 @@ def test_one_thread_is_one_thread_in_the_warm_up(iris):
     assert set(seen) == {1}
 
 
-def test_weights_count_in_the_warm_up(iris):
+def test_warm_up_uses_sample_weights(iris):
     """A class of weight almost nothing is hardly learnt where it overlaps another."""
     X, y = iris.X[50:], iris.y[50:]
     options = {"n_hidden": 4, "warmup_epochs": 40, "polish": None, "random_state": 0}
@@ -333,7 +336,7 @@ def test_weights_count_in_the_warm_up(iris):
     assert recalls[1] < recalls[0]
 
 
-def test_idle_units_help_neighbours_that_share_a_path(iris):
+def test_polish_reinitializes_idle_units(iris):
     """Two flowers of different species lie so close that steps on one undo those on the other."""
     clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
     assert (clf.unit_activation_counts_ == 0).any()
@@ -341,20 +344,20 @@ def test_idle_units_help_neighbours_that_share_a_path(iris):
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.n_iter > 3
-    # What helped are units that decided nothing before and decide something now.
+    # Units that decided nothing before the polish decide something after it.
     idle = clf.unit_activation_counts_ == 0
     assert (result.model.wins(iris.X)[idle] > 0).any()
 
 
-def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
+def test_polish_skips_contradictory_samples(digits):
     X, y = digits.X.copy(), digits.y.copy()
     X[1], X[3] = X[0], X[2]  # two images under two labels each
     y[1], y[3] = (y[0] + 1) % 10, (y[2] + 1) % 10
     with pytest.warns(
         ConvergenceWarning, match=r"left \d of 500 training samples above .* 0\.6931.*max_suspects"
-    ) as told:
+    ) as caught:
         clf = LMMClassifier(60, polish="log2", random_state=0).fit(X, y)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     assert clf.status_ == Status.GIVEN_UP.value
     assert set(clf.suspects_) <= {0, 1, 2, 3}
     assert len(set(clf.suspects_) & {0, 1}) >= 1
@@ -364,7 +367,7 @@ def test_contradictions_are_given_up_and_the_rest_is_fitted(digits):
     assert clf.score(X[fine], y[fine]) == 1.0
 
 
-def test_suspects_are_left_alone(digits):
+def test_polish_excludes_suspects(digits):
     """Flipped labels have the largest losses; the polish may skip them."""
     X, y = digits.X.copy(), digits.y.copy()
     flipped = np.arange(0, 500, 25)
@@ -386,3 +389,124 @@ def test_suspects_are_left_alone(digits):
     assert some.status_ == left.status_ == Status.SKIPPED.value
     share = LMMClassifier(max_suspects=0.02, polish="log2", **options).fit(X, y)
     assert np.array_equal(share.W1_, some.W1_)
+
+
+# -- decision to polish ----------------------------------------------------------------------------
+
+
+def polish_if(model, X, y, *, helps=True, calls=None, **options):
+    """Return a `ValidatedPolish` with a fixed answer; ``calls`` records the calls."""
+
+    def decide(*about):
+        if calls is not None:
+            calls.append(about)
+        return helps
+
+    problem = TrainingProblem(X, y, rng=np.random.default_rng(0))
+    return ValidatedPolish(decide, Polish(**options)).run(model, problem, TrainingMonitor())
+
+
+def test_polish_runs_only_if_it_helps(iris):
+    warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
+    losses = warm.model_.losses(*iris)
+    n_above = int((losses >= LOG2).sum())
+    assert n_above >= 2
+    left = polish_if(warm.model_, *iris, helps=False)
+    assert left.status is Status.UNFIT
+    assert_array_equal(left.model.W1, warm.W1_)
+    assert left.above.size == n_above
+    done = polish_if(warm.model_, *iris)
+    assert done.status is Status.POLISHED
+    assert done.losses.max() < LOG2
+    # The decision is not called where no loss is above the level.
+    calls = []
+    assert polish_if(warm.model_, *iris, calls=calls, skip=n_above).status is Status.SKIPPED
+    fine = np.flatnonzero(losses < LOG2)
+    nothing = polish_if(warm.model_, iris.X[fine], iris.y[fine], calls=calls, helps=False)
+    assert nothing.status is Status.POLISHED
+    # Nor where many do not fit.
+    y = np.where(np.arange(150) % 15, iris.y, (iris.y + 1) % 3)
+    many = polish_if(warm.model_, iris.X, y, calls=calls)
+    assert many.status is Status.UNFIT
+    assert many.above.size >= 10
+    assert not calls
+
+
+def test_polish_has_a_limit(cloud):
+    """Labels without any structure: it would go on for a long time."""
+    clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
+    problem = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
+    free = Polish().run(clf.model_, problem, TrainingMonitor())
+    short = Polish(visits=200).run(clf.model_, problem, TrainingMonitor())
+    assert short.steps <= 200 + 45 < free.steps
+    assert short.status is Status.GIVEN_UP
+
+
+def test_unfinished_polish_is_kept(iris):
+    """A flower under two labels can never fit; the others do."""
+    X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
+    warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(X, y)
+    assert (warm.model_.losses(X, y) >= LOG2).sum() > 2
+    kept = polish_if(warm.model_, X, y)
+    assert kept.status is Status.UNFIT
+    assert set(kept.above) <= {0, 150}
+    assert kept.above.size >= 1
+    assert kept.n_iter > 0
+
+
+class Nudge:
+    """Replacement of a polish: raises the first class and leaves ``left`` rows unfitted."""
+
+    level = LOG2
+
+    def __init__(self, more, left):
+        self.more, self.left = more, left
+
+    def run(self, model, problem, monitor):
+        moved = model.copy()
+        moved.W2[:, 0] += self.more
+        return SimpleNamespace(model=moved, above=np.arange(self.left))
+
+
+def is_worth_polishing(model, data, more, monitor=None, left=0):
+    def train(like, rows, length, rng, quiet):
+        assert like is model
+        assert len(rows.y) < len(data.y)
+        return model
+
+    problem = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
+    return validate_polish(train, lambda n, length: Nudge(more, left), model, problem,
+                           monitor or TrainingMonitor())  # fmt: skip
+
+
+def test_polish_decision_uses_held_out_rows(iris):
+    model = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*iris).model_
+    Z = model.scores(iris.X).astype(float)
+
+    t = temperature(Z, iris.y)
+
+    def losses(Z):
+        p = softmax(t * Z, axis=1)
+        return -np.log(p[np.arange(150), iris.y])
+
+    answers = []
+    for more in (0.0, 0.05, -0.1, 0.5, -0.7, 1.0, 2.0, -4.0):
+        moved = Z + np.array([more, 0.0, 0.0])
+        dearer = losses(moved) - losses(Z)
+        wrong = 1.0 * (moved.argmax(axis=1) != iris.y) - (Z.argmax(axis=1) != iris.y)
+        costs = any(d.mean() > d.std() / np.sqrt(150) for d in (dearer, wrong))
+        answers.append(is_worth_polishing(model, iris, more))
+        assert answers[-1] == (not costs), more
+    assert set(answers) == {True, False}
+    assert answers[0]
+    # One that leaves most of what is above the level there is for nothing.
+    assert not is_worth_polishing(model, iris, 0.0, left=150)
+
+
+def test_polish_is_not_run_without_held_out_rows(iris):
+    model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
+    one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
+    assert not is_worth_polishing(model, one_of_each, 0.0)
+    interrupted = TrainingMonitor()
+    interrupted.interrupt()
+    assert not is_worth_polishing(model, iris, 0.0, interrupted)

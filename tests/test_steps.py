@@ -28,18 +28,18 @@ LATE = 10**9
     ("target", "loss", "squared_norm", "expected"),
     [(0.0, 6.0, 3.0, 2.0), (1.5, 6.0, 3.0, 1.5), (6.0, 6.0, 3.0, 0.0), (0.0, 0.5, 0.25, 2.0)],
 )
-def test_polyak(t, target, loss, squared_norm, expected):
+def test_polyak_step_formula(t, target, loss, squared_norm, expected):
     assert step_size(polyak(target), t, loss, squared_norm) == expected
 
 
-def test_polyak_aims_at_zero_unless_told():
+def test_polyak_target_is_zero_by_default():
     assert polyak() == polyak(0.0)
     assert polyak().target == 0.0
 
 
 @pytest.mark.parametrize("t", [0, 1, LATE])
 @pytest.mark.parametrize(("loss", "squared_norm"), [(6.0, 3.0), (0.0, 1e-300), (1e300, 1e300)])
-def test_constant(t, loss, squared_norm):
+def test_constant_step_formula(t, loss, squared_norm):
     assert step_size(constant(0.25), t, loss, squared_norm) == 0.25
 
 
@@ -74,7 +74,7 @@ def test_two_phase_switches_once(switch, t, expected):
     loss=st.floats(0, 100),
     squared_norm=st.floats(1e-3, 1e3),
 )
-def test_two_phase_is_one_rule_and_then_the_other(switch, t, target, loss, squared_norm):
+def test_two_phase_equals_one_rule_then_the_other(switch, t, target, loss, squared_norm):
     first, then = polyak(target), constant(0.3, target)
     expected = (loss - target) / squared_norm if t < switch else 0.3
     assert step_size(two_phase(first, then, switch), t, loss, squared_norm) == expected
@@ -85,11 +85,11 @@ def test_two_phase_is_one_rule_and_then_the_other(switch, t, target, loss, squar
     ("learning_rate", "n_classes", "expected"),
     [(1.0, 2, 0.25), (0.5, 2, 0.125), (1.0, 8, 0.125), (0.1, 10, 0.1 / (2 * math.sqrt(20)))],
 )
-def test_paper_alpha(learning_rate, n_classes, expected):
+def test_paper_step_formula(learning_rate, n_classes, expected):
     assert math.isclose(paper_alpha(learning_rate, n_classes), expected, rel_tol=1e-15)
 
 
-# -- what a rule says about itself ------------------------------------------------------------
+# -- attributes of rules ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_paper_alpha(learning_rate, n_classes, expected):
         (level(0), StepKind.LEVEL, 1),
     ],
 )
-def test_kinds_and_when_steps_become_small(rule, kind, small_from):
+def test_step_rules_have_kind_and_start_of_small_steps(rule, kind, small_from):
     assert (rule.kind, rule.small_from) == (kind, small_from)
 
 
-def test_the_kind_decides_and_not_the_memory():
+def test_step_size_depends_on_kind_of_rule_not_on_state():
     rule = level(10)
     as_polyak = rule._replace(kind=int(StepKind.POLYAK_THEN_CONSTANT))
     assert step_size(as_polyak, 5, 3.0, 1.0) == 3.0
     assert step_size(rule, 5, 3.0, 1.0) == 1.5
 
 
-def test_all_rules_are_of_one_type_for_kernels():
+def test_step_rules_have_one_compiled_type():
     rules = (polyak(), constant(0.1), two_phase(polyak(), constant(0.1), 3), level(7))
     assert len({typeof(rule) for rule in rules}) == 1
 
@@ -144,7 +144,7 @@ def loss_curves(draw):
 
 @quick(200)
 @given(curve=loss_curves())
-def test_level_is_the_slow_one(curve):
+def test_level_step_matches_the_oracle(curve):
     horizon, target, losses, norms = curve
     rule = level(horizon, target)
     for t, (_, expected) in enumerate(slow_level_steps(*curve)):
@@ -156,7 +156,7 @@ def test_level_is_the_slow_one(curve):
 
 @quick(200)
 @given(curve=loss_curves())
-def test_the_level_lies_between_the_target_and_the_lowest_loss_and_the_gap_never_grows(curve):
+def test_level_lies_between_target_and_lowest_loss_and_gap_never_grows(curve):
     horizon, target, losses, norms = curve
     rule = level(horizon, target)
     before = math.inf
@@ -171,35 +171,35 @@ def test_the_level_lies_between_the_target_and_the_lowest_loss_and_the_gap_never
 
 
 @pytest.mark.parametrize("target", [0.0, 0.1, 1.2])
-def test_the_first_level_is_the_target(target):
+def test_first_level_is_the_target(target):
     assert step_size(level(1000, target), 0, 2.3, 0.7) == step_size(polyak(target), 0, 2.3, 0.7)
 
 
-def test_a_lowest_loss_a_hair_above_the_target_still_gives_a_step():
+def test_level_step_is_positive_just_above_the_target():
     """Computed as a difference, the level would be rounded to the loss."""
     loss = np.nextafter(1.0, 2.0)
     assert step_size(level(10**9, 1.0), 10**9 - 1, loss, 1.0) > 0.0
 
 
-def test_the_last_gap_stays():
+def test_level_gap_is_constant_after_the_horizon():
     rule = level(128)
     steps = [step_size(rule, t, 3.0, 1.0) for t in (126, 127, 128, LATE)]
     assert steps == [6 / 128, 3 / 128, 3 / 128, 3 / 128]
 
 
-def test_a_training_that_goes_on_knows_the_lowest_loss():
+def test_resumed_level_rule_keeps_lowest_loss():
     assert step_size(level(100, best=2.0), 50, 3.0, 1.0) == 1.0 + 0.5 * 2.0
     # Below the target there is nothing to aim at.
     assert step_size(level(100, 1.0, best=0.5), 50, 3.0, 1.0) == 2.0
 
 
-def test_rules_without_a_memory_remember_nothing():
+def test_rules_without_state_have_empty_state():
     for rule in (polyak(), constant(0.1), two_phase(polyak(), constant(0.1), 3)):
         step_size(rule, 0, 2.0, 1.0)
         assert rule.memory.size == 0
 
 
-def test_each_training_has_its_own_memory():
+def test_each_training_has_its_own_rule_state():
     rule = level(100)
     own = rule.for_one_training()
     step_size(own, 0, 2.0, 1.0)

@@ -1,5 +1,6 @@
-"""Tables larger than memory: the same rows, part by part."""
+"""Streams: tables larger than memory, read in batches."""
 
+import threading
 import tracemalloc
 
 import numpy as np
@@ -15,6 +16,7 @@ from maxplus.tables import (
     stream_dataset,
 )
 from maxplus.tables import encoder as encoder_module
+from maxplus.tables.dataset import prefetch
 from messy import DIALECTS, HEADER, expected, messy_rows, written
 from table_helpers import encoder_of, opened, refused
 
@@ -36,11 +38,11 @@ def encoder(path):
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_a_stream_is_the_table_in_parts(
+def test_stream_batches_equal_the_table(
     write, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
 ):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    # Among the last rows: that of all parts is told once, at the end.
+    # In the last rows: one warning for all batches, at the end.
     training = rows
     rows = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
     content = written(rows, **dialect)
@@ -65,7 +67,7 @@ def test_a_stream_is_the_table_in_parts(
         assert "note" not in parts[0].table.columns
 
 
-def test_standard_input_is_a_table(stdin, rows):
+def test_standard_input_is_read_as_table(stdin, rows):
     stdin(written(rows))
     assert opened("-").X.tolist() == expected(rows)[1]
     stdin(b"a,b\n1,2,3\n")
@@ -73,7 +75,7 @@ def test_standard_input_is_a_table(stdin, rows):
         opened("-")
 
 
-def test_a_stream_has_the_table_s_errors(write, rows, encoder, stdin):
+def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
     with refused("'size'", "--keep-columns"):
         list(stream_dataset(str(write(written(rows))), encoder, also=["size"]))
     fewer = [{name: cell for name, cell in row.items() if name != "age"} for row in rows]
@@ -88,7 +90,7 @@ def test_a_stream_has_the_table_s_errors(write, rows, encoder, stdin):
         list(stream_dataset(str(write(",".join(HEADER) + "\n")), encoder))
 
 
-def test_rows_are_encoded_some_at_a_time(path, rows, monkeypatch):
+def test_stream_encodes_rows_in_batches(path, rows, monkeypatch):
     monkeypatch.setattr(encoder_module, "ROWS_AT_ONCE", 7)
     found = opened(str(path))
     assert found.X.tolist() == expected(rows)[1]
@@ -96,7 +98,7 @@ def test_rows_are_encoded_some_at_a_time(path, rows, monkeypatch):
         Number("weight").encode(found.table, np.zeros((150, 1)), UnknownValues())
 
 
-def test_words_late_in_a_file_are_found_in_a_stream(write, monkeypatch):
+def test_stream_finds_text_late_in_a_file(write, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 300)
     lines = [f"{k}.5,{'x' if k % 2 else 7},{k % 2}" for k in range(200)]
     encoder = encoder_of(read_table(write("\n".join(["a,b,y", *lines]))))
@@ -111,7 +113,7 @@ def test_words_late_in_a_file_are_found_in_a_stream(write, monkeypatch):
     assert X[150, 0] == sorted(k + 0.5 for k in range(200))[99]
 
 
-def test_a_stream_takes_no_more_memory_for_more_rows(tmp_path, monkeypatch):
+def test_stream_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 1 << 16)
     line = "1.25,7.5,red,0\n2.5,1.5,blue,1\n"
     path = tmp_path / "long.csv"
@@ -135,7 +137,7 @@ def test_a_stream_takes_no_more_memory_for_more_rows(tmp_path, monkeypatch):
     assert large < 2 * small
 
 
-def test_batches_without_kinds_are_those_of_the_table(path, monkeypatch):
+def test_stream_batches_without_schema_equal_the_table(path, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     whole = read_table(path)
     parts = list(read_batches(path))
@@ -143,3 +145,53 @@ def test_batches_without_kinds_are_those_of_the_table(path, monkeypatch):
     for name, cells in whole.columns.items():
         together = [cell for part in parts for cell in part.columns[name].tolist()]
         assert str(together) == str(cells.tolist())
+
+
+# -- prefetch --------------------------------------------------------------------------------------
+
+
+def test_prefetch_keeps_order():
+    assert list(prefetch(range(5))) == [0, 1, 2, 3, 4]
+    assert list(prefetch([])) == []
+
+
+def test_prefetch_computes_next_item_concurrently():
+    made = [threading.Event() for _ in range(3)]
+
+    def parts():
+        for event in made:
+            event.set()
+            yield event
+
+    for k, _ in enumerate(prefetch(parts())):
+        assert all(event.wait(5.0) for event in made[: k + 2])
+        # One ahead, and no more: memory holds two parts.
+        assert not any(event.is_set() for event in made[k + 2 :])
+
+
+def test_prefetch_raises_error_at_its_item():
+    def parts():
+        yield 1
+        raise ValueError("line 7 is damaged")
+
+    found = prefetch(parts())
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="line 7"):
+        next(found)
+
+
+def test_prefetch_can_be_stopped_early():
+    closed = threading.Event()
+
+    def parts():
+        try:
+            yield from range(100)
+        finally:
+            closed.set()
+
+    made = parts()
+    found = prefetch(made)
+    next(found)
+    found.close()
+    made.close()
+    assert closed.is_set()

@@ -64,7 +64,7 @@ def test_search_does_not_depend_on_the_number_of_threads():
     assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), FEW.survivors, FEW.survivors])
 
 
-def test_rows_of_tiny_weight_hardly_count():
+def test_structure_search_ignores_rows_of_tiny_weight():
     rows = interaction()
     wrong = np.arange(500) % 3 == 0
     labels = np.where(wrong, 1 - rows.y, rows.y)
@@ -74,7 +74,7 @@ def test_rows_of_tiny_weight_hardly_count():
     assert right.mean() > 0.9
 
 
-def test_model_takes_raw_features_and_ignores_how_far_an_outlier_lies():
+def test_model_accepts_raw_features_and_is_robust_to_outliers():
     rows = interaction(300)
     scores = []
     for far in (1e4, 1e9):
@@ -86,7 +86,7 @@ def test_model_takes_raw_features_and_ignores_how_far_an_outlier_lies():
 
 
 @pytest.mark.parametrize("structure", ["shapes", "pairs", "auto"])
-def test_max_features_keeps_the_features_that_count(structure):
+def test_max_features_keeps_important_features(structure):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 8))
     y = (X[:, 2] + X[:, 5] > 0).astype(int)
@@ -106,7 +106,7 @@ def test_max_features_above_the_number_of_features_changes_nothing():
     assert_array_equal(free.predict_proba(X), limited.predict_proba(X))
 
 
-def test_terms_that_hardly_contribute_are_left_out():
+def test_negligible_terms_are_removed():
     rows = interaction()
     wide = TrainingData(np.column_stack([rows.X, np.ones(500)]), rows.y)
     model = fit(wide, structures=PAIR).model

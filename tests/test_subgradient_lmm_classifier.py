@@ -28,7 +28,7 @@ def lmm(n_hidden=8, **parameters):
 
 
 def initial(data, **parameters):
-    """The classifier before its first step: the best parameters after a single iteration."""
+    """Return the classifier before its first step: the best parameters after a single iteration."""
     return lmm(**parameters, max_iter=1).fit(*data)
 
 
@@ -52,7 +52,7 @@ def losses(clf, X, y):
 # -- where training starts --------------------------------------------------------------------
 
 
-def test_prototypes_start(cloud):
+def test_prototype_initialization_weights(cloud):
     clf = initial(cloud, slope=3.0, init_margin=1.5)
     X, y = cloud.X[clf.prototypes_], cloud.y[clf.prototypes_]
     distance = np.abs(cloud.X[:, None] - X[None]).max(axis=2)
@@ -64,25 +64,25 @@ def test_prototypes_start(cloud):
     assert clf.slope_ == 3.0
 
 
-def test_confidence_is_the_slope_by_default(cloud):
+def test_default_init_margin_is_the_slope(cloud):
     assert_array_equal(np.abs(initial(cloud, slope=3.0).W2_), 3.0)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 50.0])
-def test_the_automatic_slope_is_four_over_the_distance(scale):
+def test_automatic_slope_is_four_over_the_distance(scale):
     """Corners of a simplex, any two of which are ``scale`` apart."""
     clf = initial((scale * np.eye(6), [0, 1, 0, 1, 0, 1]))
     assert clf.slope_ == 4.0 / scale
 
 
-def test_the_automatic_slope_is_about_the_median(iris):
+def test_automatic_slope_uses_the_median_distance(iris):
     distance = np.abs(iris.X[:, None] - iris.X[None]).max(axis=2)
     expected = 4.0 / np.median(distance[np.triu_indices(150, 1)])
     assert initial(iris).slope_ == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.parametrize(("init", "spread"), [("gaussian", 1.0), ("uniform", 3**-0.5)])
-def test_random_starts(cloud, init, spread):
+def test_random_initialization(cloud, init, spread):
     clf = initial(cloud, n_hidden=400, init=init, slope=2.0, init_margin=0.5)
     assert np.std(clf.W1_) == pytest.approx(2.0 * spread, rel=0.1)
     assert np.std(clf.W2_) == pytest.approx(0.5 * spread, rel=0.15)
@@ -92,7 +92,7 @@ def test_random_starts(cloud, init, spread):
 
 
 @pytest.mark.parametrize(("n_hidden", "expected"), [(1, 1), (44, 44), (45, 45), (1000, 45)])
-def test_there_are_as_many_prototypes_as_samples_at_most(cloud, n_hidden, expected):
+def test_prototypes_are_at_most_the_number_of_samples(cloud, n_hidden, expected):
     clf = initial(cloud, n_hidden=n_hidden)
     assert clf.n_hidden_ == clf.W1_.shape[1] == np.unique(clf.prototypes_).size == expected
 
@@ -108,20 +108,20 @@ def test_every_class_gets_a_prototype(cloud, seed):
 # -- steps ------------------------------------------------------------------------------------
 
 
-def test_the_constant_step(cloud):
+def test_constant_step(cloud):
     clf = lmm(step="constant", learning_rate=0.3).fit(*cloud)
     assert_array_equal(clf.history_["step"], 0.3 / (2 * np.sqrt(2 * 3)))
 
 
 @pytest.mark.parametrize(("fraction", "switch"), [(0.0, 0), (0.5, 30), (0.51, 31), (1.0, 60)])
-def test_two_phases(cloud, fraction, switch):
+def test_two_phase_step(cloud, fraction, switch):
     steps = lmm(polyak_fraction=fraction).fit(*cloud).history_["step"]
     first = lmm(step="polyak").fit(*cloud).history_["step"]
     assert_array_equal(steps[:switch], first[:switch])
     assert_array_equal(steps[switch:], 0.1 / (2 * np.sqrt(2 * 3)))
 
 
-def test_polyak_aims_at_the_target(cloud):
+def test_polyak_step_uses_the_target(cloud):
     """The same first subgradient; the step is shorter by the target."""
     near, far = (lmm(step="polyak", polyak_target=t).fit(*cloud) for t in (0.5, 0.0))
     loss = far.history_["loss"][0]
@@ -133,7 +133,7 @@ def test_polyak_aims_at_the_target(cloud):
     ("w0_update_interval", "moves"),
     [(0, []), (1, [*range(12)]), (4, [3, 7, 11]), (5, [4, 9]), (100, [])],
 )
-def test_the_linear_layer_moves_now_and_then(cloud, w0_update_interval, moves):
+def test_w0_is_updated_at_its_interval(cloud, w0_update_interval, moves):
     parameters = {"n_hidden": 20, "w0_update_interval": w0_update_interval}
     before = initial(cloud, **parameters).W0_
     clf = lmm(**parameters, keep="last", max_iter=1)
@@ -167,13 +167,13 @@ def test_fitted_attributes(cloud, engine, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint8, np.longdouble, object])
-def test_other_types_become_float64(iris, dtype):
+def test_other_float_types_become_float64(iris, dtype):
     X = np.round(iris.X).astype(dtype)
     assert_same(lmm().fit(X, iris.y), lmm().fit(np.round(iris.X), iris.y))
 
 
 @MAX_ENGINES
-def test_the_history_is_of_before_each_step(cloud, engine):
+def test_history_is_recorded_before_each_step(cloud, engine):
     """After k steps the loss is what iteration k of a longer training starts with."""
     history = lmm(engine=engine, step="polyak", w0_update_interval=3).fit(*cloud).history_
     for k in (1, 2, 17, 59):
@@ -185,7 +185,7 @@ def test_the_history_is_of_before_each_step(cloud, engine):
 
 
 @MAX_ENGINES
-def test_the_best_parameters_are_kept(cloud, engine):
+def test_best_weights_are_kept(cloud, engine):
     clf = lmm(engine=engine, step="polyak").fit(*cloud)
     assert clf.max_loss_ == clf.history_["loss"].min() < clf.history_["loss"][-1]
     assert losses(clf, *cloud).max() == pytest.approx(clf.max_loss_)
@@ -196,7 +196,7 @@ def test_the_best_parameters_are_kept(cloud, engine):
 
 
 @pytest.mark.parametrize("max_iter", [1, 30, 300])
-def test_the_certificate(max_iter):
+def test_perfect_fit_means_all_losses_below_log_2(max_iter):
     """Below log 2 no training sample is misclassified; the start is far above."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(m, 0.5, (40, 2)) for m in (-2, 0, 2)])
@@ -207,7 +207,7 @@ def test_the_certificate(max_iter):
         assert clf.score(X, y) == 1.0
 
 
-def test_iris_is_learnt(iris):
+def test_iris_loss_approaches_log_2(iris):
     """Two classes overlap: log 2 is as far as the worst sample's loss will soon get."""
     clf = lmm(20, max_iter=2000).fit(*iris)
     assert clf.score(*iris) > 0.9
@@ -234,7 +234,7 @@ def test_a_zero_subgradient_ends_training(engine):
 
 
 @MAX_ENGINES
-def test_fitting_again_is_fitting(cloud, engine):
+def test_fit_does_not_depend_on_previous_fit(cloud, engine):
     """The same with the same random state, whatever the classifier did before."""
     clf = lmm(engine=engine, init="gaussian").fit(cloud.X[:30, :2], cloud.y[:30])
     clf.set_params(init="prototypes").fit(*cloud)
@@ -242,7 +242,7 @@ def test_fitting_again_is_fitting(cloud, engine):
     assert not np.array_equal(clf.W1_, lmm(random_state=1).fit(*cloud).W1_)
 
 
-def test_random_states_of_all_kinds(cloud):
+def test_random_state_accepts_all_types(cloud):
     a, b = (lmm(random_state=np.random.RandomState(5)).fit(*cloud) for _ in range(2))
     assert_same(a, b)
     lmm(random_state=None).fit(*cloud)
@@ -253,7 +253,7 @@ def test_random_states_of_all_kinds(cloud):
 
 @MAX_ENGINES
 @pytest.mark.parametrize("step", ["polyak", "constant"])
-def test_partial_fit_goes_on(cloud, engine, step):
+def test_partial_fit_continues_training(cloud, engine, step):
     parameters = {"engine": engine, "step": step, "keep": "last", "w0_update_interval": 7}
     clf = lmm(**parameters, max_iter=20).fit(*cloud)
     clf.set_params(max_iter=40).partial_fit(*cloud)
@@ -262,7 +262,7 @@ def test_partial_fit_goes_on(cloud, engine, step):
 
 
 @MAX_ENGINES
-def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
+def test_partial_fit_continues_below_lowest_loss(cloud, engine):
     """A level that forgot the first call would begin from the last loss, not the lowest."""
     parameters = {"engine": engine, "step": "level", "keep": "last", "w0_update_interval": 7}
     clf = lmm(**parameters, max_iter=45).fit(*cloud)
@@ -274,7 +274,7 @@ def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
 
 
-def test_partial_fit_can_begin(cloud):
+def test_partial_fit_works_without_fit(cloud):
     assert_same(lmm().partial_fit(*cloud), lmm().fit(*cloud))
 
 
@@ -286,7 +286,7 @@ def test_partial_fit_never_gets_worse(cloud):
     assert clf.max_loss_ == clf.history_["loss"].min() <= before
 
 
-def test_partial_fit_knows_classes_that_are_yet_to_come(cloud):
+def test_partial_fit_accepts_classes_not_yet_seen(cloud):
     few = cloud.y < 2
     clf = lmm().partial_fit(cloud.X[few], cloud.y[few], classes=[2, 0, 1])
     assert_array_equal(clf.classes_, [0, 1, 2])
@@ -295,7 +295,7 @@ def test_partial_fit_knows_classes_that_are_yet_to_come(cloud):
     assert clf.n_iter_ == 120
 
 
-def test_warm_start_goes_on_with_a_new_schedule(cloud):
+def test_warm_start_continues_with_a_new_schedule(cloud):
     """Five iterations are too few for W0 to move; counted on, t = 6 would be among them."""
     warm = lmm(max_iter=5, w0_update_interval=7, warm_start=True, keep="last", init="gaussian")
     start = initial(cloud, init="gaussian")
@@ -308,7 +308,7 @@ def test_warm_start_goes_on_with_a_new_schedule(cloud):
     assert not np.array_equal(on.W0_, start.W0_)
 
 
-def test_warm_start_goes_on_from_the_parameters(cloud):
+def test_warm_start_continues_from_the_weights(cloud):
     parameters = {"step": "constant", "keep": "last", "w0_update_interval": 1}
     warm = lmm(**parameters, max_iter=30, warm_start=True).fit(*cloud)
     warm.fit(*cloud)
@@ -321,7 +321,7 @@ def test_warm_start_goes_on_from_the_parameters(cloud):
     ("name", "value"),
     [("n_hidden", 12), ("slope", 2.0), ("init_margin", 1.0), ("init", "gaussian")],
 )
-def test_going_on_says_that_the_beginning_is_past(cloud, tmp_path, name, value):
+def test_warm_start_warns_of_ignored_initialization_parameters(cloud, tmp_path, name, value):
     clf = lmm(max_iter=5, engine="dense", warm_start=True).fit(*cloud)
     clf.save(tmp_path / "model")
     loaded = maxplus.load(tmp_path / "model")
@@ -329,9 +329,9 @@ def test_going_on_says_that_the_beginning_is_past(cloud, tmp_path, name, value):
     words = rf"{name}={value!r} has no effect .* one with {name}={began!r}; .*warm_start=False"
     for model, go_on in itertools.product((clf, loaded), ("fit", "partial_fit")):
         shape = model.W1_.shape
-        with pytest.warns(NoEffectWarning, match=words) as told:
+        with pytest.warns(NoEffectWarning, match=words) as caught:
             getattr(model.set_params(**{name: value}), go_on)(*cloud)
-        assert told[0].filename == __file__
+        assert caught[0].filename == __file__
         assert model.W1_.shape == shape
     # Without a change, and from scratch, there is nothing to say.
     clf.set_params(**{name: began}).fit(*cloud)
@@ -339,7 +339,7 @@ def test_going_on_says_that_the_beginning_is_past(cloud, tmp_path, name, value):
     clf.set_params(warm_start=True).fit(*cloud)
 
 
-def test_going_on_in_float32_stays_there(cloud):
+def test_warm_start_keeps_float32(cloud):
     clf = lmm().fit(*cloud.astype(np.float32)).partial_fit(*cloud)
     assert clf.W1_.dtype == np.float32
     assert clf.predict_proba(cloud.X).dtype == np.float32
@@ -348,7 +348,7 @@ def test_going_on_in_float32_stays_there(cloud):
 # -- prediction -------------------------------------------------------------------------------
 
 
-def test_scores_of_many_classes(cloud):
+def test_decision_function_of_many_classes(cloud):
     clf = lmm().fit(*cloud)
     Z = clf.decision_function(cloud.X)
     powers = np.exp(Z)
@@ -359,7 +359,7 @@ def test_scores_of_many_classes(cloud):
     assert_array_equal(clf.predict(cloud.X), np.argmax(Z, axis=1))
 
 
-def test_scores_of_two_classes(pair):
+def test_decision_function_of_two_classes(pair):
     clf = lmm().fit(pair.X, np.where(pair.y == 1, "yes", "no"))
     margin = clf.decision_function(pair.X)
     assert margin.shape == (45,)
@@ -374,7 +374,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("fitted", [np.float64, np.float32])
 @pytest.mark.parametrize("where", [slice(None), slice(1, 2)])
-def test_no_finite_input_overflows(cloud, fitted, n_classes, value, where):
+def test_finite_inputs_have_finite_scores(cloud, fitted, n_classes, value, where):
     clf = lmm(w0_update_interval=5).fit(cloud.X.astype(fitted), cloud.y % n_classes)
     X = cloud.X[:3].copy()
     X[:, where] = value
@@ -385,13 +385,13 @@ def test_no_finite_input_overflows(cloud, fitted, n_classes, value, where):
     assert np.isfinite(clf.predict_log_proba(X)).all()
 
 
-def test_memory_layout_does_not_matter(cloud):
+def test_fit_does_not_depend_on_memory_layout(cloud):
     wide = np.repeat(cloud.X, 2, axis=1)
     for X in (np.asfortranarray(cloud.X), wide[:, ::2], cloud.X.tolist()):
         assert_same(lmm().fit(X, cloud.y), lmm().fit(*cloud))
 
 
-def test_the_input_is_not_changed(cloud):
+def test_fit_does_not_change_its_input(cloud):
     X, y = cloud.X.copy(), cloud.y.copy()
     lmm().fit(X, y).predict(X)
     assert_array_equal(X, cloud.X)
@@ -406,7 +406,7 @@ def test_the_input_is_not_changed(cloud):
     [{"engine": "dense"}, {"engine": "tree"}, {"objective": "mean", "engine": "dense"},
      {"objective": "mean", "engine": "sgd"}, {"init": "gaussian"}],
 )  # fmt: skip
-def test_a_weight_of_zero_leaves_a_sample_out(cloud, parameters):
+def test_sample_weight_of_zero_excludes_sample(cloud, parameters):
     used = np.arange(45) % 4 != 1
     some = lmm(33, **parameters).fit(*cloud, sample_weight=used)
     less = lmm(33, **parameters).fit(cloud.X[used], cloud.y[used])
@@ -423,7 +423,7 @@ def test_a_weight_of_zero_leaves_a_sample_out(cloud, parameters):
 
 
 @MAX_ENGINES
-def test_other_weights_do_not_change_a_maximum(cloud, engine):
+def test_positive_sample_weights_do_not_change_the_maximum(cloud, engine):
     weight = np.random.default_rng(0).uniform(0.1, 9, 45)
     a, b = (lmm(engine=engine).fit(*cloud, sample_weight=w) for w in (None, weight))
     for name in HISTORY:
@@ -432,7 +432,7 @@ def test_other_weights_do_not_change_a_maximum(cloud, engine):
     assert b.mean_loss_ == pytest.approx(np.average(losses(b, *cloud), weights=weight))
 
 
-def test_a_weight_counts_in_a_mean_as_often_as_it_says(cloud):
+def test_integer_sample_weight_equals_repetition_for_the_mean(cloud):
     parameters = {"objective": "mean", "engine": "dense", "init": "gaussian", "slope": 1.0}
     weight = 1 + np.arange(45) % 3
     a = lmm(**parameters).fit(*cloud, sample_weight=weight)
@@ -450,7 +450,7 @@ def test_a_weight_counts_in_a_mean_as_often_as_it_says(cloud):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["dense", "sgd"])
-def test_the_mean_loss_is_lowered(cloud, engine):
+def test_mean_objective_lowers_the_mean_loss(cloud, engine):
     parameters = {"objective": "mean", "engine": engine, "step": "constant", "n_hidden": 20}
     clf = lmm(**parameters, max_iter=900, learning_rate=0.3).fit(*cloud)
     assert clf.mean_loss_ < 0.8 * initial(cloud, n_hidden=20).mean_loss_
@@ -466,12 +466,7 @@ def test_sgd_never_ends_above_its_start(cloud, seed):
     assert clf.set_params(keep="last").fit(*cloud).mean_loss_ > start.mean_loss_
 
 
-def test_the_mean_is_for_sgd_by_default(cloud):
-    auto, sgd = (lmm(objective="mean", engine=e).fit(*cloud) for e in ("auto", "sgd"))
-    assert_same(auto, sgd)
-
-
-def test_the_maximum_is_for_sparse_by_default(cloud):
+def test_maximum_objective_selects_sparse_by_default(cloud):
     auto, dense = (lmm(engine=e).fit(*cloud) for e in ("auto", "dense"))
     assert_same(auto, dense)
 
@@ -506,7 +501,7 @@ def test_engine_is_selected_by_problem_size(cloud, options, used):
     ],
     ids=lambda p: p["engine"] if isinstance(p, dict) else "",
 )
-def test_threads_make_no_difference(digits, parameters, repeat):
+def test_fit_does_not_depend_on_threads(digits, parameters, repeat):
     """Large enough for the parallel kernels: 500·128·25 products, or 2,500 samples' trees."""
     shift = np.repeat(np.arange(repeat), len(digits.y))[:, None]
     X = np.tile(digits.X, (repeat, 1))[:, 20 * (repeat > 1) : 40 if repeat > 1 else 64] + shift
@@ -517,7 +512,7 @@ def test_threads_make_no_difference(digits, parameters, repeat):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, -1, -1000, None])
-def test_n_jobs_is_the_number_of_threads(cloud, n_jobs):
+def test_n_jobs_sets_number_of_threads(cloud, n_jobs):
     before = numba.get_num_threads()
     seen = set()
     lmm(n_jobs=n_jobs, callbacks=lambda _: seen.add(numba.get_num_threads())).fit(*cloud)
@@ -532,18 +527,18 @@ def test_n_jobs_is_the_number_of_threads(cloud, n_jobs):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_callbacks(cloud, several):
-    heard = []
-    callbacks = [heard.append, heard.append] if several else heard.append
+def test_callbacks_receive_progress(cloud, several):
+    progress_calls = []
+    callbacks = [progress_calls.append, progress_calls.append] if several else progress_calls.append
     clf = lmm(max_iter=500, callbacks=callbacks).fit(*cloud)
-    assert all(isinstance(progress, Progress) for progress in heard)
-    assert heard[-1].iteration == heard[-1].max_iter == 500
-    assert heard[-1].best_loss == clf.max_loss_
-    assert len(heard) < 100
+    assert all(isinstance(progress, Progress) for progress in progress_calls)
+    assert progress_calls[-1].iteration == progress_calls[-1].max_iter == 500
+    assert progress_calls[-1].best_loss == clf.max_loss_
+    assert len(progress_calls) < 100
 
 
 @MAX_ENGINES
-def test_a_callback_can_stop_the_training(cloud, engine):
+def test_callback_stops_training(cloud, engine):
     clf = lmm(engine=engine, max_iter=10**9, callbacks=lambda p: p.iteration > 10).fit(*cloud)
     assert "callback" in clf.status_
     assert 10 < clf.n_iter_ < 1000
@@ -562,7 +557,7 @@ def test_verbose_draws_a_progress_bar(cloud, capsys, verbose):
 @MAX_ENGINES
 @pytest.mark.parametrize("interrupt", [raise_keyboard_interrupt, press_ctrl_c])
 @pytest.mark.parametrize("keep", ["best", "last"])
-def test_an_interrupted_training_keeps_what_it_has(cloud, engine, interrupt, keep):
+def test_interrupted_training_keeps_best_weights(cloud, engine, interrupt, keep):
     def callback(progress):
         if progress.iteration > 20:
             interrupt()
@@ -584,7 +579,7 @@ def assert_same_but_for_the_status(clf, other, data):
 
 
 @MAX_ENGINES
-def test_ctrl_c_during_training(cloud, engine):
+def test_ctrl_c_during_training_keeps_best_weights(cloud, engine):
     """From outside, at a moment that the training does not choose."""
     timer = threading.Timer(0.5, press_ctrl_c)
     callbacks = [lambda p: p.seconds > 60, KeepBestOnInterrupt()]

@@ -49,13 +49,13 @@ def test_subgradient_is_sparse(case, problem):
 
 
 def runner_up_gap(terms, sign):
-    """How far the winner is ahead; sign is +1 for a maximum, −1 for a minimum."""
+    """Return the lead of the winner; sign is +1 for a maximum, −1 for a minimum."""
     first, second, *_ = sorted((sign * float(t) for t in terms), reverse=True)
     return first - second
 
 
 def differentiability(model, x):
-    """The smallest distance to a kink, over all the minima, maxima and ReLUs of the model."""
+    """Return the smallest distance to a kink over all minima, maxima and ReLUs of the model."""
     if isinstance(model, ZeroHidden):
         return min(runner_up_gap(x + row, 1) for row in model.W)
     if isinstance(model, LMM):
@@ -106,7 +106,7 @@ def entries_of(subgradient):
     return named
 
 
-def test_classes_that_share_a_unit_are_summed():
+def test_subgradient_sums_classes_that_share_a_unit():
     """Classes 0 and 1 take unit 0 and its row 1; class 2 takes unit 1 and its row 0."""
     model = LMM(
         np.array([1.0, -1.0]),
@@ -122,7 +122,7 @@ def test_classes_that_share_a_unit_are_summed():
     }
 
 
-def test_classes_that_share_a_row_of_w0_only_are_summed_there():
+def test_subgradient_sums_classes_that_share_a_row_of_w0():
     """Classes 0 and 1 take different units, but row 1 in both; class 2 takes row 0."""
     model = LMM(
         np.array([1.0, -1.0]),
@@ -138,7 +138,7 @@ def test_classes_that_share_a_row_of_w0_only_are_summed_there():
     }
 
 
-def test_linear_max_plus_sums_the_classes_of_a_unit():
+def test_linear_max_plus_subgradient_sums_classes_of_a_unit():
     """Classes 0 and 1 take unit 0, which is on; class 2 takes unit 1, which is off."""
     model = LinearMaxPlus(
         np.array([[1.0, -1.0], [1.0, -1.0], [9.0, 9.0]]),
@@ -164,7 +164,7 @@ def selections():
 
 @pytest.mark.parametrize(("case", "chosen"), list(selections()))
 @pytest.mark.parametrize("sequence", [tuple, list])
-def test_only_the_chosen_layers_are_derived(case, chosen, sequence):
+def test_subgradient_of_selected_layers(case, chosen, sequence):
     rng = np.random.default_rng(8)
     model, x = normal_model(case, rng, (3, 5, 4)), rng.normal(size=3)
     full = model.subgradient(x, 1)
@@ -173,7 +173,7 @@ def test_only_the_chosen_layers_are_derived(case, chosen, sequence):
     assert entries_of(got) == {name: entries_of(full)[name] for name in chosen}
 
 
-def test_squared_norm_and_count_of_nonzeros():
+def test_subgradient_squared_norm_and_nonzeros():
     subgradient = Subgradient(
         W2=SparseUpdate((np.array([0, 1]), np.array([0, 1])), np.array([3.0, -4.0])),
         W1=SparseUpdate((np.array([2]), np.array([2])), np.array([0.0])),
@@ -185,7 +185,7 @@ def test_squared_norm_and_count_of_nonzeros():
 
 
 @EVERY_MODEL
-def test_squared_norm_of_a_subgradient(case):
+def test_subgradient_squared_norm_is_exact(case):
     rng = np.random.default_rng(9)
     model, x = normal_model(case, rng, (3, 5, 4)), rng.normal(size=3)
     expected = sum(float(v) ** 2 for G in case.subgradient(x, 2, model).values() for v in flat(G))
@@ -201,7 +201,7 @@ def flat(nested):
 
 @EVERY_MODEL
 @FLOATS
-def test_a_move_changes_exactly_the_listed_entries(case, dtype):
+def test_step_changes_exactly_the_listed_entries(case, dtype):
     rng = np.random.default_rng(10)
     model, x = normal_model(case, rng, (4, 6, 3), dtype), rng.normal(size=4).astype(dtype)
     arrays = {name: getattr(model, name) for name in model.layers}
@@ -217,7 +217,7 @@ def test_a_move_changes_exactly_the_listed_entries(case, dtype):
 
 
 @EVERY_MODEL
-def test_a_small_move_lowers_the_loss(case):
+def test_small_step_lowers_the_loss(case):
     rng = np.random.default_rng(11)
     model, x, y = normal_model(case, rng, (4, 6, 3)), rng.normal(size=4), np.array([1])
     before = model.losses(x[None], y)[0]
@@ -227,7 +227,7 @@ def test_a_small_move_lowers_the_loss(case):
     assert math.isclose(drop, 1e-6 * subgradient.squared_norm(), rel_tol=1e-3)
 
 
-def test_the_kernels_view_of_an_lmm_moves_with_it():
+def test_kernel_view_of_lmm_shares_its_weights():
     model = grid_model(CASES["LMM"], np.random.default_rng(12), (2, 3, 2))
     weights = model.weights
     model.move(model.mean_subgradient(np.ones((1, 2)), np.array([0])), 1.0)
@@ -239,7 +239,7 @@ def test_the_kernels_view_of_an_lmm_moves_with_it():
 @EVERY_MODEL
 @FLOATS
 @pytest.mark.parametrize("weight", [None, np.array([1.0, 0.0, 2.5, 0.5, 1.0])])
-def test_mean_subgradient_is_the_mean(case, dtype, weight):
+def test_mean_subgradient_is_the_mean_of_subgradients(case, dtype, weight):
     rng = np.random.default_rng(13)
     model, X = grid_model(case, rng, (3, 5, 4), dtype), grid_array(rng, (5, 3), dtype)
     y = rng.integers(4, size=5)
@@ -255,7 +255,7 @@ def test_mean_subgradient_is_the_mean(case, dtype, weight):
 
 
 @EVERY_MODEL
-def test_mean_subgradient_moves_every_weight_it_lists(case):
+def test_mean_subgradient_step_changes_every_listed_weight(case):
     rng = np.random.default_rng(14)
     model, X, y = normal_model(case, rng, (3, 5, 4)), rng.normal(size=(6, 3)), np.arange(6) % 4
     mean = model.mean_subgradient(X, y)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from explained import fixed
+from explained import HIGH, LOW, fixed, random_sum
 from maxplus import plots
 from maxplus.explain import (
     Domain,
@@ -22,7 +22,6 @@ from maxplus.explain import (
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.models._softmax import softmax
 from strategies import SEEDS
-from test_sum_flips import HIGH, LOW, random_sum
 
 CLASSES = ["A", "B", "C"]
 
@@ -77,7 +76,7 @@ def test_text_has_class_probability_contributions_and_flip():
     assert re.search(r"    [+−][\d.]+ from \d more (column|group)s?$", why.text(0), re.MULTILINE)
 
 
-def test_missing_values_are_named():
+def test_explanation_of_sum_names_missing_values():
     missing = np.zeros((4, 3), bool)
     missing[1, 2] = True
     _, why = explained(0, missing=missing)

@@ -31,7 +31,7 @@ def assert_same_sum(got, expected):
 
 @DTYPES
 @pytest.mark.parametrize("is_mapped", [True, False])
-def test_classifier_with_a_sum_comes_back_from_its_file(dtype, is_mapped, tmp_path):
+def test_classifier_with_a_sum_round_trips(dtype, is_mapped, tmp_path):
     model, X = mapped_sum(dtype=dtype)
     if not is_mapped:
         model = random_sum(dtype=dtype)
@@ -56,7 +56,7 @@ def test_classifier_with_a_sum_comes_back_from_its_file(dtype, is_mapped, tmp_pa
 
 
 @DTYPES
-def test_regressor_with_a_sum_comes_back_from_its_file(dtype, tmp_path):
+def test_regressor_with_a_sum_round_trips(dtype, tmp_path):
     model, X = mapped_sum(n_classes=2, dtype=dtype)
     reg = regressor(model, X)
     reg.save(tmp_path / "sum")
@@ -66,7 +66,7 @@ def test_regressor_with_a_sum_comes_back_from_its_file(dtype, tmp_path):
     assert_array_equal(again.residual_quantiles_, reg.residual_quantiles_)
 
 
-def test_file_has_as_many_arrays_for_many_terms(tmp_path):
+def test_number_of_arrays_in_file_does_not_depend_on_terms(tmp_path):
     model, X = mapped_sum()
     many = AdditiveLMM.mean([model] * 40)
     few, lots = (describe(classifier(m, X))[1] for m in (model, many))
@@ -200,7 +200,7 @@ def test_load_refuses_sum_in_a_subgradient_classifier(tmp_path):
     ({"scores": [[0.5]]}, "the scores of candidates cannot be"),
     ({"other": 1}, "what was searched cannot be"),
 ])  # fmt: skip
-def test_load_refuses_search_that_cannot_be(change, message, tmp_path):
+def test_load_refuses_invalid_search_results(change, message, tmp_path):
     document, arrays = describe(classifier(*mapped_sum()))
     document["search"] |= change
     write(tmp_path / "damaged", KIND, document, arrays)

@@ -7,42 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import fixed, flips_within
+from explained import HIGH, LOW, fixed, flips_within, random_map, random_sum, random_terms
 from maxplus.explain import Domain, OneHotGroup, nearest_counterfactuals
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import SEEDS
-
-LOW, HIGH = -4.0, 4.0
-
-
-def random_terms(rng, n_features, n_classes, dtype=np.float64, n_terms=4):
-    """Terms over one feature, over some and over all, with capped units of any slopes."""
-    terms = []
-    for _ in range(n_terms):
-        m = int(rng.choice([1, 1, rng.integers(1, n_features + 1), n_features]))
-        H = int(rng.integers(1, 5))
-        slopes = rng.uniform(0.3, 2.0, 2 * m) * rng.choice([-1.0, 0.0, 1.0, 1.0], 2 * m)
-        weights = slopes, rng.normal(size=(2 * m, H)), rng.normal(size=(H, n_classes))
-        features = np.sort(rng.choice(n_features, m, replace=False))
-        terms.append(Term(features, LMM(*(W.astype(dtype) for W in weights))))
-    return terms
-
-
-def random_map(rng, n_features):
-    """Knots of any number inside of the limits, some segments of which are flat."""
-    knots = []
-    for _ in range(n_features):
-        n = int(rng.integers(1, 7))
-        u = np.cumsum(rng.exponential(0.5, n) * rng.choice([0.0, 1.0, 1.0], n)) - 1.0
-        knots.append((np.sort(rng.uniform(LOW, HIGH, n)), u))
-    return FeatureMap(knots)
-
-
-def random_sum(rng, n_features, n_classes, *, is_mapped=True, dtype=np.float64, n_terms=4):
-    return AdditiveLMM(
-        random_terms(rng, n_features, n_classes, dtype, n_terms), n_features,
-        random_map(rng, n_features) if is_mapped else None, 0.3 * rng.normal(size=n_classes),
-    )  # fmt: skip
 
 
 @st.composite
@@ -54,7 +22,7 @@ def sums(draw, dtype=np.float64):
 
 
 def lead_along(model, x, y, p, values):
-    """How far the best other class is above y where feature p has these values."""
+    """Return the best other score minus that of y, for these values of feature p."""
     rows = np.repeat(x[None], values.size, axis=0)
     rows[:, p] = values
     z = model.scores(rows).astype(float)
@@ -69,7 +37,7 @@ def changed(x, p, value):
 
 @given(sums())
 @fixed(150)
-def test_flips_of_sums_change_the_class_and_are_the_nearest(drawn):
+def test_counterfactuals_of_sums_change_the_class_and_are_the_nearest(drawn):
     model, X = drawn
     flips = nearest_counterfactuals(model, X, Domain.free(model.n_features).within(LOW, HIGH))
     y = model.scores(X).argmax(axis=1)
@@ -94,7 +62,7 @@ def test_flips_of_sums_change_the_class_and_are_the_nearest(drawn):
 
 @given(SEEDS, st.booleans())
 @fixed(20)
-def test_one_term_over_all_features_flips_as_its_lmm(seed, has_limits):
+def test_counterfactuals_of_one_term_over_all_features_equal_those_of_its_lmm(seed, has_limits):
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=8), rng.normal(size=(8, 5)), rng.normal(size=(5, 3))
     lmm = LMM(*weights)
@@ -108,7 +76,7 @@ def test_one_term_over_all_features_flips_as_its_lmm(seed, has_limits):
 
 @given(sums())
 @fixed(40)
-def test_whole_numbers_of_sums_are_the_nearest_of_all(drawn):
+def test_integer_counterfactuals_of_sums_are_the_nearest(drawn):
     model, X = drawn
     P, X = model.n_features, np.round(5 * drawn[1])
     wide = FeatureMap([(10.0 * x, u) for x, u in map(random_map(
@@ -127,7 +95,7 @@ def test_whole_numbers_of_sums_are_the_nearest_of_all(drawn):
 
 @given(sums(np.float32))
 @fixed(40)
-def test_flips_of_float32_sums_change_the_class_when_typed_in(drawn):
+def test_printed_counterfactuals_of_float32_sums_change_the_class(drawn):
     model, X = drawn
     X = X.astype(np.float32)
     flips = nearest_counterfactuals(model, X, Domain.free(model.n_features).within(LOW, HIGH))
@@ -152,7 +120,7 @@ def two_steps(intercept=(0.0, 0.0), **others):
 PERCENT = FeatureMap([([0.0, 100.0], [0.0, 1.0]), ([0.0, 10.0], [0.0, 1.0])])
 
 
-def test_flip_is_in_raw_units():
+def test_counterfactual_of_sum_is_in_raw_units():
     model = two_steps(feature_map=PERCENT)
     found = nearest_counterfactuals(model, [[10.0, 7.0]], Domain.free(2, [50.0, 5.0]))
     # 2·0.1 − 1 + 2·0.7 − 1 = −0.4: either needs 0.2 more, that is 20 or 2, and 0.4 units each.
@@ -161,7 +129,7 @@ def test_flip_is_in_raw_units():
     assert found.shown.tolist() == [31.0 if found.feature[0] == 0 else 9.1]
 
 
-def test_value_outside_of_the_knots_moves_through_the_flat_part():
+def test_counterfactual_from_outside_the_knots_crosses_the_flat_part():
     model = two_steps(feature_map=PERCENT)
     found = nearest_counterfactuals(model, [[-500.0, 5.0]], Domain.free(2).with_fixed([1]))
     assert found.feature.tolist() == [0]
@@ -169,7 +137,7 @@ def test_value_outside_of_the_knots_moves_through_the_flat_part():
     assert found.distance == pytest.approx(550.0)
 
 
-def test_row_outside_of_its_domain_may_flip_where_the_map_is_flat():
+def test_row_outside_its_domain_may_have_counterfactual_where_map_is_flat():
     """From −5 the nearest value that is allowed lies where the map has ended."""
     model = two_steps(feature_map=PERCENT)
     domain = Domain.free(2).within([200.0, 5.0], [300.0, 5.0])
@@ -177,7 +145,7 @@ def test_row_outside_of_its_domain_may_flip_where_the_map_is_flat():
     assert (found.feature[0], found.value[0], found.becomes[0]) == (0, 200.0, 1)
 
 
-def test_feature_of_no_term_cannot_flip():
+def test_feature_of_no_term_has_no_counterfactual():
     steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([1], steps)], 3)
     found = nearest_counterfactuals(model, [[0.0, 0.0, 0.0]], Domain.free(3))
@@ -188,7 +156,7 @@ def test_feature_of_no_term_cannot_flip():
     )
 
 
-def test_categories_and_missing_values_of_sums_flip_as_a_whole():
+def test_counterfactuals_of_sums_change_categories_and_missing_values_as_a_whole():
     """Words are features 0 and 1; feature 2 is a number with the indicator 3."""
     steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     against = LMM.of_boxes([[0.0], [1.0]], 0.5, 3.0 * np.eye(2)[::-1], slope=1.0)
@@ -210,7 +178,7 @@ def test_categories_and_missing_values_of_sums_flip_as_a_whole():
         assert model.scores(row).argmax() == found.becomes[n] != y[n]
 
 
-def test_flips_of_trained_sums_are_the_nearest_on_a_grid():
+def test_counterfactuals_of_trained_sums_are_the_nearest_on_a_grid():
     """Heavy tails, an outlier of 10^6 deviations, and terms over one, two and all features."""
     rng = np.random.default_rng(0)
     train = rng.normal(size=(200, 3)) * [1.0, 100.0, 1e-3]

@@ -42,14 +42,14 @@ def test_default_drops_no_column_and_auto_drops_ids_and_constants():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_set_output(library):
+def test_encoder_set_output(library):
     pytest.importorskip(library)
     found = TableEncoder().set_output(transform=library).fit_transform(FRAME)
     assert list(found.columns) == [*ALL, "same = x"]
     assert np.array_equal(np.asarray(found), TableEncoder().fit_transform(FRAME))
 
 
-def test_json_round_trip_without_pickle():
+def test_encoder_json_round_trip_without_pickle():
     fitted = TableEncoder(drop=["auto"], categorical=["pain"], standardize=True).fit(FRAME)
     again = TableEncoder.from_json(json.loads(json.dumps(fitted.to_json())))
     assert again.to_json() == fitted.to_json()
@@ -64,20 +64,20 @@ def test_unknown_categories_are_counted_in_one_warning():
     assert not X[:, 3:6].any()
 
 
-def test_arrays_have_numbered_columns():
+def test_encoder_numbers_columns_of_arrays():
     X = np.array([[1.0, np.nan], [2.0, 3.0], [4.0, 1.0]])
     fitted = TableEncoder().fit(X)
     assert fitted.get_feature_names_out().tolist() == ["x0", "x1"]
     assert fitted.transform(X).tolist() == [[1.0, 1.0], [2.0, 3.0], [4.0, 1.0]]
 
 
-def test_pipelines_and_cross_validation():
+def test_encoder_in_pipelines_and_cross_validation():
     model = make_pipeline(TableEncoder(drop="auto", standardize=True), LogisticRegression())
     assert cross_val_score(model, FRAME, Y, cv=3).mean() > 0.8
     assert clone(model).fit(FRAME, Y).score(FRAME, Y) > 0.8
 
 
-def test_an_estimator_fits_a_clone_of_the_encoder():
+def test_estimator_fits_a_clone_of_the_encoder():
     encoder = TableEncoder(drop=["id"])
     clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(encoder.on(FRAME), Y)
     assert not hasattr(encoder, "columns_")

@@ -27,13 +27,13 @@ def little_memory(monkeypatch):
 
 
 def packed_csv(path, n_rows=N_ROWS):
-    """A file of some kilobytes that unpacks to many rows."""
+    """Return a file of some kilobytes that unpacks to many rows."""
     path.write_bytes(gzip.compress(b"a,class\n" + b"1,0\n2,1\n" * (n_rows // 2)))
     return path
 
 
 def run_lengths(path, n_rows=N_ROWS):
-    """A file of some kilobytes whose columns are long runs."""
+    """Return a file of some kilobytes whose columns are long runs."""
     columns = {name: np.repeat([0.0, 1.0], n_rows // 2) for name in ("a", "class")}
     parquet.write_table(pyarrow.table(columns), path)
     return path
@@ -42,7 +42,7 @@ def run_lengths(path, n_rows=N_ROWS):
 @pytest.mark.parametrize(
     ("make", "name"), [(packed_csv, "data.csv.gz"), (run_lengths, "data.parquet")]
 )
-def test_tables_larger_than_memory_are_refused(tmp_path, little_memory, make, name):
+def test_tables_larger_than_memory_are_rejected(tmp_path, little_memory, make, name):
     path = make(tmp_path / name)
     assert path.stat().st_size < 100_000
     with pytest.raises(TableError, match=r"needs at least .* MB of memory, but only .* available"):
@@ -50,7 +50,7 @@ def test_tables_larger_than_memory_are_refused(tmp_path, little_memory, make, na
     assert "fewer rows or columns" in bad("train", path)
 
 
-def test_parquet_is_refused_before_it_is_read(tmp_path, little_memory, monkeypatch):
+def test_too_large_parquet_is_rejected_before_reading(tmp_path, little_memory, monkeypatch):
     path = run_lengths(tmp_path / "data.parquet")
     monkeypatch.setattr(parquet.ParquetFile, "iter_batches", None)
     with pytest.raises(TableError, match="of memory"):
@@ -62,7 +62,7 @@ def test_tables_that_fit_are_read(tmp_path, little_memory):
     assert read_table(run_lengths(tmp_path / "data.parquet", 4000)).n_rows == 4000
 
 
-def test_features_larger_than_memory_are_refused(little_memory):
+def test_features_larger_than_memory_are_rejected(little_memory):
     words = np.array([f"w{k % 25}" for k in range(60_000)], object)
     table = RawTable("t", {"a": words, "y": np.arange(60_000.0) % 2})
     with pytest.raises(TableError, match=r"t needs at least 12\.0 MB of memory"):
@@ -87,7 +87,7 @@ def test_failed_allocations_are_table_errors(tmp_path, monkeypatch, kind, name):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_available_memory_obeys_the_limit_of_the_address_space():
+def test_available_memory_respects_address_space_limit():
     program = (
         "import resource; from maxplus.training.memory import available_bytes\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
@@ -113,7 +113,7 @@ def test_folders_that_contain_themselves_are_table_errors(tmp_path):
     assert "is no file" in bad("train", tmp_path)
 
 
-def test_text_without_lines_is_given_up(tmp_path, monkeypatch):
+def test_text_without_line_breaks_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("maxplus.tables.csv_files.LONGEST_NAMES", 1 << 22)
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"a" * (1 << 23)))
@@ -123,7 +123,7 @@ def test_text_without_lines_is_given_up(tmp_path, monkeypatch):
 
 def test_reading_many_columns_is_not_quadratic(tmp_path):
     def seconds(n):
-        """The least processor time of three attempts."""
+        """Return the least processor time of three attempts."""
         path = tmp_path / f"{n}.csv"
         names = ",".join(f"c{k}" for k in range(n))
         path.write_text(f"{names}\n" + f"{','.join(['0.5'] * n)}\n" * 3)

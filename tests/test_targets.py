@@ -11,7 +11,7 @@ ARMS = ["None", "placebo", "drug"]
 
 
 def trial(n=60):
-    """A CSV file whose target has the class None."""
+    """Return a CSV file whose target has the class None."""
     grades = ["low", "None", "high"]
     lines = [f"{k % 3 + k / 100},{grades[k % 3]},{ARMS[k % 3]}" for k in range(n)]
     return "\n".join(["size,grade,class", *lines]) + "\n"
@@ -23,7 +23,7 @@ def samples_in(path, **choices):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
-def test_the_word_none_is_a_class_in_the_target(tmp_path, ending):
+def test_string_none_is_a_class_of_the_target(tmp_path, ending):
     pandas = pytest.importorskip("pandas")
     path = tmp_path / f"trial.{ending}"
     (tmp_path / "trial.csv").write_text(trial())
@@ -48,7 +48,7 @@ def test_none_in_python_is_a_missing_label():
     assert len(samples.y) == 30
 
 
-def test_none_among_numbers_is_missing(write):
+def test_none_in_numeric_column_is_missing(write):
     rows = "\n".join(f"{k * 0.3},{'None' if k % 5 == 0 else k / 7}" for k in range(60))
     samples = samples_in(write(f"x,price\n{rows}\n"), target="price")
     assert samples.target.task == "regression"
@@ -69,7 +69,7 @@ def test_none_is_predicted_and_evaluated_as_a_class(tmp_path):
     [(10, 30, "classification"), (11, 100, "regression"), (11, 120, "classification"),
      (20, 4000, "classification"), (21, 4000, "regression"), (28, 4177, "regression")],
 )  # fmt: skip
-def test_many_whole_numbers_are_a_regression(n_different, n_rows, task):
+def test_integer_target_with_many_values_selects_regression(n_different, n_rows, task):
     cells = np.arange(float(n_rows)) % n_different
     table = RawTable("t", {"x": np.sin(np.arange(n_rows)), "y": cells})
     encoding, lines = decided(table)
@@ -78,7 +78,7 @@ def test_many_whole_numbers_are_a_regression(n_different, n_rows, task):
 
 
 @pytest.mark.parametrize("words", [True, False])
-def test_many_classes_of_few_rows_are_told(words):
+def test_many_classes_of_few_rows_warn(words):
     codes = np.arange(60) % 12
     cells = np.array([f"c{k}" for k in codes], object) if words else codes.astype(float)
     table = RawTable("t", {"x": np.sin(np.arange(60)), "y": cells})
@@ -92,7 +92,7 @@ def test_many_classes_of_few_rows_are_told(words):
 
 @pytest.fixture(scope="module")
 def flowers(tmp_path_factory):
-    """A model of three classes, and a file in which some rows have labels that it does not know."""
+    """Return a model of three classes, and a file with labels that are unknown to it."""
     folder = tmp_path_factory.mktemp("flowers")
     rng = np.random.default_rng(0)
     rows = [(f"{k % 3 + rng.normal(0, 0.1):.3f}", f"{rng.normal():.3f}", "abc"[k % 3])
@@ -115,19 +115,19 @@ def flowers(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "certify", "report", "rules"])
-def test_unknown_labels_are_counted_and_named(flowers, command):
+def test_unknown_labels_are_counted_and_listed(flowers, command):
     out = ["-o", flowers / "page.html"] if command == "report" else []
     result = run(command, flowers / "m", flowers / "test.csv", *out)
     assert result.exit_code == 0, result.output
-    told = result.stderr
-    assert "6 of 26 rows" in told
-    assert "'new' (5), 'b2' (1)" in told
-    assert "maxplus train" in told
+    printed = result.stderr
+    assert "6 of 26 rows" in printed
+    assert "'new' (5), 'b2' (1)" in printed
+    assert "maxplus train" in printed
     assert "6 of 26" in bad(command, flowers / "m", flowers / "test.csv", *out, "--strict")
     assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
 
 
-def test_evaluate_counts_unknown_labels_as_wrong_beside_the_figures(flowers):
+def test_evaluate_counts_unknown_labels_as_wrong(flowers):
     known, both = (
         document("evaluate", flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
     )
@@ -137,7 +137,7 @@ def test_evaluate_counts_unknown_labels_as_wrong_beside_the_figures(flowers):
     assert known["rows_with_unknown_labels"] == 0
 
 
-def test_certify_leaves_unknown_labels_out(flowers):
+def test_certify_excludes_unknown_labels(flowers):
     known, both = (
         document("certify", flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
     )

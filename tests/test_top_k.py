@@ -39,7 +39,7 @@ LAYERS = ("W0", "W1", "W2")
 
 
 def worst_first(losses, k):
-    """The definition: sorted by loss, the lowest index first among equals."""
+    """Return the samples sorted by loss, with the lowest index first among equals."""
     return sorted(range(len(losses)), key=lambda n: (-losses[n], n))[:k]
 
 
@@ -52,20 +52,20 @@ def worst_first(losses, k):
      (0.07, 100, 7), (0.29, 100, 29), (1e-9, 100, 1), (np.int64(2), 7, 2),
      (np.float32(0.1), 30, 3)],
 )  # fmt: skip
-def test_how_many(k, n_samples, count):
+def test_top_k_number_of_samples(k, n_samples, count):
     """A fraction is rounded up, by its digits: 0.07·100 is 7.000000000000001 in floating point."""
     assert TopKLoss(k).count(n_samples) == count
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.0, 1.5, 0.0, -0.5, math.nan, math.inf])
-def test_impossible_numbers(k):
+def test_top_k_rejects_invalid_k(k):
     with pytest.raises(ValueError, match="integer >= 1 or a fraction"):
         TopKLoss(k)
 
 
 @given(levels=st.integers(1, 6), n_samples=st.integers(1, 30), k=st.integers(1, 30), seed=SEEDS)
 @quick(100)
-def test_the_value_is_the_mean_of_the_worst(levels, n_samples, k, seed):
+def test_top_k_objective_is_mean_of_worst_losses(levels, n_samples, k, seed):
     losses = np.random.default_rng(seed).integers(0, levels, n_samples) / 4
     worst = worst_first(losses, k)
     at = TopKLoss(k).value(losses, None)
@@ -74,20 +74,20 @@ def test_the_value_is_the_mean_of_the_worst(levels, n_samples, k, seed):
     assert_allclose(at.loss, np.mean(losses[worst]), rtol=1e-15)
 
 
-def test_losses_are_summed_from_the_worst_on():
+def test_top_k_sums_losses_from_the_worst():
     """In another order the two small ones would together make a difference."""
     losses = np.array([1.0, 1e16, 1.0])
     assert TopKLoss(3).value(losses, None).loss == 1e16 / 3
     assert 1e16 / 3 != (1.0 + 1.0 + 1e16) / 3
 
 
-def test_a_score_that_overflowed_is_the_worst():
+def test_top_k_treats_overflow_as_worst():
     at = TopKLoss(2).value(np.array([1.0, np.nan, np.inf, 2.0]), None)
     assert math.isnan(at.loss)
     assert at.worst == (1, 2)
 
 
-def test_entries_are_merged_where_they_first_appear():
+def test_top_k_merges_subgradient_entries_at_first_occurrence():
     """Sums run over the parts in order: 1 + 1e16 − 1e16 is 0, 1e16 − 1e16 + 1 would be 1."""
 
     def part(rows, values):
@@ -102,7 +102,7 @@ def test_entries_are_merged_where_they_first_appear():
     assert_array_equal(mean["W"].value, np.array([0.0, 4.0, 5.0]) / 3)
 
 
-def test_layers_without_entries_have_a_mean():
+def test_mean_subgradient_of_empty_layers_is_empty():
     empty = Subgradient(A=SparseUpdate((np.empty(0, int), np.empty(0, int)), np.empty(0)))
     mean = Subgradient.mean([empty, empty])
     assert [part.size for part in (*mean["A"].index, mean["A"].value)] == [0, 0, 0]
@@ -150,7 +150,7 @@ def assert_steps_are_the_oracles(X, y, model, k, rule, w0_update_interval, n_ite
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
-def test_dense_is_the_definition(cloud, k, rule, w0_update_interval):
+def test_top_k_dense_engine_equals_definition(cloud, k, rule, w0_update_interval):
     X, y = cloud.X[:20], cloud.y[:20]
     model = start_at(X, y)
     assert assert_steps_are_the_oracles(X, y, model, k, RULES[rule], w0_update_interval, 30) == 30
@@ -163,7 +163,7 @@ def test_dense_is_the_definition(cloud, k, rule, w0_update_interval):
     seed=SEEDS,
 )
 @quick(40)
-def test_dense_is_the_definition_where_ties_abound(shape, k, w0_update_interval, seed):
+def test_top_k_dense_engine_equals_definition_with_ties(shape, k, w0_update_interval, seed):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (n_samples, n_features)) / 2
@@ -174,7 +174,7 @@ def test_dense_is_the_definition_where_ties_abound(shape, k, w0_update_interval,
 
 
 @pytest.mark.parametrize("k", [1, 3, 45])
-def test_finite_differences(cloud, k):
+def test_top_k_subgradient_matches_finite_differences(cloud, k):
     """At random weights nothing ties, so the objective is smooth there."""
     X, y = cloud
     model = random_lmm("gaussian", (4, 5, 3), 1.0, 1.0, X.dtype, np.random.default_rng(5))
@@ -197,7 +197,7 @@ def test_finite_differences(cloud, k):
         assert np.abs(expected).max() > 0.01
 
 
-def test_all_samples_have_the_mean_subgradient(cloud):
+def test_top_k_of_all_samples_has_the_mean_subgradient(cloud):
     X, y = cloud
     model = start_at(X, y)
     objective = TopKLoss(45)
@@ -227,7 +227,7 @@ def any_model(kind, X, y):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [LMM, ZeroHidden, LinearMaxPlus])
-def test_the_worst_one_is_the_maximum(cloud, kind, dtype):
+def test_top_1_equals_the_maximum(cloud, kind, dtype):
     X, y = cloud.astype(dtype)
     engines = [
         DenseEngine(any_model(kind, X, y), TrainingProblem(X, y, objective, RULES["two-phase"], 3))
@@ -238,7 +238,7 @@ def test_the_worst_one_is_the_maximum(cloud, kind, dtype):
     assert_same_training(engines[1], got, engines[0], expected)
 
 
-def test_each_weight_is_rounded_once_per_iteration(cloud):
+def test_top_k_rounds_each_weight_once_per_iteration(cloud):
     """Twenty samples move the same float32 entries: one rounding leaves them elsewhere."""
     X, y = cloud.astype(np.float32)
     model, alpha = start_at(X, y, 3), 0.37
@@ -255,7 +255,7 @@ def test_each_weight_is_rounded_once_per_iteration(cloud):
     assert not np.array_equal(in_turn, once)
 
 
-def test_reaching_the_target_with_the_mean_ends_training(cloud):
+def test_top_k_training_ends_at_the_target(cloud):
     X, y = cloud
     engine = DenseEngine(start_at(X, y, 30), TrainingProblem(X, y, TopKLoss(9), polyak(1.0)))
     result = train(engine, 2000)
@@ -291,7 +291,7 @@ def assert_sparse_is_dense(X, y, k, rule, w0_update_interval, n_iter, dense=None
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_sparse_is_dense(iris, data, k, rule, w0_update_interval, dtype, request):
+def test_top_k_sparse_equals_dense(iris, data, k, rule, w0_update_interval, dtype, request):
     """Large chunks; small chunks and much regrouping; the same searched by two workers."""
     X, y = iris if data == "iris" else ties()
     if k == "N":  # whose subgradients the dense engine adds up one by one
@@ -312,7 +312,7 @@ def test_sparse_is_dense(iris, data, k, rule, w0_update_interval, dtype, request
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [3, 0.1])
 @pytest.mark.parametrize("w0_update_interval", [0, 7])
-def test_sparse_is_dense_on_digits(digits, two_workers, k, w0_update_interval):
+def test_top_k_sparse_equals_dense_on_digits(digits, two_workers, k, w0_update_interval):
     X, y = digits.astype(np.float32)
     rule = two_phase(polyak(), constant(0.02), 150)
     problem = TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval)
@@ -325,7 +325,7 @@ def test_sparse_is_dense_on_digits(digits, two_workers, k, w0_update_interval):
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("k", [2, 5, 40, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_no_bound_is_ever_violated(iris, two_workers, data, k, w0_update_interval):
+def test_top_k_sparse_bounds_are_never_violated(iris, two_workers, data, k, w0_update_interval):
     X, y = iris if data == "iris" else ties()
     rule = two_phase(polyak(), constant(0.02), 50)
     k = len(y) if k == "N" else k
@@ -343,7 +343,9 @@ def test_no_bound_is_ever_violated(iris, two_workers, data, k, w0_update_interva
     seed=st.integers(0, 1000),
 )
 @quick(40)
-def test_generated_problems(shape, levels, k, w0_update_interval, rule, dtype, seed):
+def test_top_k_sparse_equals_dense_on_generated_problems(
+    shape, levels, k, w0_update_interval, rule, dtype, seed
+):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = (rng.integers(0, levels, (n_samples, n_features)) / levels).astype(dtype)
@@ -355,7 +357,7 @@ def test_generated_problems(shape, levels, k, w0_update_interval, rule, dtype, s
     assert_same_training(sparse, train(sparse, 120), dense, expected)
 
 
-def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
+def test_top_k_rebuilds_chunks_skipped_longer_than_the_ring(iris, monkeypatch):
     """Small steps on ten flowers: easy chunks are not looked at for hundreds of iterations."""
     monkeypatch.setattr("maxplus.training.engines.sparse._state.MAX_LANES", 16)
     X, y = iris
@@ -372,7 +374,7 @@ def test_chunks_that_slept_longer_than_the_ring_are_rebuilt(iris, monkeypatch):
 
 
 @pytest.mark.parametrize("k", [1, 5, 60])
-def test_a_step_is_bounded_by_all_entries_that_moved(iris, k):
+def test_top_k_step_bound_covers_all_changed_entries(iris, k):
     """Bounds have slack, so an audit may miss an entry that was left out: count it directly."""
     X, y = iris
     engine = SparseEngine(
@@ -388,12 +390,12 @@ def test_a_step_is_bounded_by_all_entries_that_moved(iris, k):
 
 
 @pytest.mark.parametrize(("k", "length"), [(1, RING), (2, 256), (5, 64), (300, 2), (10**6, 2)])
-def test_the_ring_holds_fewer_iterations_of_more_samples(k, length):
+def test_top_k_ring_holds_fewer_iterations_of_more_samples(k, length):
     assert ring_length(k) == length
 
 
 @pytest.mark.slow
-def test_memory_is_planned_for_all_k_samples(digits):
+def test_top_k_memory_estimate_covers_k_samples(digits):
     X, y = digits
     model = start_at(X, y, 30)
 
@@ -409,7 +411,7 @@ def test_memory_is_planned_for_all_k_samples(digits):
 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
-def test_steps_that_overflow_end_as_such(iris, dtype, alpha):
+def test_top_k_overflowing_steps_end_training(iris, dtype, alpha):
     X, y = iris.astype(dtype)
     for k in (1, 7, 150):
         engine = SparseEngine(
@@ -438,7 +440,7 @@ def assert_same_fit(a, b):
 
 
 @pytest.mark.parametrize("top_k", [1, 4, 0.2])
-def test_automatic_is_sparse_and_the_same_as_dense(iris, top_k):
+def test_top_k_selects_sparse_engine_and_equals_dense(iris, top_k):
     model = fitted(iris, top_k=top_k)
     assert model._engine_class() is SparseEngine
     assert_same_fit(model, fitted(iris, top_k=top_k, engine="dense"))
@@ -446,17 +448,17 @@ def test_automatic_is_sparse_and_the_same_as_dense(iris, top_k):
     assert_allclose(worst.mean(), model.loss_curve_.min(), rtol=1e-9)
 
 
-def test_one_in_ten_by_default(iris):
+def test_top_k_default_is_one_in_ten(iris):
     assert_same_fit(fitted(iris), fitted(iris, top_k=15))
     assert not np.array_equal(fitted(iris).W2_, fitted(iris, top_k=16).W2_)
 
 
-def test_the_classifier_of_one_worst_sample_minimises_the_maximum(iris):
+def test_classifier_with_top_1_minimises_the_maximum(iris):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0}
     assert_same_fit(fitted(iris, top_k=1), SubgradientLMMClassifier(**options).fit(iris.X, iris.y))
 
 
-def test_a_weight_changes_nothing_but_zero(iris):
+def test_top_k_ignores_sample_weights_but_zero(iris):
     """Weights are no multiples: only samples without any are missing, in k as well."""
     weight = 1.0 + np.arange(150) % 4
     assert_same_fit(fitted(iris, weight), fitted(iris))

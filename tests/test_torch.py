@@ -35,7 +35,7 @@ def numbers(tensor):
 @quick(40)
 @given(sizes=st.tuples(SIZES_OR_ZERO, SIZES, SIZES), seed=SEEDS, dtype=DTYPES,
        block=st.sampled_from([1, 10, 100, 1 << 22]))  # fmt: skip
-def test_layers_are_the_algebra_and_derivatives_go_to_the_first_winner(
+def test_torch_layers_equal_the_algebra_and_gradients_go_to_the_first_winner(
     torch, layers, name, product, sizes, seed, dtype, block
 ):
     n, n_in, n_out = sizes
@@ -58,7 +58,7 @@ def test_layers_are_the_algebra_and_derivatives_go_to_the_first_winner(
 
 
 @PRODUCTS
-def test_derivatives_of_layers_are_difference_quotients(torch, layers, name, product):
+def test_torch_layer_gradients_match_difference_quotients(torch, layers, name, product):
     rng = np.random.default_rng(16)
     layer = getattr(layers, name)(rng.normal(size=(5, 4)))
     x = torch.tensor(rng.normal(size=(6, 5)), requires_grad=True)
@@ -73,7 +73,7 @@ def test_derivatives_of_layers_are_difference_quotients(torch, layers, name, pro
 
 
 @PRODUCTS
-def test_layers_keep_leading_dimensions(torch, layers, name, product):
+def test_torch_layers_keep_leading_dimensions(torch, layers, name, product):
     rng = np.random.default_rng(17)
     layer, X = getattr(layers, name)(rng.normal(size=(5, 4))), rng.normal(size=(2, 3, 5))
     expected = product(X.reshape(6, 5), numbers(layer.weight)).reshape(2, 3, 4)
@@ -83,7 +83,7 @@ def test_layers_keep_leading_dimensions(torch, layers, name, product):
 
 
 @PRODUCTS
-def test_layers_form_no_large_array(torch, layers, name, product):
+def test_torch_layers_allocate_no_large_array(torch, layers, name, product):
     from torch.utils._python_dispatch import TorchDispatchMode
 
     sizes = []
@@ -92,7 +92,7 @@ def test_layers_form_no_large_array(torch, layers, name, product):
         def __torch_dispatch__(self, function, types, arguments=(), named=None):
             result = function(*arguments, **(named or {}))
             parts = result if isinstance(result, tuple | list) else [result]
-            # What they take: a broadcast view has many elements and little memory.
+            # Count memory: a broadcast view has many elements and little memory.
             sizes.extend(part.untyped_storage().nbytes() // part.element_size() for part in parts)
             return result
 
@@ -104,7 +104,7 @@ def test_layers_form_no_large_array(torch, layers, name, product):
 
 
 @PRODUCTS
-def test_layers_with_random_weights(torch, layers, name, product):
+def test_torch_layers_with_random_weights(torch, layers, name, product):
     kind = getattr(layers, name)
     torch.manual_seed(0)
     layer, other = kind(30, 20), kind(in_features=30, out_features=20)
@@ -119,7 +119,7 @@ def test_layers_with_random_weights(torch, layers, name, product):
     assert repr(layer) == f"{name}(in_features=30, out_features=20)"
 
 
-def test_layers_have_weights_of_their_own(torch, layers):
+def test_torch_layers_copy_their_weights(torch, layers):
     for weight in (np.ones((2, 3)), torch.ones(2, 3), torch.nn.Parameter(torch.ones(2, 3))):
         layer = layers.MinPlus(weight)
         with torch.no_grad():
@@ -131,12 +131,12 @@ def test_layers_have_weights_of_their_own(torch, layers):
 @pytest.mark.parametrize(
     "arguments", [(5,), ([1.0, 2.0],), ([[1, 2], [3, 4]],), (np.ones((0, 3)),), (3, 0), (0, 3)]
 )
-def test_weights_that_are_no_matrix_are_refused(layers, arguments):
+def test_torch_layers_reject_weights_that_are_no_matrix(layers, arguments):
     with pytest.raises(ValueError, match=r"weight must be a matrix of floats.*got shape \(.*\)"):
         layers.MinPlus(*arguments)
 
 
-def test_layers_train_among_others(torch, layers):
+def test_torch_layers_train_in_a_network(torch, layers):
     torch.manual_seed(1)
     x = torch.rand(200, 2) * 2 - 1
     y = (x[:, 0] * x[:, 1] > 0).long()
@@ -159,7 +159,7 @@ def test_layers_train_among_others(torch, layers):
 
 @DATA
 @FLOATS
-def test_the_module_has_the_classifiers_scores(request, torch, data, dtype):
+def test_torch_module_has_the_scores_of_classifier(request, torch, data, dtype):
     X, y = request.getfixturevalue(data).astype(dtype)
     clf = briefly_trained(X, y)
     network = maxplus.export.to_torch(clf)
@@ -171,14 +171,14 @@ def test_the_module_has_the_classifiers_scores(request, torch, data, dtype):
 
 @quick(40)
 @given(network=networks())
-def test_the_module_has_the_scores_bit_by_bit(torch, network):
+def test_torch_module_scores_equal_bit_by_bit(torch, network):
     lmm, X = network
     z = maxplus.export.to_torch(classifier(lmm))(torch.tensor(X))
     assert_array_equal(numbers(z), lmm.scores(X), strict=True)
 
 
 @FLOATS
-def test_the_module_at_the_size_of_mnist(torch, dtype):
+def test_torch_module_at_the_size_of_mnist(torch, dtype):
     lmm = normal_lmm(18, MNIST, dtype)
     X = np.random.default_rng(19).random((10, MNIST[0])).astype(dtype)
     z = maxplus.export.to_torch(classifier(lmm))(torch.tensor(X))
@@ -187,7 +187,7 @@ def test_the_module_at_the_size_of_mnist(torch, dtype):
 
 @quick(40)
 @given(network=networks(), seed=SEEDS)
-def test_derivatives_are_the_librarys_subgradient(torch, network, seed):
+def test_torch_gradient_equals_the_subgradient(torch, network, seed):
     """Ties included: both take the lowest indices."""
     lmm, X = network
     rng = np.random.default_rng(seed)
@@ -207,7 +207,7 @@ def test_derivatives_are_the_librarys_subgradient(torch, network, seed):
             assert_allclose(got, expected, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-def test_derivatives_are_difference_quotients(torch):
+def test_torch_gradient_matches_difference_quotients(torch):
     module = maxplus.export.to_torch(classifier(normal_lmm(20, (3, 6, 4))))
     names = [name for name, _ in module.named_parameters()]
     assert names == ["W0", "minplus.weight", "maxplus.weight"]
@@ -221,7 +221,7 @@ def test_derivatives_are_difference_quotients(torch):
     assert torch.autograd.gradcheck(probabilities, (x, *values))
 
 
-def test_training_the_module_leaves_the_classifier_alone(torch, iris):
+def test_torch_training_leaves_classifier_unchanged(torch, iris):
     clf = SubgradientLMMClassifier(n_hidden=9, engine="dense", max_iter=3, random_state=0).fit(
         *iris
     )
@@ -241,7 +241,7 @@ def test_training_the_module_leaves_the_classifier_alone(torch, iris):
     assert not np.array_equal(numbers(module.minplus.weight), clf.W1_)
 
 
-def test_the_modules_state_can_be_saved(torch, tmp_path):
+def test_torch_module_state_can_be_saved(torch, tmp_path):
     module, other = (
         maxplus.export.to_torch(classifier(normal_lmm(seed, (3, 6, 4)))) for seed in (22, 23)
     )
@@ -262,7 +262,7 @@ def test_the_modules_state_can_be_saved(torch, tmp_path):
         (lambda torch: torch.tensor(1.0).double(), ValueError, r"\(…, 3\); got \(\)"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(torch, layers, make, error, message):
+def test_torch_module_rejects_invalid_inputs(torch, layers, make, error, message):
     module = maxplus.export.to_torch(classifier(normal_lmm(25, (3, 6, 4))))
     for network in (module, layers.MaxPlus(np.ones((3, 2)))):
         with pytest.raises(error, match=message):

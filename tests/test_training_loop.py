@@ -34,7 +34,7 @@ from trainings import press_ctrl_c, raise_keyboard_interrupt, start_at
 
 
 class FakeEngine:
-    """Counts down from 1000; ``ends`` tells after how many iterations it ends, and how."""
+    """An engine that counts down from 1000 and ends as ``ends`` (iteration, status) states."""
 
     def __init__(self, ends=None, signal=Signal.TARGET, on_block=lambda: None):
         self.sizes = []
@@ -54,7 +54,7 @@ class FakeEngine:
 
 
 class Clock:
-    """A clock that stands still unless it is told to go on."""
+    """A clock that only advances on request."""
 
     def __init__(self, monkeypatch):
         self.now = 100.0
@@ -62,21 +62,21 @@ class Clock:
 
 
 class Listener:
-    """A callback that keeps all it was told and stops after ``stop_after`` calls."""
+    """A callback that records its calls and stops after ``stop_after`` of them."""
 
     def __init__(self, stop_after=None):
-        self.heard, self._stop_after = [], stop_after
+        self.progress_calls, self._stop_after = [], stop_after
 
     def __call__(self, progress):
-        self.heard.append(progress)
-        return len(self.heard) == self._stop_after
+        self.progress_calls.append(progress)
+        return len(self.progress_calls) == self._stop_after
 
 
 # -- blocks and callbacks ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("max_iter", [1, 2, 3, 100, 1023, 1024])
-def test_all_iterations_are_done(max_iter):
+def test_training_loop_runs_all_iterations(max_iter):
     engine = FakeEngine()
     result = train(engine, max_iter)
     assert result.status is Status.MAX_ITER
@@ -84,14 +84,14 @@ def test_all_iterations_are_done(max_iter):
     assert_array_equal(result.history["sample"], np.arange(1, max_iter + 1))
 
 
-def test_blocks_of_an_engine_that_takes_no_time_double(monkeypatch):
+def test_block_size_doubles_for_instant_engine(monkeypatch):
     Clock(monkeypatch)
     engine = FakeEngine()
     train(engine, 100)
     assert engine.sizes == [1, 2, 4, 8, 16, 32, 37]
 
 
-def test_a_block_takes_a_fifth_of_a_second(monkeypatch):
+def test_block_takes_a_fifth_of_a_second(monkeypatch):
     clock = Clock(monkeypatch)
 
     def on_block():
@@ -103,7 +103,7 @@ def test_a_block_takes_a_fifth_of_a_second(monkeypatch):
     assert set(engine.sizes[5:-1]) <= {19, 20}
 
 
-def test_a_block_is_never_empty(monkeypatch):
+def test_block_is_never_empty(monkeypatch):
     clock = Clock(monkeypatch)
 
     def on_block():
@@ -115,33 +115,33 @@ def test_a_block_is_never_empty(monkeypatch):
     assert result.seconds == 300.0
 
 
-def test_callbacks_are_told_once_per_block():
+def test_callbacks_are_called_once_per_block():
     engine, listener = FakeEngine(), Listener()
     train(engine, 1000, [listener])
-    assert len(listener.heard) == len(engine.sizes) < 100
-    last = listener.heard[-1]
+    assert len(listener.progress_calls) == len(engine.sizes) < 100
+    last = listener.progress_calls[-1]
     assert isinstance(last, Progress)
-    assert [p.iteration for p in listener.heard] == np.cumsum(engine.sizes).tolist()
+    assert [p.iteration for p in listener.progress_calls] == np.cumsum(engine.sizes).tolist()
     assert (last.iteration, last.max_iter) == (1000, 1000)
     assert (last.loss, last.best_loss, last.model) == (0.0, 0.0, engine.model)
-    assert last.seconds >= listener.heard[0].seconds > 0
+    assert last.seconds >= listener.progress_calls[0].seconds > 0
 
 
 @pytest.mark.parametrize("stops", [(3, None), (None, 3)])
-def test_a_callback_stops_the_training_and_all_hear_of_it(stops):
+def test_callback_stops_training_and_all_callbacks_are_called(stops):
     engine, (first, second) = FakeEngine(), (Listener(after) for after in stops)
     result = train(engine, 1000, [first, second])
     assert result.status is Status.CALLBACK
-    assert len(first.heard) == len(second.heard) == len(engine.sizes) == 3
+    assert len(first.progress_calls) == len(second.progress_calls) == len(engine.sizes) == 3
     assert result.history["loss"].size == engine.iteration == 7
 
 
 @pytest.mark.parametrize("answer", [None, False, 0])
-def test_other_answers_of_a_callback_do_not_stop_it(answer):
+def test_other_callback_results_do_not_stop_training(answer):
     assert train(FakeEngine(), 50, [lambda progress: answer]).status is Status.MAX_ITER
 
 
-def test_an_error_in_a_callback_is_not_hidden():
+def test_callback_error_is_raised():
     def fail(progress):
         raise RuntimeError("a mistake of the user's")
 
@@ -154,19 +154,19 @@ def test_an_error_in_a_callback_is_not_hidden():
     [(Signal.TARGET, Status.TARGET), (Signal.STATIONARY, Status.STATIONARY)],
 )
 @pytest.mark.parametrize("ends", [1, 5, 50])
-def test_an_engine_can_end_the_training(ends, sign, status):
+def test_engine_can_end_training(ends, sign, status):
     listener = Listener(stop_after=1) if ends == 1 else Listener()
     result = train(FakeEngine(ends, sign), 50, [listener])
     assert result.status is status
     assert result.history["loss"].size == ends
-    assert listener.heard[-1].iteration == ends
+    assert listener.progress_calls[-1].iteration == ends
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("interrupt", [press_ctrl_c, raise_keyboard_interrupt])
-def test_ctrl_c_in_a_callback(interrupt):
+def test_ctrl_c_in_a_callback_ends_training(interrupt):
     with pytest.raises(KeyboardInterrupt):
         train(FakeEngine(), 1000, [interrupt])
     result = train(FakeEngine(), 1000, [interrupt, KeepBestOnInterrupt()])
@@ -188,7 +188,7 @@ def test_ctrl_c_waits_for_the_end_of_a_block():
     assert result.history["loss"].size == engine.iteration == sum(engine.sizes[:4])
 
 
-def test_a_second_ctrl_c_does_not_wait():
+def test_second_ctrl_c_interrupts_immediately():
     def on_block():
         press_ctrl_c()
         press_ctrl_c()
@@ -200,7 +200,7 @@ def test_a_second_ctrl_c_does_not_wait():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_somebody_elses_handler_is_left_alone():
+def test_foreign_signal_handler_is_kept():
     pressed = []
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
@@ -211,7 +211,7 @@ def test_somebody_elses_handler_is_left_alone():
     assert set(pressed) == {signal.SIGINT}
 
 
-def test_training_in_another_thread():
+def test_training_loop_works_in_another_thread():
     """Where Python allows no signal handlers."""
     results, keep = [], KeepBestOnInterrupt()
     thread = threading.Thread(target=lambda: results.append(train(FakeEngine(), 10, [keep])))
@@ -220,7 +220,7 @@ def test_training_in_another_thread():
     assert results[0].status is Status.MAX_ITER
 
 
-# Where the state of a training changes.
+# Functions that change the state of a training.
 STATEFUL = (
     "maxplus.models.base", "maxplus.training.engines.", "maxplus.training.result",
     "maxplus.training.stages.iterations",
@@ -359,7 +359,7 @@ def block_of(*samples):
     return block
 
 
-def test_a_status_is_a_code_with_a_sentence():
+def test_status_is_a_code_with_a_message():
     for status in Status:
         assert status is Status.of(status.value) is Status.of(status.message)
         assert status.value == status.name.lower()
@@ -368,7 +368,7 @@ def test_a_status_is_a_code_with_a_sentence():
         Status.of("else")
 
 
-def test_a_history_is_a_mapping_of_columns():
+def test_history_is_a_mapping_of_columns():
     history = History()
     assert {name: column.size for name, column in history.items()} == dict.fromkeys(
         ("loss", "sample", "step"), 0
@@ -385,7 +385,7 @@ def test_a_history_is_a_mapping_of_columns():
         history["gradient"]
 
 
-def test_a_history_can_be_extended_and_renumbered():
+def test_history_can_be_extended_and_renumbered():
     first, second = History(), History()
     first.append(block_of(0, 2))
     second.append(block_of(1, -1))
@@ -400,7 +400,7 @@ def test_a_history_can_be_extended_and_renumbered():
 # -- the progress bar -------------------------------------------------------------------------
 
 
-def test_the_progress_bar_says_how_far_it_is():
+def test_progress_bar_shows_progress():
     paper = io.StringIO()
     with ProgressBar("a title", Console(file=paper, width=120)) as bar:
         train(FakeEngine(), 700, [bar])

@@ -37,7 +37,7 @@ def leaves_and_updates(draw):
 @KINDS
 @quick(60)
 @given(leaves=LEAVES, dtype=DTYPES)
-def test_a_new_tree_is_a_scan(kind, leaves, dtype):
+def test_new_tree_equals_scan(kind, leaves, dtype):
     tree = ShortComputationalTree(np.array(leaves, dtype), kind)
     assert (tree.value, tree.winner) == scan(leaves, kind)
     assert_array_equal(tree.leaves, np.array(leaves, dtype), strict=True)
@@ -48,7 +48,7 @@ def test_a_new_tree_is_a_scan(kind, leaves, dtype):
 @KINDS
 @quick(60)
 @given(case=leaves_and_updates())
-def test_updates_keep_the_tree_a_scan(kind, case):
+def test_updated_tree_equals_scan(kind, case):
     leaves, updates = case
     tree = ShortComputationalTree(leaves, kind)
     for leaf, value in updates:
@@ -75,7 +75,7 @@ def test_long_update_sequences_equal_a_rebuild(kind, n, dtype):
 
 @KINDS
 @pytest.mark.parametrize("n", SIZES)
-def test_every_leaf_can_win(kind, n):
+def test_every_leaf_of_tree_can_win(kind, n):
     best = {"max": 1.0, "min": -1.0}[kind]
     for leaf in range(n):
         tree = ShortComputationalTree(np.zeros(n), kind)
@@ -86,14 +86,14 @@ def test_every_leaf_can_win(kind, n):
 @KINDS
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("value", [0.0, INF, -INF])
-def test_the_first_leaf_wins_a_tie_of_all(kind, n, value):
+def test_first_leaf_of_tree_wins_a_tie(kind, n, value):
     tree = ShortComputationalTree(np.full(n, value), kind)
     assert (tree.value, tree.winner) == (value, 0)
 
 
 @KINDS
 @pytest.mark.parametrize("order", [(3, 1), (1, 3)])
-def test_a_tie_made_by_updates_goes_to_the_lowest_leaf(kind, order):
+def test_tree_tie_after_updates_goes_to_the_lowest_leaf(kind, order):
     best = {"max": 5.0, "min": -5.0}[kind]
     tree = ShortComputationalTree(np.zeros(5), kind)
     for leaf in order:
@@ -101,7 +101,7 @@ def test_a_tie_made_by_updates_goes_to_the_lowest_leaf(kind, order):
     assert tree.winner == 1
 
 
-def test_size_of_a_tree():
+def test_tree_size():
     for n in range(1, 1100):
         tree = ShortComputationalTree(np.zeros(n))
         assert tree.n_levels == math.ceil(math.log2(n)) + 1
@@ -119,13 +119,13 @@ def test_size_of_a_tree():
         (np.array([3, 0, 8, 0, 5, 0], np.float32)[::2], np.float32),
     ],
 )
-def test_values_of_any_real_type(values, dtype):
+def test_tree_accepts_any_real_type(values, dtype):
     tree = ShortComputationalTree(values)
     assert (tree.value, tree.winner) == (8.0, 1)
     assert tree.nodes.dtype == dtype
 
 
-def test_a_tree_owns_its_leaves():
+def test_tree_copies_its_leaves():
     values = np.array([3.0, 8.0, 5.0])
     tree = ShortComputationalTree(values)
     values[2] = 99.0
@@ -146,14 +146,14 @@ BAD_TREES = {
 
 
 @pytest.mark.parametrize(("values", "error"), BAD_TREES.values(), ids=BAD_TREES)
-def test_bad_values_of_a_tree_are_named(values, error):
+def test_tree_rejects_invalid_values(values, error):
     with pytest.raises(error, match="values"):
         ShortComputationalTree(values)
 
 
 @pytest.mark.parametrize("make", [ShortComputationalTree, lambda v, k: Forest([v], k)])
 @pytest.mark.parametrize("kind", ["MAX", "maximum", "", None])
-def test_bad_kind_is_named(make, kind):
+def test_tree_rejects_invalid_kind(make, kind):
     with pytest.raises(ValueError, match="kind"):
         make([1.0], kind)
 
@@ -170,7 +170,7 @@ BAD_UPDATES = pytest.mark.parametrize(
 
 @KINDS
 @BAD_UPDATES
-def test_a_refused_update_changes_nothing(kind, leaf, value, error, message):
+def test_rejected_tree_update_changes_nothing(kind, leaf, value, error, message):
     tree = ShortComputationalTree([3.0, 8.0, 5.0], kind)
     before = tree.nodes.copy()
     with pytest.raises(error, match=message):
@@ -197,7 +197,7 @@ def check_forest(forest, leaves, kind):
     dtype=DTYPES,
     infinities=INFINITIES,
 )
-def test_a_forest_is_a_scan_of_every_row(kind, n_trees, n_leaves, seed, dtype, infinities):
+def test_forest_equals_scan_of_every_row(kind, n_trees, n_leaves, seed, dtype, infinities):
     rng = np.random.default_rng(seed)
     leaves = grid_array(rng, (n_trees, n_leaves), dtype, infinities)
     forest = Forest(leaves, kind)
@@ -221,14 +221,14 @@ def test_forest_from_fortran_order_and_integers():
 
 
 @pytest.mark.parametrize("n_leaves", SIZES)
-def test_size_of_a_forest(n_leaves):
+def test_forest_size(n_leaves):
     forest = Forest(np.zeros((3, n_leaves)))
     assert (forest.n_trees, forest.n_leaves) == (3, n_leaves)
     assert forest.n_levels == math.ceil(math.log2(n_leaves)) + 1
     assert forest.nodes.shape == (3, nodes_per_tree(n_leaves))
 
 
-def test_what_a_forest_returns_is_a_copy():
+def test_forest_returns_copies():
     forest = Forest([[1.0, 4.0], [9.0, 8.0]])
     forest.values[:] = 99.0
     forest.leaves[:] = 99.0
@@ -240,13 +240,13 @@ def test_what_a_forest_returns_is_a_copy():
     [[1.0, 2.0], np.empty((3, 0)), np.zeros((1, 1, 1)), [[1.0, np.nan]]],
     ids=["vector", "no leaves", "cube", "nan"],
 )
-def test_bad_values_of_a_forest_are_named(values):
+def test_forest_rejects_invalid_values(values):
     with pytest.raises(ValueError, match="values"):
         Forest(values)
 
 
 @BAD_UPDATES
-def test_a_refused_update_of_a_forest_changes_nothing(leaf, value, error, message):
+def test_rejected_forest_update_changes_nothing(leaf, value, error, message):
     forest = Forest([[3.0, 8.0, 5.0]] * 2)
     before = forest.nodes.copy()
     with pytest.raises(error, match=message):
@@ -257,13 +257,13 @@ def test_a_refused_update_of_a_forest_changes_nothing(leaf, value, error, messag
 
 
 @pytest.mark.parametrize("tree", [-1, 2])
-def test_a_tree_that_does_not_exist_is_named(tree):
+def test_forest_rejects_invalid_tree_index(tree):
     with pytest.raises(IndexError, match=rf"tree {tree}\b"):
         Forest([[1.0], [2.0]]).update(tree, 0, 0.0)
 
 
 @pytest.mark.parametrize("column", [[], [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0])
-def test_a_column_needs_one_value_per_tree(column):
+def test_forest_column_needs_one_value_per_tree(column):
     with pytest.raises(ValueError, match="values"):
         Forest([[1.0], [2.0]]).update_column(0, column)
 
@@ -273,7 +273,7 @@ def test_a_column_needs_one_value_per_tree(column):
 
 @njit
 def replay(nodes, offsets, leaves, values, maximum, roots, winners, changed):
-    """What a training loop does: change leaves, ask for root and winner."""
+    """Change leaves and read root and winner, as a training loop does."""
     for t in range(leaves.size):
         changed[t] = _kernels.update(nodes, offsets, leaves[t], values[t], maximum)
         roots[t] = _kernels.root(nodes, offsets)
@@ -281,7 +281,7 @@ def replay(nodes, offsets, leaves, values, maximum, roots, winners, changed):
 
 
 def replayed(kind, n):
-    """A tree after 200 changes by `replay`, what that reported, and what scans find."""
+    """Return a tree after 200 changes by `replay`, what that reported, and what scans find."""
     rng = np.random.default_rng(n)
     leaves = grid_array(rng, n)
     moves, values = rng.integers(n, size=200), grid_array(rng, 200)
@@ -306,7 +306,7 @@ def test_trees_work_inside_a_jitted_loop(kind, n):
 
 @KINDS
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 33])
-def test_an_update_tells_whether_the_root_changed(kind, n):
+def test_update_returns_whether_the_root_changed(kind, n):
     _, (_, _, changed), expected = replayed(kind, n)
     roots = np.array([root for root, _ in expected])
     assert_array_equal(changed, roots[1:] != roots[:-1])

@@ -12,7 +12,7 @@ TIMEOUT = 60.0
 
 
 class SharedState:
-    """What the threads of a communicator share: a barrier, messages and arrays."""
+    """Shared state of a communicator's threads: a barrier, messages and arrays."""
 
     def __init__(self, size):
         self.size = size
@@ -92,7 +92,7 @@ def run_ranks(size, work):
 
 
 def split(n_rows, size, seed=0):
-    """Slices of so many rows for ranks, of any sizes; rank 1 of three or more has none."""
+    """Return slices of ``n`` rows per rank, of any sizes; rank 1 of three or more is empty."""
     rng = np.random.default_rng(seed)
     cuts = np.sort(rng.integers(0, n_rows + 1, size - 1))
     if size > 2:

@@ -1,4 +1,4 @@
-"""What tests of trainings share: stages by themselves, interruptions, engines compared."""
+"""Helpers for tests of trainings: single stages, interruptions, comparison of engines."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from maxplus.training.stages import Polish, WarmUp
 
 
 def start_at(X, y, n_hidden=8, slope=2.0, seed=0, *, init="prototypes"):
-    """An LMM to start from: pyramids at random samples, or random weights."""
+    """Return an LMM to start from: pyramids at random samples, or random weights."""
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     if init != "prototypes":
         shape = X.shape[1], n_hidden, n_classes
@@ -22,7 +22,7 @@ def start_at(X, y, n_hidden=8, slope=2.0, seed=0, *, init="prototypes"):
 
 
 def warm_up(model, X, y, annealing, rng, *, weight=None, callbacks=(), **options):
-    """The outcome of a warm-up; options are those of the stage."""
+    """Return the outcome of a warm-up; options are those of the stage."""
     problem = TrainingProblem(X, y, weight=weight, rng=rng)
     monitor = TrainingMonitor(callbacks)
     monitor.begin(WarmUp.name, is_last=True)
@@ -30,17 +30,17 @@ def warm_up(model, X, y, annealing, rng, *, weight=None, callbacks=(), **options
 
 
 def polish(model, X, y, rng, **options):
-    """The outcome of a polish; options are those of the stage."""
+    """Return the outcome of a polish; options are those of the stage."""
     return Polish(**options).run(model, TrainingProblem(X, y, rng=rng), TrainingMonitor())
 
 
 def press_ctrl_c(progress=None):
-    """As if somebody did; also as a callback."""
+    """Send SIGINT; also a callback."""
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def raise_keyboard_interrupt(progress=None):
-    """What a second Ctrl-C does."""
+    """Raise KeyboardInterrupt, as a second Ctrl-C does."""
     raise KeyboardInterrupt
 
 

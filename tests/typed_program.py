@@ -163,7 +163,7 @@ PUBLIC: list[Nothing] = [
     maxplus.report.render_page,  # type: ignore[list-item]
     maxplus.report.report_content,  # type: ignore[list-item]
     maxplus.tables.Categorical,  # type: ignore[list-item]
-    maxplus.tables.Category,  # type: ignore[list-item]
+    maxplus.tables.OneHotGroup,  # type: ignore[list-item]
     maxplus.tables.Column,  # type: ignore[list-item]
     maxplus.tables.Dataset,  # type: ignore[list-item]
     maxplus.tables.FeatureValues,  # type: ignore[list-item]
@@ -231,12 +231,12 @@ PUBLIC: list[Nothing] = [
 
 
 def stop_early(progress: Progress) -> bool:
-    """A callback."""
+    """Stop a training, as a callback."""
     return assert_type(progress.best_loss, float) < 0.1
 
 
 def classify(X: Array, y: Array) -> None:
-    """One classifier: fitted, asked, explained, certified, written, read."""
+    """Check the types of one classifier: fit, predict, explain, certify, save, load."""
     clf = assert_type(LMMClassifier(12, callbacks=stop_early).fit(X, y), LMMClassifier)
     assert_type(clf.predict(X), Array)
     assert_type(clf.predict_proba(X), Array)
@@ -260,7 +260,7 @@ def classify(X: Array, y: Array) -> None:
 
 
 def others(X: Array, y: Array) -> None:
-    """An ensemble, a regression, the paper's algorithm."""
+    """Check the types of the other estimators."""
     ensemble = LMMEnsembleClassifier(LMMClassifier(6), 2).fit(X, y)
     assert_type(ensemble, LMMEnsembleClassifier)
     assert_type(ensemble.predict(X), Array)
@@ -274,13 +274,13 @@ def others(X: Array, y: Array) -> None:
 
 
 def judge(X: Array, y: Array) -> None:
-    """How good models are."""
+    """Check the types of evaluation."""
     assert_type(maxplus.validate(LMMClassifier(12), X, y), Validation)
     assert_type(maxplus.compare(X, y), Comparison)
 
 
 def research(X: Array, y: Array) -> None:
-    """Products, models and engines by themselves."""
+    """Check the types of products, models and engines."""
     values, index = minplus(X, X.T, return_index=True)
     assert_type(values, Array)
     assert_type(index, Array)

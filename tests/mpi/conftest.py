@@ -32,7 +32,7 @@ def world():
 
 @pytest.fixture(scope="session")
 def comm():
-    """All ranks."""
+    """Return the communicator of all ranks."""
     return world()
 
 

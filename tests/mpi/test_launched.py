@@ -14,7 +14,7 @@ from pyarrow import parquet
 import maxplus
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
-# A rank that waits for ever fails its test.
+# Seconds until a test with a deadlocked rank fails.
 LIMIT = 60
 
 TRAINING = """
@@ -79,7 +79,7 @@ def table(tmp_path_factory):
     return path
 
 
-def test_the_command_line_trains_as_in_one_process(table, tmp_path):
+def test_mpi_train_command_equals_one_process(table, tmp_path):
     options = [
         "--algorithm",
         "subgradient",
@@ -103,11 +103,11 @@ def test_the_command_line_trains_as_in_one_process(table, tmp_path):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
     assert first.encoder_.to_json() == second.encoder_.to_json()
     # Rank 0 speaks, and says the same.
-    told = [line for line in three.stdout.splitlines() if "ranks," not in line]
-    assert told == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
+    result = [line for line in three.stdout.splitlines() if "ranks," not in line]
+    assert result == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
 
 
-def test_predictions_are_those_of_one_process(table, tmp_path):
+def test_mpi_predict_command_equals_one_process(table, tmp_path):
     model = tmp_path / "m.maxplus"
     own = [
         "--algorithm",
@@ -123,31 +123,31 @@ def test_predictions_are_those_of_one_process(table, tmp_path):
         model,
     ]
     assert run(command_line("train", table, *own)).returncode == 0
-    told = {}
+    result = {}
     for how, start in (("alone", run), ("together", lambda command: over(2, *command))):
         out = tmp_path / f"{how}.csv"
         done = start(command_line("predict", model, table, "--probabilities", "-o", out))
         assert done.returncode == 0, done.stderr
-        told[how] = [out.read_text()]
-    assert told["alone"] == told["together"]
+        result[how] = [out.read_text()]
+    assert result["alone"] == result["together"]
     for command in ("evaluate", "certify", "report"):
         refused = over(2, *command_line(command, model, table))
         assert refused.stderr.count(f"Error: maxplus {command} runs in one process") == 1
 
 
-def test_an_error_is_told_once(tmp_path):
+def test_mpi_command_prints_error_once(tmp_path):
     done = over(3, *command_line("train", tmp_path / "none.parquet", "-o", tmp_path / "m.maxplus"))
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
     assert "No such file" in done.stderr
-    # What each rank finds out by itself, too.
+    # Errors that every rank detects itself are printed once, too.
     done = over(2, *command_line("train", "iris", "--task", "poetry"))
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
     assert "failed" not in done.stderr
 
 
-def test_an_error_in_python_is_told_once():
+def test_mpi_python_error_is_printed_once():
     program = (
         "import maxplus, numpy as np\nfrom mpi4py import MPI\n"
         "X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2\n"
@@ -174,19 +174,19 @@ def ended(tmp_path, victim, action):
     return time.time() - float(began[0].split()[1]), done
 
 
-def test_a_killed_rank_ends_all(tmp_path):
+def test_killed_rank_ends_all_ranks(tmp_path):
     seconds, _ = ended(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
     assert seconds < 5.0
 
 
-def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
+def test_failing_rank_reports_error_and_ends_all_ranks(tmp_path):
     seconds, done = ended(tmp_path, 0, "raise MemoryError('no more of it')")
     assert seconds < 5.0
-    said = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
-    assert len(said) == 1
-    assert "rank 0 of 3" in said[0]
-    assert "MemoryError: no more of it; use more machines" in said[0]
-    # What was written goes on.
+    message = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
+    assert len(message) == 1
+    assert "rank 0 of 3" in message[0]
+    assert "MemoryError: no more of it; use more machines" in message[0]
+    # Training continues from the written checkpoint.
     rng = [np.random.default_rng(rank).normal(size=(400, 5)) for rank in range(3)]
     y = np.tile(np.arange(400) % 3, 3)
     stop = [lambda progress: True]
@@ -194,7 +194,7 @@ def test_a_rank_that_fails_says_so_and_ends_all(tmp_path):
     assert clf.n_iter_ >= 200
 
 
-def test_several_processes_without_mpi4py_are_told_what_to_install():
+def test_missing_mpi4py_error_names_the_extra():
     program = (
         "import sys; sys.modules['mpi4py'] = None\nimport maxplus\n"
         "with maxplus.distributed.use_mpi(): pass"

@@ -48,18 +48,20 @@ def test_communicator_sends_messages(comm):
 
 
 @pytest.mark.parametrize("is_crowded", [False, True])
-def test_ranks_meet_where_there_are_processors_for_all_and_where_not(comm, is_crowded):
+def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_crowded):
     with maxplus.distributed.use_mpi(comm) as communicator:
         communicator._is_crowded = is_crowded
         for n in (1, 43, 43, 7) * 50:
             own = np.random.default_rng((communicator.rank, n)).normal(size=n)
-            heard = np.empty((communicator.size, n))
-            communicator.meet(own, heard)
-            for rank, told in enumerate(heard):
-                np.testing.assert_array_equal(told, np.random.default_rng((rank, n)).normal(size=n))
+            progress_calls = np.empty((communicator.size, n))
+            communicator.meet(own, progress_calls)
+            for rank, caught in enumerate(progress_calls):
+                np.testing.assert_array_equal(
+                    caught, np.random.default_rng((rank, n)).normal(size=n)
+                )
 
 
-def test_large_sums_are_added_in_the_order_of_ranks(comm):
+def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
     with maxplus.distributed.use_mpi(comm) as communicator:
         for k, n in enumerate((30_000, 30_000, 70_001, 30_000, 5) * 4):
             dtype = (np.float32, np.float64)[k // 5 % 2]
@@ -73,7 +75,7 @@ def test_large_sums_are_added_in_the_order_of_ranks(comm):
             np.testing.assert_array_equal(communicator.sum(each[communicator.rank]), total)
 
 
-def test_large_rows_travel_in_parts(comm, monkeypatch):
+def test_allgather_sends_large_rows_in_parts(comm, monkeypatch):
     monkeypatch.setattr("maxplus.distributed.mpi.MOST_BYTES", 100)
     with maxplus.distributed.use_mpi(comm) as communicator:
         rows = np.arange(200.0 + communicator.rank).reshape(-1, 1) + 1000 * communicator.rank
@@ -84,7 +86,7 @@ def test_large_rows_travel_in_parts(comm, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"objective": "top-k", "top_k": 5}], ids=["max", "top-k"])
-def test_a_fit_is_that_of_one_process(comm, iris, options):
+def test_mpi_fit_equals_one_process(comm, iris, options):
     def fit(X, y):
         return SubgradientLMMClassifier(12, max_iter=200, random_state=3, **options).fit(X, y)
 
@@ -106,7 +108,7 @@ def test_a_fit_is_that_of_one_process(comm, iris, options):
         np.testing.assert_array_equal(clf.history_[name], alone.history_[name])
 
 
-def test_different_ranks_are_refused_by_all(comm, iris):
+def test_all_ranks_refuse_different_parameters(comm, iris):
     X, y = iris
     with (
         pytest.raises(DifferentRanksError, match="number of features"),
@@ -136,7 +138,7 @@ def test_two_sparse_engines_of_a_communicator_do_not_interfere(comm, iris):
 
 
 def test_close_frees_communicators_and_windows(comm):
-    """An MPI library has room for about 2,000 of them."""
+    """MPI libraries support about 2,000 communicators."""
     for _ in range(1_100):
         communicator = MPICommunicator(comm)
         communicator.shared((8,))[communicator.place] = 1.0

@@ -1,1 +1,1 @@
-"""Random trials for as long as one likes: `make soak`. Each is repeated by its name and seed."""
+"""Random trials for any length of time: `make soak`. Name and seed reproduce each of them."""

@@ -1,4 +1,4 @@
-"""Go round the trials until the time is up; print counts, and the first failure's seed.
+"""Run trials until the time limit; print counts and the seed of the first failure.
 
 PYTHONPATH=tests python -m soak --seconds 3600 --out results/soak.json
 PYTHONPATH=tests python -m soak --only engines --seed 1234     # one trial again
@@ -34,14 +34,14 @@ TRIALS = {
 
 
 def run(name, seed):
-    """One trial's counts; whatever it raises is a failure."""
+    """Return the counts of one trial; any exception is a failure."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return TRIALS[name](np.random.default_rng(seed), Path(folder))
 
 
 def soak(names, seconds, first_seed):
-    """Counts of each trial, and all failures, over so many seconds."""
+    """Return counts per trial and all failures within a time limit."""
     counts = {name: Counter() for name in names}
     failures, seed, until = [], first_seed, time.monotonic() + seconds
     while time.monotonic() < until:
@@ -60,19 +60,19 @@ def soak(names, seconds, first_seed):
 
 
 def main():
-    """What the command line asks for; exit code 1 after any failure."""
+    """Run the command line; exit code 1 after any failure."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--out", type=Path, help="where to write the counts")
     parser.add_argument("--only", choices=TRIALS, help="repeat one trial, with all of its error")
     parser.add_argument("--seed", type=int, help="of the first trial; those after it count on")
-    asked = parser.parse_args()
-    if asked.only:
-        print(dict(run(asked.only, asked.seed)))
+    calls = parser.parse_args()
+    if calls.only:
+        print(dict(run(calls.only, calls.seed)))
         return 0
-    first_seed = time.time_ns() // 10**6 % 2**31 if asked.seed is None else asked.seed
+    first_seed = time.time_ns() // 10**6 % 2**31 if calls.seed is None else calls.seed
     began = time.monotonic()
-    counts, failures = soak(list(TRIALS), asked.seconds, first_seed)
+    counts, failures = soak(list(TRIALS), calls.seconds, first_seed)
     record = {
         "seconds": round(time.monotonic() - began), "first_seed": first_seed,
         "counts": {name: dict(sorted(found.items())) for name, found in counts.items()},
@@ -81,9 +81,9 @@ def main():
     for name, found in record["counts"].items():
         print(f"{name}: " + ", ".join(f"{n:,} {what}" for what, n in found.items()))
     print(f"{len(failures)} failures" + (f"; the first: {failures[0]}" if failures else ""))
-    if asked.out:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(asked.out, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    if calls.out:
+        calls.out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(calls.out, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     return 1 if failures else 0
 
 

@@ -13,7 +13,7 @@ ATTACKS, ROUNDS = 40, 4
 
 
 def network(rng, X, y):
-    """A trained or an untrained one, alone or in the mean of two."""
+    """Return a network, trained or untrained, single or a mean of two."""
 
     def one():
         start = lmm(rng, X, y)

@@ -1,4 +1,4 @@
-"""Damaged files: what loads is what was saved; everything else is one line of ours."""
+"""Damaged files: they load unchanged or raise a one-line error."""
 
 import json
 from contextlib import suppress
@@ -10,7 +10,7 @@ import pyarrow.parquet
 from sklearn.datasets import load_iris
 
 import maxplus
-from damage import damaged
+from file_mutations import damaged
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.io import Checkpoint, FileError
 from maxplus.tables import TableError, read_table
@@ -21,11 +21,13 @@ PER_TRIAL = 30
 
 @cache
 def saved_models():
-    """Bytes of model files, with what each says of the flowers."""
+    """Return bytes of model files with the predictions of each for iris."""
     brief = {"slope": 3.0, "random_state": 0}
     models = [
         LMMClassifier(9, warmup_epochs=3, **brief).fit(X, y),
-        LMMEnsembleClassifier(LMMClassifier(6, warmup_epochs=3), 2, **brief).fit(X, y),
+        LMMEnsembleClassifier(LMMClassifier(6, warmup_epochs=3, slope=3.0), 2, random_state=0).fit(
+            X, y
+        ),
         SubgradientLMMClassifier(8, max_iter=30, engine="dense", **brief).fit(X, y),
         LMMRegressor(epochs=3, random_state=0).fit(X[:, :3], X[:, 3]),
     ]
@@ -33,7 +35,7 @@ def saved_models():
 
 
 def models(rng, folder):
-    """A damaged model file is refused, or gives the very predictions."""
+    """Check that a damaged model file is rejected or gives the same predictions."""
     model, expected = saved_models()[rng.integers(4)]
     path = folder / "model"
     model.save(path)
@@ -47,7 +49,7 @@ def models(rng, folder):
 
 
 def checkpoints(rng, folder):
-    """A damaged checkpoint is refused, or training goes on from it to the same bits."""
+    """Check that a damaged checkpoint is rejected or resumes to the same weights."""
     path = folder / "checkpoint"
     kinds = [
         LMMClassifier(9, slope=3.0, warmup_epochs=4, random_state=0),
@@ -78,7 +80,7 @@ def _spoilt(rng, content):
 
 
 def _some_place(rng, value):
-    """A container inside a JSON value, and one of its keys."""
+    """Return a container inside a JSON value, and one of its keys."""
     while True:
         keys = list(value) if isinstance(value, dict) else range(len(value))
         key = keys[rng.integers(len(keys))]
@@ -96,7 +98,7 @@ def written_tables():
 
 
 def tables(rng, folder):
-    """A damaged table is read, or refused with the file's name."""
+    """Check that a damaged table is read, or rejected with the file's name."""
     ending = str(rng.choice([".csv", ".npz", ".parquet"]))
     path = folder / f"table{ending}"
     if ending == ".csv":
@@ -110,11 +112,11 @@ def tables(rng, folder):
     content = path.read_bytes()
     for _ in range(PER_TRIAL):
         path.write_bytes(damaged(rng, content))
-        said = f"{path}"
+        message = f"{path}"
         try:
             read_table(path)
         except TableError as error:
-            said = str(error)
-        assert str(path) in said
-        assert "\n" not in said
+            message = str(error)
+        assert str(path) in message
+        assert "\n" not in message
     return {"files": PER_TRIAL}

@@ -32,7 +32,7 @@ def samples(rng, most=120, dtype=np.float64):
 
 
 def lmm(rng, X, y):
-    """A model to start from: pyramids, or weights that fit nothing."""
+    """Return a model to start from: pyramids, or weights that fit nothing."""
     n_classes, H = int(y.max()) + 1, int(rng.integers(1, 25))
     slope = float(rng.choice([0.5, 4.0, 50.0])) / median_distance(X, rng)
     if rng.random() < 0.8:

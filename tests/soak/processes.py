@@ -31,7 +31,7 @@ def begins(progress, said=[]):
 
 
 def whole(recipe):
-    """The same training without an end in its middle."""
+    """Return the same training without an interruption."""
     names = {"LMMClassifier": LMMClassifier, "SubgradientLMMClassifier": SubgradientLMMClassifier}
     return eval(RECIPES[recipe], names).fit(X, y)
 

@@ -1,4 +1,4 @@
-"""Whole fits: what an estimator says of itself is so, in memory and in a file."""
+"""Random complete fits: fitted attributes are consistent, in memory and in a file."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from soak.problems import samples
 
 
 def recipes(rng, folder):
-    """A classifier of any kind and a regression on random rows, sorted out or not."""
+    """Fit a random classifier and a regressor on random rows and check their attributes."""
     X, y = samples(rng, most=80)
     clf = _classifier(rng)
     try:
@@ -69,6 +69,6 @@ def _regression(rng, X):
     lower, upper = reg.predict_interval(X)
     assert (lower <= upper).all()
     exact = LipschitzInterpolator().fit(X, target)
-    lower, upper = exact.predict_interval(rng.normal(size=X.shape))
+    lower, upper = exact.envelopes(rng.normal(size=X.shape))
     assert (lower <= upper).all()
     return 2

@@ -29,7 +29,7 @@ FREE, WORDS = Domain.free(4), ["a", "b", "c"]
 
 @pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
 @pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
-def test_rows_of_another_shape(model, shape):
+def test_explain_functions_reject_rows_of_wrong_shape(model, shape):
     rows = np.zeros(shape)
     calls = [
         lambda: nearest_counterfactuals(model, rows),
@@ -45,7 +45,7 @@ def test_rows_of_another_shape(model, shape):
 
 @pytest.mark.parametrize("n", [3, 5])
 @pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
-def test_domains_of_other_features(model, n):
+def test_explain_functions_reject_domain_of_other_features(model, n):
     domain = Domain.free(n)
     for call in (
         lambda: nearest_counterfactuals(model, X, domain),
@@ -57,7 +57,7 @@ def test_domains_of_other_features(model, n):
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b", "c", "d"]])
-def test_words_for_other_classes(names):
+def test_explain_text_rejects_wrong_number_of_class_names(names):
     for call in (
         lambda: smallest_change(PLAIN, X[0], FREE, class_names=names),
         lambda: strongest_rules(PLAIN, X, Y, FREE, names),
@@ -68,7 +68,7 @@ def test_words_for_other_classes(names):
             call()
 
 
-def test_other_models_are_refused():
+def test_explain_functions_reject_other_models():
     for call in (
         lambda: nearest_counterfactuals("model", X),
         lambda: smallest_change("model", X[0], FREE),
@@ -79,12 +79,12 @@ def test_other_models_are_refused():
 
 
 @pytest.mark.parametrize("scale", [[1.0, 1.0, -1.0, 1.0], [1.0, np.inf, 1.0, 1.0], -1.0])
-def test_importances_in_units_that_are_none(scale):
+def test_importances_reject_invalid_units(scale):
     with pytest.raises(ValueError, match=r"^scale must be finite and >= 0; got"):
         feature_importances(PLAIN, X, scale)
 
 
-def test_scores_that_were_known_may_be_a_list():
+def test_certified_at_accepts_scores_as_list():
     expected = certified_at(PLAIN, X, 0.1)
     assert (
         certified_at(PLAIN, X, 0.1, scores=PLAIN.scores(X).tolist()).tolist() == expected.tolist()
@@ -121,7 +121,7 @@ def test_explain_predictions_needs_a_baseline_for_a_sum():
 
 
 @pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
-def test_importances_weigh_rows(model):
+def test_importances_use_sample_weights(model):
     kept = np.array([True, False, True, True, False])
     scale = np.ones(4)
     found = feature_importances(model, X, scale, weight=2.0 * kept)

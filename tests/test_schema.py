@@ -1,15 +1,18 @@
-"""What is decided about columns: ids, dates, ranks, categories, numbers, holes."""
+"""Schema inference: ids, dates, ordinals, categories, numbers, missing values."""
+
+import time
 
 import numpy as np
 import pytest
 
 from maxplus.tables import Categorical, Category, Ordinal, RawTable, text_patterns
+from maxplus.tables.column_filters import is_id_name
 from maxplus.tables.columns import column_from_json
 from table_helpers import decided, encoder_of
 
 
 def column_of(cells, name="a", **choices):
-    """The column that cells become, and what is said about them; None if left out."""
+    """Return the inferred column (None if dropped) and the message about it."""
     n = len(cells)
     if not isinstance(cells, Categorical):
         cells = np.array(cells, float if isinstance(cells[0], float) else object)
@@ -48,19 +51,19 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("cells", "name"), LEFT.values(), ids=LEFT)
-def test_columns_that_say_nothing_are_left_out(cells, name):
-    column, said = column_of(list(cells), name)
+def test_schema_drops_ids_constants_and_text(cells, name):
+    column, message = column_of(list(cells), name)
     assert column is None
-    assert f"left out {name!r}" in said
+    assert f"left out {name!r}" in message
     kept, _ = column_of(list(cells), name, keep=[name])
     assert kept is not None
 
 
 @pytest.mark.parametrize(("cells", "name"), KEPT.values(), ids=KEPT)
-def test_columns_that_may_say_something_stay(cells, name):
-    column, said = column_of(list(cells), name)
+def test_schema_keeps_informative_columns(cells, name):
+    column, message = column_of(list(cells), name)
     assert column is not None
-    assert "left out" not in said
+    assert "left out" not in message
 
 
 ORDERED = [
@@ -91,18 +94,18 @@ NOT_ORDERED = [
 
 
 @pytest.mark.parametrize("words", ORDERED, ids=" ".join)
-def test_words_with_an_order_become_ranks(words):
+def test_schema_infers_ordinals(words):
     cells = [words[k * 7 % len(words)] for k in range(70)] + words
     random_order = [cells[k] for k in np.random.default_rng(0).permutation(len(cells))]
-    column, said = column_of(random_order)
+    column, message = column_of(random_order)
     assert isinstance(column, Ordinal)
     assert column.categories == tuple(words)
-    assert "--categorical a" in said
+    assert "--categorical a" in message
     assert isinstance(column_of(random_order, categorical=["a"])[0], Category)
 
 
 @pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
-def test_other_words_stay_words(words):
+def test_schema_keeps_unordered_categories(words):
     assert text_patterns.ordered(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
@@ -111,25 +114,25 @@ def test_other_words_stay_words(words):
     ("n_missing", "n", "number", "word"),
     [(4, 60, False, False), (5, 60, True, True), (5, 400, False, True), (20, 400, True, True)],
 )
-def test_many_holes_are_a_feature(n_missing, n, number, word):
+def test_schema_adds_missing_indicator(n_missing, n, number, word):
     cells = np.where(np.arange(n) < n_missing, np.nan, np.arange(n) % 3)
-    column, said = column_of(cells.tolist())
+    column, message = column_of(cells.tolist())
     assert (column.indicator, column.had_missing) == (number, True)
-    assert f"{n_missing} of {n} values are missing" in said
+    assert f"{n_missing} of {n} values are missing" in message
     words = np.where(np.isnan(cells), "", np.where(cells > 1, "x", "z")).tolist()
-    column, said = column_of(words)
+    column, message = column_of(words)
     assert (column.indicator, column.had_missing) == (word, True)
-    assert ("a category of their own" in said) == word
+    assert ("a category of their own" in message) == word
 
 
-def test_a_word_called_other_is_one_of_the_others():
+def test_category_named_other_joins_rare_categories():
     cells = ["other"] * 40 + ["x"] * 30 + [f"w{k}" for k in range(40)]
     column, _ = column_of(cells)
     assert column.features == ["a = x", "a = other"]
     assert column_from_json(column.to_json()) == column
 
 
-def test_ordered_categories_of_a_data_frame_keep_their_order():
+def test_schema_keeps_order_of_pandas_categories():
     codes = np.arange(60) % 3
     column, _ = column_of(Categorical(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
     assert column.categories == ("gold", "silver", "bronze")
@@ -140,7 +143,7 @@ def test_ordered_categories_of_a_data_frame_keep_their_order():
     [("12 mg", 12.0), ("grade 2", 2.0), ("T3", 3.0), ("5-10", 7.5), ("<5", 5.0), ("1,250", 1250.0),
      ("60+", 60.0), ("-3.5", -3.5), ("none", np.nan), ("2 of 3", np.nan)],
 )  # fmt: skip
-def test_the_number_in_a_word(word, number):
+def test_number_in_text_is_parsed(word, number):
     assert (
         text_patterns.number_in(word) == number
         or np.isnan([text_patterns.number_in(word), number]).all()
@@ -160,9 +163,66 @@ def test_the_number_in_a_word(word, number):
     ],
     ids=str,
 )
-def test_a_target_with_many_numbers_is_a_regression(cells, task):
+def test_numeric_target_with_many_values_selects_regression(cells, task):
     table = RawTable("t", {"x": np.sin(np.arange(len(cells))), "y": cells})
     assert encoder_of(table).target_.task == task
     for chosen in ("classification", "regression"):
         assert encoder_of(table, task=chosen).target_.task == chosen
     assert encoder_of(table, task="regression").target_.labels(table).dtype == np.float64
+
+
+# -- time of recognition ---------------------------------------------------------------------------
+
+
+CELLS = {
+    "spaces": lambda n: " " * n,
+    "number and spaces": lambda n: "1" + " " * n + "x",
+    "digits": lambda n: "1" * n + "x",
+    "groups of digits": lambda n: "1" + ",111" * (n // 4) + "x",
+    "spaced groups": lambda n: "1" + " 111" * (n // 4) + "!",
+    "letters": lambda n: "1" + "a" * n + "!",
+    "range": lambda n: "1 " + " " * n + "-" + " " * n + "2!",
+    "below": lambda n: "<" + " " * n + "!",
+    "plus": lambda n: "1" + "plus" * (n // 4) + "!",
+    "points": lambda n: "1." * (n // 2),
+    "date": lambda n: "1 jan" + " " * n + "!",
+    "time": lambda n: "2020-01-01" + "t, " * (n // 3) + "!",
+    "separators": lambda n: "_-. " * (n // 4) + "!",
+}
+RECOGNISERS = {
+    "ordered": lambda word: text_patterns.ordered([word, word + "1"]),
+    "number_in": text_patterns.number_in,
+    "measured": lambda word: text_patterns.with_unit([word]),
+    "is_date": text_patterns.is_date,
+    "is_called_id": is_id_name,
+}
+
+
+def seconds(recognise, word):
+    """Return the least processor time of three attempts."""
+    found = []
+    for _ in range(3):
+        began = time.process_time()
+        recognise(word)
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize("recognise", RECOGNISERS.values(), ids=RECOGNISERS)
+def test_number_recognition_time_is_not_quadratic(recognise, cell):
+    short, long = (seconds(recognise, cell(n)) for n in (8_000, 16_000))
+    assert long < 0.05
+    # Times below some milliseconds are noise; a quadratic pattern takes seconds.
+    assert long < max(3.0 * short, 5e-3)
+
+
+@pytest.mark.parametrize("word", ["  12   mg ", "5  -  10", "less  than 5", "1 jan  2020"])
+def test_numbers_with_several_spaces_are_recognised(word):
+    assert text_patterns.is_date(word) or text_patterns.number_in(word) > 0
+
+
+def test_long_cells_are_no_numbers():
+    assert text_patterns.number_in("12" + " " * 200 + "mg") == 12.0
+    assert text_patterns.number_in("x" * 200 + " 12") != text_patterns.number_in("x" * 200 + " 12")
+    assert text_patterns.ordered(["1-" + "1" * 200, "3-4"]) is None
