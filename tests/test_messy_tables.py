@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from maxplus.explain import Domain
 from maxplus.tables import (
     Categorical,
+    Category,
     Number,
-    OneHotGroup,
     Ordinal,
     RawTable,
     TableEncoder,
@@ -99,7 +99,7 @@ def test_every_schema_decision_can_be_overridden(path):
     assert "sex" not in kinds
     assert isinstance(kinds["nr"], Number)
     assert isinstance(kinds["span"], Number)
-    assert isinstance(kinds["grade"], OneHotGroup)
+    assert isinstance(kinds["grade"], Category)
     assert len(kinds["town"].values) == len(set(table.columns["town"].values))
     assert {"patient", "visit", "same", "note"} <= set(kinds)
     spans = {"<5": 5.0, "5-9": 7.0, "10-19": 14.5, "20+": 20.0}
@@ -301,7 +301,7 @@ NUMBER, RANKS, CATEGORY = (
     for column in (
         Number("a", 0.0),
         Ordinal("a", "x", categories=("x", "y")),
-        OneHotGroup("a", "x", categories=("x", "y"), other=True),
+        Category("a", "x", categories=("x", "y"), other=True),
     )
 )
 WRONG_COLUMNS = {

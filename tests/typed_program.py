@@ -163,7 +163,7 @@ PUBLIC: list[Nothing] = [
     maxplus.report.render_page,  # type: ignore[list-item]
     maxplus.report.report_content,  # type: ignore[list-item]
     maxplus.tables.Categorical,  # type: ignore[list-item]
-    maxplus.tables.OneHotGroup,  # type: ignore[list-item]
+    maxplus.tables.Category,  # type: ignore[list-item]
     maxplus.tables.Column,  # type: ignore[list-item]
     maxplus.tables.Dataset,  # type: ignore[list-item]
     maxplus.tables.FeatureValues,  # type: ignore[list-item]
