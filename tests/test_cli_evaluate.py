@@ -23,7 +23,7 @@ from sklearn.metrics import (
 import maxplus
 from commands import ORCHARD, bad, document, good, read_csv, settings
 from maxplus.cli._text_tables import confusion_table, percent, validation_table
-from maxplus.metrics import judge_classifier
+from maxplus.metrics import classification_metrics
 from maxplus.tables import stream_dataset
 from table_helpers import opened
 
@@ -105,7 +105,7 @@ def matrix_of(n_classes, n=400, width=80):
     P = rng.dirichlet(np.full(n_classes, 0.3), n)
     P[np.arange(n), y] += 0.3
     P /= P.sum(axis=1, keepdims=True)
-    figures = judge_classifier(y, P, [f"class {d}" for d in range(n_classes)])
+    figures = classification_metrics(y, P, [f"class {d}" for d in range(n_classes)])
     screen = io.StringIO()
     Console(file=screen, width=width).print(confusion_table(figures, width))
     return figures, screen.getvalue()
@@ -207,7 +207,7 @@ def test_long_class_names_are_truncated(n_rows):
     names = ["no-recurrence-events", "recurrence-events-of-another-kind"]
     P = np.random.default_rng(0).dirichlet([1.0, 1.0], n_rows)
     codes = np.arange(n_rows) % 2
-    figures = judge_classifier(codes, P, names)
+    figures = classification_metrics(codes, P, names)
     table = validation_table(
         SimpleNamespace(
             figures=figures, baseline=figures, baseline_label=names[0], interval=(0.1, 0.9)
@@ -223,7 +223,7 @@ def test_long_class_names_are_truncated(n_rows):
 def test_classes_with_lowest_recall_are_printed():
     codes = np.repeat(np.arange(15), 3)
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
-    figures = judge_classifier(codes, P, [str(d) for d in range(15)])
+    figures = classification_metrics(codes, P, [str(d) for d in range(15)])
     text = io.StringIO()
     result = SimpleNamespace(
         figures=figures, baseline=figures, baseline_label="0", interval=(0.1, 0.9)

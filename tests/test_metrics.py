@@ -20,10 +20,10 @@ from sklearn.metrics import (
 
 import oracles
 from maxplus.metrics import (
+    classification_metrics,
     expected_calibration_error,
-    judge_classifier,
-    judge_regression,
     log_losses,
+    regression_metrics,
     reliability,
 )
 from strategies import SEEDS, quick
@@ -117,7 +117,7 @@ def test_there_is_at_least_one_bin():
 def test_a_classifier_is_judged_as_scikit_learn_judges_it(seed):
     y, P = predictions(seed, 40)
     C = P.shape[1]
-    figures = judge_classifier(y, P, [f"class {d}" for d in range(C)])
+    figures = classification_metrics(y, P, [f"class {d}" for d in range(C)])
     predicted = P.argmax(axis=1)
     right = (predicted == y).mean()
     assert figures.n_rows == 40
@@ -151,7 +151,7 @@ def test_a_classifier_is_judged_as_scikit_learn_judges_it(seed):
 
 
 def test_what_rows_do_not_tell_is_nothing_in_json():
-    figures = judge_classifier([0, 0], [[0.75, 0.25, 0.0], [0.5, 0.25, 0.25]], "abc")
+    figures = classification_metrics([0, 0], [[0.75, 0.25, 0.0], [0.5, 0.25, 0.25]], "abc")
     assert math.isnan(figures.classes[1].recall)
     document = figures.to_json()
     assert document["classes"][1] == {
@@ -171,7 +171,7 @@ def test_what_rows_do_not_tell_is_nothing_in_json():
 
 def test_labels_must_name_all_classes():
     with pytest.raises(ValueError, match="labels must name the 2 columns of P; got 3 names"):
-        judge_classifier([0], [[0.5, 0.5]], "abc")
+        classification_metrics([0], [[0.5, 0.5]], "abc")
 
 
 @given(SEEDS)
@@ -180,7 +180,7 @@ def test_a_regression_is_judged_as_scikit_learn_judges_it(seed):
     rng = np.random.default_rng(seed)
     y, guess = rng.normal(size=(2, 25))
     lower, upper = guess - 1.0, guess + rng.random(25)
-    figures = judge_regression(y, guess, lower, upper)
+    figures = regression_metrics(y, guess, lower, upper)
     assert figures.r2 == pytest.approx(r2_score(y, guess))
     assert figures.mae == pytest.approx(mean_absolute_error(y, guess))
     assert figures.rmse == pytest.approx(math.sqrt(np.mean((y - guess) ** 2)))
@@ -188,16 +188,16 @@ def test_a_regression_is_judged_as_scikit_learn_judges_it(seed):
     inside = sum(a <= b <= c for a, b, c in zip(lower, y, upper, strict=True))
     assert figures.covered == pytest.approx(inside / 25)
     assert figures.width == pytest.approx(np.mean(upper - lower))
-    without = judge_regression(y, guess).to_json()
+    without = regression_metrics(y, guess).to_json()
     assert (without["covered"], without["width"]) == (None, None)
 
 
 def test_bad_predictions_of_numbers_are_named():
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\)"):
-        judge_regression([1.0, 2.0], [1.0, 2.0, 3.0])
+        regression_metrics([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="both lower and upper"):
-        judge_regression([1.0], [1.0], lower=[0.0])
-    assert math.isnan(judge_regression([1.0, 1.0], [1.0, 2.0]).r2)
+        regression_metrics([1.0], [1.0], lower=[0.0])
+    assert math.isnan(regression_metrics([1.0, 1.0], [1.0, 2.0]).r2)
 
 
 def test_two_classes_have_one_area():
@@ -205,5 +205,5 @@ def test_two_classes_have_one_area():
     small = 1e-18 * np.arange(1, 41)
     P = np.stack([1.0 - small, small], axis=1)
     codes = np.arange(40) % 7 > 2
-    first, second = judge_classifier(codes.astype(int), P, ["a", "b"]).classes
+    first, second = classification_metrics(codes.astype(int), P, ["a", "b"]).classes
     assert first.auc == second.auc == roc_auc_score(codes, P[:, 1])

@@ -15,7 +15,7 @@ from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor
 from maxplus.explain import Domain, decisive_paths, term_means
 from maxplus.io import load, save
-from maxplus.metrics import judge_classifier, judge_regression
+from maxplus.metrics import classification_metrics, regression_metrics
 from maxplus.metrics._intervals import wilson_interval
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
@@ -59,7 +59,7 @@ def test_given_table_is_scored_in_full(clinic):
     assert content["where"].startswith(remark)
     assert remark in content["headline"]["text"]
     (source,) = content["sources"]
-    expected = judge_classifier(
+    expected = classification_metrics(
         np.searchsorted(clf.classes_, y), clf.predict_proba(X), clf.classes_
     ).to_json()
     assert source["figures"]["n_rows"] == 210
@@ -140,7 +140,7 @@ def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
 
 def test_test_data_lead_and_the_validation_follows(clinic):
     clf, X, y = clinic
-    wrong = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
+    wrong = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {
         "row": 3,
         "label": "ill",
@@ -206,7 +206,7 @@ def test_chance_does_not_rank_rows(n_classes):
     for _ in range(200):
         codes = np.arange(120) % n_classes
         P = rng.dirichlet(np.ones(n_classes), 120)
-        figures = judge_classifier(codes, P, list("abc")[:n_classes]).to_json()
+        figures = classification_metrics(codes, P, list("abc")[:n_classes]).to_json()
         figures["interval"] = (0.0, 1.0)
         source = {
             "figures": figures,
@@ -407,8 +407,8 @@ def test_a_regression_is_judged_on_new_rows():
     content = regression_content(reg, X, y, name="curve")
     (source,) = content["sources"]
     bounds = reg.predict_interval(X, 0.9)
-    assert source["figures"] == judge_regression(y, reg.predict(X), *bounds).to_json()
-    guess = judge_regression(y, np.full(80, y[:60].mean()))
+    assert source["figures"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
+    guess = regression_metrics(y, np.full(80, y[:60].mean()))
     assert source["guess"]["mae"] == pytest.approx(guess.mae)
     assert content["headline"]["holds"] is True
     assert "60 of the 80 rows of curve have the same values" in content["headline"]["text"]
@@ -517,7 +517,7 @@ def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
 
 
 def _validation(clf):
-    figures = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
+    figures = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {
         "row": 3,
         "label": "ill",

@@ -102,9 +102,9 @@ class Console:
 
 def as_json(document: Any) -> str:
     """Return indented JSON; NaN is null."""
-    from maxplus.metrics import plain
+    from maxplus.metrics import to_jsonable
 
-    text = json.dumps(plain(document), ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(to_jsonable(document), ensure_ascii=False, indent=1, allow_nan=False)
     # json.dumps leaves some control characters unescaped, which terminals interpret.
     return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

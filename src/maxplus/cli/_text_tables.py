@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from maxplus.evaluation import Validation
-    from maxplus.metrics import ClassifierFigures, RegressionFigures
+    from maxplus.metrics import ClassificationMetrics, RegressionMetrics
 
 # Number of confusions listed for each class if the matrix is too wide.
 MOST_CONFUSED = 3
@@ -48,12 +48,12 @@ def validation_table(validation: Validation) -> Table:
     """Return a table of the metrics of a validation and of the baseline."""
     from rich.markup import escape
 
-    from maxplus.metrics import ClassifierFigures
+    from maxplus.metrics import ClassificationMetrics
 
     figures, baseline = validation.figures, validation.baseline
-    if not isinstance(figures, ClassifierFigures):
+    if not isinstance(figures, ClassificationMetrics):
         return _regression_validation(validation)
-    assert isinstance(baseline, ClassifierFigures)
+    assert isinstance(baseline, ClassificationMetrics)
     table = plain_table(
         "on rows it has not seen",
         "this model",
@@ -82,7 +82,7 @@ def _between(interval: tuple[float, float]) -> str:
     return f"{percent(low)} to {percent(high)}"
 
 
-def _worst_recalled(figures: ClassifierFigures) -> list[int]:
+def _worst_recalled(figures: ClassificationMetrics) -> list[int]:
     """Return all classes in order; if there are many, those with the lowest recall."""
     order = range(len(figures.classes))
     if len(order) <= MOST_RECALLS:
@@ -104,7 +104,7 @@ def _regression_validation(validation: Validation) -> Table:
     return table
 
 
-def regression_table(figures: RegressionFigures) -> Table:
+def regression_table(figures: RegressionMetrics) -> Table:
     """Return a table of R², errors and intervals of a regression."""
     table = plain_table("", "")
     table.show_header = False
@@ -117,13 +117,13 @@ def regression_table(figures: RegressionFigures) -> Table:
     return table
 
 
-def _mae(figures: RegressionFigures) -> str:
+def _mae(figures: RegressionMetrics) -> str:
     from maxplus.metrics._intervals import ERRORS
 
     return with_error(figures.mae, ERRORS * figures.mae_error)
 
 
-def classes_table(figures: ClassifierFigures) -> Table:
+def classes_table(figures: ClassificationMetrics) -> Table:
     """Return a table of precision, recall, F1 and AUC of each class."""
     from rich.markup import escape
 
@@ -136,7 +136,7 @@ def classes_table(figures: ClassifierFigures) -> Table:
     return table
 
 
-def confusion_table(figures: ClassifierFigures, width: int) -> Table:
+def confusion_table(figures: ClassificationMetrics, width: int) -> Table:
     """Return the confusion matrix if it fits the width, else the largest confusions.
 
     Correct predictions are in brackets, to be visible without colours.
@@ -161,7 +161,7 @@ def _matrix(labels: list[str], cells: list[list[str]]) -> Table:
     return table
 
 
-def _largest_confusions(figures: ClassifierFigures) -> Table:
+def _largest_confusions(figures: ClassificationMetrics) -> Table:
     from rich.markup import escape
 
     table = plain_table("true", "rows", "right", title="confusion")

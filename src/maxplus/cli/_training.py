@@ -25,7 +25,7 @@ from maxplus.evaluation import Validation, make_splits, validate
 from maxplus.evaluation.leaks import find_leaks
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
-from maxplus.metrics import ClassifierFigures
+from maxplus.metrics import ClassificationMetrics
 from maxplus.models import LOG2
 from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
 from maxplus.tables.dataset import SMALL
@@ -348,7 +348,7 @@ def validate_training(
 
 def _validation_text(validation: Validation) -> str:
     text = f"Judged by {validation.description}; the model itself was trained on all rows."
-    if isinstance(validation.figures, ClassifierFigures):
+    if isinstance(validation.figures, ClassificationMetrics):
         n = validation.figures.n_rows
         low, high = map(percent, validation.score_interval(n))
         text += f" Of other tables with {n:,} rows, 95 % score {low} to {high}."

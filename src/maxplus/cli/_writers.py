@@ -16,7 +16,7 @@ from pyarrow.csv import WriteOptions
 from pyarrow.csv import write_csv as write_arrow
 
 from maxplus._files import whole_file
-from maxplus.metrics import plain
+from maxplus.metrics import to_jsonable
 
 Columns = Mapping[str, Sequence[Any]]
 # First characters of cells that spreadsheets evaluate as formulas.
@@ -99,7 +99,7 @@ class JsonSink:
     def write(self, columns: Columns) -> None:
         """Write some rows; NaN as null."""
         values = [
-            plain(column.to_pylist() if isinstance(column, pa.Array) else list(column))
+            to_jsonable(column.to_pylist() if isinstance(column, pa.Array) else list(column))
             for column in columns.values()
         ]
         for row in zip(*values, strict=True):
@@ -118,7 +118,7 @@ def csv_file(path: Path, *, spreadsheet_safe: bool = False) -> Iterator[CsvSink]
 @contextmanager
 def json_list(file: TextIO, head: Mapping[str, Any], name: str) -> Iterator[JsonSink]:
     """Write a JSON object with the entries of ``head`` and a list of rows."""
-    start = json.dumps(plain(dict(head)), ensure_ascii=False)
+    start = json.dumps(to_jsonable(dict(head)), ensure_ascii=False)
     file.write(f"{start[:-1]}{', ' if head else ''}{json.dumps(name)}: [")
     yield JsonSink(file)
     file.write("\n]}\n")

@@ -127,12 +127,12 @@ def _chosen(models: dict[str, Any], wanted: tuple[str, ...]) -> dict[str, Any]:
 
 def _columns(comparison: Comparison) -> tuple[Figure, ...]:
     from maxplus.cli._text_tables import number, percent
-    from maxplus.metrics import ClassifierFigures
+    from maxplus.metrics import ClassificationMetrics
     from maxplus.metrics._readable import readable
 
     seconds = Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}")
     first = next(iter(comparison.validations.values()))
-    if isinstance(first.figures, ClassifierFigures):
+    if isinstance(first.figures, ClassificationMetrics):
         return (
             Figure("accuracy", lambda v: v.figures.accuracy, percent, max),
             Figure("log loss", lambda v: v.figures.log_loss, number),

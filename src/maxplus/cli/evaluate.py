@@ -21,7 +21,7 @@ from maxplus.cli._model import LoadedModel, UnknownLabels, open_model, stream_pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.metrics import ClassifierFigures
+    from maxplus.metrics import ClassificationMetrics
     from maxplus.tables import Dataset
 
 
@@ -136,10 +136,10 @@ def _report_classes(
     import numpy as np
 
     from maxplus.cli._text_tables import classes_table, confusion_table
-    from maxplus.metrics import judge_classifier, reliability
+    from maxplus.metrics import classification_metrics, reliability
 
     P = np.exp(log_proba)
-    figures = judge_classifier(
+    figures = classification_metrics(
         codes, P, model.estimator.classes_, predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
     )  # fmt: skip
@@ -158,7 +158,7 @@ def _report_classes(
     return document
 
 
-def _print_metrics(figures: ClassifierFigures, console: Console) -> None:
+def _print_metrics(figures: ClassificationMetrics, console: Console) -> None:
     from maxplus.cli._text_tables import number
     from maxplus.models import LOG2
 
@@ -180,8 +180,8 @@ def _report_numbers(
     y: NDArray, predicted: NDArray, lower: NDArray, upper: NDArray,
 ) -> dict[str, Any]:  # fmt: skip
     from maxplus.cli._text_tables import regression_table
-    from maxplus.metrics import judge_regression
+    from maxplus.metrics import regression_metrics
 
-    figures = judge_regression(y, predicted, lower, upper)
+    figures = regression_metrics(y, predicted, lower, upper)
     console.rich.print(regression_table(figures))
     return figures.to_json()

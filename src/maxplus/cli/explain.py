@@ -201,7 +201,7 @@ def _explained(
 def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
     """Return the text and the records of each row, for JSON."""
     from maxplus.explain import PredictionContributions
-    from maxplus.metrics import plain
+    from maxplus.metrics import to_jsonable
 
     columns = _columns(why)
     place = columns.pop("row")
@@ -209,12 +209,14 @@ def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dic
     documents = []
     for n, number in enumerate(numbers):
         own = (place == n).nonzero()[0].tolist()
-        lines = [{f: plain(columns[f][k]) for f in columns if f not in flips} for k in own]
+        lines = [{f: to_jsonable(columns[f][k]) for f in columns if f not in flips} for k in own]
         document = {"row": number, "lines": lines, "text": texts[n]}
         if isinstance(why, PredictionContributions):
-            document["predicted"] = plain(why.prediction[n])
+            document["predicted"] = to_jsonable(why.prediction[n])
         else:
-            flip = {name.removeprefix("flip_"): plain(columns[name][own[0]]) for name in flips}
+            flip = {
+                name.removeprefix("flip_"): to_jsonable(columns[name][own[0]]) for name in flips
+            }
             document["predicted"] = str(why.class_names[why.predicted[n]])
             document["flip"] = flip if flip["feature"] else None
         documents.append(document)

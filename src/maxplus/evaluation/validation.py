@@ -17,12 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 from maxplus.evaluation.splits import Splits, make_splits
 from maxplus.explain import Domain
 from maxplus.metrics import (
-    ClassifierFigures,
-    RegressionFigures,
-    judge_classifier,
-    judge_regression,
-    plain,
+    ClassificationMetrics,
+    RegressionMetrics,
+    classification_metrics,
+    regression_metrics,
     reliability,
+    to_jsonable,
 )
 from maxplus.metrics._intervals import fold_dispersion, score_interval, wilson_interval
 from maxplus.tables import Dataset, RawTable, TableEncoder, Target, is_frame, split_target, table_of
@@ -32,7 +32,7 @@ from maxplus.tables.schema import CLASSIFICATION, REGRESSION, label_name
 CERTIFIED_AT = 0.1
 # Nominal coverage of the prediction intervals of a regression.
 COVERAGE = 0.9
-Figures = ClassifierFigures | RegressionFigures
+Figures = ClassificationMetrics | RegressionMetrics
 # Metrics of the baseline in the JSON document.
 BASELINE = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
 # Number of rows of each kind that the JSON document lists.
@@ -85,7 +85,7 @@ class Validation:
     @property
     def dispersion(self) -> float:
         """Overdispersion of the accuracies of the folds, at least 1."""
-        assert isinstance(self.figures, ClassifierFigures)
+        assert isinstance(self.figures, ClassificationMetrics)
         right = self.held_out.outcome.argmax(axis=1) == self.held_out.y
         return fold_dispersion(right, self.held_out.fold)
 
@@ -95,7 +95,7 @@ class Validation:
 
         Wilson's interval of the held-out rows, widened where folds differ more than by chance.
         """
-        assert isinstance(self.figures, ClassifierFigures)
+        assert isinstance(self.figures, ClassificationMetrics)
         found = wilson_interval(self.figures.accuracy, self.figures.n_rows / self.dispersion)
         assert found is not None
         return found
@@ -111,7 +111,7 @@ class Validation:
         -------
         low, high : float
         """
-        assert isinstance(self.figures, ClassifierFigures)
+        assert isinstance(self.figures, ClassificationMetrics)
         n = self.figures.n_rows / self.dispersion
         return score_interval(self.figures.accuracy, n, n_rows)
 
@@ -128,7 +128,7 @@ class Validation:
     @property
     def baseline_label(self) -> str:
         """The class that the baseline predicts, or "the mean"."""
-        if isinstance(self.baseline, RegressionFigures):
+        if isinstance(self.baseline, RegressionMetrics):
             return "the mean"
         return max(self.baseline.classes, key=lambda one: one.n_predicted).label
 
@@ -147,7 +147,7 @@ class Validation:
             "rows_never_held_out": self.n_untested,
             "seconds": float(self.held_out.seconds.sum()),
         }
-        if isinstance(self.figures, RegressionFigures):
+        if isinstance(self.figures, RegressionMetrics):
             return document | {"coverage_promised": COVERAGE}
         # Metrics index rows in the order of the folds; the document has their numbers in the file.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
@@ -161,7 +161,7 @@ class Validation:
 
     def _by_row(self) -> dict[str, Any]:
         """Return the calibration of probabilities, and uncertain and surprising rows."""
-        assert isinstance(self.figures, ClassifierFigures)
+        assert isinstance(self.figures, ClassificationMetrics)
         y, P = self.held_out.y, self.held_out.outcome
         labels = [one.label for one in self.figures.classes]
         own, top, best = P[np.arange(len(y)), y], P.max(axis=1), P.argmax(axis=1)
@@ -177,7 +177,7 @@ class Validation:
             ]  # fmt: skip
 
         return {
-            "reliability": plain(reliability(y, P)),
+            "reliability": to_jsonable(reliability(y, P)),
             "least_sure": named(np.argsort(top, kind="stable")),
             "most_surprising": named(np.argsort(own, kind="stable")),
         }
@@ -353,16 +353,16 @@ def _features(
 
 def _metrics(found: HeldOut, labels: Any) -> Figures:
     if labels is None:
-        return judge_regression(found.y, found.outcome, *(found.interval or ()))
-    return judge_classifier(found.y, found.outcome, labels)
+        return regression_metrics(found.y, found.outcome, *(found.interval or ()))
+    return classification_metrics(found.y, found.outcome, labels)
 
 
 def _baseline(found: HeldOut, labels: Any) -> Figures:
     no_features = np.zeros((len(found.y), 1))
     if labels is None:
         mean = DummyRegressor().fit(no_features, found.y)
-        return judge_regression(found.y, mean.predict(no_features))
+        return regression_metrics(found.y, mean.predict(no_features))
     prior = DummyClassifier(strategy="prior").fit(no_features, found.y)
     P = np.zeros((len(found.y), len(labels)))
     P[:, prior.classes_] = prior.predict_proba(no_features)
-    return judge_classifier(found.y, P, labels)
+    return classification_metrics(found.y, P, labels)

@@ -1,26 +1,26 @@
 """Quality of predictions and probabilities, from labels and predictions, as plain data."""
 
-from maxplus.metrics._readable import plain
+from maxplus.metrics._readable import to_jsonable
 from maxplus.metrics.classification import (
-    ClassFigures,
-    ClassifierFigures,
+    ClassificationMetrics,
+    ClassMetrics,
     Reliability,
+    classification_metrics,
     expected_calibration_error,
-    judge_classifier,
     log_losses,
     reliability,
 )
-from maxplus.metrics.regression import RegressionFigures, judge_regression
+from maxplus.metrics.regression import RegressionMetrics, regression_metrics
 
 __all__ = [
-    "ClassFigures",
-    "ClassifierFigures",
-    "RegressionFigures",
+    "ClassMetrics",
+    "ClassificationMetrics",
+    "RegressionMetrics",
     "Reliability",
+    "classification_metrics",
     "expected_calibration_error",
-    "judge_classifier",
-    "judge_regression",
     "log_losses",
-    "plain",
+    "regression_metrics",
     "reliability",
+    "to_jsonable",
 ]

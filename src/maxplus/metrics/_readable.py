@@ -56,7 +56,7 @@ def _with_decimals(value: float, decimals: int) -> str:
     return f"{rounded:,.{max(decimals, 0)}f}".replace("-", "−")
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """Return data classes as dicts, arrays and tuples as lists; NaN and infinity as None.
 
     Parameters
@@ -70,18 +70,18 @@ def plain(value: Any) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> plain({"a": np.array([1.5, np.nan]), "b": (np.int64(2), "x")})
+    >>> to_jsonable({"a": np.array([1.5, np.nan]), "b": (np.int64(2), "x")})
     {'a': [1.5, None], 'b': [2, 'x']}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        return {name: plain(getattr(value, name)) for name in names}
+        return {name: to_jsonable(getattr(value, name)) for name in names}
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_jsonable(item) for name, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return to_jsonable(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_jsonable(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

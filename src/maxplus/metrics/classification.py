@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
-from maxplus.metrics._readable import plain
+from maxplus.metrics._readable import to_jsonable
 
 # Sums of many exponentials may end a little above 1.
 TOLERANCE = 1e-6
@@ -142,7 +142,7 @@ def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_B
 
 
 @dataclass(frozen=True)
-class ClassFigures:
+class ClassMetrics:
     """One class against all others; a figure is NaN where the rows do not tell it."""
 
     label: str
@@ -155,7 +155,7 @@ class ClassFigures:
 
 
 @dataclass(frozen=True)
-class ClassifierFigures:
+class ClassificationMetrics:
     """Quality of a classifier's probabilities on labelled rows.
 
     Attributes
@@ -182,7 +182,7 @@ class ClassifierFigures:
     calibration_error: float
     max_loss: float
     worst: int
-    classes: tuple[ClassFigures, ...]
+    classes: tuple[ClassMetrics, ...]
     confusion: NDArray
 
     def to_json(self) -> dict[str, Any]:
@@ -192,17 +192,17 @@ class ClassifierFigures:
         -------
         dict
         """
-        return plain(self) | {"worst": self.worst + 1}
+        return to_jsonable(self) | {"worst": self.worst + 1}
 
 
-def judge_classifier(
+def classification_metrics(
     codes: ArrayLike,
     P: ArrayLike,
     labels: Sequence[Any],
     *,
     predicted: ArrayLike | None = None,
     losses: ArrayLike | None = None,
-) -> ClassifierFigures:
+) -> ClassificationMetrics:
     """Judge probabilities by the true classes; O(N·C + N·log N·C).
 
     Parameters
@@ -216,13 +216,13 @@ def judge_classifier(
 
     Returns
     -------
-    ClassifierFigures
+    ClassificationMetrics
 
     Examples
     --------
-    >>> from maxplus.metrics import judge_classifier
+    >>> from maxplus.metrics import classification_metrics
     >>> P = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]]
-    >>> figures = judge_classifier([0, 0, 1, 0], P, ["healthy", "ill"])
+    >>> figures = classification_metrics([0, 0, 1, 0], P, ["healthy", "ill"])
     >>> figures.accuracy, figures.classes[1].precision, figures.confusion.tolist()
     (0.75, 0.5, [[2, 1], [0, 1]])
     """
@@ -245,7 +245,7 @@ def judge_classifier(
     )
     known = [area for area in areas if not math.isnan(area)]
     accuracy = float((predicted == codes).mean())
-    return ClassifierFigures(
+    return ClassificationMetrics(
         n_rows=n,
         accuracy=accuracy,
         accuracy_error=math.sqrt(accuracy * (1.0 - accuracy) / n),
@@ -257,7 +257,7 @@ def judge_classifier(
         max_loss=float(each.max()),
         worst=int(each.argmax()),
         classes=tuple(
-            ClassFigures(
+            ClassMetrics(
                 str(labels[d]),
                 int(counts[d]),
                 int(taken[d]),

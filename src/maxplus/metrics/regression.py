@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from maxplus.metrics._readable import plain
+from maxplus.metrics._readable import to_jsonable
 
 
 @dataclass(frozen=True)
-class RegressionFigures:
+class RegressionMetrics:
     """Quality of predictions of numbers.
 
     Attributes
@@ -42,15 +42,15 @@ class RegressionFigures:
         -------
         dict
         """
-        return plain(self)
+        return to_jsonable(self)
 
 
-def judge_regression(
+def regression_metrics(
     y: ArrayLike,
     predicted: ArrayLike,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
-) -> RegressionFigures:
+) -> RegressionMetrics:
     """Judge predictions, and intervals if there are any, by the true numbers; O(N).
 
     Parameters
@@ -61,12 +61,12 @@ def judge_regression(
 
     Returns
     -------
-    RegressionFigures
+    RegressionMetrics
 
     Examples
     --------
-    >>> from maxplus.metrics import judge_regression
-    >>> judge_regression([1.0, 2.0, 6.0], [1.0, 3.0, 5.0]).mae
+    >>> from maxplus.metrics import regression_metrics
+    >>> regression_metrics([1.0, 2.0, 6.0], [1.0, 3.0, 5.0]).mae
     0.6666666666666666
     """
     y, predicted = np.asarray(y, float), np.asarray(predicted, float)
@@ -83,7 +83,7 @@ def judge_regression(
         low, high = np.asarray(lower, float), np.asarray(upper, float)
         covered = float(((low <= y) & (y <= high)).mean())
         width = float((high - low).mean())
-    return RegressionFigures(
+    return RegressionMetrics(
         n_rows=len(y),
         r2=float(r2_score(y, predicted)) if np.ptp(y) > 0 else math.nan,
         mae=float(mean_absolute_error(y, predicted)),

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from maxplus.metrics._readable import plain, readable, with_error
+from maxplus.metrics._readable import readable, to_jsonable, with_error
 from maxplus.report import _text
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def render_page(report: dict[str, Any]) -> str:
     >>> page.rstrip().endswith("</html>")
     True
     """
-    report = plain(report)
+    report = to_jsonable(report)
     if report["task"] == "regression":
         return render("regression.html", title=report["title"], report=report)
     return render("page.html", title=report["title"], report=report, data=_data(report))

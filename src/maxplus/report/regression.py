@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._base import is_training_table, training_summary
-from maxplus.metrics import judge_regression
+from maxplus.metrics import regression_metrics
 from maxplus.metrics._intervals import ERRORS
 from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
@@ -109,14 +109,14 @@ def _sources(
         mean = training_summary(reg).get("mean")
         guess = None
         if mean is not None:
-            found = judge_regression(asked.y, np.full(asked.n, mean)).to_json()
+            found = regression_metrics(asked.y, np.full(asked.n, mean)).to_json()
             guess = {name: found[name] for name in ("r2", "mae", "rmse")}
         sources.append(
             {
                 "title": asked.name,
                 "whose": f"of {asked.name}",
                 "on": asked.name,
-                "figures": judge_regression(asked.y, *told).to_json(),
+                "figures": regression_metrics(asked.y, *told).to_json(),
                 "guess": guess,
                 "words": where,
             }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.estimators._base import training_summary
-from maxplus.metrics import judge_classifier, plain, reliability
+from maxplus.metrics import classification_metrics, reliability, to_jsonable
 from maxplus.metrics._intervals import ERRORS, mean_auc_error, wilson_interval
 from maxplus.report._text import percent, plural
 from maxplus.report.data import PageRows
@@ -83,7 +83,7 @@ def of_rows(estimator: Any, asked: PageRows, log_proba: NDArray, words: str) -> 
     P = np.exp(log_proba)
     P /= P.sum(axis=1, keepdims=True)
     losses, best = -log_proba[np.arange(asked.n), codes], log_proba.argmax(axis=1)
-    figures = judge_classifier(codes, P, classes, predicted=best, losses=losses)
+    figures = classification_metrics(codes, P, classes, predicted=best, losses=losses)
     return _source(
         title=asked.name,
         whose=f"of {asked.name}",
@@ -92,7 +92,7 @@ def of_rows(estimator: Any, asked: PageRows, log_proba: NDArray, words: str) -> 
         figures=figures.to_json(),
         dispersion=1.0,
         guess=_guess(estimator, codes),
-        bins=plain(reliability(codes, P)),
+        bins=to_jsonable(reliability(codes, P)),
         least_sure=named_rows(estimator, asked, P, np.argsort(P.max(axis=1), kind="stable")),
         most_surprising=named_rows(estimator, asked, P, np.argsort(-losses, kind="stable")),
     )
@@ -123,7 +123,7 @@ def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
     classes = estimator.classes_
     counts = np.array(training_summary(estimator)["class_counts"])
     P = np.tile(counts / counts.sum(), (len(codes), 1))
-    found = judge_classifier(codes, P, classes).to_json()
+    found = classification_metrics(codes, P, classes).to_json()
     names = ("accuracy", "balanced_accuracy", "log_loss")
     return {name: found[name] for name in names} | {
         "auc": 0.5,
