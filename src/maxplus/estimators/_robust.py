@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -42,6 +41,8 @@ ENOUGH, PART = 3_000, 4
 # Of images, a single fold of so many rows is held out, and trainings are short.
 IMAGES, LENGTH_OF_IMAGES = 10_000, 0.6
 UNITS_OF_IMAGES = 5
+# Without numbers of the user's own.
+OWN_ANNEALING = Annealing()
 
 
 class Windows(NamedTuple):
@@ -154,7 +155,7 @@ class RobustTraining:
     factors: Sequence[float] = FACTORS[1:]
     n_jobs: int = 1
     augment: Augment | None = None
-    annealing: Annealing = Annealing()
+    annealing: Annealing = OWN_ANNEALING
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -367,9 +368,3 @@ class _Search:
             if self.accuracy(chosen) <= float(np.average(constant, weights=sizes)):
                 chosen, factor = -1, 1.0
         return RobustChoice(self.candidates, certified, clean, constant, chosen, factor)
-
-
-def image_side(n_features: int) -> int | None:
-    """Return the side of square images with so many pixels; None if there are none."""
-    side = math.isqrt(n_features)
-    return side if side * side == n_features else None

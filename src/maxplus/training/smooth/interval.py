@@ -62,7 +62,7 @@ from maxplus.training.smooth.structures import DROP
 # Exponents at the lowest temperature: of offsets and heights, and of slopes times mapped features.
 # Products of two, and sums of thousands, stay within float32's range.
 LIMIT, INPUT_LIMIT = 40.0, 30.0
-# Sums are no less than LEAST; ratios up to NOTHING and derivatives up to NEGLIGIBLE are taken for 0,
+# Sums are no less than LEAST; ratios up to NOTHING and derivatives up to NEGLIGIBLE count as 0,
 # because they would make denormal numbers.
 LEAST, NOTHING, NEGLIGIBLE = np.float32(1e-36), np.float32(1e-30), np.float32(1e-12)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
