@@ -35,7 +35,7 @@ fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 for (trained_for, clf), colour in zip(
     models.items(), ("#0072B2", "#E69F00", "#D55E00"), strict=True
 ):
-    shares = clf.fit(X_train, y_train).certify(X_test, y_test, eps)
+    shares = clf.fit(X_train, y_train).certified_accuracy(X_test, y_test, eps)
     ax.plot(eps, shares, color=colour, linewidth=2, label=f"robust_eps={trained_for:g}")
     print(
         f"robust_eps={trained_for:g}: {shares[0]:.1%} right, {shares[20]:.1%} at ε = {eps[20]:.1f}"

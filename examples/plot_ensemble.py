@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from maxplus import LMMEnsembleClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier
 from maxplus.certify import certified_at
 
 X, y = load_digits(return_X_y=True)
@@ -20,7 +20,8 @@ X /= 16
 X_train, X_test, y_train, y_test = train_test_split(
     X, y, train_size=400, stratify=y, random_state=0
 )
-clf = LMMEnsembleClassifier(4, n_hidden=60, polish=None, random_state=0).fit(X_train, y_train)
+clf = LMMEnsembleClassifier(LMMClassifier(60, polish=None), n_estimators=4, random_state=0)
+clf.fit(X_train, y_train)
 
 # %%
 # Better than each network

@@ -17,11 +17,11 @@ from maxplus import SubgradientLMMClassifier
 X, y = load_iris(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 clf = SubgradientLMMClassifier(
-    50, slope=4.0, linear_every=0, learning_rate=0.05, max_iter=10_000, random_state=1
+    50, slope=4.0, w0_update_interval=0, learning_rate=0.05, max_iter=10_000, random_state=1
 ).fit(X_train, y_train)
 
 print(f"largest training loss: {clf.max_loss_:.3f} (log 2 is {np.log(2):.3f})")
-print(f"every training flower is right: {clf.certified_}")
+print(f"every training flower is right: {clf.perfect_fit_}")
 print(f"new flowers that are right: {clf.score(X_test, y_test):.1%}")
 
 # %%

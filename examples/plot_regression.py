@@ -11,7 +11,7 @@ intervals that cover what they say.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from maxplus import LMMRegressor
+from maxplus import LipschitzInterpolator, LMMRegressor
 
 
 def f(x):
@@ -31,8 +31,8 @@ x = np.linspace(0, 10, 500)[:, None]
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
 for ax, n in zip(axes, (5, 10, 20), strict=True):
     points = np.linspace(0.3, 9.7, n)[:, None]
-    exact = LMMRegressor(slope=1.7, method="interpolate").fit(points, f(points[:, 0]))
-    lower, upper = exact.predict_interval(x)
+    exact = LipschitzInterpolator(slope=1.7).fit(points, f(points[:, 0]))
+    lower, upper = exact.envelopes(x)
     assert (lower <= f(x[:, 0]) + 1e-12).all()
     assert (f(x[:, 0]) <= upper + 1e-12).all()
     ax.fill_between(x[:, 0], lower, upper, color="#0072B2", alpha=0.2, linewidth=0)

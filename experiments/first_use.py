@@ -44,7 +44,7 @@ USES = (
     Use("engine tree", paper(", engine='tree', max_iter=100")),
     Use("engine dense", paper(", engine='dense', max_iter=100")),
     Use("engine sgd", paper(", objective='mean'")),
-    Use("certify, after a default fit", "clf.certify(X, y, 0.1)", DEFAULT, 2.0),
+    Use("certify, after a default fit", "clf.certified_accuracy(X, y, 0.1)", DEFAULT, 2.0),
     Use("explain, after a default fit", "clf.explain(X[:3])", DEFAULT, 3.0),
     Use("default fit in float32, after one in float64", "clf.fit(X.astype('f4'), y)", DEFAULT),
 )

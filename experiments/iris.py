@@ -38,7 +38,7 @@ TYPICAL_SEED = 8
 # stay as they are ended with a lower median training loss (0.44) than slopes that move every
 # 100 iterations (0.53). Test flowers had no say in it.
 LMM_SETTINGS: dict[str, Any] = {
-    "n_hidden": N_HIDDEN, "slope": 4.0, "linear_every": 0, "learning_rate": 0.05,
+    "n_hidden": N_HIDDEN, "slope": 4.0, "w0_update_interval": 0, "learning_rate": 0.05,
 }  # fmt: skip
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant"}
 MAX_SETTINGS: dict[str, Any] = {"objective": "max", "step": "two-phase", "polyak_fraction": 0.5}

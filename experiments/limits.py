@@ -23,7 +23,7 @@ BYTES_PER_MINIMUM = 12
 
 
 def moved_by_a_step(
-    X: NDArray, y: NDArray, n_hidden: int, linear_every: int, steps: int = STEPS
+    X: NDArray, y: NDArray, n_hidden: int, w0_update_interval: int, steps: int = STEPS
 ) -> tuple[float, float]:
     """Mean shares of what a Polyak step moves, from the paper's start on.
 
@@ -33,7 +33,7 @@ def moved_by_a_step(
     X, y = X[:IMAGES], y[:IMAGES]
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    model, problem = paper.start_and_problem(X, y, polyak(), n_hidden, linear_every)
+    model, problem = paper.start_and_problem(X, y, polyak(), n_hidden, w0_update_interval)
     engine = DenseEngine(model, problem)
     before, minima, groups = model.hidden(X), [], []
     for _ in range(steps):

@@ -31,7 +31,7 @@ N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
 # Of the main line; all others have one.
 FULL_SEEDS, QUICK_SEEDS = 3, 1
-LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "linear_every": 100}
+LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "w0_update_interval": 100}
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant", "learning_rate": 0.1}
 # Chosen by the maximum loss on training images, in shorter runs that were not all carried to their
 # end: targets 0, 1, 1.2, 1.5 and 2, and ε from 0.03 to 8. Test images had no say in it.

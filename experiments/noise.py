@@ -101,7 +101,7 @@ def _compare(name: tuple[str, str], seed: int, quick: bool) -> dict[str, float]:
 
 def _classifier(
     name: tuple[str, str], X: NDArray, y: NDArray, seed: int, quick: bool
-) -> LMMClassifier | SubgradientLMMClassifier:
+) -> LMMClassifier | LMMEnsembleClassifier | SubgradientLMMClassifier:
     options: dict[str, Any] = dict(MODELS[name])
     tenth = 10 if quick else 1
     if name[0] == PAPER:
@@ -113,8 +113,10 @@ def _classifier(
         options["slope"] /= class_distance(X, y, np.random.default_rng(seed))
     elif quick and "n_hidden" not in options:
         options["structure"] = "shapes"
-    kind = LMMEnsembleClassifier if "n_estimators" in options else LMMClassifier
-    return kind(random_state=seed, **options)
+    n_networks = options.pop("n_estimators", 1)
+    if n_networks > 1:
+        return LMMEnsembleClassifier(LMMClassifier(**options), n_networks, random_state=seed)
+    return LMMClassifier(random_state=seed, **options)
 
 
 def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -> str:

@@ -110,7 +110,7 @@ def warm_up(samples: int, n_hidden: int, epochs: int) -> dict[str, Any]:
     # The first epoch compiles.
     per_epoch = (course[-1] - course[0]) / max(1, len(course) - 1)
     return {
-        "ranks": comm.size, "epoch": per_epoch, "loss": float(clf.warmup_losses_[-1]),
+        "ranks": comm.size, "epoch": per_epoch, "loss": float(clf.loss_curve_[-1]),
         "accuracy": float(clf.score(data.X_test[:2000], data.y_test[:2000])),
     }  # fmt: skip
 

@@ -44,10 +44,10 @@ def start_and_problem(
     y: NDArray,
     steps: StepRule,
     n_hidden: int = N_HIDDEN,
-    linear_every: int = LINEAR_EVERY,
+    w0_update_interval: int = LINEAR_EVERY,
 ) -> tuple[LMM, TrainingProblem]:
     """What an engine is made for: the start, and the maximum loss to be lowered from there."""
-    return start(X, y, n_hidden), TrainingProblem(X, y, MaxLoss(), steps, linear_every)
+    return start(X, y, n_hidden), TrainingProblem(X, y, MaxLoss(), steps, w0_update_interval)
 
 
 def engine_on(
@@ -56,7 +56,7 @@ def engine_on(
     steps: StepRule,
     engine: str = "sparse",
     n_hidden: int = N_HIDDEN,
-    linear_every: int = LINEAR_EVERY,
+    w0_update_interval: int = LINEAR_EVERY,
 ) -> Engine:
     """An engine at the paper's start, on the maximum loss."""
-    return ENGINES[engine](*start_and_problem(X, y, steps, n_hidden, linear_every))
+    return ENGINES[engine](*start_and_problem(X, y, steps, n_hidden, w0_update_interval))

@@ -48,7 +48,7 @@ class Recipe:
     shift: int = 0
     members: int = 1
 
-    def classifier(self, seed: int, quick: bool) -> LMMClassifier:
+    def classifier(self, seed: int, quick: bool) -> LMMClassifier | LMMEnsembleClassifier:
         """Not trained yet; a quick one has few units."""
         options = self.options | {"random_state": seed}
         if quick:
@@ -56,7 +56,8 @@ class Recipe:
         if self.shift:
             options["augment"] = RandomShift(self.shift)
         if self.members > 1:
-            return LMMEnsembleClassifier(2 if quick else self.members, **options)
+            n_networks, seed = 2 if quick else self.members, options.pop("random_state")
+            return LMMEnsembleClassifier(LMMClassifier(**options), n_networks, random_state=seed)
         return LMMClassifier(**options)
 
 

@@ -29,14 +29,14 @@ class TimedRun:
     engine: str
     samples: int
     hidden: int
-    linear_every: int
+    w0_update_interval: int
     iterations: int
 
     def measure(self, X: NDArray, y: NDArray) -> dict[str, Any]:
         """Seconds per iteration of both phases, of setting up, and the peak memory in bytes."""
         steps = paper.two_phases(y, 1 + self.iterations)
         set_up, engine = measure.timed(
-            paper.engine_on, X, y, steps, self.engine, self.hidden, self.linear_every
+            paper.engine_on, X, y, steps, self.engine, self.hidden, self.w0_update_interval
         )
         measure.warm_up(engine)
         seconds = {
@@ -50,7 +50,7 @@ class Variant(NamedTuple):
     """An engine, how often W⁰ moves, and what to time and draw it with."""
 
     engine: str
-    linear_every: int
+    w0_update_interval: int
     iterations: int
     colour: str
     line: str
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
     @property
     def name(self) -> str:
         """As the paper's table calls it."""
-        return self.engine + (", W⁰ every 100" if self.linear_every == SELDOM else "")
+        return self.engine + (", W⁰ every 100" if self.w0_update_interval == SELDOM else "")
 
 
 class Sizes(NamedTuple):
@@ -90,7 +90,7 @@ class Sizes(NamedTuple):
         pairs = [(n, self.n_hidden) for n in (*self.samples, self.together)]
         pairs += [(at, h) for h in self.hidden]
         return [
-            TimedRun(variant.engine, n, h, variant.linear_every, variant.iterations)
+            TimedRun(variant.engine, n, h, variant.w0_update_interval, variant.iterations)
             for n, h in dict.fromkeys(pairs)
             if variant.engine != "tree" or tree_bytes(n, h) <= TREE_LIMIT
         ]

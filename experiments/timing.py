@@ -124,8 +124,8 @@ def _content(part: Part) -> dict[str, Any]:
 
 
 def _find(results: list[dict], variant: Variant, n: int, h: int) -> dict[str, Any] | None:
-    wanted = (variant.engine, variant.linear_every, n, h)
-    keys = ("engine", "linear_every", "samples", "hidden")
+    wanted = (variant.engine, variant.w0_update_interval, n, h)
+    keys = ("engine", "w0_update_interval", "samples", "hidden")
     return next((r for r in results if tuple(r[key] for key in keys) == wanted), None)
 
 

@@ -71,20 +71,24 @@ def exact(values):
     return [exact(v) if np.ndim(v) else Fraction(float(v)) for v in values]
 
 
-def exact_bounds(model, x, eps, scale):
-    """Lowest and highest g_h over the box, feature by feature, and what follows for the scores.
+def exact_box(x, eps, scale):
+    """Both ends of the interval of each feature."""
+    reach = [Fraction(float(eps)) * Fraction(float(s)) for s in scale]
+    return [(Fraction(float(t)) - r, Fraction(float(t)) + r) for t, r in zip(x, reach, strict=True)]
+
+
+def exact_units(model, x, eps, scale):
+    """Lowest and highest g_h over the box, feature by feature.
 
     Inside a unit, a feature contributes min(a·t + A, b·t + B). Over an interval that
     is lowest and highest at an end point or where the two lines cross.
     """
-    W0, W1, W2 = exact(model.W0), exact(model.W1), exact(model.W2)
+    W0, W1 = exact(model.W0), exact(model.W1)
     lowest, highest = [], []
     for h in range(model.n_hidden):
         bottoms, tops = [], []
-        for p in range(model.n_features):
+        for p, (left, right) in enumerate(exact_box(x, eps, scale)):
             a, b, A, B = W0[2 * p], W0[2 * p + 1], W1[2 * p][h], W1[2 * p + 1][h]
-            reach = Fraction(float(eps)) * Fraction(float(scale[p]))
-            left, right = Fraction(float(x[p])) - reach, Fraction(float(x[p])) + reach
             points = [left, right]
             if a != b and left < (B - A) / (a - b) < right:
                 points.append((B - A) / (a - b))
@@ -93,17 +97,53 @@ def exact_bounds(model, x, eps, scale):
             tops.append(max(values))
         lowest.append(min(bottoms))
         highest.append(min(tops))
-    units, classes = range(model.n_hidden), range(model.n_classes)
-    low = [max(lowest[h] + W2[h][d] for h in units) for d in classes]
-    high = [max(highest[h] + W2[h][d] for h in units) for d in classes]
-    return low, high
+    return lowest, highest
+
+
+def exact_bounds(model, x, eps, scale):
+    """Lowest and highest scores that follow from those of the units."""
+    W2, classes = exact(model.W2), range(model.n_classes)
+    return [
+        [max(g + heights[d] for g, heights in zip(unit, W2, strict=True)) for d in classes]
+        for unit in exact_units(model, x, eps, scale)
+    ]
 
 
 def exact_gap(model, x, eps, scale):
-    """How far the lower bound of the predicted class exceeds all other upper bounds."""
+    """The lowest margin of the predicted class that `maxplus.certify.margins` proves, exactly.
+
+    Of one feature it is attained, at an end or where two lines of a class cross. Else, each unit
+    h may decide another class's score, and the largest of three lower bounds of z_y counts.
+    """
     y = int(predict(model, x[None])[0])
-    low, high = exact_bounds(model, x, eps, scale)
-    return low[y] - max(high[d] for d in range(model.n_classes) if d != y)
+    W0, W1, W2 = exact(model.W0), exact(model.W1), exact(model.W2)
+    units, rows = range(model.n_hidden), range(len(W0))
+    others = [d for d in range(model.n_classes) if d != y]
+    box = exact_box(x, eps, scale)
+    if model.n_features == 1:
+        (a, b), points = W0, [*box[0]]
+        if a != b:
+            tops = [
+                [(W1[0][h] + W2[h][d], W1[1][h] + W2[h][d]) for h in units] for d in (y, *others)
+            ]
+            crossings = [(B - A) / (a - b) for pairs in tops for A, _ in pairs for _, B in pairs]
+            points += [t for t in crossings if box[0][0] < t < box[0][1]]
+        Z = [
+            [max(min(a * t + W1[0][h], b * t + W1[1][h]) + W2[h][d] for h in units)
+             for d in range(model.n_classes)]
+            for t in points
+        ]  # fmt: skip
+        return min(z[y] - z[d] for z in Z for d in others)
+    least = [min(W0[i] * end for end in box[i // 2]) for i in rows]
+    lowest, highest = exact_units(model, x, eps, scale)
+    own = max(lowest[h] + W2[h][y] for h in units)
+    k = int(model.astype(np.float64).active_path(x[None].astype(float)).unit[0, y])
+    gaps = []
+    for h in units:
+        lead = min(W1[i][k] + max(-W1[i][h], least[i] - highest[h]) for i in rows)
+        ahead = max(own - highest[h], W2[h][y], lead + W2[k][y])
+        gaps += [ahead - W2[h][d] for d in others]
+    return min(gaps)
 
 
 class Case(NamedTuple):

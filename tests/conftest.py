@@ -248,7 +248,7 @@ def torch():
 @pytest.fixture(scope="session")
 def trio(iris):
     """An ensemble of three on the iris flowers with words for classes."""
-    from maxplus import LMMEnsembleClassifier
+    from maxplus import LMMClassifier, LMMEnsembleClassifier
 
-    clf = LMMEnsembleClassifier(3, n_hidden=9, warmup_epochs=3, random_state=0)
+    clf = LMMEnsembleClassifier(LMMClassifier(9, warmup_epochs=3), 3, random_state=0)
     return clf.fit(iris.X, np.array(["setosa", "versicolor", "virginica"])[iris.y])

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from maxplus.explain import single_feature_flips
+from maxplus.explain import Domain, nearest_counterfactuals
 from maxplus.models import LMM
 from oracles import best, lmm_path, lmm_terms
 from strategies import DTYPES, SEEDS, grid_array, quick
@@ -22,6 +22,11 @@ FAR = 100.0  # an offset with which a row never decides
 def fixed(max_examples):
     """The same examples at every run."""
     return settings(quick(max_examples), derandomize=True)
+
+
+def flips_within(model, X, low=-np.inf, high=np.inf):
+    """Counterfactuals in raw units, with all features free numbers between two limits."""
+    return nearest_counterfactuals(model, X, Domain.free(model.n_features).within(low, high))
 
 
 def lmm(W0, W1, W2, dtype=np.float64):
@@ -136,7 +141,7 @@ def nearest_flip(model, x, y, low, high, tolerance):
 
 def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9, ties=False):
     """Every flip is real, within bounds and the nearest; with ``ties``, unless there is one."""
-    found = single_feature_flips(model, X, low, high)
+    found = flips_within(model, X, low, high)
     predicted = model.scores(X).argmax(axis=1)
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))
     for n, x in enumerate(X):

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 import maxplus
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
     LMMEnsembleClassifier,
     LMMRegressor,
@@ -72,7 +73,9 @@ def classifiers():
     recipe = LMMClassifier(12, slope=3.0, warmup_epochs=10, random_state=0)
     assert recipe.fit(X, y).score(X, y) > 0.9
     assert recipe.status_ in ("polished", "unfit")
-    ensemble = LMMEnsembleClassifier(2, n_hidden=9, slope=3.0, warmup_epochs=5, random_state=0)
+    ensemble = LMMEnsembleClassifier(
+        LMMClassifier(9, slope=3.0, warmup_epochs=5), 2, random_state=0
+    )
     assert ensemble.fit(X, y).score(X, y) > 0.9
     mean = SubgradientLMMClassifier(8, objective="mean", max_iter=500, random_state=0)
     assert mean.fit(X, y).score(X, y) > 0.8
@@ -110,7 +113,7 @@ def regressions():
     assert reg.score(x, target) > 0.5
     assert (lower <= upper).all()
     assert reg.loss_curve_.shape == (20,)
-    exact = LMMRegressor(method="interpolate").fit(x, target)
+    exact = LipschitzInterpolator().fit(x, target)
     assert np.array_equal(exact.predict(x), target)
 
 
@@ -125,9 +128,9 @@ def certificates():
     for _ in range(20):
         moved = X + 0.999 * radius[:, None] * RNG.choice([-1.0, 1.0], X.shape)
         assert np.array_equal(clf.predict(moved), clf.predict(X))
-    assert 0.0 < clf.certify(X, y, 0.1) <= 1.0
+    assert 0.0 < clf.certified_accuracy(X, y, 0.1) <= 1.0
     assert "Row 1" in str(clf.explain(X[:2]))
-    assert len(clf.rules(X, y, 3).to_table()) <= 3
+    assert len(clf.rules(X, y, 3).to_records()) <= 3
     assert clf.prune().left > 0
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from maxplus import LMMClassifier, LMMRegressor
-from maxplus.estimators._intervals import COVERAGES
+from maxplus.estimators.lmm_regressor import COVERAGES
 from maxplus.explain import term_means
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import grid_array
@@ -49,8 +49,9 @@ def classifier(model, X, classes=None):
     clf.__dict__ |= {
         "model_": model, "classes_": classes, "n_features_in_": model.n_features, "n_iter_": 10,
         "status_": "max_iter", "max_loss_": float(losses.max()), "mean_loss_": float(losses.mean()),
-        "temperature_": 1.5, "scale_": np.ones(model.n_features), "unit_wins_": model.wins(X),
-        "term_means_": term_means(model, X), "warmup_losses_": np.array([1.0, 0.5]),
+        "temperature_": 1.5, "scale_": np.ones(model.n_features),
+        "unit_activation_counts_": model.wins(X),
+        "term_means_": term_means(model, X), "loss_curve_": np.array([1.0, 0.5]),
         "feature_importances_": np.full(model.n_features, 1.0 / model.n_features),
         "training_labels_": classes[y], "training_losses_": losses,
         "search_": {
@@ -68,7 +69,7 @@ def regressor(model, X):
     reg = LMMRegressor(n_jobs=1)
     reg.__dict__ |= {
         "model_": model, "n_features_in_": model.n_features, "n_iter_": 10, "status_": "max_iter",
-        "bounds_": np.array([low, high], model.dtype), "curve_losses_": np.array([1.0, 0.5]),
+        "bounds_": np.array([low, high], model.dtype), "loss_curve_": np.array([1.0, 0.5]),
         "residual_quantiles_": np.linspace(0.1, 1.0, COVERAGES.size),
         "training_summary_": {"n_rows": len(X), "mean": 0.5, "deviation": 1.0},
     }  # fmt: skip

@@ -11,12 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
-    LMMRegressor,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._base import BaseMaxPlusClassifier
 from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import TrainingOverflowError
 from processes import interrupt_second_fits
@@ -74,7 +74,7 @@ def test_a_refused_fit_changes_nothing(iris, clf, method):
 
 
 @EACH
-@pytest.mark.parametrize("place", ["_stages", "_facts", "_start"])
+@pytest.mark.parametrize("place", ["_stages", "_fitted_attributes", "_initialize"])
 def test_a_failure_anywhere_changes_nothing(iris, clf, place, monkeypatch):
     clf.set_params(callbacks=None).fit(iris.X[:, :2], iris.y)
     before = snapshot(clf)
@@ -91,7 +91,7 @@ def test_a_failed_partial_fit_draws_nothing(iris, monkeypatch):
         for _ in range(2)
     )
     with monkeypatch.context() as patch:
-        patch.setattr(TrainedClassifier, "_facts", fail)
+        patch.setattr(BaseMaxPlusClassifier, "_fitted_attributes", fail)
         with pytest.raises(Wound):
             one.partial_fit(*iris)
     one.partial_fit(*iris)
@@ -149,7 +149,7 @@ def test_a_refused_fit_cannot_corrupt_memory():
 
 def test_a_refused_regression_changes_nothing(iris):
     with pytest.warns(ConvergenceWarning, match="slope 2"):
-        reg = LMMRegressor(slope=2.0, method="interpolate").fit(iris.X[:, :2], iris.X[:, 3])
+        reg = LipschitzInterpolator(slope=2.0).fit(iris.X[:, :2], iris.X[:, 3])
     before = snapshot(reg)
     with pytest.raises(ValueError, match="does not fit into"):
         reg.set_params(slope=1e306).fit(iris.X * 1e6, iris.X[:, 3])
@@ -173,7 +173,7 @@ def fitted_or_refused(clf, X, y):
         return
     for W in clf.model_.weights_by_name().values():
         assert np.isfinite(W).all()
-    assert clf.unit_wins_.sum() == len(y) * len(clf.classes_)
+    assert clf.unit_activation_counts_.sum() == len(y) * len(clf.classes_)
     assert np.isfinite(clf.training_losses_).all()
     assert np.isfinite(clf.predict_proba(X)).all()
 

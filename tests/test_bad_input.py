@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
     LMMRegressor,
     MaxPlusClassifier,
@@ -22,16 +23,16 @@ from maxplus.estimators import NoEffectWarning
 LMMS = [LMMClassifier, SubgradientLMMClassifier]
 STEPPED = [SubgradientLMMClassifier, MaxPlusClassifier, LinearMaxPlusClassifier]
 CLASSIFIERS = [LMMClassifier, *STEPPED]
-ALL = [*CLASSIFIERS, LMMRegressor]
+ALL = [*CLASSIFIERS, LMMRegressor, LipschitzInterpolator]
 NAN, INF = float("nan"), float("inf")
 
 
 def quick(estimator, **parameters):
-    """An estimator that would be done soon if nobody stopped it."""
-    if estimator is LMMRegressor:
-        return estimator(**{"epochs": 2} | parameters)
-    few = {"warmup_epochs": 2} if estimator is LMMClassifier else {"max_iter": 5}
-    return estimator(**few | parameters)
+    """An estimator whose training is short."""
+    few = {
+        LMMRegressor: {"epochs": 2}, LMMClassifier: {"warmup_epochs": 2}, LipschitzInterpolator: {},
+    }  # fmt: skip
+    return estimator(**few.get(estimator, {"max_iter": 5}) | parameters)
 
 
 def assert_refused(call, *parts, error=(ValueError, TypeError)):
@@ -65,13 +66,12 @@ PARAMETERS = [
     (STEPPED[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
     (STEPPED[1:], "scale", POSITIVE, ["> 0"]),
     ([*LMMS, LinearMaxPlusClassifier], "n_hidden", WHOLE, ["integer >= 1"]),
-    ([LMMRegressor], "n_hidden", WHOLE, ["integer >= 1"]),
-    ([*LMMS, LMMRegressor], "slope", [0, -1.0, NAN, INF, None, True], ["> 0 or 'auto'"]),
-    ([*LMMS, LMMRegressor], "slope", ["steep"], ["'auto'"]),
-    ([LMMRegressor], "method", ["guess", None], ["'learn', 'interpolate'"]),
-    ([LMMRegressor], "loss", ["cubed", None], ["'squared', 'absolute'"]),
+    ([LipschitzInterpolator], "n_hidden", WHOLE, ["integer >= 1"]),
+    ([*LMMS, LipschitzInterpolator], "slope", [0, -1.0, NAN, INF, None, True], ["> 0 or 'auto'"]),
+    ([*LMMS, LipschitzInterpolator], "slope", ["steep"], ["'auto'"]),
+    ([LMMRegressor], "loss", ["cubed", "squared", None], ["'squared_error', 'absolute_error'"]),
     ([LMMRegressor], "epochs", [*WHOLE, "many"], ["integer >= 1"]),
-    (LMMS, "confidence", POSITIVE, ["> 0"]),
+    (LMMS, "init_margin", POSITIVE, ["> 0"]),
     (STEPPED[1:], "objective", ["top-k"], ["'max', 'mean'"]),
     (STEPPED[:1], "top_k", [0, -2, 1.0, 1.5, 0.0, -0.1, NAN, INF], ["integer >= 1", "< 1"]),
     (STEPPED[:1], "top_k", ["all", None, True, [2]], ["integer >= 1", "fraction"]),
@@ -90,7 +90,7 @@ PARAMETERS = [
         [0, -1.0, NAN, INF, True, False],
         ["> 0", "'auto', 'log2' or None"],
     ),
-    (STEPPED[:1], "linear_every", [-1, 2.5, "7", None], ["integer >= 0"]),
+    (STEPPED[:1], "w0_update_interval", [-1, 2.5, "7", None], ["integer >= 0"]),
 ]
 CASES = [
     pytest.param(estimator, name, value, allowed, id=f"{estimator.__name__}-{name}-{value}")
@@ -368,7 +368,6 @@ MOOT = [
     ([LMMClassifier], {"n_iter_no_change": 2}, "n_iter_no_change=2", "early_stopping is True"),
     ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
     ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "a choice of"),
-    ([LMMRegressor], {"method": "interpolate", "epochs": 2}, "epochs=2", "method is 'learn'"),
 ]
 MOOT = [
     pytest.param(estimator, parameters, what, when, id=f"{estimator.__name__}-{what}")
@@ -428,7 +427,7 @@ def test_nothing_may_be_a_fraction_too(iris):
     LMMClassifier(max_suspects=0.0, verbose=0.0)._check_parameters()
     own = {"random_state": 0, "engine": "dense"}
     whole, fraction = (
-        quick(SubgradientLMMClassifier, linear_every=n, **own).fit(*iris) for n in (0, 0.0)
+        quick(SubgradientLMMClassifier, w0_update_interval=n, **own).fit(*iris) for n in (0, 0.0)
     )
     assert np.array_equal(whole.W1_, fraction.W1_)
     with pytest.raises(ValueError, match="top_k must be"):

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from certified import BOTH_TYPES, ROUNDING, SHORT, inside, predict
 from maxplus.certify import box_bounds, certified_at, certified_radius
-from maxplus.certify.bounds import caps
-from maxplus.certify.margins import AdditiveMargins, term_margins
+from maxplus.certify.bounds import caps, mapped_box
+from maxplus.certify.margins import Margins, term_margins
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms
@@ -129,7 +129,7 @@ def test_bounds_of_shape_functions_are_exact(seed, dtype, has_map, eps):
     X, scale = rng.normal(size=(6, 4)), rng.choice([0.0, 0.5, 1.0, 2.0], size=4)
     X = X.astype(dtype).astype(float)
     y = predict(model, X)
-    got = AdditiveMargins(model, X, y, scale).lowest(np.arange(6), np.full(6, eps))
+    got = Margins(model, X, y, scale).lowest(np.arange(6), np.full(6, eps))
     for n, x in enumerate(X):
         ends = np.stack([x - eps * scale, x + eps * scale])
         low, high = ends if model.feature_map is None else model.feature_map(ends)
@@ -151,7 +151,7 @@ def test_ends_of_boxes_are_rounded_outwards(seed, dtype):
     # Some ends are close to 0, where the product eps·scale is rounded more than they are.
     X[:10] = eps[:10, None] * scale * rng.choice([-1.0, 1.0], size=(10, 4))
     model = AdditiveLMM([Term(np.arange(4), lmm)], 4)
-    low, high = AdditiveMargins(model, X, np.zeros(20, int), scale)._mapped_box(X, eps)
+    low, high = mapped_box(model, X, eps, scale)
     for n, p in np.ndindex(X.shape):
         reach = Fraction(eps[n]) * Fraction(scale[p])
         assert Fraction(low[n, p]) <= Fraction(X[n, p]) - reach
@@ -211,7 +211,7 @@ def test_computed_and_exact_margins_are_above_their_bound(seed, kind, dtype, has
         model = AdditiveLMM(model.terms, 4, FeatureMap(far), model.intercept)
     X = 2.0 * rng.normal(size=(8, 4)) + 1e6 * has_map
     y, eps = predict(model, X), rng.choice([1e-3, 0.1, 1.0], size=8)
-    gap = AdditiveMargins(model, X, y, np.ones(4)).lowest(np.arange(8), eps).gap
+    gap = Margins(model, X, y, np.ones(4)).lowest(np.arange(8), eps).gap
     for share in [*rng.uniform(-1, 1, (20, 8, 4)), *rng.choice([-1.0, 1.0], (20, 8, 4))]:
         points = inside(X, eps[:, None] * share)
         assert (margins_of(model, points, y) >= gap).all()
@@ -224,7 +224,7 @@ def test_gap_falls_with_eps(seed, kind, dtype, has_map):
     rng = np.random.default_rng(seed)
     model = random_sum(rng, kind, dtype, has_map)
     X = rng.normal(size=(10, 4))
-    margins = AdditiveMargins(model, X, predict(model, X), rng.random(4))
+    margins = Margins(model, X, predict(model, X), rng.random(4))
     found = [
         margins.lowest(np.arange(10), np.full(10, eps)) for eps in (0, 1e-9, 0.01, 0.1, 0.3, 1, 50)
     ]
@@ -246,7 +246,7 @@ def test_single_term_over_all_features_is_bounded_as_tightly_as_its_lmm(seed, dt
     low, high = box_bounds(lmm, X, eps, scale)
     others = high.copy()
     others[rows, y] = -np.inf
-    got = AdditiveMargins(model, X, y, scale).lowest(rows, eps)
+    got = Margins(model, X, y, scale).lowest(rows, eps)
     # The ends of a box are rounded to the model's float type, too.
     slack = 4.0 * ROUNDING[lmm.dtype] * size(model, np.abs(X).max() + 2.0)
     assert (got.gap >= low[rows, y] - others.max(axis=1) - slack).all()
@@ -275,9 +275,10 @@ def test_term_margins_are_below_those_of_all_points_and_fall_with_the_box(seed):
 def test_unit_that_both_classes_share_costs_no_margin():
     """Separate bounds of two scores miss that one unit decides both."""
     shared = LMM.of_boxes([[0.0, 0.0]], 1.0, [[1.0, 0.0]], slope=1.0)
-    model = AdditiveLMM([Term([0, 1], shared)], 2)
-    assert certified_radius(model, np.zeros((1, 2))) > 1e6
-    assert certified_radius(shared, np.zeros((1, 2))) < 1.0
+    low, high = box_bounds(shared, np.zeros((1, 2)), 1.0)
+    assert low[0, 0] < high[0, 1]
+    for model in (shared, AdditiveLMM([Term([0, 1], shared)], 2)):
+        assert certified_radius(model, np.zeros((1, 2))) > 1e6
 
 
 @quick(60)

@@ -45,7 +45,7 @@ def source(request):
     """Training data, other rows, hyper-parameters."""
     if request.param == "iris":
         data = request.getfixturevalue("iris")
-        return data, data.X, {"n_hidden": 20, "max_iter": 2000, "linear_every": 10}
+        return data, data.X, {"n_hidden": 20, "max_iter": 2000, "w0_update_interval": 10}
     if request.param == "digits":
         X, y = request.getfixturevalue("digits")
         return (X[:400], y[:400]), X[400:], MEAN
@@ -53,7 +53,7 @@ def source(request):
         pytest.skip(NO_MNIST)
     data = datasets.load_mnist()
     few = data.X_train[:1000], data.y_train[:1000]
-    return few, data.X_test[:50], {**MEAN, "linear_every": 5}
+    return few, data.X_test[:50], {**MEAN, "w0_update_interval": 5}
 
 
 @pytest.fixture(scope="module", params=[np.float64, np.float32], ids=["float64", "float32"])

@@ -38,20 +38,20 @@ def test_certified_accuracy_by_hand(named, scale):
     right = clf.predict(X) == names
     radius = clf.certified_radius(X, scale=scale)
     assert not right.all()
-    shares = clf.certify(X, names, SOME_EPS, scale=scale)
+    shares = clf.certified_accuracy(X, names, SOME_EPS, scale=scale)
     assert isinstance(shares, np.ndarray)
     assert_allclose(shares, [np.mean(right & (radius >= eps)) for eps in SOME_EPS], rtol=1e-15)
     for eps, share in zip(SOME_EPS, shares, strict=True):
         certified = certified_at(clf.model_, X, eps, np.ones(4) if scale is None else scale)
         assert share == pytest.approx(np.mean(right & certified), rel=1e-15)
-        alone = clf.certify(X, names, eps, scale=scale)
+        alone = clf.certified_accuracy(X, names, eps, scale=scale)
         assert isinstance(alone, float)
         assert alone == share
 
 
 def test_certified_accuracy_falls_from_accuracy_to_zero(named):
     clf, X, names = named
-    shares = clf.certify(X, names, np.linspace(0.0, 3.0, 40))
+    shares = clf.certified_accuracy(X, names, np.linspace(0.0, 3.0, 40))
     assert shares[0] == clf.score(X, names)
     assert (np.diff(shares) <= 0).all()
     assert len(set(shares)) > 10
@@ -60,7 +60,10 @@ def test_certified_accuracy_falls_from_accuracy_to_zero(named):
 
 def test_certified_accuracy_does_not_depend_on_the_order_of_eps(named):
     clf, X, names = named
-    assert_array_equal(clf.certify(X, names, SOME_EPS[::-1])[::-1], clf.certify(X, names, SOME_EPS))
+    assert_array_equal(
+        clf.certified_accuracy(X, names, SOME_EPS[::-1])[::-1],
+        clf.certified_accuracy(X, names, SOME_EPS),
+    )
 
 
 def test_labels_that_are_wrong_or_unknown_count_as_wrong(named):
@@ -68,15 +71,21 @@ def test_labels_that_are_wrong_or_unknown_count_as_wrong(named):
     unknown = np.where(names == "setosa", "tulip", names)
     expected = np.mean(clf.predict(X) == unknown)
     assert 0 < expected < clf.score(X, names)
-    assert clf.certify(X, unknown, 0.0) == expected
-    assert clf.certify(X, np.roll(names, 50), 0.0) == np.mean(clf.predict(X) == np.roll(names, 50))
+    assert clf.certified_accuracy(X, unknown, 0.0) == expected
+    assert clf.certified_accuracy(X, np.roll(names, 50), 0.0) == np.mean(
+        clf.predict(X) == np.roll(names, 50)
+    )
 
 
 def test_equal_scores_count_at_eps_zero_only(iris):
     clf = SubgradientLMMClassifier(5, max_iter=10, random_state=0).fit(*iris)
     clf.model_.W2[:] = 0.0
-    assert clf.certify(iris.X, iris.y, 0.0) == clf.score(iris.X, iris.y) == pytest.approx(1 / 3)
-    assert_array_equal(clf.certify(iris.X, iris.y, [0, 1e-6]), [1 / 3, 0])
+    assert (
+        clf.certified_accuracy(iris.X, iris.y, 0.0)
+        == clf.score(iris.X, iris.y)
+        == pytest.approx(1 / 3)
+    )
+    assert_array_equal(clf.certified_accuracy(iris.X, iris.y, [0, 1e-6]), [1 / 3, 0])
     assert_array_equal(clf.certified_radius(iris.X), 0.0)
 
 
@@ -93,7 +102,7 @@ def test_no_certified_row_of_the_classifier_moves_to_another_class(named):
 def test_bad_eps(named, eps):
     clf, X, names = named
     with pytest.raises(ValueError, match="eps"):
-        clf.certify(X, names, eps)
+        clf.certified_accuracy(X, names, eps)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,7 @@ def test_bad_eps(named, eps):
 def test_bad_scale(named, scale):
     clf, X, names = named
     with pytest.raises(ValueError, match="scale"):
-        clf.certify(X, names, 0.1, scale=scale)
+        clf.certified_accuracy(X, names, 0.1, scale=scale)
     with pytest.raises(ValueError, match="scale"):
         clf.certified_radius(X, scale=scale)
 
@@ -110,10 +119,10 @@ def test_bad_scale(named, scale):
 def test_bad_labels_and_samples(named):
     clf, X, names = named
     with pytest.raises(ValueError, match=r"\by\b"):
-        clf.certify(X, names[:-1], 0.1)
+        clf.certified_accuracy(X, names[:-1], 0.1)
     for bad in (X[:, :3], np.full_like(X, np.nan)):
         with pytest.raises(ValueError, match=r"\bX\b"):
-            clf.certify(bad, names, 0.1)
+            clf.certified_accuracy(bad, names, 0.1)
         with pytest.raises(ValueError, match=r"\bX\b"):
             clf.certified_radius(bad)
 
@@ -121,7 +130,7 @@ def test_bad_labels_and_samples(named):
 def test_certificates_need_a_fitted_classifier(iris):
     for call in (
         lambda: LMMClassifier().certified_radius(iris.X),
-        lambda: LMMClassifier().certify(*iris, 0.1),
+        lambda: LMMClassifier().certified_accuracy(*iris, 0.1),
     ):
         with pytest.raises(NotFittedError, match="LMMClassifier"):
             call()
@@ -156,4 +165,4 @@ def test_certify_counts_the_rows_whose_radius_reaches_eps(iris):
     radius, right = clf.certified_radius(X), clf.predict(X) == iris.y
     eps = np.concatenate([radius, np.nextafter(radius, np.inf), radius * (1 + 5e-7)])
     shares = [np.mean(right & (radius >= step)) for step in eps]
-    assert_array_equal(clf.certify(X, iris.y, eps), shares)
+    assert_array_equal(clf.certified_accuracy(X, iris.y, eps), shares)

@@ -107,6 +107,18 @@ def test_the_least_numbers(dtype):
     assert not attack(model, X, certified_radius(model, X)).any()
 
 
+@BOTH_TYPES
+def test_columns_of_very_different_scales_have_radii(dtype):
+    """Rounding is that of each column's own products, not of the largest slope and value."""
+    scale = np.array([1e-6, 1e9])
+    W0 = np.repeat(1.0 / scale, 2) * [1.0, -1.0, 1.0, -1.0]
+    centres = np.array([[0.0, 0.0], [2.0, 2.0]])
+    W1 = np.repeat(centres.T, 2, axis=0) * [[-1.0], [1.0], [-1.0], [1.0]]
+    model = cast(LMM(W0, W1, np.where(np.eye(2), 0.0, -999.0)), dtype)
+    X = (scale * np.array([[0.25, 0.5], [1.75, 1.5]])).astype(dtype)
+    assert_allclose(certified_radius(model, X, scale), 0.625, rtol=2e-3)
+
+
 @contextmanager
 def time_limit(seconds):
     """Turns an endless loop into a failure, where there are signals."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from explained import fixed
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
-from maxplus.explain import Category, Domain, changes, single_flips, smallest_change
+from maxplus.explain import Category, Domain, changes, nearest_counterfactuals, smallest_change
 from maxplus.explain.changes import MILP
 from maxplus.models import LMM
 from strategies import SEEDS
@@ -99,7 +99,7 @@ def test_changes_of_two_free_numbers_are_the_smallest(seed):
     domain = Domain.free(3, unit).within(-4.0, 4.0)
     y = model.scores(x[None]).argmax()
     change = smallest_change(model, x, domain, 2)
-    single = single_flips(model, x[None], domain)
+    single = nearest_counterfactuals(model, x[None], domain)
     assert change.distance <= single.distance[0] * (1 + 1e-9)
     steps = np.linspace(-4.0, 4.0, 81)
     nearest = np.inf
@@ -137,7 +137,10 @@ def test_one_column_is_a_single_flip(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
     domain = Domain.free(3).within(-9.0, 9.0)
-    single, change = single_flips(model, x[None], domain), smallest_change(model, x, domain, 1)
+    single, change = (
+        nearest_counterfactuals(model, x[None], domain),
+        smallest_change(model, x, domain, 1),
+    )
     assert change.distance == single.distance[0]
     assert change.feature.tolist() == single.feature[single.feature >= 0].tolist()
 
@@ -185,7 +188,7 @@ def test_what_is_too_large_is_refused(monkeypatch):
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
     monkeypatch.setattr(changes, "MOST_SWITCHES", 1)
-    far = X[single_flips(model, X, domain).distance.argmax()]
+    far = X[nearest_counterfactuals(model, X, domain).distance.argmax()]
     with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
         smallest_change(model, far, domain, 2)
 

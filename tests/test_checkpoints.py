@@ -23,7 +23,7 @@ from processes import kill_writers
 SETTINGS = {
     "sparse": {},
     "dense": {"engine": "dense"},
-    "tree": {"engine": "tree", "linear_every": 7},
+    "tree": {"engine": "tree", "w0_update_interval": 7},
     "sgd": {"objective": "mean", "learning_rate": 1.0},
     "mean": {"objective": "mean", "engine": "dense", "step": "polyak", "max_iter": 150},
     "top-k": {"objective": "top-k", "top_k": 7},
@@ -32,7 +32,7 @@ SETTINGS = {
     "target": {"polyak_target": 1.0},
     "level": {"step": "level"},
     "level, dense": {"step": "level", "engine": "dense"},
-    "level, last": {"step": "level", "engine": "tree", "keep": "last", "linear_every": 7},
+    "level, last": {"step": "level", "engine": "tree", "keep": "last", "w0_update_interval": 7},
     "level, sgd": {"step": "level", "objective": "mean"},
 }
 

@@ -15,10 +15,15 @@ from sklearn.preprocessing import StandardScaler
 import maxplus
 from maxplus import LMMClassifier
 from maxplus.estimators._additive import FEW, STRUCTURES
-from maxplus.estimators._boxes import Capacity
-from maxplus.estimators._calibration import keep_level, losses_of, temperature
-from maxplus.estimators._folds import deal_folds, stratified_part
-from maxplus.estimators._scaling import Scaling, share_a_unit
+from maxplus.estimators._cross_validation import (
+    deal_folds,
+    keep_level,
+    losses_of,
+    stratified_part,
+    temperature,
+)
+from maxplus.estimators._dataset import Scaling, share_a_unit
+from maxplus.estimators._lmm import Capacity
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM
@@ -85,7 +90,7 @@ def test_structure_limits_the_terms(noisy, structure, most):
 @pytest.mark.parametrize(
     "options",
     [{"n_hidden": 8}, {"slope": 2.0}, {"polish": "log2"}, {"robust_eps": 0.1},
-     {"early_stopping": True}, {"confidence": 3.0}, {"standardize": False},
+     {"early_stopping": True}, {"init_margin": 3.0}, {"standardize": False},
      {"augment": lambda rows, rng: rows}],
 )  # fmt: skip
 def test_parameters_of_a_single_network_ask_for_one(iris, options):
@@ -198,7 +203,7 @@ def test_progress_tells_of_the_choice(noisy):
 def test_a_callback_ends_the_search_and_the_training(noisy):
     clf = LMMClassifier(**QUICK, callbacks=lambda p: p.iteration == 3).fit(*noisy)
     assert clf.status_ == Status.CALLBACK.value
-    assert clf.warmup_losses_.size == clf.n_iter_ == 0
+    assert clf.loss_curve_.size == clf.n_iter_ == 0
     assert not hasattr(clf, "search_")
     assert clf.predict(noisy[0]).shape == (240,)
 
@@ -211,7 +216,7 @@ def test_ctrl_c_ends_the_search(noisy):
     with pytest.warns(UserWarning, match="interrupted after 0 epochs of the warm-up"):
         clf = LMMClassifier(**QUICK, callbacks=[press, KeepBestOnInterrupt()]).fit(*noisy)
     assert clf.status_ == Status.INTERRUPTED.value
-    assert clf.warmup_losses_.size == 0
+    assert clf.loss_curve_.size == 0
 
 
 def test_interrupting_the_search_ends_trainings_under_way(noisy, monkeypatch):
@@ -399,7 +404,7 @@ def test_calibration_can_be_asked_for(noisy):
 
 def test_a_polished_level_survives_the_temperature(iris):
     clf = LMMClassifier(30, calibrate=True, polish="log2", random_state=0).fit(*iris)
-    assert clf.certified_
+    assert clf.perfect_fit_
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
     y = np.array([0, 1])
     level = losses_of(0.9 * Z, y).max()
@@ -423,7 +428,7 @@ def test_a_polish_is_asked_for_by_held_out_rows(iris, noisy):
     options = {"n_hidden": 30, "random_state": 0}
     fitted = LMMClassifier(**options).fit(*iris)
     assert fitted.status_ == Status.POLISHED.value
-    assert fitted.certified_
+    assert fitted.perfect_fit_
     one = LMMClassifier(**options, n_jobs=1).fit(*iris)
     assert_array_equal(one.W1_, fitted.W1_)
     left = LMMClassifier(**options).fit(*noisy)

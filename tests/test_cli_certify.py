@@ -82,7 +82,7 @@ def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path)
     clf.save(tmp_path / "m")
     printed = good("certify", tmp_path / "m", IRIS, "--eps", 0.1)
     assert "own units (the model file has no deviations of its training data)" in printed
-    assert f"{clf.certify(samples.X, samples.y, 0.1):.2%}" in printed
+    assert f"{clf.certified_accuracy(samples.X, samples.y, 0.1):.2%}" in printed
     out = tmp_path / "p.csv"
     said = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
     assert "no deviations of its training data" in said
@@ -161,7 +161,8 @@ def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
     said = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--eps", 0.4)
     assert said["held_fixed"] == ["variety"]
     assert (
-        said["certified_accuracy"] == model.certify(samples.X, samples.y, [0.1, 0.4], held).tolist()
+        said["certified_accuracy"]
+        == model.certified_accuracy(samples.X, samples.y, [0.1, 0.4], held).tolist()
     )
     # Of rows that are right; half of them reach at least the median.
     assert said["right"] == right.sum()
@@ -176,7 +177,7 @@ def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
     assert "nor about rows that are not here" in printed
     raw = document("certify", orchard_model, ORCHARD, "--eps", 2, "--raw-units")
     scale = np.where(words, 0.0, 1.0)
-    assert raw["certified_accuracy"] == [model.certify(samples.X, samples.y, 2.0, scale)]
+    assert raw["certified_accuracy"] == [model.certified_accuracy(samples.X, samples.y, 2.0, scale)]
 
 
 def test_certificates_tell_of_missing_values(orchard_model, tmp_path):

@@ -27,10 +27,10 @@ def test_evaluation_explanation_and_certificates_agree_with_python(orchard_model
     assert "like training row" in why
     everything = ("--eps", 0.1, "--move-categories")
     printed = good("certify", orchard_model, ORCHARD, *everything, "--raw-units")
-    assert f"{model.certify(samples.X, samples.y, 0.1):.2%}" in printed
+    assert f"{model.certified_accuracy(samples.X, samples.y, 0.1):.2%}" in printed
     scale = samples.X.std(axis=0)
     printed = good("certify", orchard_model, ORCHARD, *everything)
-    assert f"{model.certify(samples.X, samples.y, 0.1, scale):.2%}" in printed
+    assert f"{model.certified_accuracy(samples.X, samples.y, 0.1, scale):.2%}" in printed
 
 
 def test_a_category_is_never_changed_beyond_yes_and_no(orchard_model, tmp_path):

@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris
 import maxplus
 from file_mutations import SURROGATE, mutations, write
 from maxplus import (
+    LipschitzInterpolator,
     LMMClassifier,
     LMMEnsembleClassifier,
     LMMRegressor,
@@ -49,10 +50,13 @@ BOXES = {"slope": 2.0, "warmup_epochs": 2, "random_state": 0}
 CASES = {
     "lmm": (LMMClassifier(6, early_stopping=True, **BOXES), flowers),
     "frame": (LMMClassifier(4, **BOXES), frame),
-    "ensemble": (LMMEnsembleClassifier(2, n_hidden=4, **BOXES), flowers),
+    "ensemble": (
+        LMMEnsembleClassifier(LMMClassifier(4, slope=2.0, warmup_epochs=2), 2, random_state=0),
+        flowers,
+    ),
     "sum": (LMMClassifier(scoring="accuracy", warmup_epochs=2, random_state=0), flowers),
     "regression": (LMMRegressor(epochs=2, random_state=0), numbers),
-    "interpolation": (LMMRegressor(method="interpolate"), numbers),
+    "interpolation": (LipschitzInterpolator(), numbers),
     "paper": (SubgradientLMMClassifier(4, max_iter=5, random_state=0), flowers),
     "max-plus": (MaxPlusClassifier(max_iter=5, random_state=0), flowers),
 }
@@ -78,7 +82,7 @@ def use(model, X, path):
         assert model.status_message_
     if hasattr(model, "certify"):
         scale = model.certificate_scale()
-        model.certify(X, answers, [0.0, 0.1], scale=scale)
+        model.certified_accuracy(X, answers, [0.0, 0.1], scale=scale)
         assert not np.isnan(model.certified_radius(X, scale=scale)).any()
         str(model.explain(X[:2]))
     if hasattr(model, "units"):

@@ -29,10 +29,11 @@ def on_tables(model, figure):
     return np.mean([table[figure] for table in values("tables")["figures"][model].values()])
 
 
-def iteration_of(engine, samples, hidden, linear_every):
+def iteration_of(engine, samples, hidden, w0_update_interval):
     """Seconds of one, with Polyak steps."""
     wanted = {
-        "engine": engine, "samples": samples, "hidden": hidden, "linear_every": linear_every,
+        "engine": engine, "samples": samples, "hidden": hidden,
+        "w0_update_interval": w0_update_interval,
     }  # fmt: skip
     (run,) = [run for run in values("timing")["runs"] if wanted.items() <= run.items()]
     return run["polyak"]
@@ -44,7 +45,7 @@ SOURCES = {
     "mean log loss": lambda: on_tables("LMM", "log_loss"),
     "an ensemble": lambda: mean_of("robust at 0.1, 4 × 1,000", lambda run: run["certified"][2]),
     "the paper's training": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
-    "an exact iteration": lambda: 1e3 * iteration_of("sparse", 60_000, 500, linear_every=100),
+    "an exact iteration": lambda: 1e3 * iteration_of("sparse", 60_000, 500, w0_update_interval=100),
 }
 
 

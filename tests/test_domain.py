@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import FAR, FEW_CLASSES, SMALL, fixed, lmm
+from explained import FAR, FEW_CLASSES, SMALL, fixed, flips_within, lmm
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
-from maxplus.explain import Category, Domain, single_feature_flips, single_flips
+from maxplus.explain import Category, Domain, nearest_counterfactuals
 from maxplus.explain import domain as domain_module
 from maxplus.explain.boundary import DecisionBoundary
 from maxplus.models import LMM
@@ -253,7 +253,7 @@ def test_flips_are_the_nearest_of_all_values(drawn):
     before = domain_module.FEW
     domain_module.FEW = few  # long columns are tried from crossing to crossing, or all
     try:
-        flips = single_flips(model, X, domain)
+        flips = nearest_counterfactuals(model, X, domain)
     finally:
         domain_module.FEW = before
     for n, x in enumerate(X):
@@ -280,8 +280,10 @@ def test_units_only_stretch_features(data):
     model = random_model(rng, P)
     unit, X = 2.0 ** rng.integers(-3, 4, P), rng.normal(size=(4, P))
     low, high = X.min(axis=0) - rng.random(P), X.max(axis=0) + rng.random(P)
-    found = single_flips(model, X * unit, Domain.free(P, unit).within(low * unit, high * unit))
-    expected = single_feature_flips(model.folded(0.0, 1.0 / unit), X, low, high)
+    found = nearest_counterfactuals(
+        model, X * unit, Domain.free(P, unit).within(low * unit, high * unit)
+    )
+    expected = flips_within(model.folded(0.0, 1.0 / unit), X, low, high)
     assert np.array_equal(found.feature, expected.feature)
     assert np.array_equal(found.becomes, expected.becomes)
     np.testing.assert_allclose(found.distance, expected.distance, rtol=1e-9)
@@ -295,7 +297,7 @@ def test_nothing_flips_within_the_certified_radius(seed):
     model = random_model(rng, 8).folded(0.0, domain.unit)
     X = columns(8, seed)
     everything = replace(domain, indicators={}, fixed=np.zeros(8, bool))
-    flips = single_flips(model, X, everything)
+    flips = nearest_counterfactuals(model, X, everything)
     assert (flips.distance >= certified_radius(model, X, everything.unit) * (1 - 1e-9)).all()
 
 
@@ -305,7 +307,7 @@ UP = lmm([1.0, 0.0], [[FAR, -5.0], [0.0, FAR]], [[0.0, -FAR], [-FAR, 0.0]])
 
 def along(value, **limits):
     domain = Domain.free(1).within(**limits)
-    return single_flips(UP, np.array([[value]]), domain)
+    return nearest_counterfactuals(UP, np.array([[value]]), domain)
 
 
 def test_rows_outside_their_domain_may_come_in():
@@ -323,11 +325,11 @@ def test_whole_numbers_in_a_narrow_gap_are_passed_over():
     model = lmm([1.0, -1.0, 0.0, 0.0], W1, [[-FAR, 0.0], [-FAR, 0.0], [0.0, -FAR]])
     x = np.array([[2.0, 0.0]])
     assert model.scores(x).argmax() == 0
-    assert single_flips(model, x).value[0] == pytest.approx(4.2)
+    assert nearest_counterfactuals(model, x).value[0] == pytest.approx(4.2)
     domain = replace(Domain.free(2).within(0.0, 50.0), whole=np.array([True, False]))
     assert np.flatnonzero(domain.is_long).tolist() == [0]
-    assert single_flips(model, x, domain).value.tolist() == [8.0]
-    assert single_flips(model, x, domain.within(high=7.9)).feature.tolist() == [-1]
+    assert nearest_counterfactuals(model, x, domain).value.tolist() == [8.0]
+    assert nearest_counterfactuals(model, x, domain.within(high=7.9)).feature.tolist() == [-1]
 
 
 # -- printed numbers --------------------------------------------------------------------------
@@ -342,7 +344,7 @@ def test_printed_numbers_flip_when_typed_in(seed, dtype):
     model = random_model(rng, P, dtype=dtype).folded(0.0, unit)
     X = (rng.normal(size=(6, P)) * unit).astype(dtype)
     domain = Domain.free(P, unit).within(X.min(axis=0) - unit, X.max(axis=0) + unit)
-    flips = single_flips(model, X, domain)
+    flips = nearest_counterfactuals(model, X, domain)
     for n in np.flatnonzero(flips.feature >= 0):
         p, x = flips.feature[n], X[n].astype(float)
         shown = flips.shown[n]
@@ -356,11 +358,11 @@ def test_printed_numbers_flip_when_typed_in(seed, dtype):
 
 
 def test_the_shortest_number_beyond_is_printed():
-    flips = single_flips(UP, np.array([[1.2]]), Domain.free(1))
+    flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.free(1))
     assert flips.value[0] == pytest.approx(5.0)
     assert flips.shown.tolist() == [5.1]
     # Nothing beyond the limit is printed.
-    flips = single_flips(UP, np.array([[1.2]]), Domain.free(1).within(high=5.04))
+    flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.free(1).within(high=5.04))
     assert flips.shown.tolist() == [5.01]
 
 
@@ -453,11 +455,11 @@ def test_a_value_that_was_missing_flips_from_missing():
     domain = domain.with_fixed([1])
     X = np.array([[7.0, 1.0], [3.0, 1.0], [3.0, 0.0]])
     assert model.scores(X).argmax(axis=1).tolist() == [0, 0, 0]
-    flips = single_flips(model, X, domain)
+    flips = nearest_counterfactuals(model, X, domain)
     assert flips.feature.tolist() == [0, 0, 0]
     np.testing.assert_allclose(flips.distance, [0.0, 2.0, 2.0], atol=1e-9)
     for kind in ({"whole": np.array([True, False])}, {"values": {0: np.array([3.0, 5.5, 7.0])}}):
-        found = single_flips(model, X, replace(domain, **kind).within(0.0, 90.0))
+        found = nearest_counterfactuals(model, X, replace(domain, **kind).within(0.0, 90.0))
         assert found.distance.tolist()[0] == 0.0
         assert (found.value[1:] > 5.0).all()
         assert (found.value[1:] <= 6.0).all()
@@ -474,11 +476,11 @@ def test_words_from_nothing_and_to_nothing():
     assert model.scores(X).argmax(axis=1).tolist() == [0, 1]
     category = Category("colour", (0, 1), ("red", "blue"))
     plain = replace(Domain.free(2), categories=(category,), unit=np.array([0.5, 0.25]))
-    flips = single_flips(model, X, plain)
+    flips = nearest_counterfactuals(model, X, plain)
     assert flips.feature.tolist() == [1, 0]
     assert flips.distance.tolist() == [4.0, 2.0]
     none = replace(plain, categories=(category._replace(none=True),))
-    flips = single_flips(model, X, none)
+    flips = nearest_counterfactuals(model, X, none)
     # Red itself goes off, which is nearer than blue going on.
     assert flips.distance.tolist() == [2.0, 2.0]
     assert flips.becomes.tolist() == [1, 0]
@@ -492,21 +494,21 @@ def test_domains_of_other_features_are_refused(patients):
     clf, X, _ = patients
     for call in (
         lambda domain: clf.explain(X, domain=domain),
-        lambda domain: single_flips(clf.model_, X, domain),
+        lambda domain: nearest_counterfactuals(clf.model_, X, domain),
     ):
         with pytest.raises(ValueError, match=r"^domain must be of 8 features; got one of 3"):
             call(Domain.free(3))
 
 
 def test_no_rows_have_no_flips():
-    flips = single_flips(UP, np.empty((0, 1)), Domain.free(1))
+    flips = nearest_counterfactuals(UP, np.empty((0, 1)), Domain.free(1))
     assert [field.shape for field in flips] == [(0,)] * 5
 
 
 def test_the_usual_unit_is_the_spread_of_training(patients):
     clf, X, _ = patients
     flips = clf.explain(X[:20]).flips
-    expected = single_flips(clf.model_, X[:20], Domain.free(8, clf.scale_))
+    expected = nearest_counterfactuals(clf.model_, X[:20], Domain.free(8, clf.scale_))
     assert np.array_equal(flips.distance, expected.distance)
     assert np.array_equal(clf.certificate_scale(), clf.scale_)
 
@@ -520,7 +522,7 @@ def test_a_preparation_s_domain_is_the_usual_one(patients):
         scale = clf.certificate_scale()
     finally:
         del clf.preparation_
-    expected = single_flips(clf.model_, X[:20], domain)
+    expected = nearest_counterfactuals(clf.model_, X[:20], domain)
     assert np.array_equal(flips.feature, expected.feature)
     assert np.array_equal(scale, domain.certificate_scale())
 
@@ -578,7 +580,7 @@ def test_flips_of_large_whole_numbers_beside_a_small_scale_take_few_walks():
     domain = replace(
         Domain.free(2, [3e8, 1e-6]).within([0.0, -1e-5], [1e9, 1e-5]), whole=whole, fixed=~whole
     )
-    flips = single_flips(model, X, domain)
+    flips = nearest_counterfactuals(model, X, domain)
     assert flips.feature.tolist() == [0, 0, 0]
     assert flips.value.tolist() == [5e8 + 1] * 3
 
@@ -592,7 +594,7 @@ def test_flips_of_whole_numbers_that_rounding_hides_take_few_walks():
     model = LMM(*(W.astype(np.float32) for W in (slopes, W1, W2)))
     X = np.array([[1e8], [4.8e8]])
     domain = replace(Domain.free(1, 3e8).within(0.0, 1e9), whole=np.ones(1, bool))
-    flips = single_flips(model, X, domain)
+    flips = nearest_counterfactuals(model, X, domain)
     assert flips.becomes.tolist() == [1, 1]
     assert model.scores(flips.value[:, None]).argmax(axis=1).tolist() == [1, 1]
     # A unit in the last place of 1,000 is 6e-5, of which 16 are allowed for on either side.

@@ -42,10 +42,10 @@ MAX_ENGINES = [name for name, engine in ENGINES.items() if engine.minimises(MaxL
 COMPILED = [name for name in MAX_ENGINES if name != "dense"]
 
 
-def make(name, model, X, y, step=POLYAK, linear_every=0, **options):
+def make(name, model, X, y, step=POLYAK, w0_update_interval=0, **options):
     objective = MeanLoss() if name == "sgd" else MaxLoss()
     return ENGINES[name](
-        model.copy(), TrainingProblem(X, y, objective, step, linear_every, **options)
+        model.copy(), TrainingProblem(X, y, objective, step, w0_update_interval, **options)
     )
 
 
@@ -71,14 +71,14 @@ def assert_same_history(a, b):
         assert_array_equal(a[name], b[name], err_msg=name, strict=True)
 
 
-def assert_engines_agree(data, model, step, linear_every, n_iter, sizes=None):
+def assert_engines_agree(data, model, step, w0_update_interval, n_iter, sizes=None):
     """Train with all engines and compare everything to the last bit; returns the history."""
     X, y = data
-    dense = make("dense", model, X, y, step, linear_every)
+    dense = make("dense", model, X, y, step, w0_update_interval)
     expected, dense_end = run(dense, n_iter)
     assert dense.best_loss == expected["loss"].min()
     for name in COMPILED:
-        engine = make(name, model, X, y, step, linear_every)
+        engine = make(name, model, X, y, step, w0_update_interval)
         history, end = run(engine, *(sizes or [n_iter]))
         assert_same_history(history, expected)
         assert end == dense_end
@@ -106,7 +106,7 @@ def plain_loss(x, y, *W):
     return np.log(np.exp(z - z.max()).sum()) + z.max() - z[y]
 
 
-def plain_training(X, y, W, rule, linear_every, samples):
+def plain_training(X, y, W, rule, w0_update_interval, samples):
     """The whole algorithm, a step on each of these samples.
 
     Which sample is the worst is not decided here: where two have the same loss
@@ -122,7 +122,7 @@ def plain_training(X, y, W, rule, linear_every, samples):
         for d, (h, i) in enumerate(zip(units, rows, strict=True)):
             G[2][h, d] = e[d]
             G[1][i, h] += e[d]
-            if linear_every > 0 and (t + 1) % linear_every == 0:
+            if w0_update_interval > 0 and (t + 1) % w0_update_interval == 0:
                 G[0][i] += e[d] * X[n][i // 2]
         norm = sum(float((g**2).sum()) for g in G)
         alpha = (losses[n] - rule.target) / norm if t < rule.polyak_until else rule.alpha
@@ -141,7 +141,7 @@ def assert_plain_training_agrees(engine, history, start):
     problem = engine.problem
     W = [start.W0, start.W1, start.W2]
     expected, W = plain_training(
-        problem.X, problem.y, W, problem.step, problem.linear_every, history["sample"]
+        problem.X, problem.y, W, problem.step, problem.w0_update_interval, history["sample"]
     )
     for name in ("loss", "step"):
         assert_allclose(history[name], expected[name], rtol=1e-9, atol=1e-9, err_msg=name)
@@ -151,13 +151,13 @@ def assert_plain_training_agrees(engine, history, start):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("init", ["prototypes", "gaussian"])
-def test_dense_is_the_algorithm(cloud, init, step, linear_every):
+def test_dense_is_the_algorithm(cloud, init, step, w0_update_interval):
     X, y = cloud.X[:20], cloud.y[:20]
     model = start_at(X, y, init=init, n_hidden=6)
-    engine = make("dense", model, X, y, STEPS[step], linear_every)
+    engine = make("dense", model, X, y, STEPS[step], w0_update_interval)
     history, _ = run(engine, 200)
     largest = assert_plain_training_agrees(engine, history, model)
     assert_allclose(history["loss"], largest, rtol=1e-9, atol=1e-9)
@@ -175,7 +175,7 @@ def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
     """A problem that starts at t = 6 moves W0 first, and Polyak's step aims at the target."""
     X, y = cloud
     model = start_at(X, y, n_hidden=6)
-    engine = make("dense", model, X, y, polyak(0.5), linear_every=7, start=6)
+    engine = make("dense", model, X, y, polyak(0.5), w0_update_interval=7, start=6)
     history, _ = run(engine, 1)
     G = model.subgradient(X[history["sample"][0]], int(y[history["sample"][0]]))
     assert history["step"][0] == (history["loss"][0] - 0.5) / G.squared_norm()
@@ -188,29 +188,33 @@ def test_a_polyak_target_is_subtracted_and_the_start_is_counted(cloud):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("step", STEPS)
-def test_all_are_dense_on_iris(iris, step, linear_every, dtype):
+def test_all_are_dense_on_iris(iris, step, w0_update_interval, dtype):
     data = iris.astype(dtype)
     model = start_at(*data, n_hidden=12)
-    history = assert_engines_agree(data, model, STEPS[step], linear_every, 300)
+    history = assert_engines_agree(data, model, STEPS[step], w0_update_interval, 300)
     assert np.unique(history["sample"]).size > 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step", "linear_every", "dtype"),
+    ("step", "w0_update_interval", "dtype"),
     [
-        *((step, linear_every, np.float64) for step in STEPS for linear_every in (0, 1)),
+        *(
+            (step, w0_update_interval, np.float64)
+            for step in STEPS
+            for w0_update_interval in (0, 1)
+        ),
         ("constant", 7, np.float64),
         ("two-phase", 7, np.float32),
         ("level", 7, np.float32),
     ],
 )
-def test_all_are_dense_on_digits(digits, step, linear_every, dtype):
+def test_all_are_dense_on_digits(digits, step, w0_update_interval, dtype):
     data = digits.X[:200].astype(dtype), digits.y[:200]
     model = start_at(*data, n_hidden=20, slope=0.3)
-    assert_engines_agree(data, model, STEPS[step], linear_every, 300, sizes=[1, 99, 200])
+    assert_engines_agree(data, model, STEPS[step], w0_update_interval, 300, sizes=[1, 99, 200])
 
 
 def coarse_grid(X, y):
@@ -232,14 +236,14 @@ def constant_features(X, y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("linear_every", [0, 3])
+@pytest.mark.parametrize("w0_update_interval", [0, 3])
 @pytest.mark.parametrize("init", ["prototypes", "uniform"])
 @pytest.mark.parametrize("spoil", [coarse_grid, duplicates, contradictions, constant_features])
-def test_all_are_dense_where_ties_abound(iris, spoil, init, linear_every, dtype):
+def test_all_are_dense_where_ties_abound(iris, spoil, init, w0_update_interval, dtype):
     X, y = spoil(iris.X, iris.y)
     X = np.ascontiguousarray(X, dtype)
     model = start_at(X, y, init=init, n_hidden=12)
-    assert_engines_agree((X, y), model, STEPS["two-phase"], linear_every, 150)
+    assert_engines_agree((X, y), model, STEPS["two-phase"], w0_update_interval, 150)
 
 
 @pytest.mark.slow
@@ -275,12 +279,12 @@ def test_all_are_dense_on_tiny_problems(training):
     assert_engines_agree(*training)
 
 
-@pytest.mark.parametrize("linear_every", [0, 7])
-def test_all_are_dense_where_the_norm_overflows(cloud, linear_every):
+@pytest.mark.parametrize("w0_update_interval", [0, 7])
+def test_all_are_dense_where_the_norm_overflows(cloud, w0_update_interval):
     """x² is infinite, so Polyak's step is 0 when W0 takes part."""
     data = cloud.X * 1e200, cloud.y
     model = start_at(*data, n_hidden=6, slope=1e-200)
-    assert_engines_agree(data, model, STEPS["polyak"], linear_every, 30)
+    assert_engines_agree(data, model, STEPS["polyak"], w0_update_interval, 30)
 
 
 # -- what the rising level is for -------------------------------------------------------------
@@ -326,16 +330,16 @@ def test_blocks_have_no_influence(cloud, name, sizes, step):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("linear_every", [0, 3])
+@pytest.mark.parametrize("w0_update_interval", [0, 3])
 @pytest.mark.parametrize("name", MAX_ENGINES)
-def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, linear_every, dtype):
+def test_the_best_is_where_a_shorter_run_would_have_ended(cloud, name, w0_update_interval, dtype):
     X, y = cloud.astype(dtype)
     model = start_at(X, y, n_hidden=30)
-    long = make(name, model, X, y, STEPS["polyak"], linear_every)
+    long = make(name, model, X, y, STEPS["polyak"], w0_update_interval)
     loss = run(long, 30, 170)[0]["loss"]
     best = int(np.argmin(loss))
     assert 30 < best < 199
-    short = make(name, model, X, y, STEPS["polyak"], linear_every)
+    short = make(name, model, X, y, STEPS["polyak"], w0_update_interval)
     run(short, best)
     assert_same_weights(long.best, short.model)
     assert long.best_loss == loss[best] == long.best.losses(X, y).max()
@@ -371,13 +375,13 @@ def test_training_ends_at_the_target(cloud, name, rule):
 
 
 @pytest.mark.parametrize(
-    ("confidence", "signal"), [(300.0, Signal.STATIONARY), (500.0, Signal.TARGET)]
+    ("init_margin", "signal"), [(300.0, Signal.STATIONARY), (500.0, Signal.TARGET)]
 )
 @pytest.mark.parametrize("name", MAX_ENGINES)
-def test_training_ends_where_nothing_can_move(name, confidence, signal):
+def test_training_ends_where_nothing_can_move(name, init_margin, signal):
     """A loss of e^−600 has a subgradient whose square underflows; e^−1000 is 0."""
     X, y = np.array([[0.0], [1e6]]), np.array([0, 1])
-    model = prototype_lmm(X, y, 2, 1.0, confidence)
+    model = prototype_lmm(X, y, 2, 1.0, init_margin)
     engine = make(name, model, X, y)
     history, ended = run(engine, 10)
     assert ended == signal

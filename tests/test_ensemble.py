@@ -13,8 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from certified import inside
 from maxplus import LMMClassifier, LMMEnsembleClassifier
 from maxplus.certify import certified_at, certified_radius
-from maxplus.estimators._folds import Rows
-from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, drawn
+from maxplus.estimators import NoEffectWarning
+from maxplus.estimators._dataset import Dataset
+from maxplus.estimators.lmm_ensemble_classifier import EnsembleTraining, draw_bootstrap
 from maxplus.models import LOG2, AdditiveLMM
 from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import Status, TrainingOverflowError
@@ -25,7 +26,14 @@ WORDS = np.array(["setosa", "versicolor", "virginica"])
 # Single networks, and sums of terms.
 SINGLE = {"n_hidden": 9, "warmup_epochs": 3, "random_state": 0}
 SUM = {"structure": "shapes", "warmup_epochs": 30, "random_state": 0}
+# Parameters of the ensemble; all others are those of its networks.
+OWN = ("bootstrap", "n_jobs", "random_state", "verbose", "callbacks")
 BOTH = pytest.mark.parametrize("options", [SINGLE, SUM], ids=["single", "sum"])
+
+
+def ensemble(n_estimators, **options):
+    own = {name: options.pop(name) for name in OWN if name in options}
+    return LMMEnsembleClassifier(LMMClassifier(**options), n_estimators, **own)
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def networks(monkeypatch):
 
         return run
 
-    for name in ("_single", "_sum"):
+    for name in ("_train_single", "_train_sum"):
         monkeypatch.setattr(EnsembleTraining, name, recorded(getattr(EnsembleTraining, name)))
     return lambda: [found[seed] for seed in sorted(found)]
 
@@ -52,7 +60,7 @@ def networks(monkeypatch):
 
 @BOTH
 def test_scores_are_the_mean_of_the_networks(networks, iris, options):
-    clf = LMMEnsembleClassifier(3, **options).fit(iris.X, WORDS[iris.y])
+    clf = ensemble(3, **options).fit(iris.X, WORDS[iris.y])
     assert len(networks()) == 3
     Z = [model.scores(iris.X) for model in networks()]
     assert not np.array_equal(Z[0], Z[1])
@@ -62,7 +70,11 @@ def test_scores_are_the_mean_of_the_networks(networks, iris, options):
     assert_allclose(clf.predict_proba(iris.X).sum(axis=1), 1.0)
     assert clf.score(iris.X, WORDS[iris.y]) > 0.93
     assert isinstance(clf.model_, AdditiveLMM)
-    assert clf.n_hidden_ == sum(model.n_hidden for model in networks()) == len(clf.unit_wins_)
+    assert (
+        clf.n_hidden_
+        == sum(model.n_hidden for model in networks())
+        == len(clf.unit_activation_counts_)
+    )
 
 
 @given(SEEDS, st.integers(1, 4), st.integers(0, 2))
@@ -76,19 +88,19 @@ def test_a_loss_is_at_most_the_mean_loss_of_the_networks(seed, K, label):
 
 
 def test_one_network_of_an_ensemble_scores_as_it_does_alone(networks, iris):
-    clf = LMMEnsembleClassifier(1, **SINGLE).fit(*iris)
+    clf = ensemble(1, **SINGLE).fit(*iris)
     assert_array_equal(clf.decision_function(iris.X), networks()[0].scores(iris.X))
 
 
 @BOTH
 def test_fitted_attributes_are_about_all_training_rows(iris, options):
-    clf = LMMEnsembleClassifier(3, bootstrap=True, **options).fit(*iris)
+    clf = ensemble(3, bootstrap=True, **options).fit(*iris)
     losses = clf.model_.losses(iris.X, iris.y)
     assert_array_equal(clf.training_losses_, losses)
     assert clf.max_loss_ == losses.max()
     assert clf.mean_loss_ == pytest.approx(losses.mean())
-    assert clf.certified_ == (losses.max() < LOG2)
-    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert clf.perfect_fit_ == (losses.max() < LOG2)
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
     assert clf.loss_curve_.shape == (options["warmup_epochs"],)
     assert np.isfinite(clf.loss_curve_).all()
     assert clf.feature_importances_.sum() == pytest.approx(1.0)
@@ -96,21 +108,21 @@ def test_fitted_attributes_are_about_all_training_rows(iris, options):
 
 def test_pruning_changes_no_score_of_a_training_row(iris):
     """Also where a network has not been trained on the row."""
-    clf = LMMEnsembleClassifier(3, bootstrap=True, **SINGLE | {"n_hidden": 60}).fit(*iris)
+    clf = ensemble(3, bootstrap=True, **SINGLE | {"n_hidden": 60}).fit(*iris)
     before = clf.decision_function(iris.X)
     pruned = clf.prune()
     assert pruned.dropped > 0
     assert pruned.dropped + pruned.left == 180
-    assert clf.n_hidden_ == pruned.left == clf.unit_wins_.size
+    assert clf.n_hidden_ == pruned.left == clf.unit_activation_counts_.size
     assert_array_equal(clf.decision_function(iris.X), before)
-    assert_array_equal(clf.unit_wins_, clf.model_.wins(iris.X))
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
 
 
 @BOTH
 def test_folding_takes_all_networks_along(iris, options):
     centre, spread = iris.X.mean(axis=0), iris.X.std(axis=0)
     scaled = (iris.X - centre) / spread
-    clf = LMMEnsembleClassifier(2, **options).fit(scaled, iris.y)
+    clf = ensemble(2, **options).fit(scaled, iris.y)
     Z = clf.decision_function(scaled)
     clf.fold(centre, spread, iris.X)
     assert_allclose(clf.decision_function(iris.X), Z, atol=1e-10)
@@ -124,7 +136,7 @@ def test_folding_takes_all_networks_along(iris, options):
 @BOTH
 def test_the_outcome_does_not_depend_on_n_jobs(iris, bootstrap, options):
     def fit(**other):
-        clf = LMMEnsembleClassifier(3, bootstrap=bootstrap, **options | other).fit(*iris)
+        clf = ensemble(3, bootstrap=bootstrap, **options | other).fit(*iris)
         return clf.decision_function(iris.X)
 
     expected = fit(n_jobs=1)
@@ -134,7 +146,7 @@ def test_the_outcome_does_not_depend_on_n_jobs(iris, bootstrap, options):
 
 
 def test_structure_and_temperature_are_found_once(iris):
-    clf = LMMEnsembleClassifier(2, **SUM).fit(*iris)
+    clf = ensemble(2, **SUM).fit(*iris)
     alone = LMMClassifier(**SUM).fit(*iris)
     assert clf.search_["chosen"] == alone.search_["chosen"]
     assert_array_equal(clf.search_["losses"], alone.search_["losses"])
@@ -143,8 +155,7 @@ def test_structure_and_temperature_are_found_once(iris):
 
 def test_a_temperature_changes_no_prediction_and_no_radius(iris):
     plain, warm = (
-        LMMEnsembleClassifier(2, calibrate=calibrate, **SINGLE).fit(*iris)
-        for calibrate in (False, True)
+        ensemble(2, calibrate=calibrate, **SINGLE).fit(*iris) for calibrate in (False, True)
     )
     assert plain.temperature_ == 1.0 != warm.temperature_
     # The generator has drawn once more, so that the networks differ.
@@ -154,17 +165,17 @@ def test_a_temperature_changes_no_prediction_and_no_radius(iris):
 
 
 def test_single_networks_are_polished(iris):
-    clf = LMMEnsembleClassifier(2, polish=0.5, **SINGLE | {"n_hidden": 30}).fit(*iris)
+    clf = ensemble(2, polish=0.5, **SINGLE | {"n_hidden": 30}).fit(*iris)
     assert_array_equal(clf.suspects_, np.flatnonzero(~(clf.training_losses_ < 0.5)))
     assert clf.status_ == (Status.GIVEN_UP if clf.suspects_.size else Status.POLISHED).value
-    rough = LMMEnsembleClassifier(2, polish=None, **SINGLE | {"n_hidden": 30}).fit(*iris)
+    rough = ensemble(2, polish=None, **SINGLE | {"n_hidden": 30}).fit(*iris)
     assert not hasattr(rough, "suspects_")
     assert clf.max_loss_ < rough.max_loss_
 
 
 def test_a_polish_that_was_asked_for_survives_the_temperature(iris):
     options = SINGLE | {"n_hidden": 30}
-    clf = LMMEnsembleClassifier(2, polish=0.5, calibrate=True, **options).fit(*iris)
+    clf = ensemble(2, polish=0.5, calibrate=True, **options).fit(*iris)
     assert np.delete(clf.training_losses_, clf.suspects_).max() < 0.5
     assert clf.status_ == (Status.GIVEN_UP if clf.suspects_.size else Status.POLISHED).value
 
@@ -174,7 +185,7 @@ def test_a_polish_that_was_asked_for_survives_the_temperature(iris):
 def test_bootstrap_draws_as_many_rows_of_each_class_as_there_are(labels, seed, has_weight):
     y = np.array(labels)
     X, weight = np.arange(len(y))[:, None] + 0.5, np.full(len(y), 2.0) if has_weight else None
-    own = drawn(Rows(X, y, weight), np.random.default_rng(seed))
+    own = draw_bootstrap(Dataset(X, y, weight), np.random.default_rng(seed))
     times = own.weight / (2.0 if has_weight else 1.0)
     assert (times >= 1).all()
     assert_array_equal(y[own.X[:, 0].astype(int)], own.y)
@@ -182,8 +193,8 @@ def test_bootstrap_draws_as_many_rows_of_each_class_as_there_are(labels, seed, h
 
 
 def test_bootstrap_samples_differ_and_leave_rows_out():
-    rows = Rows(np.arange(1000.0)[:, None], np.arange(1000) % 2, None)
-    one, other = (drawn(rows, np.random.default_rng(seed)) for seed in range(2))
+    rows = Dataset(np.arange(1000.0)[:, None], np.arange(1000) % 2, None)
+    one, other = (draw_bootstrap(rows, np.random.default_rng(seed)) for seed in range(2))
     assert not np.array_equal(one.X, other.X)
     assert 550 < len(one.y) < 710
 
@@ -192,30 +203,44 @@ def test_bootstrap_samples_differ_and_leave_rows_out():
 def test_weights_of_samples_and_classes(iris, options):
     weight = np.ones(150)
     weight[:5] = 0.0
-    plain = LMMEnsembleClassifier(2, **options).fit(iris.X[5:], iris.y[5:])
-    even = LMMEnsembleClassifier(2, **options).fit(iris.X, iris.y, weight)
+    plain = ensemble(2, **options).fit(iris.X[5:], iris.y[5:])
+    even = ensemble(2, **options).fit(iris.X, iris.y, weight)
     assert np.isnan(even.training_losses_[:5]).all()
     assert_allclose(even.predict_proba(iris.X), plain.predict_proba(iris.X), rtol=1e-6)
-    heavy = LMMEnsembleClassifier(2, class_weight={0: 5.0, 1: 1.0, 2: 1.0}, **options)
+    heavy = ensemble(2, class_weight={0: 5.0, 1: 1.0, 2: 1.0}, **options)
     heavy.fit(iris.X, iris.y, weight)
     assert not np.array_equal(heavy.decision_function(iris.X), plain.decision_function(iris.X))
 
 
 def test_early_stopping_is_for_each_network(iris):
-    clf = LMMEnsembleClassifier(2, early_stopping=True, polish=None, **SINGLE).fit(*iris)
+    clf = ensemble(2, early_stopping=True, polish=None, **SINGLE).fit(*iris)
     assert clf.status_ == Status.MAX_ITER.value
     assert clf.score(*iris) > 0.9
 
 
-def test_parameters_are_those_of_a_classifier():
+def test_parameters_are_its_own_and_those_of_the_estimator():
     own = LMMEnsembleClassifier().get_params()
-    assert own.pop("n_estimators") == 4
-    assert own.pop("bootstrap") is False
-    assert own == LMMClassifier().get_params()
-    with pytest.raises(ValueError, match="n_estimators must be an integer >= 1; got 0"):
-        LMMEnsembleClassifier(0).fit([[0.0], [1.0]], [0, 1])
-    with pytest.raises(ValueError, match=r"bootstrap must be True or False; got 0\.5"):
-        LMMEnsembleClassifier(bootstrap=0.5).fit([[0.0], [1.0]], [0, 1])
+    assert (own.pop("estimator"), own.pop("n_estimators"), own.pop("bootstrap")) == (None, 4, False)
+    assert own == {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
+    clf = ensemble(2, n_hidden=9).set_params(estimator__n_hidden=5)
+    assert clf.estimator.n_hidden == clf.get_params()["estimator__n_hidden"] == 5
+    for bad, message in (
+        (LMMEnsembleClassifier(n_estimators=0), "n_estimators must be an integer >= 1; got 0"),
+        (LMMEnsembleClassifier(bootstrap=0.5), r"bootstrap must be True or False; got 0\.5"),
+        (LMMEnsembleClassifier(4), "estimator must be an LMMClassifier or None; got 4"),
+        (ensemble(2, n_hidden=0), "n_hidden must be an integer >= 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad.fit([[0.0], [1.0]], [0, 1])
+
+
+def test_the_estimator_is_not_fitted_and_its_seed_has_no_effect(iris):
+    own = LMMClassifier(9, warmup_epochs=3, random_state=7)
+    with pytest.warns(NoEffectWarning, match="random_state=7 of the estimator has no effect"):
+        clf = LMMEnsembleClassifier(own, 2, random_state=0).fit(*iris)
+    assert set(vars(own)) == set(own.get_params())
+    expected = ensemble(2, **SINGLE).fit(*iris)
+    assert_array_equal(clf.decision_function(iris.X), expected.decision_function(iris.X))
 
 
 # -- progress and ends of training ------------------------------------------------------------
@@ -224,7 +249,7 @@ def test_parameters_are_those_of_a_classifier():
 @BOTH
 def test_callbacks_count_the_networks(iris, options):
     seen = []
-    LMMEnsembleClassifier(3, callbacks=seen.append, **options).fit(*iris)
+    ensemble(3, callbacks=seen.append, **options).fit(*iris)
     own = [progress for progress in seen if progress.stage == "ensemble"]
     assert {progress.stage for progress in seen} <= {"choice", "ensemble"}
     assert [(progress.iteration, progress.max_iter) for progress in own] == [
@@ -237,17 +262,17 @@ def test_callbacks_count_the_networks(iris, options):
 
 @BOTH
 def test_a_callback_ends_the_training_with_the_networks_that_are_done(iris, options):
-    clf = LMMEnsembleClassifier(
+    clf = ensemble(
         6, n_jobs=1, callbacks=lambda progress: progress.stage == "ensemble", **options
     ).fit(*iris)
     assert clf.status_ == Status.CALLBACK.value
-    one = LMMEnsembleClassifier(1, n_jobs=1, **options).fit(*iris)
+    one = ensemble(1, n_jobs=1, **options).fit(*iris)
     assert one.n_hidden_ <= clf.n_hidden_ < 6 * one.n_hidden_
     assert clf.score(*iris) > 0.8
 
 
 def test_a_callback_that_ends_the_search_leaves_a_model(iris):
-    clf = LMMEnsembleClassifier(2, callbacks=lambda progress: True, random_state=0).fit(*iris)
+    clf = ensemble(2, callbacks=lambda progress: True, random_state=0).fit(*iris)
     assert clf.status_ == Status.CALLBACK.value
     assert clf.predict(iris.X).shape == (150,)
 
@@ -261,7 +286,7 @@ def snapshot(clf):
 def test_an_interruption_leaves_the_estimator_as_it_was(iris, stage, options):
     if options is SINGLE and stage == "choice":
         options = options | {"calibrate": True}
-    clf = LMMEnsembleClassifier(3, n_jobs=1, **options).fit(iris.X[:, :2], iris.y)
+    clf = ensemble(3, n_jobs=1, **options).fit(iris.X[:, :2], iris.y)
     before = snapshot(clf)
     interrupted = []
 
@@ -285,7 +310,7 @@ def test_keep_best_on_interrupt_keeps_the_networks_that_are_done(iris, options):
             os.kill(os.getpid(), signal.SIGINT)
 
     callbacks = [ctrl_c, KeepBestOnInterrupt()]
-    clf = LMMEnsembleClassifier(3, n_jobs=1, callbacks=callbacks, **options)
+    clf = ensemble(3, n_jobs=1, callbacks=callbacks, **options)
     with pytest.warns(UserWarning, match="interrupted after .* epochs of the ensemble"):
         clf.fit(*iris)
     assert clf.status_ == Status.INTERRUPTED.value
@@ -295,7 +320,7 @@ def test_keep_best_on_interrupt_keeps_the_networks_that_are_done(iris, options):
 def test_an_error_in_a_network_ends_all_and_changes_nothing(iris, monkeypatch):
     from maxplus.training.stages import warm_up
 
-    clf = LMMEnsembleClassifier(3, n_jobs=2, polish=None, **SINGLE).fit(iris.X[:, :2], iris.y)
+    clf = ensemble(3, n_jobs=2, polish=None, **SINGLE).fit(iris.X[:, :2], iris.y)
     before = snapshot(clf)
     kept, calls = warm_up._Run.kept, []
 
@@ -340,7 +365,7 @@ def attack(model, X, radius, rng, rounds=30):
 @BOTH
 def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options):
     X, rng = iris.X.astype(np.float32), np.random.default_rng(0)
-    clf = LMMEnsembleClassifier(3, bootstrap=bootstrap, **options).fit(X, iris.y)
+    clf = ensemble(3, bootstrap=bootstrap, **options).fit(X, iris.y)
     radius = clf.certified_radius(X)
     finite = np.isfinite(radius)
     assert (radius > 0).mean() > 0.9
@@ -355,8 +380,8 @@ def test_no_attack_inside_the_certified_radius_succeeds(iris, bootstrap, options
 
 @BOTH
 def test_certified_accuracy(iris, options):
-    clf = LMMEnsembleClassifier(2, **options).fit(iris.X, WORDS[iris.y])
-    shares = clf.certify(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
+    clf = ensemble(2, **options).fit(iris.X, WORDS[iris.y])
+    shares = clf.certified_accuracy(iris.X, WORDS[iris.y], [0.0, 0.05, 5.0])
     right = clf.predict(iris.X) == WORDS[iris.y]
     assert shares[0] == right.mean()
     assert shares[1] == (right & certified_at(clf.model_, iris.X, 0.05)).mean()
@@ -365,7 +390,7 @@ def test_certified_accuracy(iris, options):
 
 @BOTH
 def test_huge_inputs_do_not_overflow(iris, options):
-    clf = LMMEnsembleClassifier(2, **options).fit(*iris)
+    clf = ensemble(2, **options).fit(*iris)
     X = np.full((1, 4), 1e300)
     assert np.isfinite(clf.decision_function(X)).all()
     assert np.isfinite(clf.decision_function(-X)).all()
@@ -378,7 +403,7 @@ REPEATED = "clusters begin at random samples; repeated ones change them"
 @pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
 @pytest.mark.slow
 @parametrize_with_checks(
-    [LMMEnsembleClassifier(2, n_hidden=12, warmup_epochs=8)],
+    [ensemble(2, n_hidden=12, warmup_epochs=8)],
     expected_failed_checks=lambda _: {
         f"check_sample_weight_equivalence_on_{kind}_data": REPEATED for kind in ("dense", "sparse")
     },

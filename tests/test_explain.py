@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from explained import FLOWERS, MEASURES, path_of
+from explained import FLOWERS, MEASURES, flips_within, path_of
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.explain import Explanation, single_feature_flips
+from maxplus.explain import Explanation, nearest_counterfactuals
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def check_records(clf, X, explanation, classes, features):
     model, proba = clf.model_, clf.predict_proba(X)
     winners = clf.predict(X)
     prototypes = getattr(clf, "prototypes_", np.full(model.n_hidden, -1))
-    flips = single_feature_flips(model, X)
+    flips = nearest_counterfactuals(model, X)
     for k, record in enumerate(records):
         n, d = divmod(k, len(classes))
         score, unit, row, runner_up, margin = path_of(X[n], model, d)
@@ -84,20 +84,20 @@ def test_a_single_unit_and_two_classes(iris):
         assert words not in str(explanation)
 
 
-def test_tables_are_data_frames(why):
+def test_explanations_as_data_frames(why):
     pandas = pytest.importorskip("pandas")
-    table, records = why.to_table(), why.to_records()
+    table, records = why.to_frame(), why.to_records()
     assert isinstance(table, pandas.DataFrame)
     assert list(table.columns) == FIELDS
     for name in FIELDS:
         assert table[name].tolist() == pytest.approx(records[name].tolist(), nan_ok=True)
 
 
-def test_without_pandas_tables_are_records(fitted, why, monkeypatch):
+def test_frames_need_pandas_and_records_do_not(fitted, why, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    table = why.to_table()
-    assert isinstance(table, np.recarray)
-    assert table.tolist() == why.to_records().tolist()
+    with pytest.raises(ImportError, match=r"to_frame needs pandas.* to_records"):
+        why.to_frame()
+    assert isinstance(why.to_records(), np.recarray)
     assert isinstance(fitted.units(), np.recarray)
     assert isinstance(fitted.worst_samples(3), np.recarray)
     assert len(fitted.worst_samples(3).sample) == 3
@@ -158,7 +158,7 @@ def test_bounds_reach_the_flips(fitted, iris):
     X = iris.X[::10]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
     flips = fitted.explain(X, low=low, high=high).flips
-    expected = single_feature_flips(fitted.model_, X, low, high)
+    expected = flips_within(fitted.model_, X, low, high)
     for one, other in zip(flips, expected, strict=True):
         assert np.array_equal(one, other, equal_nan=True)
     some = flips.feature >= 0

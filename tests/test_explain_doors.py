@@ -10,8 +10,7 @@ from maxplus.explain import (
     decisive_paths,
     explain_predictions,
     feature_importances,
-    single_feature_flips,
-    single_flips,
+    nearest_counterfactuals,
     smallest_change,
     strongest_rules,
     term_boxes,
@@ -33,8 +32,7 @@ FREE, WORDS = Domain.free(4), ["a", "b", "c"]
 def test_rows_of_another_shape(model, shape):
     rows = np.zeros(shape)
     calls = [
-        lambda: single_flips(model, rows),
-        lambda: single_feature_flips(model, rows),
+        lambda: nearest_counterfactuals(model, rows),
         lambda: feature_importances(model, rows),
         lambda: strongest_rules(model, rows, np.zeros(len(rows), int), FREE, WORDS),
     ]
@@ -50,7 +48,7 @@ def test_rows_of_another_shape(model, shape):
 def test_domains_of_other_features(model, n):
     domain = Domain.free(n)
     for call in (
-        lambda: single_flips(model, X, domain),
+        lambda: nearest_counterfactuals(model, X, domain),
         lambda: smallest_change(model, X[0], domain),
         lambda: strongest_rules(model, X, Y, domain, WORDS),
     ):
@@ -72,7 +70,7 @@ def test_words_for_other_classes(names):
 
 def test_other_models_are_refused():
     for call in (
-        lambda: single_flips("model", X),
+        lambda: nearest_counterfactuals("model", X),
         lambda: smallest_change("model", X[0], FREE),
         lambda: strongest_rules("model", X, Y, FREE, WORDS),
     ):
@@ -102,7 +100,7 @@ def test_a_network_has_the_contributions_flips_and_boxes_of_a_sum_with_one_term(
     assert str(found) == str(expected)
     explained = [explain_predictions(model, X, means, WORDS, FREE) for model in (PLAIN, one)]
     assert str(explained[0]) == str(explained[1])
-    for flips in zip(*(single_flips(model, X) for model in (PLAIN, one)), strict=True):
+    for flips in zip(*(nearest_counterfactuals(model, X) for model in (PLAIN, one)), strict=True):
         np.testing.assert_array_equal(*flips)
     (boxes,) = term_boxes(PLAIN)
     for arrays in zip(boxes, unit_boxes(PLAIN), strict=True):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from explained import FAR, check_flips, fixed, lmm, smooth_models, tied_models
+from explained import FAR, check_flips, fixed, flips_within, lmm, smooth_models, tied_models
 from maxplus import SubgradientLMMClassifier
-from maxplus.explain import single_feature_flips
+from maxplus.explain import nearest_counterfactuals
 from maxplus.models import LMM
 from maxplus.models.initialization import prototype_lmm
 
@@ -74,7 +74,7 @@ THREE_WAYS = lmm(
 def test_bounds_rule_out_features(high, feature, value, becomes):
     X = np.zeros((1, 2))
     assert THREE_WAYS.scores(X).tolist() == [[0.0, -5.0, -7.0]]
-    found = single_feature_flips(THREE_WAYS, X, -np.inf, high)
+    found = flips_within(THREE_WAYS, X, -np.inf, high)
     assert found.feature.tolist() == [feature]
     assert found.becomes.tolist() == [becomes]
     np.testing.assert_allclose(found.value, [value], rtol=1e-12)
@@ -83,10 +83,10 @@ def test_bounds_rule_out_features(high, feature, value, becomes):
 
 def test_a_lower_bound_counts_as_well():
     X = np.array([[6.0, 0.0]])
-    found = single_feature_flips(THREE_WAYS, X, 0.0)
+    found = flips_within(THREE_WAYS, X, 0.0)
     assert (found.feature[0], found.becomes[0]) == (0, 0)
     assert found.value[0] == pytest.approx(5.0)
-    found = single_feature_flips(THREE_WAYS, X, [5.5, 0.0])
+    found = flips_within(THREE_WAYS, X, [5.5, 0.0])
     assert (found.feature[0], found.becomes[0]) == (1, 2)
     assert found.value[0] == pytest.approx(8.0)
 
@@ -97,7 +97,7 @@ def test_a_class_that_always_wins_cannot_flip(drawn):
     model, X = drawn
     W2 = model.W2.copy()
     W2[:, -1] = W2.max(axis=1) + 1
-    found = single_feature_flips(LMM(model.W0, model.W1, W2), X)
+    found = nearest_counterfactuals(LMM(model.W0, model.W1, W2), X)
     assert (found.feature == -1).all()
     assert (found.becomes == -1).all()
     assert np.isnan(found.value).all()
@@ -105,7 +105,7 @@ def test_a_class_that_always_wins_cannot_flip(drawn):
 
 def test_features_without_slope_cannot_flip():
     model = lmm(np.zeros(4), THREE_WAYS.W1, THREE_WAYS.W2)
-    assert single_feature_flips(model, np.array([[3.0, 4.0]])).feature.tolist() == [-1]
+    assert nearest_counterfactuals(model, np.array([[3.0, 4.0]])).feature.tolist() == [-1]
 
 
 def test_a_crossing_that_rounding_hides_hides_no_later_one(iris):
@@ -113,7 +113,7 @@ def test_a_crossing_that_rounding_hides_hides_no_later_one(iris):
     X, y = iris.astype(np.float32)
     recipe = SubgradientLMMClassifier(20, engine="dense", max_iter=5, random_state=1)
     model = recipe.fit(X, y).model_
-    found = single_feature_flips(model, X[54:55])
+    found = nearest_counterfactuals(model, X[54:55])
     assert found.feature.tolist() == [3]
     assert found.value[0] - X[54, 3] == pytest.approx(0.31, abs=0.01)
     check_flips(model, X, tolerance=1e-5, rtol=1e-4, ties=True)
@@ -126,7 +126,7 @@ def test_scores_that_touch_hide_no_later_flip():
     X = np.array([[1.0, -1.0]])
     assert model.scores(X).argmax() == 0
     assert model.scores(np.array([[1.0, 0.5]])).argmax() == 1
-    found = single_feature_flips(model, X)
+    found = nearest_counterfactuals(model, X)
     assert (found.feature[0], found.becomes[0]) == (1, 1)
     assert found.value[0] == pytest.approx(0.4, abs=0.05)
 
@@ -155,7 +155,7 @@ def test_rounding_at_the_row_hides_no_flip():
     model = lmm([1.0, 1.0, 1.0, 0.0], W1, [[0.0, -FAR], [-FAR, 0.0]], np.float32)
     X = np.array([[0.0, 1.0], [0.0, 1.0 + 2.0**-22]], np.float32)
     assert model.scores(X).argmax(axis=1).tolist() == [0, 1]
-    found = single_feature_flips(model, X[:1])
+    found = nearest_counterfactuals(model, X[:1])
     assert (found.feature[0], found.becomes[0]) == (1, 1)
     assert found.value[0] == pytest.approx(1.0, abs=1e-4)
 
@@ -165,11 +165,11 @@ def test_a_flip_that_only_shows_beyond_the_bound_is_none():
     W1, W2 = [[1.0, FAR], [FAR, -4.0]], [[0.0, -FAR], [-FAR, 1e-9]]
     model = lmm([0.0, 1.0], W1, W2, np.float32)
     assert model.scores(np.array([[5.0]])).argmax() == 0
-    found = single_feature_flips(model, np.zeros((1, 1), np.float32), 0.0, 5.0)
+    found = flips_within(model, np.zeros((1, 1), np.float32), 0.0, 5.0)
     assert found.feature.tolist() == [-1]
     assert found.becomes.tolist() == [-1]
     assert np.isnan(found.value).all()
-    found = single_feature_flips(model, np.zeros((1, 1), np.float32), 0.0, 5.1)
+    found = flips_within(model, np.zeros((1, 1), np.float32), 0.0, 5.1)
     assert (found.feature[0], found.becomes[0]) == (0, 1)
 
 

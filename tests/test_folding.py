@@ -5,7 +5,6 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.estimators._folding import fold_affine
 
 RECIPES = {
     "stages": LMMClassifier(30, standardize=False, random_state=0),
@@ -34,7 +33,7 @@ def test_predictions_are_the_pipeline_s(trained, iris):
     rows = np.vstack([X, X + rng.normal(size=X.shape) * X.std(axis=0)])
     before = clf.predict_log_proba(scaler.transform(rows))
     radius = clf.certified_radius(scaler.transform(X))
-    assert fold_affine(clf, scaler.mean_, scaler.scale_, X) is clf
+    assert clf.fold(scaler.mean_, scaler.scale_, X) is clf
     np.testing.assert_allclose(clf.predict_log_proba(rows), before, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(clf.certified_radius(X, scaler.scale_), radius, rtol=1e-4)
 
@@ -43,7 +42,7 @@ def test_every_fact_follows(trained, iris):
     scaler, clf = trained
     X = stretched(iris.X)
     slope, losses, suspects = clf.slope_, clf.training_losses_, getattr(clf, "suspects_", None)
-    fold_affine(clf, scaler.mean_, scaler.scale_, X)
+    clf.fold(scaler.mean_, scaler.scale_, X)
     own = -clf.predict_log_proba(X)[np.arange(len(X)), iris.y]
     np.testing.assert_allclose(clf.training_losses_, own, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(clf.training_losses_, losses, rtol=1e-6, atol=1e-9)
@@ -57,13 +56,13 @@ def test_every_fact_follows(trained, iris):
 
 def test_slopes_are_per_unit_of_scale(iris):
     # One iteration moves no slope: all of them are the one that training began with.
-    clf = SubgradientLMMClassifier(20, max_iter=1, linear_every=0, random_state=0).fit(
+    clf = SubgradientLMMClassifier(20, max_iter=1, w0_update_interval=0, random_state=0).fit(
         iris.X, iris.y
     )
     assert np.allclose(np.abs(clf.W0_), clf.slope_)
-    fold_affine(clf, 1.0, [1.0, 2.0, 3.0, 4.0])
+    clf.fold(1.0, [1.0, 2.0, 3.0, 4.0])
     assert np.allclose(np.abs(clf.W0_), np.repeat(clf.slope_ / clf.scale_, 2))
-    fold_affine(clf, 0.0, 10.0)
+    clf.fold(0.0, 10.0)
     assert clf.scale_.tolist() == [10.0, 20.0, 30.0, 40.0]
     assert np.allclose(np.abs(clf.W0_), np.repeat(clf.slope_ / clf.scale_, 2))
 
@@ -71,7 +70,7 @@ def test_slopes_are_per_unit_of_scale(iris):
 def test_without_samples_the_losses_stay(trained):
     scaler, clf = trained
     losses, worst = clf.training_losses_.copy(), clf.max_loss_
-    fold_affine(clf, scaler.mean_, scaler.scale_)
+    clf.fold(scaler.mean_, scaler.scale_)
     assert np.array_equal(clf.training_losses_, losses)
     assert clf.max_loss_ == worst
 
@@ -82,7 +81,7 @@ def test_left_out_samples_stay_left_out_and_weights_count(iris):
     clf = SubgradientLMMClassifier(20, max_iter=100, random_state=0).fit(Z, iris.y, weight)
     mean = clf.mean_loss_
     assert np.flatnonzero(np.isnan(clf.training_losses_)).tolist() == [0]
-    fold_affine(clf, 2.0, 3.0, iris.X, weight)
+    clf.fold(2.0, 3.0, iris.X, weight)
     assert np.flatnonzero(np.isnan(clf.training_losses_)).tolist() == [0]
     assert clf.mean_loss_ == pytest.approx(mean, rel=1e-9)
     assert clf.mean_loss_ != pytest.approx(np.nanmean(clf.training_losses_), rel=1e-3)
@@ -94,7 +93,7 @@ def test_float32_rows(iris):
         X / np.float32(4.0), iris.y
     )
     before = clf.predict(X / np.float32(4.0))
-    fold_affine(clf, 0.0, 4.0, X)
+    clf.fold(0.0, 4.0, X)
     assert clf.model_.dtype == np.float32
     assert np.array_equal(clf.predict(X), before)
 
@@ -118,6 +117,6 @@ def test_what_cannot_be_folded_changes_nothing(iris, change, words):
     clf = SubgradientLMMClassifier(8, max_iter=10, random_state=0).fit(iris.X, iris.y)
     before = dict(vars(clf))
     with pytest.raises(ValueError, match=words):
-        fold_affine(clf, **{"centre": 0.0, "spread": 1.0} | change)
+        clf.fold(**{"centre": 0.0, "spread": 1.0} | change)
     assert vars(clf).keys() == before.keys()
     assert all(vars(clf)[name] is value for name, value in before.items())

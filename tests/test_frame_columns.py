@@ -19,7 +19,7 @@ from maxplus import (
 QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
 ESTIMATORS = [
     LMMClassifier(4, **QUICK),
-    LMMEnsembleClassifier(2, n_hidden=4, **QUICK),
+    LMMEnsembleClassifier(LMMClassifier(4, slope=1.0, warmup_epochs=2), 2, random_state=0),
     SubgradientLMMClassifier(4, max_iter=20, random_state=0),
     LMMRegressor(epochs=1, random_state=0),
 ]

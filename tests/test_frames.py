@@ -81,7 +81,9 @@ def test_every_method_takes_the_raw_frame(rows, y, fitted):
         assert np.array_equal(getattr(fitted, method)(frame), getattr(fitted, method)(X))
     assert fitted.score(frame, y) == fitted.score(X, y) > 0.7
     scale = fitted.certificate_scale()
-    assert fitted.certify(frame, y, 0.1, scale) == fitted.certify(X, y, 0.1, scale)
+    assert fitted.certified_accuracy(frame, y, 0.1, scale) == fitted.certified_accuracy(
+        X, y, 0.1, scale
+    )
     why = fitted.explain(frame.iloc[:2])
     assert why.text(0) == fitted.explain(X[:2]).text(0)
     assert set(np.array(fitted.units()["feature"])) >= {"age", "colour = rot"}

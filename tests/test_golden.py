@@ -18,7 +18,7 @@ from sklearn.datasets import load_iris
 
 from maxplus import LMMClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.certify import box_bounds, certified_radius
-from maxplus.explain import Domain, single_feature_flips
+from maxplus.explain import Domain, nearest_counterfactuals
 from sums import classifier, mapped_sum
 
 RECORDS = Path(__file__).with_name("golden.json")
@@ -57,7 +57,7 @@ ENGINES = [
 def engine_record(engine, step, objective, interval, dtype):
     X, y = digits(dtype)
     clf = SubgradientLMMClassifier(
-        9, engine=engine, step=step, objective=objective, linear_every=interval, max_iter=60,
+        9, engine=engine, step=step, objective=objective, w0_update_interval=interval, max_iter=60,
         top_k=5, random_state=3, slope=2.0, n_jobs=1,
     ).fit(X, y)  # fmt: skip
     history = (clf.history_[name] for name in ("loss", "sample", "step"))
@@ -68,7 +68,7 @@ def sum_record(dtype):
     model, X = mapped_sum(seed=5, dtype=np.dtype(dtype).type)
     scale = np.linspace(0.5, 1.5, model.n_features)
     bounds = box_bounds(model.terms[-1].lmm, model.mapped(X), 0.25, scale)
-    flips = single_feature_flips(model, X[:20])
+    flips = nearest_counterfactuals(model, X[:20])
     values = [getattr(flips, name) for name in flips._fields]
     return digest(
         model.scores(X), certified_radius(model, X, scale), bounds.low, bounds.high,

@@ -87,8 +87,8 @@ def test_shifts_are_shifts_and_all_equally_likely():
         (lambda X: GaussianBlur(shape=(-3, -4)).fit(X), r"integers >= 1, or None; got \(-3, -4\)"),
         (lambda X: GaussianBlur(shape=(3.5, 4)).fit(X), r"shape must be \(height, width\)"),
         (lambda X: GaussianBlur(shape=3).fit(X), r"shape must be \(height, width\)"),
-        (lambda X: RandomShift(-1), "pixels must be an integer >= 0; got -1"),
-        (lambda X: RandomShift(0.5), "pixels must be an integer >= 0"),
+        (lambda X: RandomShift(-1)(X, None), "pixels must be an integer >= 0; got -1"),
+        (lambda X: RandomShift(0.5)(X, None), "pixels must be an integer >= 0"),
         (lambda X: RandomShift(1)(X, np.random.default_rng(0)), "square images"),
     ],
 )

@@ -92,7 +92,7 @@ def test_units_measure_the_distance_to_their_prototype(seed, dtype, P, H, slope)
     generator = rng(seed)
     points = grid_array(generator, (H, P), dtype)
     labels = generator.integers(3, size=H)
-    model = prototype_lmm(points, labels, 3, slope, confidence=2.0)
+    model = prototype_lmm(points, labels, 3, slope, init_margin=2.0)
     X = grid_array(generator, (5, P), dtype)
     expected = [[-slope * oracles.chebyshev(x, point) for point in points] for x in X]
     assert_array_equal(model.hidden(X), np.array(expected, dtype), strict=True)
@@ -101,7 +101,7 @@ def test_units_measure_the_distance_to_their_prototype(seed, dtype, P, H, slope)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_distance_holds_for_any_numbers(dtype):
     points, X = rng(0).normal(size=(7, 4)).astype(dtype), rng(1).normal(size=(9, 4)).astype(dtype)
-    model = prototype_lmm(points, np.arange(7) % 3, 3, slope=1.7, confidence=1.0)
+    model = prototype_lmm(points, np.arange(7) % 3, 3, slope=1.7, init_margin=1.0)
     expected = [[-1.7 * oracles.chebyshev(x, point) for point in points] for x in X]
     assert_allclose(model.hidden(X), expected, rtol=0, atol=30 * np.finfo(dtype).eps)
 
@@ -117,7 +117,7 @@ def test_units_are_exactly_zero_at_their_prototype(seed, dtype, slope):
 
 def test_weights_of_the_prototype_model():
     points = np.array([[1.0, -2.0], [0.5, 4.0], [3.0, 0.0]])
-    model = prototype_lmm(points, np.array([1, 0, 1]), 2, slope=3.0, confidence=5.0)
+    model = prototype_lmm(points, np.array([1, 0, 1]), 2, slope=3.0, init_margin=5.0)
     assert_array_equal(model.W0, [3, -3, 3, -3])
     assert_array_equal(model.W1, [[-3, -1.5, -9], [3, 1.5, 9], [6, -12, 0], [-6, 12, 0]])
     assert_array_equal(model.W2, [[-5, 5], [5, -5], [-5, 5]])
@@ -127,7 +127,7 @@ def test_weights_of_the_prototype_model():
 def test_prototype_model_is_a_nearest_neighbour_classifier(dtype):
     points, X = rng(2).normal(size=(20, 3)).astype(dtype), rng(3).normal(size=(50, 3)).astype(dtype)
     labels = np.arange(20) % 4
-    model = prototype_lmm(points, labels, 4, slope=1.0, confidence=50.0)
+    model = prototype_lmm(points, labels, 4, slope=1.0, init_margin=50.0)
     nearest = [min(range(20), key=lambda h, x=x: oracles.chebyshev(x, points[h])) for x in X]
     assert model.dtype == dtype
     assert (model.n_features, model.n_hidden, model.n_classes) == (3, 20, 4)

@@ -16,8 +16,8 @@ from numba.core import caching
 import maxplus
 from maxplus._compile.jit import warn_uncached
 from maxplus._compile.linking import require
-from maxplus.certify import box_bounds
-from maxplus.explain import decisive_paths, single_feature_flips
+from maxplus.certify import certified_radius
+from maxplus.explain import decisive_paths, nearest_counterfactuals
 
 SOURCE = """
 from numba import prange
@@ -144,12 +144,12 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
     model, X = fitted.model_, iris.X[::5]
 
     def results():
-        flips = single_feature_flips(model, X)
+        flips = nearest_counterfactuals(model, X)
         paths = decisive_paths(model, X)
-        return (model.scores(X), model.wins(X), *box_bounds(model, X, 0.1), *flips, *paths)
+        return (model.scores(X), model.wins(X), certified_radius(model, X), *flips, *paths)
 
     few = results()
-    for place in ("models.lmm", "certify.bounds", "explain.boundary", "models._lmm_kernels"):
+    for place in ("models.lmm", "certify.margins", "explain.boundary", "models._lmm_kernels"):
         monkeypatch.setattr(f"maxplus.{place}.PARALLEL_FROM", 0)
     for one, other in zip(few, results(), strict=True):
         assert np.array_equal(one, other, equal_nan=True)

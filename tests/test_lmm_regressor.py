@@ -1,238 +1,405 @@
-"""LMMRegressor(method="interpolate"): the approximation theorem in numbers."""
+"""LMMRegressor: gradient, bounds, choice, intervals, explanations, certificates."""
+
+import math
+import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.inspection import permutation_importance
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.preprocessing import StandardScaler
 
-from maxplus import LMMRegressor
-
-# Functions of rows of points in [−2, 2]^P with their Lipschitz constants in the L∞ norm.
-ONE_D = {
-    "sine": (lambda X: np.sin(X[:, 0]), 1.0),
-    "roof": (lambda X: -np.abs(X[:, 0]), 1.0),
-    "waves": (lambda X: 2 * np.abs(np.sin(3 * X[:, 0])), 6.0),
-    "constant": (lambda X: np.full(len(X), 3.0), 1.0),
-}
-TWO_D = {
-    "hills": (lambda X: np.sin(X[:, 0]) + np.cos(X[:, 1]), 2.0),
-    "well": (lambda X: np.abs(X).max(axis=1), 1.0),
-    "saddle": (lambda X: X[:, 0] * X[:, 1], 4.0),
-}
-FUNCTIONS = [(1, *f) for f in ONE_D.values()] + [(2, *f) for f in TWO_D.values()]
-NAMES = [*ONE_D, *TWO_D]
-SEEDS = st.integers(0, 2**32 - 1)
-ROUNDING = 1e-12
-
-
-def interpolator(*sizes, **parameters):
-    return LMMRegressor(*sizes, method="interpolate", **parameters)
-
-
-def distances(A, B):
-    """‖a − b‖∞ for all pairs of rows."""
-    return np.abs(np.asarray(A)[:, None] - np.asarray(B)[None]).max(axis=2)
-
-
-@st.composite
-def samples(draw):
-    """Different points on a grid and values, both multiples of 1/8."""
-    n_features = draw(st.integers(1, 3))
-    coordinate = st.integers(-40, 40).map(lambda k: k / 8)
-    point = st.tuples(*[coordinate] * n_features)
-    points = draw(st.lists(point, min_size=1, max_size=20, unique=True))
-    values = draw(st.lists(coordinate, min_size=len(points), max_size=len(points)))
-    return np.array(points), np.array(values)
-
-
-# -- what it computes -------------------------------------------------------------------------
-
-
-@given(data=samples(), slope=st.sampled_from([0.1, 1.0, 7.5]), seed=SEEDS)
-@settings(max_examples=40, deadline=None)
-@pytest.mark.filterwarnings("ignore:the envelopes cross", "ignore:no function with slope")
-def test_the_formula(data, slope, seed):
-    X, y = data
-    new = np.random.default_rng(seed).uniform(-6, 6, (9, X.shape[1]))
-    reg = interpolator(slope=slope).fit(X, y)
-    lower, upper = reg.predict_interval(new)
-    far = slope * distances(new, X)
-    assert_allclose(lower, (y - far).max(axis=1), atol=ROUNDING)
-    assert_allclose(upper, (y + far).min(axis=1), atol=ROUNDING)
-    assert_array_equal(reg.predict(new), lower)
-
-
-@given(data=samples(), margin=st.sampled_from(["auto", 1e-6, 0.5, 10.0]))
-@settings(max_examples=60, deadline=None)
-def test_it_interpolates_when_the_slope_suffices(data, margin):
-    X, y = data
-    slope = "auto"
-    if margin != "auto":
-        slope = max(interpolator().fit(X, y).lipschitz_, 0.1) * (1 + margin)
-    reg = interpolator(slope=slope).fit(X, y)
-    assert reg.interpolates_
-    assert_array_equal(reg.predict(X), y)
-    assert_array_equal(reg.predict_interval(X)[1], y)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n_features", [1, 5])
-def test_it_interpolates_any_data(n_features, dtype):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, n_features)).astype(dtype)
-    y = rng.normal(size=300).astype(dtype)
-    reg = interpolator().fit(X, y)
-    prediction = reg.predict(X)
-    assert prediction.dtype == dtype
-    assert_array_equal(prediction, y)
-
-
-@given(data=samples())
-@settings(max_examples=40, deadline=None)
-def test_the_slope_is_the_lipschitz_constant(data):
-    X, y = data
-    reg = interpolator().fit(X, y)
-    run, rise = distances(X, X), np.abs(y[:, None] - y[None])
-    expected = (rise[run > 0] / run[run > 0]).max(initial=0.0)
-    assert reg.lipschitz_ == pytest.approx(expected, rel=1e-14, abs=0)
-    assert reg.lipschitz_ <= reg.slope_ <= reg.lipschitz_ * (1 + 1e-7)
-
-
-def test_a_slope_that_is_too_small_is_reported():
-    X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
-    with pytest.warns(
-        ConvergenceWarning, match=r"slope 1 .* Lipschitz constant is 3.*larger slope"
-    ):
-        reg = interpolator(slope=1.0).fit(X, y)
-    assert reg.lipschitz_ == 3.0
-    assert reg.slope_ == 1.0
-    assert not reg.interpolates_
-    assert_array_equal(reg.predict(X), [2.0, 3.0, 2.0])
-    assert interpolator(slope=3.0).fit(X, y).interpolates_
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
-def test_interpolates_tells_the_truth(offset, dtype):
-    """Far from the origin K·x − K·x_j cancels; a promise that rounding breaks is not made."""
-    rng = np.random.default_rng(0)
-    X = (rng.normal(size=(200, 1)) + offset).astype(dtype)
-    X, first = np.unique(X, axis=0, return_index=True)
-    y = rng.normal(size=200).astype(dtype)[first]
-    reg = interpolator().fit(X, y)
-    assert reg.interpolates_ == np.array_equal(reg.predict(X), y)
-
-
-def test_bounds_that_meet_do_not_cross_by_rounding():
-    """Between points of the steepest slope both bounds are the line; in float32 they part."""
-    rng = np.random.default_rng(0)
-    x = np.sort(rng.uniform(-1, 1, (40, 1)), axis=0).astype(np.float32)
-    lower, upper = (
-        interpolator()
-        .fit(x, 3.7 * x[:, 0])
-        .predict_interval(rng.uniform(-1, 1, (2000, 1)).astype(np.float32))
-    )
-    assert (lower <= upper).all()
-
-
-# -- the theorem ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n_features", "f", "K"), FUNCTIONS, ids=NAMES)
-@given(seed=SEEDS, n_samples=st.integers(1, 40))
-@settings(max_examples=15, deadline=None)
-def test_the_interval_holds_the_function(n_features, f, K, seed, n_samples):
-    rng = np.random.default_rng(seed)
-    X, new = (rng.uniform(-2, 2, (n, n_features)) for n in (n_samples, 50))
-    lower, upper = interpolator(slope=K).fit(X, f(X)).predict_interval(new)
-    assert (lower <= f(new) + ROUNDING).all()
-    assert (upper >= f(new) - ROUNDING).all()
-    # The interval is no wider than the distance to the nearest sample allows.
-    assert (upper - lower <= 2 * K * distances(new, X).min(axis=1) + ROUNDING).all()
-
-
-@pytest.mark.parametrize("n_steps", [2, 8, 32])
-@pytest.mark.parametrize(("n_features", "f", "K"), FUNCTIONS, ids=NAMES)
-def test_the_error_on_a_grid_is_bounded(n_features, f, K, n_steps):
-    axis = np.linspace(-2, 2, n_steps + 1)
-    grid = np.stack(np.meshgrid(*[axis] * n_features), axis=-1).reshape(-1, n_features)
-    new = np.random.default_rng(n_steps).uniform(-2, 2, (2000, n_features))
-    delta = 2 / n_steps
-    assert distances(new, grid).min(axis=1).max() <= delta
-    error = f(new) - interpolator(slope=K).fit(grid, f(grid)).predict(new)
-    assert error.min() >= -ROUNDING
-    assert error.max() <= 2 * K * delta + ROUNDING
-
-
-# -- samples at one point, subsets, weights ---------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("weight", "expected"),
-    [(None, [2.0, 5.0]), ([1, 1, 3], [2.5, 5.0]), ([1, 9, 0], [1.0, 5.0])],
+from maxplus import LipschitzInterpolator, LMMRegressor
+from maxplus.estimators._dataset import Scaling
+from maxplus.estimators.lmm_regressor import STRUCTURES
+from maxplus.models import LMM, AdditiveLMM, Term
+from maxplus.training.result import TrainingOverflowError
+from maxplus.training.smooth.soft_terms import (
+    FlatWeights,
+    empty_buffers,
+    pack,
+    regression_gradient,
+    soft_gradient,
+    soft_scores,
 )
-def test_samples_at_one_point_become_their_mean(weight, expected):
-    X, y = [[0.0], [4.0], [-0.0]], [1.0, 5.0, 3.0]
-    reg = interpolator().fit(X, y, sample_weight=weight)
-    assert_allclose(reg.predict([[0.0], [4.0]]), expected, rtol=1e-15)
-    assert_array_equal(reg.prototypes_, [0, 1])
-    assert reg.n_hidden_ == 2
+from processes import run_fresh
+
+pytestmark = pytest.mark.slow
 
 
-def test_a_weight_of_zero_leaves_a_sample_out():
+def soft_loss(U, target, share, is_absolute, layout, weights, tau):
+    buffers = empty_buffers(layout, 2, U.shape[1])
+    soft_scores(U, layout, weights, np.zeros(2), tau, buffers)
+    return regression_gradient(buffers.z, target, share, is_absolute, tau), buffers
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_agrees_with_finite_differences(seed, is_absolute):
+    rng = np.random.default_rng(seed)
+    slopes = np.tile([1.0, -1.0], 2)
+    terms = [
+        Term([p], LMM(slopes[:2], rng.normal(size=(2, 3)), rng.normal(size=(3, 2)))) for p in (0, 1)
+    ]
+    terms.append(Term([0, 1], LMM(slopes, rng.normal(size=(4, 2)), rng.normal(size=(2, 2)))))
+    layout, weights = pack(AdditiveLMM(terms, 2))
+    U, target, share = rng.normal(size=(2, 7)), 3 * rng.normal(size=7), rng.dirichlet(np.ones(7))
+    fixed = U, target, share, is_absolute, layout
+    _, buffers = soft_loss(*fixed, weights, 0.4)
+    gradient = FlatWeights(*(np.empty_like(W) for W in weights))
+    soft_gradient(U, layout, buffers, gradient)
+    h = 1e-6
+    for W, found in zip(weights, gradient, strict=True):
+        for place in np.ndindex(W.shape):
+            before, losses = W[place], []
+            for step in (h, -h):
+                W[place] = before + step
+                losses.append(soft_loss(*fixed, weights, 0.4)[0])
+            W[place] = before
+            assert found[place] == pytest.approx((losses[0] - losses[1]) / (2 * h), abs=1e-7)
+
+
+# -- predictions --------------------------------------------------------------------------------
+
+
+def noisy(f, n_features=2, n=600, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, n_features))
+    return X, f(X) + rng.normal(0, noise, n)
+
+
+def waves(X):
+    return np.sin(2 * X[:, 0]) * np.cos(X[:, 1])
+
+
+@pytest.fixture(scope="module")
+def learned():
+    X, y = noisy(waves)
+    return X, y, LMMRegressor(random_state=0).fit(X, y)
+
+
+def test_waves_are_predicted_better_than_by_neighbours(learned):
+    X, y, reg = learned
+    new, truth = noisy(waves, seed=1)
+    others = KNeighborsRegressor(10).fit(X, y)
+    assert reg.score(new, truth) > max(0.6, others.score(new, truth))
+    assert reg.n_iter_ == reg.loss_curve_.size
+    assert (reg.status_, reg.status_message_) == ("max_iter", "all iterations done")
+
+
+def test_noisy_tables_are_not_memorised():
+    X, y = load_diabetes(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
+    linear = Ridge(1.0).fit(StandardScaler().fit(X).transform(X), y)
+    bar = linear.score(StandardScaler().fit(X).transform(X_test), y_test)
+    reg = LMMRegressor(random_state=0).fit(X, y)
+    assert reg.score(X_test, y_test) > bar - 0.04
+    lower, upper = reg.predict_interval(X_test)
+    assert ((lower <= y_test) & (y_test <= upper)).mean() > 0.84
+
+
+def test_sums_of_effects_are_predicted_better_than_by_boosting():
+    X, y = make_friedman1(600, noise=1.0, random_state=0)
+    new, truth = make_friedman1(600, noise=1.0, random_state=1)
+    boosting = HistGradientBoostingRegressor(random_state=0).fit(X, y)
+    assert LMMRegressor(random_state=0).fit(X, y).score(new, truth) > boosting.score(new, truth)
+
+
+def test_offsets_and_scales_do_not_matter():
+    X, y = noisy(waves, n=300)
+    moved = X * [1e3, 1e-4] + [5e3, 7.0]
+    expected = LMMRegressor(random_state=0).fit(X, y).predict(X)
+    found = LMMRegressor(random_state=0).fit(moved, 1e5 * y - 3e6).predict(moved)
+    assert_allclose((found + 3e6) / 1e5, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_predictions_stay_within_bounds(dtype):
     rng = np.random.default_rng(0)
-    X, y, new = rng.normal(size=(30, 2)), rng.normal(size=30), rng.normal(size=(10, 2))
-    weight = np.arange(30) % 3
-    used = weight > 0
-    some = interpolator().fit(X, y, sample_weight=weight)
-    assert_array_equal(some.predict(new), interpolator().fit(X[used], y[used]).predict(new))
-    assert_array_equal(some.prototypes_, np.flatnonzero(used))
+    X, y = noisy(lambda X: 5 * X[:, 0] - X[:, 1] ** 3, n=200)
+    reg = LMMRegressor(random_state=0).fit(X.astype(dtype), y)
+    margin = 0.05 * np.ptp(y)
+    assert_allclose(reg.bounds_, [y.min() - margin, y.max() + margin], rtol=1e-5)
+    assert reg.bounds_.dtype == dtype
+    far = rng.normal(size=(500, 2)) * 10.0 ** rng.uniform(0, 300, (500, 1))
+    for rows in (far, np.array([[1e300, -1e300]]), np.full((1, 2), np.finfo(np.float64).max)):
+        found = reg.predict(rows)
+        assert (found >= reg.bounds_[0]).all()
+        assert (found <= reg.bounds_[1]).all()
 
 
-@pytest.mark.parametrize("n_hidden", [1, 7, 30, 31, None])
-def test_a_subset_of_the_points_can_be_used(n_hidden):
+def test_distance_of_an_outlier_does_not_matter():
+    X, y = noisy(waves, n=300)
+    found = []
+    for distance in (1e4, 1e6, 1e12):
+        moved = X.copy()
+        moved[7, 0] = distance
+        found.append(LMMRegressor(epochs=30, random_state=0).fit(moved, y).predict(X))
+    assert_array_equal(found[0], found[1])
+    assert_array_equal(found[0], found[2])
+    without = LMMRegressor(epochs=30, random_state=0).fit(np.delete(X, 7, 0), np.delete(y, 7))
+    assert np.sqrt(np.mean((found[0] - without.predict(X)) ** 2)) < 0.2
+
+
+def test_absolute_loss_is_about_the_median():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
-    reg = interpolator(n_hidden or "auto", random_state=0).fit(X, y)
-    size = min(n_hidden or 30, 30)
-    assert reg.n_hidden_ == size == np.unique(reg.prototypes_).size
-    assert_array_equal(reg.predict(X[reg.prototypes_]), y[reg.prototypes_])
-    assert reg.W0_.shape == (4,)
-    assert reg.W1_.shape == (4, size)
-    assert reg.W2_.shape == (size, 1)
-    again, other = (interpolator(n_hidden or "auto", random_state=r).fit(X, y) for r in (0, 1))
-    assert_array_equal(again.prototypes_, reg.prototypes_)
-    assert np.array_equal(other.prototypes_, reg.prototypes_) == (size == 30)
+    X = rng.uniform(-1, 1, (500, 1))
+    y = X[:, 0] + 3.0 * rng.exponential(1.0, 500)
+    mean, median = (
+        LMMRegressor(loss=w, random_state=0).fit(X, y) for w in ("squared_error", "absolute_error")
+    )
+    assert mean.predict(X).mean() == pytest.approx(y.mean(), abs=1e-9)
+    assert (y > median.predict(X)).mean() == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_slope_that_suffices_for_the_chosen_points_is_reported():
-    """``interpolates_`` is about the chosen points: a single one is always passed through."""
-    X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
-    reg = interpolator(1, slope=1.0, random_state=0).fit(X, y)
-    chosen = reg.prototypes_[0]
-    assert reg.predict([X[chosen]]) == [y[chosen]]
-    assert reg.interpolates_
+def test_absolute_loss_resists_outliers_among_targets():
+    X, y = noisy(waves, n=400)
+    new, truth = noisy(waves, seed=1)
+    y[::100] += 1e5
+    assert LMMRegressor(loss="absolute_error", random_state=0).fit(X, y).score(new, truth) > 0.5
 
 
-# -- input ------------------------------------------------------------------------------------
+# -- intervals ----------------------------------------------------------------------------------
 
 
-def test_integers_are_numbers():
-    reg = interpolator().fit(np.arange(5)[:, None], np.arange(5) ** 2)
-    assert_array_equal(reg.predict([[2], [4]]), [4.0, 16.0])
-    assert reg.predict([[2]]).dtype == np.float64
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
+def test_intervals_cover_what_they_say(learned, coverage):
+    _, _, reg = learned
+    new, truth = noisy(waves, n=2000, seed=3)
+    lower, upper = reg.predict_interval(new, coverage)
+    assert (lower < upper).all()
+    assert abs(((lower <= truth) & (truth <= upper)).mean() - coverage) < 0.06
 
 
-def test_a_single_sample_is_a_constant():
-    reg = interpolator().fit([[1.0, 2.0]], [7.0])
-    assert_array_equal(reg.predict([[1.0, 2.0], [50.0, -3.0]]), [7.0, 7.0])
+def test_interval_is_a_quantile_of_held_out_residuals(learned):
+    X, y, reg = learned
+    assert reg.residuals_.shape == y.shape
+    assert (np.diff(reg.residuals_) >= 0).all()
+    lower, upper = reg.predict_interval(X, 0.9)
+    assert_allclose((upper - lower) / 2, reg.residuals_[math.ceil(601 * 0.9) - 1])
+    assert np.isposinf(reg.predict_interval(X[:1], 1.0)[1]).all()
 
 
-def test_threads_make_no_difference():
+def test_intervals_of_few_rows_are_infinite():
+    reg = LMMRegressor(epochs=3, random_state=0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    lower, upper = reg.predict_interval([[1.0]])
+    assert (lower[0], upper[0]) == (-math.inf, math.inf)
+
+
+def test_envelopes_that_cross_are_reported():
+    with pytest.warns(ConvergenceWarning, match="no function with slope 0.5"):
+        reg = LipschitzInterpolator(slope=0.5).fit([[0.0], [1.0]], [0.0, 3.0])
+    with pytest.warns(ConvergenceWarning, match="envelopes cross at 1 of 1 rows"):
+        lower, upper = reg.envelopes([[0.5]])
+    assert lower[0] > upper[0]
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.5, "all", None])
+def test_wrong_coverage_is_refused(learned, coverage):
+    X, _, reg = learned
+    with pytest.raises(ValueError, match="coverage must be a finite number > 0 and <= 1"):
+        reg.predict_interval(X, coverage)
+
+
+# -- the choice ---------------------------------------------------------------------------------
+
+
+def test_search_tries_all_structures_and_chooses_a_good_one(learned):
+    *_, reg = learned
+    losses, chosen = reg.search_["losses"], reg.search_["chosen"]
+    seen = np.isfinite(losses).all(axis=1)
+    assert np.isfinite(losses[:, 0]).all()
+    assert seen.sum() == 3
+    assert seen[chosen]
+    assert losses[chosen].mean() < 1.1 * losses[seen].mean(axis=1).min()
+    assert len(reg.search_["candidates"]) == len(STRUCTURES)
+
+
+def test_additive_targets_get_no_boxes():
+    X, y = noisy(lambda X: X[:, 0] + np.abs(X[:, 1]), n_features=3)
+    reg = LMMRegressor(random_state=0).fit(X, y)
+    assert all(term.features.size <= 2 for term in reg.model_.terms)
+
+
+def test_seed_alone_decides_and_not_n_jobs():
+    X, y = noisy(waves, n=150)
+    one, two, three, other = (
+        LMMRegressor(epochs=4, random_state=s, n_jobs=n).fit(X, y)
+        for s, n in ((0, 1), (0, 1), (0, 2), (1, 1))
+    )
+    assert_array_equal(one.predict(X), two.predict(X))
+    assert_array_equal(one.predict(X), three.predict(X))
+    assert_array_equal(one.search_["losses"], three.search_["losses"])
+    assert not np.array_equal(one.predict(X), other.predict(X))
+
+
+def test_weights_matter():
+    X, y = noisy(lambda X: X[:, 0], n=200)
+    weight = np.r_[np.zeros(100), np.ones(100)]
+    y[:100] += 50.0
+    options = {"epochs": 20, "random_state": 0}
+    some = LMMRegressor(**options).fit(X, y, weight)
+    assert_array_equal(some.predict(X), LMMRegressor(**options).fit(X[100:], y[100:]).predict(X))
+    for loss in ("squared_error", "absolute_error"):
+        heavy, light = (
+            LMMRegressor(loss=loss, **options).fit(X, y, np.r_[np.ones(100), w * np.ones(100)])
+            for w in (50, 0.02)
+        )
+        assert heavy.predict(X).mean() < light.predict(X).mean() - 5.0
+
+
+def test_far_values_do_not_set_the_scale():
     rng = np.random.default_rng(0)
-    X, y, new = rng.normal(size=(500, 8)), rng.normal(size=500), rng.normal(size=(100, 8))
-    one, two = (interpolator(n_jobs=n).fit(X, y) for n in (1, 2))
-    assert one.lipschitz_ == two.lipschitz_
-    assert_array_equal(one.predict(new), two.predict(new))
+    X = np.column_stack([rng.normal(size=100), np.zeros(100), rng.random(100) < 0.02])
+    X[0, 0] = 1e6
+    scale = Scaling.of(X)
+    assert 0.5 < scale.spread[0] < 3.0
+    assert scale.spread[1] == 1.0
+    assert scale.spread[2] == pytest.approx(X[:, 2].std())
+
+
+# -- explanations and certificates --------------------------------------------------------------
+
+
+def test_contributions_add_up_to_predictions(learned):
+    X, _, reg = learned
+    found = reg.explain(X)
+    total = found.baseline + found.contribution.sum(axis=1)
+    assert_allclose(total, found.margin, atol=1e-9)
+    assert_array_equal(found.prediction, reg.predict(X))
+    assert_allclose(found.baseline, found.margin.mean(), atol=1e-9)
+    assert found.text(0).startswith(f"{found.prediction[0]:.4g}")
+
+
+def test_importances_agree_with_permutation_importances():
+    X, y = make_friedman1(500, noise=1.0, random_state=0)
+    reg = LMMRegressor(random_state=0).fit(X, y)
+    shares = reg.feature_importances_
+    assert shares.shape == (10,)
+    assert shares.sum() == pytest.approx(1.0)
+    permuted = permutation_importance(reg, X, y, random_state=0, n_repeats=3).importances_mean
+    assert set(np.argsort(-shares)[:5]) == set(np.argsort(-permuted)[:5]) == set(range(5))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("eps", [0.0, 0.05, 1.0, 100.0])
+def test_certified_change_holds_against_attacks(eps, dtype):
+    rng = np.random.default_rng(0)
+    X, y = noisy(waves, n=200)
+    reg = LMMRegressor(epochs=20, random_state=0).fit(X.astype(dtype), y)
+    rows, scale = X[:40].astype(dtype), np.array([1.0, 0.5])
+    lower, upper = reg.certified_change(rows, eps, scale)
+    assert (lower >= reg.bounds_[0]).all()
+    assert (upper <= reg.bounds_[1]).all()
+    exact = rows.astype(np.float64)
+    for k in range(300):
+        step = rng.uniform(-1, 1, rows.shape) if k % 2 else rng.choice([-1.0, 0.0, 1.0], rows.shape)
+        moved = exact + eps * scale * step
+        if dtype == np.float32:
+            moved = np.clip(moved.astype(dtype), exact - eps * scale, exact + eps * scale)
+        found = reg.predict(moved)
+        assert (lower <= found).all()
+        assert (found <= upper).all()
+
+
+def test_certified_change_of_shape_functions_is_exact():
+    X, y = noisy(lambda X: np.abs(X[:, 0]), n_features=1, n=300)
+    reg = LMMRegressor(random_state=0).fit(X, y)
+    lower, upper = reg.certified_change(X[:30], 0.5)
+    grid = X[:30] + np.linspace(-0.5, 0.5, 2001)
+    found = reg.predict(grid.reshape(-1, 1)).reshape(grid.shape)
+    assert_allclose(lower, found.min(axis=1), atol=0.01)
+    assert_allclose(upper, found.max(axis=1), atol=0.01)
+
+
+@pytest.mark.parametrize(("eps", "scale", "match"), [
+    (-0.1, 1.0, "eps must be"), ([0.1, 0.2], 1.0, "eps must be"), (0.1, [-1.0, 1.0], "scale must"),
+])  # fmt: skip
+def test_wrong_certificates_are_refused(learned, eps, scale, match):
+    X, _, reg = learned
+    with pytest.raises(ValueError, match=match):
+        reg.certified_change(X, eps, scale)
+
+
+# -- odd data and ends --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_constant_targets_stay_constant(n):
+    reg = LMMRegressor(epochs=2, random_state=0).fit(np.arange(n)[:, None] * 1.0, np.full(n, 4.0))
+    assert_array_equal(reg.predict(np.arange(n)[:, None]), np.full(n, 4.0))
+
+
+def test_float32_stays_float32():
+    X, y = noisy(waves, n=100)
+    reg = LMMRegressor(epochs=2, random_state=0).fit(X.astype(np.float32), y)
+    assert reg.predict(X.astype(np.float32)).dtype == np.float32
+
+
+def test_callbacks_hear_of_choice_and_training_and_may_end_both():
+    X, y = noisy(waves, n=100)
+    told = []
+    reg = LMMRegressor(epochs=4, random_state=0, callbacks=told.append).fit(X, y)
+    stages = [p.stage for p in told]
+    assert stages == ["choice"] * 13 + ["terms"] * 4
+    assert [p.iteration for p in told[:13]] == list(range(1, 14))
+    assert told[0].max_iter == 13
+    assert isinstance(told[-1].model, AdditiveLMM)
+    reg = LMMRegressor(epochs=4, random_state=0, callbacks=lambda p: p.stage == "choice")
+    reg.fit(X, y)
+    assert np.isfinite(reg.search_["losses"]).sum() == 1
+    assert reg.residuals_.size == 0
+    reg = LMMRegressor(epochs=4, callbacks=lambda p: p.stage == "terms").fit(X, y)
+    assert (reg.n_iter_, reg.status_) == (1, "callback")
+
+
+INTERRUPT = """
+import json, signal, warnings
+import numpy as np
+from maxplus import LipschitzInterpolator, LMMRegressor
+from maxplus.training import KeepBestOnInterrupt
+
+def interrupt_in(stage):
+    press = lambda p: signal.raise_signal(signal.SIGINT) if p.stage == stage else None
+    return [press, KeepBestOnInterrupt()]
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+rng = np.random.default_rng(0)
+X = rng.uniform(size=(100, 2))
+y = np.sin(4 * X[:, 0]) + X[:, 1]
+reg = LMMRegressor(epochs=50, callbacks=interrupt_in("terms"))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    reg.fit(X, y)
+before = dict(vars(reg))
+try:
+    reg.set_params(callbacks=interrupt_in("choice")).fit(X, y)
+    is_raised = False
+except KeyboardInterrupt:
+    is_raised = True
+names = set(vars(reg)) - {"callbacks"}
+is_kept = names == set(before) - {"callbacks"} and all(vars(reg)[n] is before[n] for n in names)
+print(json.dumps([[str(one.message) for one in caught], reg.n_iter_, is_raised, is_kept]))
+"""
+
+
+def test_interrupt_keeps_trained_model_but_not_unfinished_choice():
+    messages, n_iter, is_raised, is_kept = run_fresh(INTERRUPT)
+    assert any(re.search("interrupted after .* epochs", text) for text in messages)
+    assert n_iter < 50
+    assert is_raised
+    assert is_kept
+
+
+def test_targets_that_are_too_large_are_refused():
+    X, y = noisy(waves, n=50)
+    with pytest.raises(ValueError, match="y reaches"):
+        LMMRegressor(epochs=2).fit(X, y * 1e200)
+    with pytest.raises(TrainingOverflowError, match="left the range of float32; scale y"):
+        LMMRegressor(epochs=2).fit(X.astype(np.float32), y * 1e60)

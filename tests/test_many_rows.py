@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from maxplus import LMMRegressor, SubgradientLMMClassifier
-from maxplus.estimators import _scoring
+from maxplus import LipschitzInterpolator, SubgradientLMMClassifier
+from maxplus.estimators import _dataset
 from maxplus.models._softmax import softmax
 from memory_used import most_memory
 
@@ -51,7 +51,7 @@ def test_parts_say_what_the_whole_says(classifier, rows, form, monkeypatch):
     expected = [classifier.classes_[Z.argmax(axis=1)], odds / total, np.log(odds / total), Z]
     X = few.astype(form) if isinstance(form, type) else form(few)
     for at_once in (10**6, 200, 1):
-        monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", at_once)
+        monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", at_once)
         found = [getattr(classifier, name)(X) for name in ANSWERS]
         assert np.array_equal(found[0], expected[0])
         assert np.array_equal(found[3], expected[3])
@@ -62,14 +62,14 @@ def test_parts_say_what_the_whole_says(classifier, rows, form, monkeypatch):
 
 def test_two_classes_have_one_number_in_parts_too(rows, monkeypatch):
     classifier = trained(np.float64, classes=2)
-    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     Z = classifier.model_.scores(rows[:50])
     assert np.array_equal(classifier.decision_function(rows[:50]), Z[:, 1] - Z[:, 0])
 
 
 @pytest.mark.parametrize("form", ["float64", "float32", "bytes", "columns"])
 def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypatch):
-    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 1 << 14)
     make = FORMS[form]
     X = rows.astype(make) if isinstance(make, type) else make(rows)
     for name in ("predict", "predict_proba"):
@@ -82,14 +82,14 @@ def test_beyond_the_answer_memory_does_not_grow(classifier, rows, form, monkeypa
 def test_a_curve_is_followed_in_parts(rows, monkeypatch):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(30, N_FEATURES))
-    curve = LMMRegressor(slope=4.0, method="interpolate").fit(X, X[:, 0])
+    curve = LipschitzInterpolator(slope=4.0).fit(X, X[:, 0])
     expected = curve.model_.scores(rows[:50])[:, 0]
-    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     assert np.array_equal(curve.predict(rows[:50]), expected)
 
 
 def test_bad_rows_are_refused_wherever_they_are(classifier, rows, monkeypatch):
-    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     X = rows[:300].astype(float)
     X[299, 3] = np.nan
     with pytest.raises(ValueError, match="NaN"):
@@ -108,7 +108,7 @@ def test_names_are_checked_once(rows, monkeypatch):
     classifier = SubgradientLMMClassifier(6, max_iter=5, random_state=0).fit(
         frame, np.arange(60) % 3
     )
-    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 100)
     expected = classifier.model_.scores(rows[:50]).argmax(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -131,7 +131,7 @@ def test_probabilities_of_a_row_do_not_depend_on_the_rows_beside_it(n_classes, d
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_refused_wherever_they_are(classifier, monkeypatch, value):
-    monkeypatch.setattr(_scoring, "VALUES_AT_ONCE", 40)
+    monkeypatch.setattr(_dataset, "VALUES_AT_ONCE", 40)
     X = np.zeros((50, N_FEATURES))
     X[37, 1] = value
     said = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"

@@ -5,8 +5,8 @@ import pytest
 
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
-    LMMRegressor,
     SubgradientLMMClassifier,
 )
 from maxplus.models import LMM, initialization
@@ -87,7 +87,7 @@ TOO_MUCH = {
     "pyramids": SubgradientLMMClassifier(900, engine="dense"),
     "random weights": SubgradientLMMClassifier(10**7, init="gaussian", engine="dense"),
     "linear weights": LinearMaxPlusClassifier(10**7),
-    "points": LMMRegressor(method="interpolate"),
+    "points": LipschitzInterpolator(),
 }
 
 

@@ -250,7 +250,7 @@ def test_proposition_on_models_of_both_kinds():
     for _ in range(300):
         P, H, C = rng.integers(1, 5), rng.integers(3, 9), rng.integers(2, 4)
         X, y = rng.normal(size=(H, P)), rng.integers(C, size=H)
-        model = prototype_lmm(X, y, C, slope=rng.uniform(0.5, 20), confidence=rng.uniform(0, 3))
+        model = prototype_lmm(X, y, C, slope=rng.uniform(0.5, 20), init_margin=rng.uniform(0, 3))
         seen = X + rng.normal(size=X.shape) * rng.choice([0.0, 0.5])
         worst, correct = worst_loss_and_all_correct(model, seen, y)
         premise += worst < math.log(2)

@@ -98,7 +98,7 @@ def test_fitted_attributes(cloud, make, dtype):
     assert clf.n_features_in_ == 4
     assert clf.n_iter_ == clf.loss_curve_.size == 60
     assert (clf.status_, clf.status_message_) == ("max_iter", "all iterations done")
-    assert clf.certified_ == (clf.max_loss_ < np.log(2))
+    assert clf.perfect_fit_ == (clf.max_loss_ < np.log(2))
 
 
 @pytest.mark.parametrize("init", ["gaussian", "uniform"])

@@ -172,7 +172,7 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     assert np.array_equal(preparation.missing(frame), preparation.missing(table))
     assert preparation.samples(frame).y.tolist() == [row[-1] for row in clinic()[1]]
     scale = clf.certificate_scale()
-    (share,) = np.atleast_1d(clf.certify(frame, frame["class"], [0.1], scale))
+    (share,) = np.atleast_1d(clf.certified_accuracy(frame, frame["class"], [0.1], scale))
     document = json.loads(
         good("certify", folder / "m", folder / "clinic.csv", "--eps", 0.1, "--json")
     )
@@ -204,7 +204,10 @@ def test_choices_go_with_a_data_frame(trained):
 
 @pytest.mark.parametrize(
     "estimator",
-    [LMMEnsembleClassifier(2, n_hidden=4, slope=2.0, warmup_epochs=1), LMMRegressor(epochs=1)],
+    [
+        LMMEnsembleClassifier(LMMClassifier(4, slope=2.0, warmup_epochs=1), 2),
+        LMMRegressor(epochs=1),
+    ],
     ids=["ensemble", "regression"],
 )
 def test_a_training_without_a_state_refuses_to_write_it_down(tmp_path, iris, estimator):

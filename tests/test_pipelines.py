@@ -24,8 +24,10 @@ NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 def classifier(kind=SubgradientLMMClassifier):
     if kind is SubgradientLMMClassifier:
         return kind(8, engine="dense", max_iter=60, random_state=0)
-    own = {"n_hidden": 9, "slope": 3.0, "warmup_epochs": 3, "random_state": 0}
-    return kind(2, **own) if kind is LMMEnsembleClassifier else kind(**own)
+    own = LMMClassifier(9, slope=3.0, warmup_epochs=3)
+    if kind is LMMEnsembleClassifier:
+        return kind(own, 2, random_state=0)
+    return own.set_params(random_state=0)
 
 
 STEPS = {

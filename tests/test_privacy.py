@@ -20,7 +20,9 @@ BRIEF = {"slope": 2.0, "warmup_epochs": 3, "random_state": 0}
 ESTIMATORS = [
     LMMClassifier(9, polish="log2", max_suspects=N, **BRIEF),
     LMMClassifier(warmup_epochs=3, random_state=0),
-    LMMEnsembleClassifier(2, n_hidden=5, bootstrap=True, **BRIEF),
+    LMMEnsembleClassifier(
+        LMMClassifier(5, slope=2.0, warmup_epochs=3), 2, bootstrap=True, random_state=0
+    ),
     SubgradientLMMClassifier(9, max_iter=40, random_state=0),
     LMMRegressor(epochs=3, random_state=0),
 ]

@@ -67,8 +67,8 @@ def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
     else:
         clf.set_params(max_iter=200)
     clf.fit(iris.X, iris.y)
-    assert np.array_equal(clf.unit_wins_, slow_wins(clf.model_, iris.X))
-    scores, certified = clf.decision_function(iris.X), clf.certified_
+    assert np.array_equal(clf.unit_activation_counts_, slow_wins(clf.model_, iris.X))
+    scores, certified = clf.decision_function(iris.X), clf.perfect_fit_
     clf.save(tmp_path / "m")
     again = maxplus.load(tmp_path / "m")
     dropped, provable, left = clf.prune()
@@ -76,8 +76,8 @@ def test_pruning_keeps_every_training_score(iris, recipe, tmp_path):
     assert provable <= dropped
     assert left == clf.n_hidden_ == 100 - dropped
     assert np.array_equal(clf.decision_function(iris.X), scores)
-    assert (clf.unit_wins_ > 0).all()
-    assert clf.certified_ == certified
+    assert (clf.unit_activation_counts_ > 0).all()
+    assert clf.perfect_fit_ == certified
     assert clf.prune() == (0, 0, left)
     if recipe is not LMMClassifier:
         assert len(clf.prototypes_) == left

@@ -212,12 +212,12 @@ def test_the_certificate_says_for_whom_and_what_moves(clinic):
     clf, X, y = clinic
     scale = clf.certificate_scale()
     certified = about(clf, X, y, scale=scale, unit="deviations")["certified"]
-    share = clf.certify(X, y, 0.1, scale)
+    share = clf.certified_accuracy(X, y, 0.1, scale)
     assert certified["n_rows"] == 210
     assert certified["kept"] == round(share * 210)
     assert certified["whose"] == "the 210 rows of all.csv"
     np.testing.assert_allclose(
-        certified["accuracy"], clf.certify(X, y, certified["eps"], scale), atol=0.011
+        certified["accuracy"], clf.certified_accuracy(X, y, certified["eps"], scale), atol=0.011
     )
     assert {"smoker", "ward"} <= set(certified["held"])
     assert "dose" not in certified["held"]
@@ -459,7 +459,7 @@ def test_training_that_proves_nothing_has_no_such_heading(clinic):
     heading = "What the training proves"
     content = about(clf, X, y)
     content["certificate"] = training_certificate(clf)
-    assert (heading in render_page(content)) == clf.certified_
+    assert (heading in render_page(content)) == clf.perfect_fit_
     for loss, proven in ((0.5, True), (0.9, False)):
         other = copy.copy(clf)
         other.max_loss_ = loss

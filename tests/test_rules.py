@@ -186,10 +186,16 @@ def test_rules_count_the_rows_their_unit_decides(flowers, iris):
 def test_tables_of_rules(flowers, iris):
     rules = flowers.rules(iris.X, iris.y, 2)
     assert len(rules) == 2
-    table = rules.to_table()
-    assert table_names(table) == ["unit", "class", "rule", "rows", "right", "decides"]
-    assert list(table["rule"]) == [rules[0].premise, rules[1].premise]
-    assert list(table["rows"]) == [rules[0].rows, rules[1].rows]
+    table, frame = rules.to_records(), rules.to_frame()
+    names = ["rule", "prediction", "support", "precision", "lift"]
+    assert table_names(table) == list(frame.columns) == names
+    assert list(frame["rule"]) == [rules[0].premise, rules[1].premise]
+    assert list(frame["prediction"]) == [rules[0].label, rules[1].label]
+    for rule, row in zip(rules, table, strict=True):
+        share = np.mean(iris.y.astype(str) == rule.label)
+        precision = rule.right / rule.rows
+        figures = [rule.rows / 150, precision, precision / share]
+        assert list(row)[2:] == pytest.approx(figures, rel=1e-12)
 
 
 def test_chance_makes_no_rule():
@@ -198,6 +204,7 @@ def test_chance_makes_no_rule():
     rules = strongest_rules(model, X, np.array([0, 1, 0, 1]), Domain.free(1), ["a", "b"])
     assert len(rules) == 0
     assert "no rules" in str(rules)
+    assert rules.to_frame().shape == (0, 5)
 
 
 @pytest.mark.parametrize(

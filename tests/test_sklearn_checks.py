@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from maxplus import (
     LinearMaxPlusClassifier,
+    LipschitzInterpolator,
     LMMClassifier,
     LMMRegressor,
     MaxPlusClassifier,
@@ -32,8 +33,8 @@ CHECKED = [
     MaxPlusClassifier(max_iter=300),
     LinearMaxPlusClassifier(n_hidden=20, max_iter=300),
     LMMRegressor(epochs=30),
-    LMMRegressor(method="interpolate"),
-    LMMRegressor(n_hidden=10, method="interpolate"),
+    LipschitzInterpolator(),
+    LipschitzInterpolator(n_hidden=10),
 ]
 EXAMPLES = [
     LMMClassifier(warmup_epochs=4, random_state=0),
@@ -41,7 +42,7 @@ EXAMPLES = [
     MaxPlusClassifier(max_iter=100, random_state=0),
     LinearMaxPlusClassifier(10, max_iter=100, random_state=0),
     LMMRegressor(epochs=4, random_state=0),
-    LMMRegressor(10, method="interpolate", random_state=0),
+    LipschitzInterpolator(10, random_state=0),
 ]
 EACH = pytest.mark.parametrize("estimator", EXAMPLES, ids=lambda e: type(e).__name__)
 
@@ -55,8 +56,7 @@ RANDOM_CHOICE = {
 
 
 def expected_failures(estimator):
-    is_certain = getattr(estimator, "method", None) == "interpolate"
-    reason = None if is_certain else RANDOM_CHOICE.get(type(estimator))
+    reason = RANDOM_CHOICE.get(type(estimator))
     checks = ("dense", "sparse") if reason else ()
     return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in checks}
 
@@ -104,7 +104,9 @@ def test_a_clone_has_the_parameters_and_nothing_else(iris, estimator):
 @EACH
 def test_kinds(estimator):
     assert (
-        is_regressor(estimator) == isinstance(estimator, LMMRegressor) != is_classifier(estimator)
+        is_regressor(estimator)
+        == ("Classifier" not in type(estimator).__name__)
+        != is_classifier(estimator)
     )
 
 

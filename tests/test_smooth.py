@@ -241,13 +241,13 @@ def test_the_polish_names_samples_that_cannot_be_fitted(iris):
     X[7], y[7] = X[60], 0  # the same flower under both names
     with pytest.warns(ConvergenceWarning, match="left 1 of 100"):
         clf = LMMClassifier(20, polish="log2", random_state=0).fit(X, y)
-    assert not clf.certified_
+    assert not clf.perfect_fit_
     assert set(clf.suspects_) <= {7, 60}
     assert len(clf.suspects_) >= 1
     weight = np.ones(100)
     weight[7] = 0.0
     clf.fit(X, y, weight)
-    assert clf.certified_
+    assert clf.perfect_fit_
     assert clf.suspects_.size == 0
 
 
@@ -255,7 +255,7 @@ def test_the_whole_recipe_on_the_estimator(tmp_path):
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     clf = LMMClassifier(30, warmup_epochs=30, polish="log2", random_state=0).fit(X, y)
-    assert clf.certified_
+    assert clf.perfect_fit_
     assert clf.max_loss_ == clf.model_.losses(X, y).max() < LOG2
     assert not hasattr(clf, "prototypes_")
     clf.save(tmp_path / "m", remember_rows=True)

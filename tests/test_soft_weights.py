@@ -1,4 +1,4 @@
-"""Weights of a soft model that several ranks move together, a part each."""
+"""Weights of a soft model that several ranks move together."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def course(comm, layers, pushes):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_ranks_that_move_a_part_each_move_all_as_one_would(layers, pushes, size):
+def test_ranks_take_the_steps_of_a_single_process(layers, pushes, size):
     alone = course(SERIAL, layers, pushes)
     assert not np.array_equal(alone[2], layers[0])
     owners = np.arange(BATCHES) % size

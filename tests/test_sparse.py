@@ -63,7 +63,7 @@ DATA = {
 }
 
 
-def model_and_problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=0):
+def model_and_problem(X, y, n_hidden, rule, w0_update_interval, dtype="float64", seed=0):
     """A fresh model and the problem to train it on."""
     rng = np.random.default_rng(seed)
     X = np.ascontiguousarray(X, dtype)
@@ -71,22 +71,22 @@ def model_and_problem(X, y, n_hidden, rule, linear_every, dtype="float64", seed=
     slope = 4 / median_distance(X, rng)
     chosen = choose_prototypes(y, n_hidden, rng)
     model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, slope)
-    return model, TrainingProblem(X, y, MaxLoss(), rule, linear_every)
+    return model, TrainingProblem(X, y, MaxLoss(), rule, w0_update_interval)
 
 
 EVERY_PROBLEM = pytest.mark.parametrize(
-    ("data", "rule", "linear_every", "dtype"),
+    ("data", "rule", "w0_update_interval", "dtype"),
     list(itertools.product(DATA, RULES, (0, 1, 7), ("float32", "float64"))),
 )
 
 
 @pytest.mark.slow
 @EVERY_PROBLEM
-def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
+def test_iterates_are_the_dense_ones(data, rule, w0_update_interval, dtype, request):
     """Large chunks; small chunks and much regrouping."""
     X, y = DATA[data]()
     n = 540  # more than the ring of past steps holds
-    args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
+    args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), w0_update_interval, dtype)
     dense = DenseEngine(*model_and_problem(*args))
     expected = train(dense, n)
     for chunks in ("large", "small"):
@@ -99,10 +99,10 @@ def test_iterates_are_the_dense_ones(data, rule, linear_every, dtype, request):
 
 @pytest.mark.slow
 @EVERY_PROBLEM
-def test_two_workers_have_the_dense_iterates(two_workers, data, rule, linear_every, dtype):
+def test_two_workers_have_the_dense_iterates(two_workers, data, rule, w0_update_interval, dtype):
     X, y = DATA[data]()
     n = 60
-    args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), linear_every, dtype)
+    args = (X, y, 20, RULES[rule](n, int(y.max()) + 1), w0_update_interval, dtype)
     engine, dense = SparseEngine(*model_and_problem(*args)), DenseEngine(*model_and_problem(*args))
     assert engine._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
     assert_same_training(engine, train(engine, n), dense, train(dense, n))
@@ -110,13 +110,13 @@ def test_two_workers_have_the_dense_iterates(two_workers, data, rule, linear_eve
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["two-phase", "level"])
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("data", DATA)
-def test_no_bound_is_ever_violated(two_workers, data, linear_every, rule):
+def test_no_bound_is_ever_violated(two_workers, data, w0_update_interval, rule):
     X, y = DATA[data]()
     X, y = X[:150], y[:150]
     n = 80
-    args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), linear_every)
+    args = (X, y, 12, RULES[rule](n, int(y.max()) + 1), w0_update_interval)
     engine = SparseEngine(*model_and_problem(*args), audit=True)
     dense = DenseEngine(*model_and_problem(*args))
     assert_same_training(engine, train(engine, n), dense, train(dense, n))
@@ -149,16 +149,16 @@ def test_the_audit_finds_a_false_bound():
 @given(
     shape=st.tuples(st.integers(4, 40), st.integers(1, 5), st.integers(2, 4), st.integers(1, 12)),
     levels=st.integers(2, 6),
-    linear_every=st.sampled_from([0, 1, 3]),
+    w0_update_interval=st.sampled_from([0, 1, 3]),
     rule=st.sampled_from(sorted(RULES)),
     seed=st.integers(0, 1000),
 )
-def test_generated_problems(shape, levels, linear_every, rule, seed):
+def test_generated_problems(shape, levels, w0_update_interval, rule, seed):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = rng.integers(0, levels, (n_samples, n_features)) / levels
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
-    args = (X, y, n_hidden, RULES[rule](150, n_classes), linear_every)
+    args = (X, y, n_hidden, RULES[rule](150, n_classes), w0_update_interval)
     sparse, dense = (
         SparseEngine(*model_and_problem(*args), audit=True),
         DenseEngine(*model_and_problem(*args)),

@@ -58,7 +58,7 @@ def test_no_arguments_are_good_on_small_sets(iris, load, scaled, least):
     n_hidden = 100 if load is load_digits else 40
     clf = LMMClassifier(n_hidden, polish="log2", random_state=0).fit(X, y)
     # The certificate is checked by the dense forward pass, apart from training.
-    assert clf.certified_
+    assert clf.perfect_fit_
     losses = clf.model_.losses(np.ascontiguousarray(X), y)
     assert losses.max() < LOG2
     assert (clf.model_.scores(X).argmax(axis=1) == y).all()
@@ -89,8 +89,7 @@ def test_the_course_of_all_stages_is_kept(iris, dtype):
     ).fit(iris.X.astype(dtype), iris.y)
     assert list(dict.fromkeys(stages)) == ["warm-up", "polish"]
     assert clf.model_.dtype == dtype
-    assert clf.warmup_losses_.shape == (7,)
-    assert np.array_equal(clf.loss_curve_, clf.warmup_losses_)
+    assert clf.loss_curve_.shape == (7,)
     assert clf.n_iter_ == 7 + clf.polish_losses_.size - 1
     # The last is the kept model's, unless an earlier round had fewer samples above.
     assert clf.max_loss_ in clf.polish_losses_
@@ -177,7 +176,7 @@ def test_ctrl_c_keeps_what_there_is(iris, stage):
     with pytest.warns(UserWarning, match="training was interrupted"):
         clf.fit(*iris)
     assert clf.status_ == Status.INTERRUPTED.value
-    assert clf.warmup_losses_.size == (2 if stage == "warm-up" else 50)
+    assert clf.loss_curve_.size == (2 if stage == "warm-up" else 50)
     assert clf.score(*iris) > 0.5
 
 
@@ -207,7 +206,7 @@ def test_a_resumed_warm_up_ends_the_same(tmp_path, iris, name):
         assert again.status_ == whole.status_
         assert again.max_loss_ == whole.max_loss_
         assert again.n_iter_ == whole.n_iter_
-        assert np.array_equal(again.warmup_losses_, whole.warmup_losses_)
+        assert np.array_equal(again.loss_curve_, whole.loss_curve_)
     assert np.array_equal(again.polish_losses_, whole.polish_losses_)
 
 
@@ -230,18 +229,18 @@ def test_ctrl_c_within_an_epoch_loses_no_batch(tmp_path, iris):
     assert len(calls) == 4 * 7 + 3
     again = maxplus.resume(path, *iris, augment=lambda rows, rng: rows)
     assert np.array_equal(again.W1_, whole.W1_)
-    assert np.array_equal(again.warmup_losses_, whole.warmup_losses_)
+    assert np.array_equal(again.loss_curve_, whole.loss_curve_)
 
 
 def test_early_stopping_keeps_the_best_epoch(digits):
     options = {"warmup_epochs": 60, "batch_size": 50, "polish": None, "random_state": 0}
     clf = LMMClassifier(20, early_stopping=True, n_iter_no_change=3, **options).fit(*digits)
-    assert clf.validation_scores_.size == clf.warmup_losses_.size < 60
+    assert clf.validation_scores_.size == clf.loss_curve_.size < 60
     since = clf.validation_scores_.size - 1 - np.argmax(clf.validation_scores_)
     assert since == 3
     assert clf.status_ == Status.VALIDATION.value
     plain = LMMClassifier(20, **options).fit(*digits)
-    assert plain.warmup_losses_.size == 60
+    assert plain.loss_curve_.size == 60
     assert not hasattr(plain, "validation_scores_")
 
 
@@ -284,15 +283,15 @@ def test_a_stopped_training_leaves_nothing_of_the_one_before(iris):
     clf.set_params(callbacks=lambda progress: True).fit(iris.X[::2], iris.y[::2])
     assert clf.polish_losses_.size == 0
     assert not hasattr(clf, "suspects_")
-    assert clf.warmup_losses_.size == 1
+    assert clf.loss_curve_.size == 1
 
 
 def test_pruning_after_more_samples_keeps_what_the_first_needed(iris):
     clf = SubgradientLMMClassifier(40, max_iter=300, engine="dense", random_state=0).fit(*iris)
-    needed = clf.unit_wins_ > 0
+    needed = clf.unit_activation_counts_ > 0
     assert 0 < needed.sum() < 40
     clf.set_params(max_iter=1, keep="last").partial_fit(iris.X[:5], iris.y[:5])
-    W1, kept = clf.W1_.copy(), clf.unit_wins_ > 0
+    W1, kept = clf.W1_.copy(), clf.unit_activation_counts_ > 0
     assert kept[needed].all()
     # The few new samples alone would have left most of those units without a win.
     assert (clf.model_.wins(iris.X[:5]) == 0)[needed].any()
@@ -337,13 +336,13 @@ def test_weights_count_in_the_warm_up(iris):
 def test_idle_units_help_neighbours_that_share_a_path(iris):
     """Two flowers of different species lie so close that steps on one undo those on the other."""
     clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
-    assert (clf.unit_wins_ == 0).any()
+    assert (clf.unit_activation_counts_ == 0).any()
     result = polish(clf.model_, *iris, np.random.default_rng(0))
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.n_iter > 3
     # What helped are units that decided nothing before and decide something now.
-    idle = clf.unit_wins_ == 0
+    idle = clf.unit_activation_counts_ == 0
     assert (result.model.wins(iris.X)[idle] > 0).any()
 
 

@@ -13,7 +13,8 @@ from maxplus.estimators._additive import (
     untrained,
     without_weak_terms,
 )
-from maxplus.estimators._folds import FOLDS, Rows
+from maxplus.estimators._cross_validation import FOLDS
+from maxplus.estimators._dataset import Dataset
 from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.smooth.structures import Structure
 
@@ -31,7 +32,7 @@ def interaction(n=500):
     """Rows whose class is the sign of a product, which no sum of shape functions can tell."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
-    return Rows(X, (X[:, 0] * X[:, 2] > 0).astype(np.int64))
+    return Dataset(X, (X[:, 0] * X[:, 2] > 0).astype(np.int64))
 
 
 PAIR = (Structure(units=1, size=1.5), Structure(units=2, pairs_per_feature=1.0, size=3.0))
@@ -48,7 +49,7 @@ def test_structure_with_pairs_is_chosen_for_an_interaction():
 
 def test_simplest_structure_is_chosen_for_noise():
     rng = np.random.default_rng(1)
-    rows = Rows(rng.normal(size=(200, 3)), rng.integers(0, 2, 200))
+    rows = Dataset(rng.normal(size=(200, 3)), rng.integers(0, 2, 200))
     assert fit(rows, structures=PAIR).choice.chosen == 0
 
 
@@ -67,7 +68,7 @@ def test_rows_of_tiny_weight_hardly_count():
     rows = interaction()
     wrong = np.arange(500) % 3 == 0
     labels = np.where(wrong, 1 - rows.y, rows.y)
-    weighted = Rows(rows.X, labels, np.where(wrong, 1e-12, 1.0))
+    weighted = Dataset(rows.X, labels, np.where(wrong, 1e-12, 1.0))
     fitted = fit(weighted, structures=PAIR)
     right = fitted.model.scores(rows.X).argmax(axis=1) == rows.y
     assert right.mean() > 0.9
@@ -79,7 +80,7 @@ def test_model_takes_raw_features_and_ignores_how_far_an_outlier_lies():
     for far in (1e4, 1e9):
         X = rows.X.copy()
         X[0, 1] = far
-        model = fit(Rows(X, rows.y), structures=PAIR).model
+        model = fit(Dataset(X, rows.y), structures=PAIR).model
         scores.append(model.scores(rows.X[1:]))
     assert_array_equal(scores[0], scores[1])
 
@@ -107,7 +108,7 @@ def test_max_features_above_the_number_of_features_changes_nothing():
 
 def test_terms_that_hardly_contribute_are_left_out():
     rows = interaction()
-    wide = Rows(np.column_stack([rows.X, np.ones(500)]), rows.y)
+    wide = Dataset(np.column_stack([rows.X, np.ones(500)]), rows.y)
     model = fit(wide, structures=PAIR).model
     assert 3 not in np.concatenate([term.features for term in model.terms])
     rng = np.random.default_rng(0)

@@ -53,7 +53,7 @@ def losses(clf, X, y):
 
 
 def test_prototypes_start(cloud):
-    clf = initial(cloud, slope=3.0, confidence=1.5)
+    clf = initial(cloud, slope=3.0, init_margin=1.5)
     X, y = cloud.X[clf.prototypes_], cloud.y[clf.prototypes_]
     distance = np.abs(cloud.X[:, None] - X[None]).max(axis=2)
     height = np.where(y[:, None] == np.arange(3), 1.5, -1.5)
@@ -83,7 +83,7 @@ def test_the_automatic_slope_is_about_the_median(iris):
 
 @pytest.mark.parametrize(("init", "spread"), [("gaussian", 1.0), ("uniform", 3**-0.5)])
 def test_random_starts(cloud, init, spread):
-    clf = initial(cloud, n_hidden=400, init=init, slope=2.0, confidence=0.5)
+    clf = initial(cloud, n_hidden=400, init=init, slope=2.0, init_margin=0.5)
     assert np.std(clf.W1_) == pytest.approx(2.0 * spread, rel=0.1)
     assert np.std(clf.W2_) == pytest.approx(0.5 * spread, rel=0.15)
     assert (np.abs(clf.W1_).max() <= 2.0) == (init == "uniform")
@@ -130,11 +130,11 @@ def test_polyak_aims_at_the_target(cloud):
 
 
 @pytest.mark.parametrize(
-    ("linear_every", "moves"),
+    ("w0_update_interval", "moves"),
     [(0, []), (1, [*range(12)]), (4, [3, 7, 11]), (5, [4, 9]), (100, [])],
 )
-def test_the_linear_layer_moves_now_and_then(cloud, linear_every, moves):
-    parameters = {"n_hidden": 20, "linear_every": linear_every}
+def test_the_linear_layer_moves_now_and_then(cloud, w0_update_interval, moves):
+    parameters = {"n_hidden": 20, "w0_update_interval": w0_update_interval}
     before = initial(cloud, **parameters).W0_
     clf = lmm(**parameters, keep="last", max_iter=1)
     seen = []
@@ -175,9 +175,9 @@ def test_other_types_become_float64(iris, dtype):
 @MAX_ENGINES
 def test_the_history_is_of_before_each_step(cloud, engine):
     """After k steps the loss is what iteration k of a longer training starts with."""
-    history = lmm(engine=engine, step="polyak", linear_every=3).fit(*cloud).history_
+    history = lmm(engine=engine, step="polyak", w0_update_interval=3).fit(*cloud).history_
     for k in (1, 2, 17, 59):
-        clf = lmm(engine=engine, step="polyak", linear_every=3, max_iter=k, keep="last")
+        clf = lmm(engine=engine, step="polyak", w0_update_interval=3, max_iter=k, keep="last")
         assert clf.fit(*cloud).max_loss_ == history["loss"][k]
     first = losses(initial(cloud), *cloud)
     assert history["sample"][0] == np.argmax(first)
@@ -201,9 +201,9 @@ def test_the_certificate(max_iter):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(m, 0.5, (40, 2)) for m in (-2, 0, 2)])
     y = np.repeat([0, 1, 2], 40)
-    clf = lmm(20, max_iter=max_iter, confidence=0.1).fit(X, y)
-    assert clf.certified_ == (clf.max_loss_ < LOG_2) == (max_iter == 300)
-    if clf.certified_:
+    clf = lmm(20, max_iter=max_iter, init_margin=0.1).fit(X, y)
+    assert clf.perfect_fit_ == (clf.max_loss_ < LOG_2) == (max_iter == 300)
+    if clf.perfect_fit_:
         assert clf.score(X, y) == 1.0
 
 
@@ -226,11 +226,11 @@ def test_reaching_the_target_ends_training(cloud, engine):
 
 @MAX_ENGINES
 def test_a_zero_subgradient_ends_training(engine):
-    clf = lmm(engine=engine, slope=1.0, confidence=300.0).fit([[0.0], [1e6]], [0, 1])
+    clf = lmm(engine=engine, slope=1.0, init_margin=300.0).fit([[0.0], [1e6]], [0, 1])
     assert clf.status_ == "stationary"
     assert "subgradient is zero" in clf.status_message_
     assert clf.n_iter_ == 1
-    assert clf.certified_
+    assert clf.perfect_fit_
 
 
 @MAX_ENGINES
@@ -254,7 +254,7 @@ def test_random_states_of_all_kinds(cloud):
 @MAX_ENGINES
 @pytest.mark.parametrize("step", ["polyak", "constant"])
 def test_partial_fit_goes_on(cloud, engine, step):
-    parameters = {"engine": engine, "step": step, "keep": "last", "linear_every": 7}
+    parameters = {"engine": engine, "step": step, "keep": "last", "w0_update_interval": 7}
     clf = lmm(**parameters, max_iter=20).fit(*cloud)
     clf.set_params(max_iter=40).partial_fit(*cloud)
     assert_same(clf, lmm(**parameters, max_iter=60).fit(*cloud))
@@ -264,11 +264,11 @@ def test_partial_fit_goes_on(cloud, engine, step):
 @MAX_ENGINES
 def test_partial_fit_goes_on_below_the_lowest_loss(cloud, engine):
     """A level that forgot the first call would begin from the last loss, not the lowest."""
-    parameters = {"engine": engine, "step": "level", "keep": "last", "linear_every": 7}
+    parameters = {"engine": engine, "step": "level", "keep": "last", "w0_update_interval": 7}
     clf = lmm(**parameters, max_iter=45).fit(*cloud)
     assert clf.max_loss_ > clf.history_["loss"].min()
     clf.partial_fit(*cloud)
-    problem = TrainingProblem(cloud.X, cloud.y, MaxLoss(), level(45), linear_every=7)
+    problem = TrainingProblem(cloud.X, cloud.y, MaxLoss(), level(45), w0_update_interval=7)
     whole = train(ENGINES[engine](initial(cloud).model_, problem), 90).history
     for name in HISTORY:
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
@@ -297,19 +297,19 @@ def test_partial_fit_knows_classes_that_are_yet_to_come(cloud):
 
 def test_warm_start_goes_on_with_a_new_schedule(cloud):
     """Five iterations are too few for W0 to move; counted on, t = 6 would be among them."""
-    warm = lmm(max_iter=5, linear_every=7, warm_start=True, keep="last", init="gaussian")
+    warm = lmm(max_iter=5, w0_update_interval=7, warm_start=True, keep="last", init="gaussian")
     start = initial(cloud, init="gaussian")
     for _ in range(3):
         warm.fit(*cloud)
     assert_array_equal(warm.W0_, start.W0_)
     assert warm.n_iter_ == 5
-    on = lmm(max_iter=5, linear_every=7, keep="last", init="gaussian").fit(*cloud)
+    on = lmm(max_iter=5, w0_update_interval=7, keep="last", init="gaussian").fit(*cloud)
     on.partial_fit(*cloud)
     assert not np.array_equal(on.W0_, start.W0_)
 
 
 def test_warm_start_goes_on_from_the_parameters(cloud):
-    parameters = {"step": "constant", "keep": "last", "linear_every": 1}
+    parameters = {"step": "constant", "keep": "last", "w0_update_interval": 1}
     warm = lmm(**parameters, max_iter=30, warm_start=True).fit(*cloud)
     warm.fit(*cloud)
     straight = lmm(**parameters, max_iter=60).fit(*cloud)
@@ -319,7 +319,7 @@ def test_warm_start_goes_on_from_the_parameters(cloud):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_hidden", 12), ("slope", 2.0), ("confidence", 1.0), ("init", "gaussian")],
+    [("n_hidden", 12), ("slope", 2.0), ("init_margin", 1.0), ("init", "gaussian")],
 )
 def test_going_on_says_that_the_beginning_is_past(cloud, tmp_path, name, value):
     clf = lmm(max_iter=5, engine="dense", warm_start=True).fit(*cloud)
@@ -375,7 +375,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 @pytest.mark.parametrize("fitted", [np.float64, np.float32])
 @pytest.mark.parametrize("where", [slice(None), slice(1, 2)])
 def test_no_finite_input_overflows(cloud, fitted, n_classes, value, where):
-    clf = lmm(linear_every=5).fit(cloud.X.astype(fitted), cloud.y % n_classes)
+    clf = lmm(w0_update_interval=5).fit(cloud.X.astype(fitted), cloud.y % n_classes)
     X = cloud.X[:3].copy()
     X[:, where] = value
     assert np.isfinite(clf.decision_function(X)).all()
@@ -500,8 +500,8 @@ def test_engine_is_selected_by_problem_size(cloud, options, used):
 @pytest.mark.parametrize(
     ("parameters", "repeat"),
     [
-        ({"engine": "dense", "linear_every": 3}, 1),
-        ({"engine": "tree", "linear_every": 3}, 5),
+        ({"engine": "dense", "w0_update_interval": 3}, 1),
+        ({"engine": "tree", "w0_update_interval": 3}, 5),
         ({"objective": "mean", "engine": "sgd", "max_iter": 600}, 1),
     ],
     ids=lambda p: p["engine"] if isinstance(p, dict) else "",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explained import fixed
-from maxplus.explain import Category, Domain, single_flips, smallest_change
+from maxplus.explain import Category, Domain, nearest_counterfactuals, smallest_change
 from maxplus.models import AdditiveLMM, FeatureMap
 from strategies import SEEDS
 from test_changes import CLOSE, nearest_of_all
@@ -50,7 +50,7 @@ def test_changes_of_two_free_numbers_are_the_smallest(seed, is_mapped, dtype):
     domain = Domain.free(3, unit).within(LOW, HIGH)
     y = model.scores(x[None]).argmax()
     change = smallest_change(model, x, domain, 2)
-    single = single_flips(model, x[None], domain)
+    single = nearest_counterfactuals(model, x[None], domain)
     assert change.distance <= single.distance[0] * (1 + 1e-9)
     steps = np.linspace(LOW, HIGH, 81)
     nearest = np.inf

@@ -14,7 +14,7 @@ from maxplus.explain import (
     Domain,
     decisive_paths,
     explain_predictions,
-    single_flips,
+    nearest_counterfactuals,
     term_boxes,
     term_means,
     unit_boxes,
@@ -64,7 +64,7 @@ def test_printed_contributions_add_up_to_the_printed_margin(seed):
 def test_text_has_class_probability_contributions_and_flip():
     model, why = explained(3, n_features=8, n_terms=12, row_numbers=[7, 8, 9, 10])
     probability = softmax(model.scores(why.X)).max(axis=1)
-    flips = single_flips(model, why.X, why.domain)
+    flips = nearest_counterfactuals(model, why.X, why.domain)
     assert str(why) == "\n\n".join(why.text(n) for n in range(4))
     for n in range(4):
         first, *_, last = why.text(n).splitlines()

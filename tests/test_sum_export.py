@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import maxplus.export
 from commands import good
 from exports import FLOATS
-from maxplus import LMMRegressor
+from maxplus import LipschitzInterpolator, LMMRegressor
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import SEEDS, grid_array, quick
 from sums import (
@@ -170,7 +170,7 @@ def test_onnx_predicts_a_regression_within_its_bounds(onnx, dtype, tmp_path):
 def test_onnx_predicts_an_interpolation(onnx, tmp_path):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(40, 3))
-    reg = LMMRegressor(method="interpolate").fit(X, np.sin(X).sum(axis=1))
+    reg = LipschitzInterpolator().fit(X, np.sin(X).sum(axis=1))
     maxplus.export.export_onnx(reg, tmp_path / "m.onnx")
     rows = rng.normal(size=(50, 3))
     (value,) = run(tmp_path / "m.onnx", rows, "value")
@@ -285,6 +285,6 @@ def test_torch_predicts_a_regression_within_its_bounds(torch, dtype):
 def test_torch_predicts_an_interpolation(torch):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(40, 3))
-    reg = LMMRegressor(method="interpolate").fit(X, np.sin(X).sum(axis=1))
+    reg = LipschitzInterpolator().fit(X, np.sin(X).sum(axis=1))
     value = maxplus.export.to_torch(reg)(torch.tensor(X)).detach().numpy()
     assert_array_equal(value, reg.predict(X), strict=True)

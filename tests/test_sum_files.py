@@ -8,7 +8,8 @@ from numpy.testing import assert_array_equal
 
 import maxplus
 from file_mutations import mutations, write
-from maxplus.certify.margins import AdditiveMargins
+from maxplus import LipschitzInterpolator
+from maxplus.certify.margins import Margins
 from maxplus.explain import contributions, shape_function
 from maxplus.io import FileError
 from maxplus.io.models import KIND, describe
@@ -39,7 +40,13 @@ def test_classifier_with_a_sum_comes_back_from_its_file(dtype, is_mapped, tmp_pa
     again = maxplus.load(tmp_path / "sum")
     assert_same_sum(again.model_, model)
     assert_array_equal(again.model_.scores(X), model.scores(X), strict=True)
-    for name in ("term_means_", "scale_", "unit_wins_", "feature_importances_", "warmup_losses_"):
+    for name in (
+        "term_means_",
+        "scale_",
+        "unit_activation_counts_",
+        "feature_importances_",
+        "loss_curve_",
+    ):
         assert_array_equal(getattr(again, name), getattr(clf, name), strict=True)
     assert again.temperature_ == clf.temperature_
     assert_array_equal(again.search_["candidates"], clf.search_["candidates"], strict=True)
@@ -106,7 +113,11 @@ DAMAGE = {
     "term means of other terms": ("term_means", lambda A: A[1:], "'term_means' is not of shape"),
     "term means NaN": ("term_means", lambda A: A * np.nan, "'term_means' is not finite"),
     "no term means": ("term_means", lambda A: None, "term_means_ is missing"),
-    "wins of other units": ("unit_wins", lambda A: A[1:], "'unit_wins' has shape"),
+    "wins of other units": (
+        "unit_activation_counts",
+        lambda A: A[1:],
+        "'unit_activation_counts' has shape",
+    ),
 }
 
 
@@ -148,11 +159,26 @@ def test_load_refuses_regression_with_three_outputs(tmp_path):
         maxplus.load(tmp_path / "damaged")
 
 
-def test_load_refuses_sum_that_interpolates(tmp_path):
+def test_load_refuses_interpolator_with_a_sum(tmp_path):
     document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
-    document["facts"] |= {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0}
+    document |= {
+        "estimator": "LipschitzInterpolator", "parameters": {},
+        "facts": {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0},
+    }  # fmt: skip
     write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match="cannot interpolate"):
+    with pytest.raises(FileError, match="damaged"):
+        maxplus.load(tmp_path / "damaged")
+
+
+def test_load_refuses_regressor_with_a_single_network(tmp_path):
+    X = np.arange(5.0)[:, None]
+    model = LipschitzInterpolator().fit(X, X[:, 0])
+    document, arrays = describe(model)
+    sum_document, sum_arrays = describe(regressor(*mapped_sum(n_classes=2)))
+    document |= {name: sum_document[name] for name in ("estimator", "parameters", "facts")}
+    arrays |= {name: A for name, A in sum_arrays.items() if not name.startswith("model.")}
+    write(tmp_path / "damaged", KIND, document, arrays)
+    with pytest.raises(FileError, match="damaged"):
         maxplus.load(tmp_path / "damaged")
 
 
@@ -187,7 +213,7 @@ def use(estimator, X, path):
     model = estimator.model_
     assert np.isfinite(model.scores(X)).all()
     assert model.wins(X).shape == (model.n_hidden,)
-    margins = AdditiveMargins(model, X[:5], np.zeros(5, int), np.ones(model.n_features))
+    margins = Margins(model, X[:5], np.zeros(5, int), np.ones(model.n_features))
     assert not np.isnan(margins.lowest(np.arange(5), np.full(5, 0.1))).any()
     if hasattr(estimator, "classes_"):
         found = contributions(model, X[:3], estimator.term_means_)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import fixed
-from maxplus.explain import Category, Domain, single_feature_flips, single_flips
+from explained import fixed, flips_within
+from maxplus.explain import Category, Domain, nearest_counterfactuals
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import SEEDS
 
@@ -71,7 +71,7 @@ def changed(x, p, value):
 @fixed(150)
 def test_flips_of_sums_change_the_class_and_are_the_nearest(drawn):
     model, X = drawn
-    flips = single_flips(model, X, Domain.free(model.n_features).within(LOW, HIGH))
+    flips = nearest_counterfactuals(model, X, Domain.free(model.n_features).within(LOW, HIGH))
     y = model.scores(X).argmax(axis=1)
     steps = np.linspace(LOW, HIGH, 4001)
     for n, x in enumerate(X):
@@ -100,7 +100,7 @@ def test_one_term_over_all_features_flips_as_its_lmm(seed, has_limits):
     lmm = LMM(*weights)
     model, X = AdditiveLMM([Term(np.arange(4), lmm)], 4), rng.normal(size=(6, 4))
     limits = (-3.0, 3.0) if has_limits else ()
-    found, expected = (single_feature_flips(one, X, *limits) for one in (model, lmm))
+    found, expected = (flips_within(one, X, *limits) for one in (model, lmm))
     assert np.array_equal(found.feature, expected.feature)
     assert np.array_equal(found.becomes, expected.becomes)
     np.testing.assert_allclose(found.value, expected.value, rtol=1e-9)
@@ -116,7 +116,7 @@ def test_whole_numbers_of_sums_are_the_nearest_of_all(drawn):
     model = AdditiveLMM(model.terms, P, wide, model.intercept)
     whole = replace(Domain.free(P).within(-40.0, 40.0), whole=np.ones(P, bool))
     assert whole.is_long.all()
-    flips = single_flips(model, X, whole)
+    flips = nearest_counterfactuals(model, X, whole)
     y = model.scores(X).argmax(axis=1)
     values = np.arange(-40.0, 41.0)
     for n, x in enumerate(X):
@@ -130,7 +130,7 @@ def test_whole_numbers_of_sums_are_the_nearest_of_all(drawn):
 def test_flips_of_float32_sums_change_the_class_when_typed_in(drawn):
     model, X = drawn
     X = X.astype(np.float32)
-    flips = single_flips(model, X, Domain.free(model.n_features).within(LOW, HIGH))
+    flips = nearest_counterfactuals(model, X, Domain.free(model.n_features).within(LOW, HIGH))
     y = model.scores(X).argmax(axis=1)
     steps = np.linspace(LOW, HIGH, 1001)
     for n, x in enumerate(X.astype(float)):
@@ -154,7 +154,7 @@ PERCENT = FeatureMap([([0.0, 100.0], [0.0, 1.0]), ([0.0, 10.0], [0.0, 1.0])])
 
 def test_flip_is_in_raw_units():
     model = two_steps(feature_map=PERCENT)
-    found = single_flips(model, [[10.0, 7.0]], Domain.free(2, [50.0, 5.0]))
+    found = nearest_counterfactuals(model, [[10.0, 7.0]], Domain.free(2, [50.0, 5.0]))
     # 2·0.1 − 1 + 2·0.7 − 1 = −0.4: either needs 0.2 more, that is 20 or 2, and 0.4 units each.
     assert found.becomes.tolist() == [1]
     assert found.distance == pytest.approx(0.4)
@@ -163,7 +163,7 @@ def test_flip_is_in_raw_units():
 
 def test_value_outside_of_the_knots_moves_through_the_flat_part():
     model = two_steps(feature_map=PERCENT)
-    found = single_flips(model, [[-500.0, 5.0]], Domain.free(2).with_fixed([1]))
+    found = nearest_counterfactuals(model, [[-500.0, 5.0]], Domain.free(2).with_fixed([1]))
     assert found.feature.tolist() == [0]
     assert found.value == pytest.approx(50.0)
     assert found.distance == pytest.approx(550.0)
@@ -173,16 +173,19 @@ def test_row_outside_of_its_domain_may_flip_where_the_map_is_flat():
     """From −5 the nearest value that is allowed lies where the map has ended."""
     model = two_steps(feature_map=PERCENT)
     domain = Domain.free(2).within([200.0, 5.0], [300.0, 5.0])
-    found = single_flips(model, [[-5.0, 5.0]], domain)
+    found = nearest_counterfactuals(model, [[-5.0, 5.0]], domain)
     assert (found.feature[0], found.value[0], found.becomes[0]) == (0, 200.0, 1)
 
 
 def test_feature_of_no_term_cannot_flip():
     steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([1], steps)], 3)
-    found = single_flips(model, [[0.0, 0.0, 0.0]], Domain.free(3))
+    found = nearest_counterfactuals(model, [[0.0, 0.0, 0.0]], Domain.free(3))
     assert found.feature.tolist() == [1]
-    assert single_flips(model, np.zeros((1, 3)), Domain.free(3).with_fixed([1])).feature == -1
+    assert (
+        nearest_counterfactuals(model, np.zeros((1, 3)), Domain.free(3).with_fixed([1])).feature
+        == -1
+    )
 
 
 def test_categories_and_missing_values_of_sums_flip_as_a_whole():
@@ -199,7 +202,7 @@ def test_categories_and_missing_values_of_sums_flip_as_a_whole():
     X = np.array([[1.0, 0.0, 0.6, 0.0], [0.0, 1.0, 0.3, 1.0]])
     rows = [[0.0, 1.0, 0.6, 0.0], [0.0, 1.0, 0.3, 0.0]]
     y = model.scores(X).argmax(axis=1)
-    found = single_flips(model, X, domain)
+    found = nearest_counterfactuals(model, X, domain)
     for n, feature in enumerate((1, 2)):
         assert found.feature[n] == feature
         row = domain.changed(X[n], found.feature[n], found.value[n])
@@ -217,7 +220,7 @@ def test_flips_of_trained_sums_are_the_nearest_on_a_grid():
     model = AdditiveLMM(random_terms(rng, 3, 3, n_terms=8), 3, feature_map)
     domain = Domain.of_rows(train)
     X = train[:30]
-    flips = single_flips(model, X, domain)
+    flips = nearest_counterfactuals(model, X, domain)
     assert (flips.feature >= 0).sum() > 10
     y = model.scores(X).argmax(axis=1)
     for n, x in enumerate(X):

@@ -111,7 +111,7 @@ def test_layers_without_entries_have_a_mean():
 # -- the subgradient --------------------------------------------------------------------------
 
 
-def oracle_step(X, y, model, t, rule, linear_every, worst):
+def oracle_step(X, y, model, t, rule, w0_update_interval, worst):
     """Weights after a step on these samples, by dense subgradients from the formulas."""
     W = [getattr(model, name).astype(float) for name in LAYERS]
     losses = [oracles.loss(oracles.lmm_path(X[n], *W)[0], y[n]) for n in worst]
@@ -119,7 +119,7 @@ def oracle_step(X, y, model, t, rule, linear_every, worst):
     for n in worst:
         for name, part in oracles.lmm_subgradient(X[n], y[n], *W).items():
             G[name] += np.array(part) / len(worst)
-    if linear_every == 0 or (t + 1) % linear_every:
+    if w0_update_interval == 0 or (t + 1) % w0_update_interval:
         G["W0"][:] = 0.0
     norm = sum((g**2).sum() for g in G.values())
     loss = np.mean(losses)
@@ -127,13 +127,13 @@ def oracle_step(X, y, model, t, rule, linear_every, worst):
     return loss, alpha, [w - alpha * G[name] for name, w in zip(LAYERS, W, strict=True)]
 
 
-def assert_steps_are_the_oracles(X, y, model, k, rule, linear_every, n_iter):
+def assert_steps_are_the_oracles(X, y, model, k, rule, w0_update_interval, n_iter):
     """One iteration at a time, each from where the engine is."""
-    engine = DenseEngine(model, TrainingProblem(X, y, TopKLoss(k), rule, linear_every))
+    engine = DenseEngine(model, TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval))
     moved = 0
     for t in range(n_iter):
         worst = worst_first(model.losses(X, y), k)
-        expected = oracle_step(X, y, model, t, rule, linear_every, worst)
+        expected = oracle_step(X, y, model, t, rule, w0_update_interval, worst)
         history = train(engine, 1).history
         assert history["sample"].tolist() == worst[:1]
         assert_allclose(history["loss"], expected[0], rtol=1e-12, atol=1e-12)
@@ -147,30 +147,30 @@ def assert_steps_are_the_oracles(X, y, model, k, rule, linear_every, n_iter):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
-def test_dense_is_the_definition(cloud, k, rule, linear_every):
+def test_dense_is_the_definition(cloud, k, rule, w0_update_interval):
     X, y = cloud.X[:20], cloud.y[:20]
     model = start_at(X, y)
-    assert assert_steps_are_the_oracles(X, y, model, k, RULES[rule], linear_every, 30) == 30
+    assert assert_steps_are_the_oracles(X, y, model, k, RULES[rule], w0_update_interval, 30) == 30
 
 
 @given(
     shape=st.tuples(st.integers(1, 15), st.integers(1, 4), st.integers(2, 4), st.integers(1, 6)),
     k=st.integers(1, 15),
-    linear_every=st.integers(0, 3),
+    w0_update_interval=st.integers(0, 3),
     seed=SEEDS,
 )
 @quick(40)
-def test_dense_is_the_definition_where_ties_abound(shape, k, linear_every, seed):
+def test_dense_is_the_definition_where_ties_abound(shape, k, w0_update_interval, seed):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (n_samples, n_features)) / 2
     y = rng.integers(0, n_classes, n_samples)
     y[0] = n_classes - 1
     model = start_at(X, y, n_hidden, seed=seed % 100)
-    assert_steps_are_the_oracles(X, y, model, k, constant(0.25), linear_every, 4)
+    assert_steps_are_the_oracles(X, y, model, k, constant(0.25), w0_update_interval, 4)
 
 
 @pytest.mark.parametrize("k", [1, 3, 45])
@@ -274,9 +274,9 @@ def ties():
     return np.repeat(X, 2, axis=0), np.repeat(y, 2)
 
 
-def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **options):
+def assert_sparse_is_dense(X, y, k, rule, w0_update_interval, n_iter, dense=None, **options):
     """Train both ways; returns the sparse engine, the dense one and its result."""
-    problem = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
+    problem = TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval)
     if dense is None:
         engine = DenseEngine(start_at(X, y, 12), problem)
         dense = engine, train(engine, n_iter)
@@ -287,11 +287,11 @@ def assert_sparse_is_dense(X, y, k, rule, linear_every, n_iter, dense=None, **op
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
+def test_sparse_is_dense(iris, data, k, rule, w0_update_interval, dtype, request):
     """Large chunks; small chunks and much regrouping; the same searched by two workers."""
     X, y = iris if data == "iris" else ties()
     if k == "N":  # whose subgradients the dense engine adds up one by one
@@ -299,37 +299,37 @@ def test_sparse_is_dense(iris, data, k, rule, linear_every, dtype, request):
     X = np.ascontiguousarray(X, dtype)
     few = 40  # and more than 20, where two phases change
     k, n = (len(y), few) if k == "N" else (k, 270)
-    _, dense = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n)
+    _, dense = assert_sparse_is_dense(X, y, k, RULES[rule], w0_update_interval, n)
     assert dense[1].history["loss"].size == n
     request.getfixturevalue("small_chunks")
-    assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, n, dense)
+    assert_sparse_is_dense(X, y, k, RULES[rule], w0_update_interval, n, dense)
     request.getfixturevalue("two_workers")
     dense = dense if n == few else None
-    sparse, _ = assert_sparse_is_dense(X, y, k, RULES[rule], linear_every, few, dense)
+    sparse, _ = assert_sparse_is_dense(X, y, k, RULES[rule], w0_update_interval, few, dense)
     assert sparse._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [3, 0.1])
-@pytest.mark.parametrize("linear_every", [0, 7])
-def test_sparse_is_dense_on_digits(digits, two_workers, k, linear_every):
+@pytest.mark.parametrize("w0_update_interval", [0, 7])
+def test_sparse_is_dense_on_digits(digits, two_workers, k, w0_update_interval):
     X, y = digits.astype(np.float32)
     rule = two_phase(polyak(), constant(0.02), 150)
-    problem = TrainingProblem(X, y, TopKLoss(k), rule, linear_every)
+    problem = TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval)
     engines = [kind(start_at(X, y, 20, 0.3), problem) for kind in (DenseEngine, SparseEngine)]
     expected, got = (train(engine, 300) for engine in engines)
     assert_same_training(engines[1], got, engines[0], expected)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("linear_every", [0, 1, 7])
+@pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("k", [2, 5, 40, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_no_bound_is_ever_violated(iris, two_workers, data, k, linear_every):
+def test_no_bound_is_ever_violated(iris, two_workers, data, k, w0_update_interval):
     X, y = iris if data == "iris" else ties()
     rule = two_phase(polyak(), constant(0.02), 50)
     k = len(y) if k == "N" else k
-    assert_sparse_is_dense(X, y, k, rule, linear_every, 75, audit=True)
+    assert_sparse_is_dense(X, y, k, rule, w0_update_interval, 75, audit=True)
 
 
 @pytest.mark.slow
@@ -337,18 +337,18 @@ def test_no_bound_is_ever_violated(iris, two_workers, data, k, linear_every):
     shape=st.tuples(st.integers(4, 40), st.integers(1, 5), st.integers(2, 4), st.integers(1, 12)),
     levels=st.integers(2, 6),
     k=st.integers(1, 40),
-    linear_every=st.sampled_from([0, 1, 3]),
+    w0_update_interval=st.sampled_from([0, 1, 3]),
     rule=st.sampled_from(sorted(RULES)),
     dtype=st.sampled_from([np.float32, np.float64]),
     seed=st.integers(0, 1000),
 )
 @quick(40)
-def test_generated_problems(shape, levels, k, linear_every, rule, dtype, seed):
+def test_generated_problems(shape, levels, k, w0_update_interval, rule, dtype, seed):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = (rng.integers(0, levels, (n_samples, n_features)) / levels).astype(dtype)
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
-    problem = TrainingProblem(X, y, TopKLoss(k), RULES[rule], linear_every)
+    problem = TrainingProblem(X, y, TopKLoss(k), RULES[rule], w0_update_interval)
     dense = DenseEngine(start_at(X, y, n_hidden, seed=seed), problem)
     sparse = SparseEngine(start_at(X, y, n_hidden, seed=seed), problem, audit=True)
     expected = train(dense, 120)
@@ -376,7 +376,7 @@ def test_a_step_is_bounded_by_all_entries_that_moved(iris, k):
     """Bounds have slack, so an audit may miss an entry that was left out: count it directly."""
     X, y = iris
     engine = SparseEngine(
-        start_at(X, y, 30), TrainingProblem(X, y, TopKLoss(k), polyak(), linear_every=0)
+        start_at(X, y, 30), TrainingProblem(X, y, TopKLoss(k), polyak(), w0_update_interval=0)
     )
     for _ in range(5):
         before, fall = engine.model.copy(), engine._state.lift.fallen.copy()

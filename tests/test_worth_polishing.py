@@ -8,8 +8,7 @@ from numpy.testing import assert_array_equal
 from scipy.special import softmax
 
 from maxplus import LMMClassifier
-from maxplus.estimators._calibration import temperature
-from maxplus.estimators._worth_polishing import worth_polishing
+from maxplus.estimators._cross_validation import temperature, worth_polishing
 from maxplus.models import LOG2
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.stages import Polish, ValidatedPolish

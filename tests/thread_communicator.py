@@ -45,15 +45,12 @@ class ThreadCommunicator(Communicator):
         whole = self.allgatherv(rows)
         return whole if self.is_first else whole[:0]
 
-    def reduce_scatter(self, numbers):
-        total, *others = [self.part(sent) for sent in self.allgather(numbers.copy())]
+    def sum(self, array):
+        total, *others = self.allgather(array.copy())
         total = total.copy()
         for other in others:
             total += other
         return total
-
-    def allgather_inplace(self, numbers):
-        numbers[:] = np.concatenate(self.allgather(self.part(numbers).copy()))
 
     def meet(self, own, received):
         received[:] = self.allgather(own.copy())

@@ -17,7 +17,13 @@ from typing_extensions import assert_type
 import maxplus
 import maxplus.training.engines
 import maxplus.training.stages
-from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
+from maxplus import (
+    LipschitzInterpolator,
+    LMMClassifier,
+    LMMEnsembleClassifier,
+    LMMRegressor,
+    SubgradientLMMClassifier,
+)
 from maxplus.algebra import minplus
 from maxplus.certify import Bounds, box_bounds
 from maxplus.evaluation import Comparison, Validation
@@ -38,6 +44,7 @@ PUBLIC: list[Nothing] = [
     maxplus.LMMClassifier,  # type: ignore[list-item]
     maxplus.LMMEnsembleClassifier,  # type: ignore[list-item]
     maxplus.LMMRegressor,  # type: ignore[list-item]
+    maxplus.LipschitzInterpolator,  # type: ignore[list-item]
     maxplus.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.MaxPlusClassifier,  # type: ignore[list-item]
     maxplus.SubgradientLMMClassifier,  # type: ignore[list-item]
@@ -69,6 +76,7 @@ PUBLIC: list[Nothing] = [
     maxplus.estimators.LMMClassifier,  # type: ignore[list-item]
     maxplus.estimators.LMMEnsembleClassifier,  # type: ignore[list-item]
     maxplus.estimators.LMMRegressor,  # type: ignore[list-item]
+    maxplus.estimators.LipschitzInterpolator,  # type: ignore[list-item]
     maxplus.estimators.LinearMaxPlusClassifier,  # type: ignore[list-item]
     maxplus.estimators.MaxPlusClassifier,  # type: ignore[list-item]
     maxplus.estimators.NoEffectWarning,  # type: ignore[list-item]
@@ -102,8 +110,7 @@ PUBLIC: list[Nothing] = [
     maxplus.explain.feature_importances,  # type: ignore[list-item]
     maxplus.explain.prediction_contributions,  # type: ignore[list-item]
     maxplus.explain.shape_function,  # type: ignore[list-item]
-    maxplus.explain.single_feature_flips,  # type: ignore[list-item]
-    maxplus.explain.single_flips,  # type: ignore[list-item]
+    maxplus.explain.nearest_counterfactuals,  # type: ignore[list-item]
     maxplus.explain.smallest_change,  # type: ignore[list-item]
     maxplus.explain.strongest_rules,  # type: ignore[list-item]
     maxplus.explain.term_boxes,  # type: ignore[list-item]
@@ -244,12 +251,13 @@ def classify(X: Array, y: Array) -> None:
     assert_type(clf.predict_proba(X), Array)
     assert_type(clf.decision_function(X), Array)
     assert_type(clf.certified_radius(X), Array)
-    assert_type(clf.certify(X, y, 0.1), float | Array)
+    assert_type(clf.certified_accuracy(X, y, 0.1), float)
+    assert_type(clf.certified_accuracy(X, y, [0.1, 0.2]), Array)
     assert_type(clf.explain(X), Explanation)
     assert_type(clf.explain(X).text(0), str)
     assert_type(clf.rules(X, y), Rules)
     assert_type(clf.max_loss_, float)
-    assert_type(clf.certified_, bool)
+    assert_type(clf.perfect_fit_, bool)
     assert_type(clf.suspects_, Array)
     assert_type(clf.n_hidden_, int)
     assert_type(clf.model_, LMM | AdditiveLMM)
@@ -262,11 +270,13 @@ def classify(X: Array, y: Array) -> None:
 
 def others(X: Array, y: Array) -> None:
     """An ensemble, a regression, the paper's algorithm."""
-    ensemble = LMMEnsembleClassifier(2, n_hidden=6).fit(X, y)
+    ensemble = LMMEnsembleClassifier(LMMClassifier(6), 2).fit(X, y)
     assert_type(ensemble, LMMEnsembleClassifier)
     assert_type(ensemble.predict(X), Array)
     curve = assert_type(LMMRegressor().fit(X, y), LMMRegressor)
     assert_type(curve.predict_interval(X, coverage=0.9), tuple[Array, Array])
+    exact = assert_type(LipschitzInterpolator().fit(X, y), LipschitzInterpolator)
+    assert_type(exact.envelopes(X), tuple[Array, Array])
     paper = SubgradientLMMClassifier(8, max_iter=100).fit(X, y).partial_fit(X, y)
     assert_type(paper, SubgradientLMMClassifier)
     assert_type(paper.history_["loss"], Array)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from maxplus import trees as trees
     from maxplus.estimators import (
         LinearMaxPlusClassifier,
+        LipschitzInterpolator,
         LMMClassifier,
         LMMEnsembleClassifier,
         LMMRegressor,
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
 
-_HOMES = {
+_MODULE_OF = {
     "LMMClassifier": "maxplus.estimators",
     "LMMEnsembleClassifier": "maxplus.estimators",
     "LMMRegressor": "maxplus.estimators",
     "LinearMaxPlusClassifier": "maxplus.estimators",
+    "LipschitzInterpolator": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
     "compare": "maxplus.evaluation",
@@ -57,7 +59,7 @@ _HOMES = {
     "to_torch": "maxplus.export",
     "validate": "maxplus.evaluation",
 }
-_ROOMS = (
+_PACKAGES = (
     "algebra", "certify", "datasets", "distributed", "estimators", "evaluation", "explain",
     "export", "images", "io", "metrics", "models", "plots", "report", "tables", "training",
     "trees",
@@ -68,6 +70,7 @@ __all__ = [
     "LMMEnsembleClassifier",
     "LMMRegressor",
     "LinearMaxPlusClassifier",
+    "LipschitzInterpolator",
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
     "compare",
@@ -80,16 +83,16 @@ __all__ = [
 ]
 
 
-# Not for type checkers, to whom every name would be known then, and none of its type.
+# Hidden from type checkers, for which every name would exist then, without a type.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            return getattr(importlib.import_module(_HOMES[name]), name)
-        if name in _ROOMS:
+        if name in _MODULE_OF:
+            return getattr(importlib.import_module(_MODULE_OF[name]), name)
+        if name in _PACKAGES:
             return importlib.import_module(f"maxplus.{name}")
         raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *_ROOMS])
+    return sorted([*globals(), *_MODULE_OF, *_PACKAGES])

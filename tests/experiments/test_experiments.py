@@ -22,7 +22,7 @@ from experiments import (
 from experiments.__main__ import app
 from experiments.process import in_a_process
 from experiments.write import is_finished
-from maxplus import LMMClassifier, LMMEnsembleClassifier, datasets
+from maxplus import LMMClassifier, datasets
 from mnist_files import HAS_MNIST, NEEDS_MNIST
 from processes import answered_here
 from sharing import made_once
@@ -69,9 +69,6 @@ def reproduce_all(out):
     with pytest.MonkeyPatch.context() as patch:
         for module in (noise, quality):
             patch.setattr(module, "LMMClassifier", partial(LMMClassifier, warmup_epochs=10))
-            patch.setattr(
-                module, "LMMEnsembleClassifier", partial(LMMEnsembleClassifier, warmup_epochs=10)
-            )
         patch.setattr(datasets, "load_digits", few_digits)
         patch.setattr(datasets, "load_mnist", cache(datasets.load_mnist))
         patch.setattr(timing, "in_a_process", only_beside_elsewhere)

@@ -93,7 +93,14 @@ def test_a_fit_is_that_of_one_process(comm, iris, options):
     part = split(len(y), comm.size)[comm.rank]
     with maxplus.distributed.use_mpi(comm):
         clf = fit(X[part], y[part])
-    for name in ("W0_", "W1_", "W2_", "unit_wins_", "prototypes_", "feature_importances_"):
+    for name in (
+        "W0_",
+        "W1_",
+        "W2_",
+        "unit_activation_counts_",
+        "prototypes_",
+        "feature_importances_",
+    ):
         np.testing.assert_array_equal(getattr(clf, name), getattr(alone, name), err_msg=name)
     for name in alone.history_:
         np.testing.assert_array_equal(clf.history_[name], alone.history_[name])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from maxplus.certify import box_bounds, certified_radius
-from maxplus.explain import single_feature_flips
+from maxplus.explain import nearest_counterfactuals
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import MaxLoss, TrainingProblem, polyak, train
 from maxplus.training.engines import DenseEngine
@@ -78,7 +78,7 @@ def flips(rng, folder):
     model = network(rng, X, y)
     while not isinstance(model, LMM):
         model = network(rng, X, y)
-    found = single_feature_flips(model, X)
+    found = nearest_counterfactuals(model, X)
     predicted = model.scores(X).argmax(axis=1)
     rows = np.flatnonzero(found.feature >= 0)
     changed = X[rows].copy()

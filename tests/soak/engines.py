@@ -17,9 +17,9 @@ def engines(rng, folder):
         k = int(rng.integers(1, len(y) + 1))
         objective = MaxLoss() if rng.random() < 0.7 else TopKLoss(k)
         rule = step_rule(rng, n, int(y.max()) + 1)
-        linear_every = int(rng.choice([0, 1, 3, 100]))
+        w0_update_interval = int(rng.choice([0, 1, 3, 100]))
         start = lmm(rng, X, y)
-        problem = TrainingProblem(X, y, objective, rule, linear_every)
+        problem = TrainingProblem(X, y, objective, rule, w0_update_interval)
         dense = DenseEngine(start.copy(), problem)
         expected = train(dense, n)
         others = [SparseEngine(start.copy(), problem)]

@@ -25,7 +25,7 @@ def saved_models():
     brief = {"slope": 3.0, "random_state": 0}
     models = [
         LMMClassifier(9, warmup_epochs=3, **brief).fit(X, y),
-        LMMEnsembleClassifier(2, n_hidden=6, warmup_epochs=3, **brief).fit(X, y),
+        LMMEnsembleClassifier(LMMClassifier(6, warmup_epochs=3), 2, **brief).fit(X, y),
         SubgradientLMMClassifier(8, max_iter=30, engine="dense", **brief).fit(X, y),
         LMMRegressor(epochs=3, random_state=0).fit(X[:, :3], X[:, 3]),
     ]

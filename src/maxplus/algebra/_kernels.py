@@ -9,15 +9,16 @@ cell records whether it has improved, and so ends with its value and the first b
 it; the winner is then searched in that block alone. The index costs one comparison per 64 sums,
 and the search.
 
-The tiles exist once, for both semirings. Kernels around them exist twice: one more level of calls,
-or both semirings in one kernel, would nearly double the time of the first call.
+Cells and rows are written for min-plus, and compiled for max-plus from the same code, with other
+values of the global names in `_MAXPLUS`. One more level of calls, or both semirings in one kernel,
+would nearly double the time of the first call.
 """
 
 import numpy as np
 from numba import prange
 
 from maxplus._compile.intrinsics import fmax, fmin, imin, one_like, plus, use_widest_vectors
-from maxplus._compile.jit import inner, njit
+from maxplus._compile.jit import compiled_with, inner, njit
 from maxplus._compile.tiles import (
     BLOCK,
     PANEL_BYTES,
@@ -33,6 +34,10 @@ ROWS_PER_TASK = 32
 _ROWS_PER_INDEX_TASK = 64
 # Products with fewer additions than this are done before a second thread starts.
 PARALLEL_FROM = 4_000_000
+# The zero of the min-plus semiring.
+_ZERO = np.inf
+# The values of global names in max-plus kernels.
+_MAXPLUS = {"fmin": fmax, "_ZERO": -_ZERO}
 
 
 # -- one cell ------------------------------------------------------------------------------------
@@ -42,20 +47,14 @@ PARALLEL_FROM = 4_000_000
 def minplus_cell(a, b):
     """min_j (a_j + b_j) for two vectors; +inf when they are empty."""
     use_widest_vectors()
-    m = a.dtype.type(np.inf)
+    m = a.dtype.type(_ZERO)
     for j in range(a.size):
         m = fmin(m, a[j] + b[j])
     return m
 
 
-@njit(cache=True)
-def maxplus_cell(a, b):
-    """max_j (a_j + b_j) for two vectors; −inf when they are empty."""
-    use_widest_vectors()
-    m = a.dtype.type(-np.inf)
-    for j in range(a.size):
-        m = fmax(m, a[j] + b[j])
-    return m
+# max_j (a_j + b_j); −inf when the vectors are empty.
+maxplus_cell = compiled_with(_MAXPLUS, minplus_cell, "maxplus_cell")
 
 
 @njit(cache=True)
@@ -108,7 +107,7 @@ def _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out):
 @njit(cache=True)
 def minplus_rows(A, BT, out):
     """out[n, k] = min_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
-    zero = A.dtype.type(np.inf)
+    zero = A.dtype.type(_ZERO)
     n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
     for c in range(0, k4, 4):
@@ -121,20 +120,8 @@ def minplus_rows(A, BT, out):
             out[r, c] = minplus_cell(A[r], BT[c])
 
 
-@njit(cache=True)
-def maxplus_rows(A, BT, out):
-    """out[n, k] = max_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
-    zero = A.dtype.type(-np.inf)
-    n, k = A.shape[0], BT.shape[0]
-    n4, k4 = n - n % 4, k - k % 4
-    for c in range(0, k4, 4):
-        b0, b1, b2, b3 = BT[c], BT[c + 1], BT[c + 2], BT[c + 3]
-        for r in range(0, n4, 4):
-            a0, a1, a2, a3 = A[r], A[r + 1], A[r + 2], A[r + 3]
-            _tile(fmax, zero, a0, a1, a2, a3, b0, b1, b2, b3, out[r : r + 4, c : c + 4])
-    for r in range(n):
-        for c in range(k4 if r < n4 else 0, k):
-            out[r, c] = maxplus_cell(A[r], BT[c])
+_MAXPLUS["minplus_cell"] = maxplus_cell
+maxplus_rows = compiled_with(_MAXPLUS, minplus_rows, "maxplus_rows")
 
 
 @njit(cache=True, parallel=True)
@@ -145,12 +132,8 @@ def _minplus_parallel(A, BT, out):
         minplus_rows(A[lo:hi], BT, out[lo:hi])
 
 
-@njit(cache=True, parallel=True)
-def _maxplus_parallel(A, BT, out):
-    n = A.shape[0]
-    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo, hi = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, n)
-        maxplus_rows(A[lo:hi], BT, out[lo:hi])
+_MAXPLUS["minplus_rows"] = maxplus_rows
+_maxplus_parallel = compiled_with(_MAXPLUS, _minplus_parallel, "_maxplus_parallel", parallel=True)
 
 
 def product_into(A, BT, smallest, out):

@@ -154,6 +154,6 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, index: bool) -> Any:
 
 
 def _holds_opposite(array: NDArray, zero: float) -> bool:
-    """Whether the infinity occurs that is not the semiring's zero."""
+    """Return whether the infinity occurs that is not the semiring's zero."""
     extreme = array.min(initial=np.inf) if zero > 0 else array.max(initial=-np.inf)
     return bool(extreme == -zero)

@@ -1,19 +1,20 @@
-"""Bounds of the scores of an LMM over a box of inputs, and of the rounding of a forward pass."""
+"""Bounds of scores over boxes of inputs, and of the rounding of a forward pass."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numba import prange
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus._compile.jit import frozen, njit
-from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, maxplus_rows, minplus_rows
-from maxplus.models import LMM, AdditiveLMM, Network
+from maxplus.algebra import maxplus, minplus
+from maxplus.models import LMM, Network
 from maxplus.models._checks import as_rows
-from maxplus.models._lmm_kernels import linear
+from maxplus.models.lmm import TermSum
+
+EPS = float(np.finfo(np.float64).eps)
+LEAST = float(np.finfo(np.float64).smallest_subnormal)
 
 
 class Bounds(NamedTuple):
@@ -23,30 +24,30 @@ class Bounds(NamedTuple):
     high: NDArray
 
 
-def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
+def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
     """Return bounds of all scores over the box |x'_p − x_p| ≤ eps·scale_p around each row of X.
 
     A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and its features move
     independently in a box. Hence max g_h = min_p max φ_ph and min g_h = min_p min φ_ph
     are exact, where φ_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and
-    the offsets (A, B) = offsets[h, p] of the model.
+    the offsets (A, B) = offsets[h, p] of an LMM.
 
-    *Lowest.* A minimum of lines is lowest where one of them is: each row i is lowered by
-    |W0[i]|·eps·scale_p on its own.
+    *Lowest.* A minimum of lines is lowest where one of them is: at an end of the interval.
 
-    *Highest.* Raising each row on its own, by as much, bounds φ_ph from above. It is
+    *Highest.* The minimum of the highest values of both lines bounds φ_ph from above. It is
     exact unless the slopes have opposite signs and the lines cross inside the
     interval; then φ_ph is highest at the crossing, with the value
     (|b|·A + |a|·B) / (|a| + |b|), which is the highest φ_ph gets anywhere. Therefore
-    the exact maximum of g_h is the raised minimum, but at most cap_h, the lowest of
+    the exact maximum of g_h is the minimum of these values, but at most cap_h, the lowest of
     these peaks over the features with slopes of opposite signs.
 
     So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and
-    max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H).
+    max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H). Bounds of a
+    sum are the sums of its terms' bounds.
 
     Parameters
     ----------
-    model : LMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
@@ -72,96 +73,19 @@ def box_bounds(model: LMM, X: NDArray, eps: ArrayLike, scale: NDArray | None = N
     """
     X = as_rows(X, model.n_features, np.float64)
     box = check_box(model, len(X), eps, scale)
-    return BoxBounds(model, box.scale)(X, box.eps)
-
-
-class BoxBounds:
-    """`box_bounds` of one model and one scale, for boxes of checked rows and sizes.
-
-    Parameters
-    ----------
-    model : LMM
-    scale : array of shape (P,), >= 0
-
-    Attributes
-    ----------
-    slope : max_i |W0[i]|·scale_p; no score changes faster than that with eps
-    """
-
-    def __init__(self, model: LMM, scale: NDArray) -> None:
-        self.model = model
-        self._reach = (np.abs(model.slopes.astype(np.float64)) * scale[:, None]).ravel()
-        self._magnitude = Magnitude(model)
-        self.slope = float(self._reach.max())
-
-    @cached_property
-    def _exact(self) -> LMM:
-        return self.model.astype(np.float64)
-
-    @cached_property
-    def _caps(self) -> NDArray:
-        return caps(self._exact)
-
-    def __call__(self, X: NDArray, eps: NDArray) -> Bounds:
-        """Return the bounds of all scores for rows X (N, P) and sizes eps (N,)."""
-        low, high = (np.empty((len(X), self.model.n_classes)) for _ in range(2))
-        is_large = len(X) * self._exact.W1.size >= PARALLEL_FROM
-        kernel = _bounds if is_large else _bounds.serial
-        kernel(X, frozen(eps), self._exact.weights, self._reach, self._caps, low, high)
-        slack = self.rounding(X, eps)[:, None]
-        return Bounds(low - slack, high + slack)
-
-    def rounding(self, X: NDArray, eps: NDArray) -> NDArray:
-        """Return the most by which computed scores are off, for all inputs in each box; O(N·P).
-
-        A score is a rounded product and two rounded sums; each rounding is at most half
-        a unit in the last place of numbers that are no larger than what is added up here,
-        or half the least number there is.
-        """
-        largest = self._magnitude(np.abs(X).max(axis=1, keepdims=True, initial=0.0))
-        if self.slope > 0.0:
-            largest += eps * self.slope
-        info = np.finfo(self.model.dtype)
-        return 4.0 * float(info.eps) * largest + 16.0 * float(info.smallest_subnormal)
-
-
-@njit(cache=True)
-def _bounds_rows(X, eps, weights, reach, cap, low, high):
-    """`_bounds` for a few rows on one thread; O(n·P·H)."""
-    n, rows = X.shape[0], weights.W0.size
-    lam = np.empty((n, rows), X.dtype)
-    g = np.empty((n, cap.size), X.dtype)
-    for r in range(n):
-        linear(X[r], weights.W0, lam[r])
-        for i in range(rows):
-            # Nothing, not even an infinite eps, moves what has no reach.
-            if reach[i] > 0.0:
-                lam[r, i] -= eps[r] * reach[i]
-    minplus_rows(lam, weights.W1T, g)
-    maxplus_rows(g, weights.W2T, low)
-    for r in range(n):
-        linear(X[r], weights.W0, lam[r])
-        for i in range(rows):
-            if reach[i] > 0.0:
-                lam[r, i] += eps[r] * reach[i]
-    minplus_rows(lam, weights.W1T, g)
-    for r in range(n):
-        for h in range(cap.size):
-            g[r, h] = min(g[r, h], cap[h])
-    maxplus_rows(g, weights.W2T, high)
-
-
-@njit(cache=True, parallel=True)
-def _bounds(X, eps, weights, reach, cap, low, high):
-    """Fill low and high (N, C) with bounds of z over |x'_p − x_p| ≤ eps·scale_p.
-
-    ``reach[i]`` = |W0[i]|·scale_p(i) and ``cap[h]`` are explained in `box_bounds`.
-    """
-    n = X.shape[0]
-    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, n)
-        _bounds_rows(X[lo:hi], eps[lo:hi], weights, reach, cap, low[lo:hi], high[lo:hi])
+    exact, magnitude = model.astype(np.float64), Magnitude(model)
+    with np.errstate(all="ignore"):
+        low, high = mapped_box(model, X, box.eps, magnitude.moving(box.scale))
+        slack = magnitude.rounding(low, high)[:, None]
+        below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
+        for features, lmm in exact.terms:
+            pairs = (np.repeat(end[:, features], 2, axis=1) for end in (low, high))
+            # An end may be infinite, and a slope 0.
+            ends = [np.where(lmm.W0 == 0.0, 0.0, pair * lmm.W0) for pair in pairs]
+            top = np.minimum(minplus(np.maximum(*ends), lmm.W1), caps(lmm))
+            below += maxplus(minplus(np.minimum(*ends), lmm.W1), lmm.W2)
+            above += maxplus(top, lmm.W2)
+        return Bounds(below - slack, above + slack)
 
 
 class Box(NamedTuple):
@@ -194,6 +118,39 @@ def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | No
     return Box(np.ascontiguousarray(np.broadcast_to(widths, n_rows)), factors)
 
 
+def mapped_box(model: TermSum, X: NDArray, eps: NDArray, scale: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the least and the greatest mapped features in each box, exact or computed.
+
+    The ends of a box are rounded outwards. A feature moves by a rounding error at least, so that
+    bounds are continuous at eps = 0.
+    """
+    low, high = np.empty(X.shape), np.empty(X.shape)
+    _fill_box(frozen(X), frozen(eps), scale, low, high)
+    if model.feature_map is None:
+        ends = (low, high)
+    else:
+        ends = model.feature_map(low), model.feature_map(high)
+    if model.dtype == np.float64:
+        return ends
+    return np.minimum(ends[0], model.mapped(low)), np.maximum(ends[1], model.mapped(high))
+
+
+@njit(cache=True, nogil=True)
+def _fill_box(X, eps, scale, low, high):
+    """Fill low and high (N, P) with x_p ∓ eps·scale_p, rounded outwards; O(N·P)."""
+    for n in range(X.shape[0]):
+        for p in range(X.shape[1]):
+            low[n, p] = high[n, p] = X[n, p]
+            # Nothing, not even an infinite eps, moves what has no scale.
+            if scale[p] > 0.0:
+                reach = eps[n] * scale[p]
+                reach += reach * EPS + LEAST
+                low[n, p] -= reach
+                low[n, p] -= abs(low[n, p]) * EPS + LEAST
+                high[n, p] += reach
+                high[n, p] += abs(high[n, p]) * EPS + LEAST
+
+
 def caps(model: LMM) -> NDArray:
     """Return the highest value of each unit over all inputs, infinite without a limit; O(P·H)."""
     opposite = model.slopes.prod(axis=1) < 0
@@ -205,7 +162,7 @@ def caps(model: LMM) -> NDArray:
 
 
 class Magnitude:
-    """Largest sum of absolute values that a score is computed from.
+    """Largest sum of absolute values that a score is computed from, and rounding relative to it.
 
     A score with |φ(x)_p| ≤ sizes_p for all features p is computed from numbers whose absolute
     values sum to at most |b| + Σ_t (max_i |W0[i]|·sizes_p + max |W1| + max |W2|). The rounding
@@ -216,7 +173,8 @@ class Magnitude:
     model : LMM or AdditiveLMM
     """
 
-    def __init__(self, model: LMM | AdditiveLMM) -> None:
+    def __init__(self, model: TermSum) -> None:
+        self._model = model
         self._intercept = float(np.abs(model.intercept).max())
         self.features = np.concatenate([term.features for term in model.terms])
         # The steepest slope of each feature of each term.
@@ -229,21 +187,42 @@ class Magnitude:
             float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max()) for _, lmm in model.terms
         ]
 
+    def moving(self, scale: NDArray) -> NDArray:
+        """Return the scale with 0 for features without influence: 0·inf is not a number."""
+        influence = np.zeros(scale.size)
+        np.add.at(influence, self.features, self.steep)
+        return np.where(influence > 0.0, scale, 0.0)
+
     def of_terms(self, sizes: NDArray) -> NDArray:
         """Return max_i |W0[i]|·sizes_p of each term for sizes (N, P), shape (N, T)."""
         return np.maximum.reduceat(self.steep * sizes[:, self.features], self._first, axis=1)
 
     def __call__(self, sizes: NDArray) -> NDArray:
-        """Return the bound for each row of sizes, shape (N,); O(N·Σ_t m_t).
-
-        Sizes have shape (N, P), or (N, 1) if those of all features are equal.
-        """
+        """Return the bound for each row of sizes (N, P), shape (N,); O(N·Σ_t m_t)."""
         parts = np.empty((len(sizes), 2 * len(self._constants) + 1))
         parts[:, 0] = self._intercept
-        if sizes.shape[1] == 1:
-            parts[:, 1::2] = np.maximum.reduceat(self.steep, self._first) * sizes
-        else:
-            parts[:, 1::2] = self.of_terms(sizes)
+        parts[:, 1::2] = self.of_terms(sizes)
         parts[:, 2::2] = self._constants
         # Added from left to right, as the scripts of reports do it.
         return np.add.accumulate(parts, axis=1)[:, -1]
+
+    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return the most by which a score can be off, for mapped features (N, P) in each box.
+
+        Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
+        largest intercept. A score in the model's float type is, for each of the T terms, a rounded
+        product and two rounded sums, and T more sums: it is off by at most (T + 3)·u·L, up to
+        terms in u², where u = eps / 2. What is computed for bounds, in float64, is off by as much;
+        points where a slope changes, by a few roundings of the same numbers, each of which changes
+        a score by no more than that; caps, mapped features and differences of offsets, by less
+        than 12·u·L. Where there are maps, u is at most their largest value. O(N·Σ_t m_t).
+        """
+        feature_map = self._model.feature_map
+        if feature_map is None:
+            sizes = np.maximum(np.abs(low), np.abs(high))
+        else:
+            sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
+        largest = np.broadcast_to(self(sizes), len(low))
+        T, info = len(self._model.terms), np.finfo(self._model.dtype)
+        shares = (T + 3.0) * float(info.eps) + (T + 32.0) * EPS
+        return shares * largest + 16.0 * (T + 1.0) * float(info.smallest_subnormal)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numba import prange
 from numpy.typing import NDArray
 
 from maxplus._compile.intrinsics import fmax, fmin
-from maxplus._compile.jit import njit
-from maxplus.algebra import minplus
-from maxplus.certify.bounds import BoxBounds, Magnitude, caps
-from maxplus.models import LMM, AdditiveLMM
+from maxplus._compile.jit import frozen, njit
+from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_rows
+from maxplus.certify.bounds import Magnitude, caps, mapped_box
+from maxplus.models import LMM
 from maxplus.models.additive import breakpoints
+from maxplus.models.lmm import TermSum
 
 # Terms with more entries of W1 are bounded without relating units to each other.
 LARGE_TERM = 20_000
+# Numbers in the rows that are bounded together: 32 MB.
+VALUES_AT_ONCE = 4_000_000
 
 
 class Shape(NamedTuple):
@@ -41,7 +46,7 @@ class LowestMargins(NamedTuple):
         return np.where(np.isnan(gap), -np.inf, gap)
 
 
-class AdditiveMargins:
+class Margins:
     """Lower bounds of z_y − z_d, for all classes d ≠ y, over a box around each row of X.
 
     A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Feature maps do not decrease,
@@ -65,7 +70,7 @@ class AdditiveMargins:
 
     Parameters
     ----------
-    model : AdditiveLMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P), float64
     y : array of shape (N,)
         The class of each row whose margin is bounded.
@@ -73,20 +78,31 @@ class AdditiveMargins:
         How far each feature may move for eps = 1.
     """
 
-    def __init__(self, model: AdditiveLMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
+    def __init__(self, model: TermSum, X: NDArray, y: NDArray, scale: NDArray) -> None:
         self.model, self.X, self.y = model, X, y
-        self.exact = model.astype(np.float64)
-        self._magnitude = Magnitude(self.exact)
-        influence = np.zeros(model.n_features)
-        np.add.at(influence, self._magnitude.features, self._magnitude.steep)
-        # A feature without influence stays where it is: 0·inf is not a number.
-        self.scale = np.where(influence > 0.0, scale, 0.0)
-        self._shapes = shapes_of(self.exact)
-        self._others = [term for term in self.exact.terms if term.features.size > 1]
-        self._caps = [caps(lmm) for _, lmm in self._others]
-        U = self.exact.mapped(X)
-        heights = ((lmm.hidden(U[:, features]), lmm.W2.T[y]) for features, lmm in self._others)
-        self._units = [(g + own).argmax(axis=1) for g, own in heights]
+        self._magnitude = Magnitude(model)
+        self.scale = self._magnitude.moving(scale)
+
+    @cached_property
+    def exact(self) -> TermSum:
+        """The model in float64."""
+        return self.model.astype(np.float64)
+
+    @cached_property
+    def _shapes(self) -> list[Shape]:
+        return shapes_of(self.exact)
+
+    @cached_property
+    def _others(self) -> list[tuple[NDArray, LMM, NDArray, NDArray | None]]:
+        """Features, network and caps of each other term, and the unit that gives a row its z_y."""
+        U, own = self.exact.mapped(self.X), (np.arange(len(self.X)), self.y)
+        found = []
+        for features, lmm in self.exact.terms:
+            if features.size > 1:
+                is_large = lmm.W1.size > LARGE_TERM
+                unit = None if is_large else lmm.active_path(U[:, features]).unit[own]
+                found.append((features, lmm, caps(lmm), unit))
+        return found
 
     @property
     def slope(self) -> float:
@@ -110,129 +126,68 @@ class AdditiveMargins:
         rows : integer array of shape (n,)
         eps : array of shape (n,), >= 0, may be infinite
         """
-        y = self.y[rows]
+        step = max(1, VALUES_AT_ONCE // self.model.n_features)
+        margin, rounding = np.empty(len(rows)), np.empty(len(rows))
+        for lo in range(0, len(rows), step):
+            some = slice(lo, lo + step)
+            margin[some], rounding[some] = self._lowest(rows[some], eps[some])
+        return LowestMargins(margin, rounding)
+
+    def _lowest(self, rows: NDArray, eps: NDArray) -> tuple[NDArray, NDArray]:
+        y, b = self.y[rows], self.exact.intercept
         with np.errstate(all="ignore"):
-            low, high = self._mapped_box(self.X[rows], eps)
+            low, high = mapped_box(self.model, self.X[rows], eps, self.scale)
             # Without numbers for all features there is no bound.
             unknown = ~np.isfinite(low + high).all(axis=1)
             low[unknown] = high[unknown] = 0.0
-            margins = self.exact.intercept[y][:, None] - self.exact.intercept
+            margins = b[y][:, None] - b
             for shape in self._shapes:
-                self._add_shape(shape, low, high, y, margins)
-            others = zip(self._others, self._caps, self._units, strict=True)
-            for (features, lmm), cap, unit in others:
-                ends = low[:, features], high[:, features]
-                margins += term_margins(lmm, cap, *ends, y, unit[rows])
+                margins += shape_margins(shape, low, high, y)
+            for features, lmm, cap, unit in self._others:
+                own = slice(None) if features.size == low.shape[1] else features
+                ends = low[:, own], high[:, own]
+                margins += term_margins(lmm, cap, *ends, y, None if unit is None else unit[rows])
             margins[np.arange(len(y)), y] = np.inf
             margins[unknown] = -np.inf
-            return LowestMargins(margins.min(axis=1), self.rounding(low, high))
+            return margins.min(axis=1), self.rounding(low, high)
+
+    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return the most by which margins, the differences of two scores, can be off."""
+        return 2.0 * self._magnitude.rounding(low, high)
 
     def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
         """Return the lowest margins of some rows, less rounding; −inf if unknown."""
         return self.lowest(rows, eps).gap
 
-    def sign(self, eps: NDArray, tolerance: float) -> NDArray:
-        """Return the sign of each row's gap for eps·(1 + tolerance), 0 where it is too small."""
-        rows = np.arange(len(self.X))
+    def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
+        """Return whether leads of class y are so large that the gap for eps is certainly above 0.
+
+        The gap is at least the lead, less 2·slope·eps and rounding: that of the scores that the
+        lead was computed from, and that of the gap. Not of mapped features, which rounding can
+        move by more. O(N·Σ_t m_t).
+        """
+        if self.model.feature_map is not None:
+            return np.zeros(len(lead), bool)
+        with np.errstate(all="ignore"):
+            rounding = self.rounding(*mapped_box(self.model, self.X, eps, self.scale))
+            return lead > 2.0 * eps * self.slope + 4.0 * rounding
+
+    def sign(self, rows: NDArray, eps: NDArray, tolerance: float) -> NDArray:
+        """Return the sign of the gaps of rows for eps·(1 + tolerance), 0 where it is too small."""
         at = self.lowest(rows, eps)
         with np.errstate(over="ignore"):
             beyond = self.lowest(rows, (1.0 + 2.0 * tolerance) * eps)
         return np.where(beyond.gap > beyond.rounding, 1, np.where(at.gap < -at.rounding, -1, 0))
 
     def is_bounded(self) -> NDArray:
-        """Return whether the gap of each row is lost for some eps."""
-        return ~(self.gap(np.arange(len(self.X)), np.full(len(self.X), np.inf)) > 0.0)
-
-    def _mapped_box(self, X: NDArray, eps: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the least and the greatest mapped features in each box, exact or computed.
-
-        A feature moves by a rounding error at least, so that the bounds are continuous at eps = 0.
-        """
-        moves = self.scale > 0.0
-        reach = np.zeros(X.shape)
-        np.multiply(eps[:, None], self.scale, out=reach, where=moves)
-        reach = np.nextafter(reach, np.inf)
-        low = np.where(moves, np.nextafter(X - reach, -np.inf), X)
-        high = np.where(moves, np.nextafter(X + reach, np.inf), X)
-        return (
-            np.minimum(self.exact.mapped(low), self.model.mapped(low)),
-            np.maximum(self.exact.mapped(high), self.model.mapped(high)),
-        )
-
-    def _add_shape(
-        self, shape: Shape, low: NDArray, high: NDArray, y: NDArray, margins: NDArray
-    ) -> None:
-        low, high = (np.ascontiguousarray(ends[:, shape.feature]) for ends in (low, high))
-        ends = sum_of_scores(shape.lmms, np.concatenate([low, high]))
-        add_lowest_margins(low, high, ends, shape.points, shape.scores, y, margins)
-
-    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return the most by which margins can be off, for all inputs in each box; O(N·Σ_t m_t).
-
-        Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
-        largest intercept. A score in the model's float type is, for each of the T terms, a rounded
-        product and two rounded sums, and T more sums: it is off by at most (T + 3)·u·L, up to
-        terms in u², where u = eps / 2; a margin by twice that. What is computed here, in float64,
-        is off by as much; points where a slope changes, by a few roundings of the same numbers,
-        each of which changes a margin by no more than that; caps, mapped features and differences
-        of offsets, by less than 24·u·L. Where there are maps, u is at most their largest value.
-        """
-        feature_map = self.model.feature_map
-        if feature_map is None:
-            sizes = np.maximum(np.abs(low), np.abs(high))
-        else:
-            sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
-        largest = np.broadcast_to(self._magnitude(sizes), len(low))
-        T, info = len(self.exact.terms), np.finfo(self.model.dtype)
-        shares = (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * np.finfo(np.float64).eps
-        return shares * largest + 32.0 * (T + 1.0) * float(info.smallest_subnormal)
+        """Return whether the gap of each row is lost for some eps; always without a map."""
+        every = np.arange(len(self.X))
+        if self.model.feature_map is None:
+            return np.ones(every.size, bool)
+        return ~(self.gap(every, np.full(every.size, np.inf)) > 0.0)
 
 
-class NetworkMargins:
-    """Lower bounds of z_y − z_d of a single LMM, with the interface of `AdditiveMargins`.
-
-    The box is symmetric and features are not mapped, so that `maxplus.certify.box_bounds` bounds
-    all scores in one compiled pass.
-
-    Parameters
-    ----------
-    model : LMM
-    X, y, scale
-        As in `AdditiveMargins`.
-    """
-
-    def __init__(self, model: LMM, X: NDArray, y: NDArray, scale: NDArray) -> None:
-        self.X, self.y = X, y
-        self._bounds = BoxBounds(model, scale)
-
-    @property
-    def slope(self) -> float:
-        """No score changes faster than that with eps."""
-        return self._bounds.slope
-
-    def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
-        """Return the lower bound of class y's score less the highest upper bound of all others."""
-        low, high = self._bounds(self.X[rows], eps)
-        own = np.arange(len(rows)), self.y[rows]
-        high[own] = -np.inf
-        with np.errstate(invalid="ignore"):
-            return low[own] - high.max(axis=1)
-
-    def sign(self, eps: NDArray, tolerance: float) -> NDArray:
-        """Return the sign of each row's gap, 0 where it is too small."""
-        gap = self.gap(np.arange(len(self.X)), eps)
-        with np.errstate(invalid="ignore", over="ignore"):
-            # The gap changes by at most 2·slope per eps.
-            close = 4.0 * tolerance * eps * self.slope
-            close = close + 8.0 * self._bounds.rounding(self.X, eps)
-        return np.where(np.abs(gap) > close, np.sign(gap), 0)
-
-    def is_bounded(self) -> NDArray:
-        """Return True for each row: a box of any size needs no separate test here."""
-        return np.ones(len(self.X), bool)
-
-
-def shapes_of(exact: AdditiveLMM) -> list[Shape]:
+def shapes_of(exact: TermSum) -> list[Shape]:
     """Return all terms over one feature, feature by feature."""
     terms: dict[int, list[LMM]] = {}
     for features, lmm in exact.terms:
@@ -248,6 +203,18 @@ def shapes_of(exact: AdditiveLMM) -> list[Shape]:
 def sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
     """Return the sum of the scores of LMMs of one feature, of shape (N, C)."""
     return np.sum([lmm.scores(u[:, None]) for lmm in lmms], axis=0)
+
+
+def shape_margins(shape: Shape, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
+    """Return the lowest margins z_y − z_d of the terms over one feature, (N, C); exact.
+
+    ``low`` and ``high`` are the ends of all mapped features, (N, P).
+    """
+    ends = [np.ascontiguousarray(end[:, shape.feature]) for end in (low, high)]
+    margins = np.zeros((len(y), shape.scores.shape[1]))
+    scores = sum_of_scores(shape.lmms, np.concatenate(ends))
+    add_lowest_margins(*ends, scores, shape.points, shape.scores, y, margins)
+    return margins
 
 
 def term_margins(
@@ -281,30 +248,62 @@ def term_margins(
     -------
     array of shape (N, C)
     """
-    ends = [np.repeat(end, 2, axis=1) * lmm.W0 for end in (low, high)]
-    lowest = np.minimum(*ends)
-    bottom = minplus(lowest, lmm.W1)
-    top = np.minimum(minplus(np.maximum(*ends), lmm.W1), cap)
-    heights = np.ascontiguousarray(lmm.W2.T[y])
-    ahead = np.maximum((bottom + heights).max(axis=1, keepdims=True) - top, heights)
-    if unit is not None and lmm.W1.size <= LARGE_TERM:
-        raise_to_related_unit(lowest, top, lmm.W1.T, heights, unit, ahead)
-    return minplus(ahead, -lmm.W2)
+    if unit is None:
+        unit = np.empty(0, np.int64)
+    margins = np.empty((len(y), lmm.n_classes))
+    is_large = len(y) * lmm.W1.size >= PARALLEL_FROM
+    kernel = _term_margins if is_large else _term_margins.serial
+    # Read-only arrays, so that kernels compile once.
+    arrays = map(frozen, (low, high, cap, y, unit))
+    kernel(*arrays, lmm.weights, margins)
+    return margins
 
 
-@njit(cache=True, nogil=True)
-def raise_to_related_unit(lowest, top, W1T, heights, unit, ahead):
-    """ahead[n, h] = max(ahead[n, h], D_h + heights[n, k]), k = unit[n]; see `term_margins`.
+@njit(cache=True, parallel=True)
+def _term_margins(low, high, cap, y, unit, weights, margins):
+    """Fill margins (N, C), see `term_margins`; no units are related if ``unit`` is empty."""
+    N = low.shape[0]
+    for task in prange((N + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        lo = task * ROWS_PER_TASK
+        hi = min(lo + ROWS_PER_TASK, N)
+        _term_margins_rows(low, high, cap, y, unit, weights, lo, hi, margins)
 
-    ``lowest`` are the smallest λ, (N, 2m), ``top`` the largest g, (N, H). O(N·m·H).
-    """
-    for n in range(ahead.shape[0]):
-        own = W1T[unit[n]]
-        for h in range(ahead.shape[1]):
-            lead = np.inf
-            for i in range(own.size):
-                lead = fmin(lead, own[i] + fmax(-W1T[h, i], lowest[n, i] - top[n, h]))
-            ahead[n, h] = max(ahead[n, h], lead + heights[n, unit[n]])
+
+@njit(cache=True)
+def _term_margins_rows(low, high, cap, y, unit, weights, lo, hi, margins):
+    """`_term_margins` of the rows lo to hi on one thread; O((hi − lo)·(m + C)·H)."""
+    W0, W1T, W2T = weights
+    n, H, rows = hi - lo, cap.size, W0.size
+    lowest, highest = np.empty((n, rows)), np.empty((n, rows))
+    bottom, top = np.empty((n, H)), np.empty((n, H))
+    for r in range(n):
+        for i in range(rows):
+            a, b = W0[i] * low[lo + r, i // 2], W0[i] * high[lo + r, i // 2]
+            lowest[r, i], highest[r, i] = min(a, b), max(a, b)
+    minplus_rows(lowest, W1T, bottom)
+    minplus_rows(highest, W1T, top)
+    for r in range(n):
+        heights, least = W2T[y[lo + r]], margins[lo + r]
+        own = -np.inf
+        for h in range(H):
+            own = max(own, bottom[r, h] + heights[h])
+        for d in range(least.size):
+            least[d] = np.inf
+        for h in range(H):
+            g = min(top[r, h], cap[h])
+            ahead = max(own - g, heights[h])
+            is_least = False
+            for d in range(least.size):
+                is_least |= ahead - W2T[d, h] < least[d]
+            if not is_least:
+                continue
+            if unit.size > 0:
+                k, lead = unit[lo + r], np.inf
+                for i in range(rows):
+                    lead = fmin(lead, W1T[k, i] + fmax(-W1T[h, i], lowest[r, i] - g))
+                ahead = max(ahead, lead + heights[k])
+            for d in range(least.size):
+                least[d] = min(least[d], ahead - W2T[d, h])
 
 
 @njit(cache=True, nogil=True)

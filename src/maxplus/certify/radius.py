@@ -8,35 +8,34 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.certify.bounds import Box, BoxBounds, check_box
-from maxplus.certify.margins import AdditiveMargins, NetworkMargins
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.certify.bounds import check_box
+from maxplus.certify.margins import Margins
 from maxplus.models._checks import as_rows
+from maxplus.models.lmm import TermSum
 
 # A radius is found up to this share of itself; the certified side is returned.
 TOLERANCE = 1e-6
 GROWTH = 4.0
-ROWS_AS_ONE = 32
 # Names of held columns that a sentence lists.
 N_NAMES = 3
 
 
 def certified_at(
-    model: LMM | AdditiveLMM, X: NDArray, eps: ArrayLike,
+    model: TermSum, X: NDArray, eps: ArrayLike,
     scale: ArrayLike | None = None, *, scores: NDArray | None = None, where: NDArray | None = None,
 ) -> NDArray:  # fmt: skip
     """Return whether each row's predicted class stays the same everywhere in its box.
 
-    That is whether `certified_radius` is at least eps: the class's lower bound exceeds every
-    other class's upper bound (`box_bounds`). With eps = 0 nothing moves, so nothing can change.
+    That is whether `certified_radius` is at least eps: the lowest margins of the class over every
+    other, term by term, have a sum above 0. They are exact for terms over one feature, and at
+    least the difference of their `box_bounds` for other terms. With eps = 0 nothing moves, so
+    nothing can change.
 
-    No bound is farther from its score than eps·max_i |W0[i]|·scale_p, so that a lead of more than
-    twice that needs no bounds: most rows cost one forward pass, the others three; one less with
-    ``scores``, what ``model.scores(X)`` has given. Only where the bounds almost touch at eps is
-    the radius itself computed, because it is found to within a millionth.
-
-    For an AdditiveLMM the lowest margins of its terms are added up: exact for terms over one
-    feature, the difference of bounds for other terms. Rows cost one such sum each, or two.
+    Without feature maps no score of a term changes faster than max_i |W0[i]|·scale_p, so that a
+    lead of more than twice eps times the sum of these needs no bounds: most rows cost one forward
+    pass, the others about five; one less with ``scores``, what ``model.scores(X)`` has given. Only
+    where the margin is almost 0 at eps is the radius itself computed, because it is found to
+    within a millionth.
 
     Parameters
     ----------
@@ -73,57 +72,19 @@ def certified_at(
     asked = np.ones(len(X), bool) if where is None else np.asarray(where, bool)
     if asked.shape != (len(X),):
         raise ValueError(f"where must have shape ({len(X)},), one for each row; got {asked.shape}")
-    certain = asked & (box.eps == 0.0)
-    if isinstance(model, LMM):
-        certain |= asked & _lead_is_enough(model, X, Z, box)
+    first, second = _two_highest(Z.astype(np.float64, copy=False))
+    margins = Margins(model, X, Z.argmax(axis=1), box.scale)
+    # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
+    is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * box.eps)
+    certain = asked & ((box.eps == 0.0) | is_far_ahead)
     open_rows = np.flatnonzero(asked & ~certain)
     if open_rows.size:
-        margins = _margins(model, X[open_rows], Z[open_rows].argmax(axis=1), box.scale)
-        # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
-        sign = margins.sign(box.eps[open_rows], TOLERANCE)
+        sign = margins.sign(open_rows, box.eps[open_rows], TOLERANCE)
         certain[open_rows] = sign > 0
         near = open_rows[sign == 0]
         if near.size:
             certain[near] = certified_radius(model, X[near], box.scale) >= box.eps[near]
     return certain
-
-
-def _margins(
-    model: LMM | AdditiveLMM, X: NDArray, y: NDArray, scale: NDArray
-) -> NetworkMargins | AdditiveMargins:
-    if isinstance(model, LMM):
-        return NetworkMargins(model, X, y, scale)
-    return AdditiveMargins(model, X, y, scale)
-
-
-def _lead_is_enough(model: LMM, X: NDArray, Z: NDArray, box: Box) -> NDArray:
-    """Return whether the two highest scores are so far apart that their bounds are, too.
-
-    O(N·(P + C)). Not all such rows are found: rounding is that of the largest values of all rows.
-    With s for the most by which a computed score is off, the lower bound of the first is at least
-    z₁ − s − eps·slope − 2s and the upper bound of any other at most z₂ + s + eps·slope + 2s, each
-    with the rounding that `box_bounds` adds.
-    """
-    first, second = _two_highest(Z.astype(np.float64, copy=False))
-    bounds = BoxBounds(model, box.scale)
-    with np.errstate(invalid="ignore", over="ignore"):
-        widest = box.eps.max(keepdims=True, initial=0.0)
-        rounding = bounds.rounding(_largest_values(X)[None], widest)
-        moved = 2.0 * box.eps * bounds.slope
-        return first - second > (1.0 + 2.0 * TOLERANCE) * moved + 8.0 * rounding
-
-
-def _largest_values(X: NDArray) -> NDArray:
-    """Return max_n |x_np| of each feature, (P,); O(N·P).
-
-    Several rows count as one: a maximum over rows as short as a table's takes many times as long.
-    """
-    P, n = X.shape[1], len(X) - len(X) % ROWS_AS_ONE
-    largest = np.zeros(P)
-    for rows in (X[:n].reshape(-1, ROWS_AS_ONE * P), X[n:]):
-        sizes = np.maximum(rows.max(axis=0, initial=0.0), -rows.min(axis=0, initial=0.0))
-        largest = np.maximum(largest, sizes.reshape(-1, P).max(axis=0))
-    return largest
 
 
 def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
@@ -134,19 +95,15 @@ def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
     return first, second
 
 
-def certified_radius(
-    model: LMM | AdditiveLMM, X: NDArray, scale: ArrayLike | None = None
-) -> NDArray:
+def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
     """Return the largest eps for which each row is certified, to within a millionth and no larger.
 
-    Both bounds are monotone in eps, so that the gap between them falls, and it falls
-    by at most 2·eps·max_i |W0[i]|·scale_p. It is positive up to
-    (z₁ − z₂) / (2·max_i |W0[i]|·scale_p) at least, from where the search starts; z₁ and
-    z₂ are the two highest scores. Rows are searched together, and each evaluation costs two
-    forward passes over the rows that are still open: O(N·P·H), about eight times.
-
-    For an AdditiveLMM the gap is the sum of its terms' lowest margins (`certified_at`), and the
-    steepest slope the sum of the terms', each times the largest rise of the feature maps.
+    The sum of the terms' lowest margins (`certified_at`) falls with eps, by at most 2·eps·slope,
+    where the slope is the sum of the terms' max_i |W0[i]|·scale_p, each times the largest rise of
+    the feature map. It is positive up to (z₁ − z₂) / (2·slope) at least, from where the search
+    starts; z₁ and z₂ are the two highest scores. Rows are searched together, and each evaluation
+    costs about two forward passes over the rows that are still open: O(N·Σ_t m_t·H_t), about eight
+    times.
 
     Parameters
     ----------
@@ -175,7 +132,7 @@ def certified_radius(
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
-    margins = _margins(model, X, y, factors)
+    margins = Margins(model, X, y, factors)
     radius = np.full(len(X), np.inf)
     bounded = np.flatnonzero(margins.is_bounded())
     radius[bounded] = _search(

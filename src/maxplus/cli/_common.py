@@ -118,7 +118,7 @@ def fail_together(error: Exception, speaks: bool, message: str | None = None) ->
     """`fail`, once: unless the error is this rank's alone, which ends the others too."""
     from maxplus.distributed import current
 
-    if not current().fails_alike(error):
+    if not current().raised_on_all_ranks(error):
         raise error
     if speaks:
         fail(message or str(error))

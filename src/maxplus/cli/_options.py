@@ -201,8 +201,8 @@ Calibrate = Annotated[
 ]  # fmt: skip
 Loss = Annotated[
     str | None,
-    typer.Option(metavar="squared|absolute", help="What a regression minimises. squared by "
-                 "default.", rich_help_panel=CURVE),
+    typer.Option(metavar="squared_error|absolute_error", help="What a regression "
+                 "minimises. squared_error by default.", rich_help_panel=CURVE),
 ]  # fmt: skip
 
 # -- the paper's algorithm -------------------------------------------------------------------------

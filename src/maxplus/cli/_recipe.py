@@ -9,7 +9,7 @@ Options = Mapping[str, Any]
 
 # Options, and the parameters that they set.
 CAPACITY = {"hidden": "n_hidden", "slope": "slope"}
-CLASSES = {**CAPACITY, "confidence": "confidence"}
+CLASSES = {**CAPACITY, "confidence": "init_margin"}
 OWN = {
     **CLASSES, "structure": "structure", "max_features": "max_features",
     "scoring": "scoring", "epochs": "warmup_epochs",
@@ -22,7 +22,7 @@ PAPER = {
     **CLASSES, "iterations": "max_iter", "init": "init", "objective": "objective",
     "top_k": "top_k", "step": "step", "polyak_target": "polyak_target",
     "polyak_fraction": "polyak_fraction", "learning_rate": "learning_rate",
-    "linear_every": "linear_every", "engine": "engine", "iterate": "keep",
+    "linear_every": "w0_update_interval", "engine": "engine", "iterate": "keep",
 }  # fmt: skip
 REGRESSION = {"epochs": "epochs", "loss": "loss"}
 ALL = {**ENSEMBLE, **PAPER, **REGRESSION}
@@ -85,6 +85,11 @@ def recipe(options: Options, *, regression: bool = False) -> Any:
         for name, value in options.items()
         if name in way.options
     }
+    if way.options is ENSEMBLE:
+        own: dict[str, Any] = {
+            n: parameters.pop(n) for n in ("n_estimators", "bootstrap") if n in parameters
+        }
+        parameters = {"estimator": estimators.LMMClassifier(**parameters), **own}
     estimator = getattr(estimators, way.estimator)(
         **parameters, n_jobs=options.get("jobs"), random_state=options["seed"]
     )

@@ -98,7 +98,7 @@ def open_model(path: Path, *, classifier: bool = True) -> Trained:
     estimator = load(path)
     wanted = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
     learned = hasattr(estimator, "residual_quantiles_")
-    fits = hasattr(estimator, "certify") or (not classifier and learned)
+    fits = hasattr(estimator, "certified_accuracy") or (not classifier and learned)
     if classifier and learned:
         raise ValueError(
             f"{path} predicts numbers, and this command is about classes; for numbers there are "

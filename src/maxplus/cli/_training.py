@@ -104,7 +104,7 @@ class Training:
                 "right": self._n_right,
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
-                "every_loss_below_log_2": estimator.certified_,
+                "every_loss_below_log_2": estimator.perfect_fit_,
                 "suspects": len(self._suspects),
             }
         return document
@@ -159,10 +159,11 @@ def begin(data: str, options: Mapping[str, Any], checkpoint: Path | None, voice:
         raise ValueError("--suspects lists rows whose class does not fit; the target is a number")
     estimator = recipe(options, regression=regression)
     scale = options.get("scale", samples.image_shape is None)
-    if "standardize" in estimator.get_params(deep=False):
+    network = getattr(estimator, "estimator", estimator)
+    if "standardize" in network.get_params(deep=False):
         # A sum of terms keeps the unit of pixels by itself.
-        if "scale" in options or not estimator._is_sum:
-            estimator.set_params(standardize="auto" if scale else False)
+        if "scale" in options or not network._is_sum:
+            network.set_params(standardize="auto" if scale else False)
     elif regression and "scale" in options:
         raise ValueError("--scale and --no-scale are for classes: a regression always scales")
     # The paper's algorithm does not scale by itself.

@@ -68,7 +68,7 @@ def _default(X: Any, y: Any) -> None:
 
     single = LMMClassifier(12, warmup_epochs=1, polish="log2", random_state=0)
     for clf in (LMMClassifier(warmup_epochs=1, random_state=0).fit(X, y), single.fit(X, y)):
-        clf.certify(X, y, 0.1), clf.explain(X[:3])
+        clf.certified_accuracy(X, y, 0.1), clf.explain(X[:3])
         many = np.tile(X, (COPIES, 1))
         clf.predict(many), clf.model_.losses(many, np.tile(y, COPIES)), clf.model_.wins(many)
 

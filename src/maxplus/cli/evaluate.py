@@ -110,7 +110,7 @@ def _are_training_rows(trained: Trained, columns: list[NDArray]) -> bool:
     """Whether the table as a whole is the one that the model was trained on."""
     import numpy as np
 
-    from maxplus.estimators._training_summary import is_training_table
+    from maxplus.estimators._base import is_training_table
 
     if not trained.is_classifier:
         return is_training_table(trained.estimator, columns[0])

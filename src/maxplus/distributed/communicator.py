@@ -43,12 +43,12 @@ class Communicator(ABC):
 
     @property
     def is_first(self) -> bool:
-        """Whether this is rank 0, which writes files and prints."""
+        """True on rank 0, which writes files and prints."""
         return self.rank == 0
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is a single rank."""
+        """True for a single rank."""
         return self.size == 1
 
     # -- messages --------------------------------------------------------------------------------
@@ -70,15 +70,8 @@ class Communicator(ABC):
         """Return the rows of all ranks on rank 0, and none of them on the others."""
 
     @abstractmethod
-    def reduce_scatter(self, numbers: NDArray) -> NDArray:
-        """Return this rank's part of the sum over all ranks, added in their order.
-
-        The next call may overwrite it.
-        """
-
-    @abstractmethod
-    def allgather_inplace(self, numbers: NDArray) -> None:
-        """Fill in the parts of the other ranks, each as its rank has it; in place."""
+    def sum(self, array: NDArray) -> NDArray:
+        """Return the sum over all ranks, added in their order: the same bits on all of them."""
 
     @abstractmethod
     def meet(self, own: NDArray, received: NDArray) -> None:
@@ -97,24 +90,6 @@ class Communicator(ABC):
         """Return float64 numbers in memory that those ranks share, one array for each shape."""
 
     # -- derived operations ----------------------------------------------------------------------
-
-    def sum(self, array: NDArray) -> NDArray:
-        """Return the sum over all ranks, added in their order: the same bits on all of them."""
-        if not self.is_alone:
-            whole = np.zeros(self.padded(array.size), array.dtype)
-            whole[: array.size] = np.ravel(array)
-            self.part(whole)[:] = self.reduce_scatter(whole)
-            self.allgather_inplace(whole)
-            array = whole[: array.size].reshape(np.shape(array))
-        return array
-
-    def padded(self, n: int) -> int:
-        """Return n, rounded up to a multiple of the number of ranks."""
-        return n + -n % self.size
-
-    def part(self, numbers: NDArray) -> NDArray:
-        """Return this rank's part of an array that is divided evenly among the ranks."""
-        return numbers.reshape(self.size, -1)[self.rank]
 
     def total(self, n: int) -> int:
         """Return the sum of an integer over all ranks."""
@@ -189,7 +164,7 @@ class Communicator(ABC):
         share = RowsShare(rows) if isinstance(rows, np.ndarray) else rows
         return run_root_only(self, work, share)
 
-    def fails_alike(self, error: BaseException) -> bool:
+    def raised_on_all_ranks(self, error: BaseException) -> bool:
         """Return whether all ranks have raised this error: then none waits for another."""
         return True
 
@@ -216,12 +191,9 @@ class SerialCommunicator(Communicator):
         """Return the rows."""
         return rows
 
-    def reduce_scatter(self, numbers: NDArray) -> NDArray:
-        """Return the numbers."""
-        return numbers
-
-    def allgather_inplace(self, numbers: NDArray) -> None:
-        """Do nothing."""
+    def sum(self, array: NDArray) -> NDArray:
+        """Return the array."""
+        return array
 
     def meet(self, own: NDArray, received: NDArray) -> None:
         """Copy the numbers."""
@@ -315,8 +287,8 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     """Let all ranks of an MPI communicator train one model, each with rows of its own.
 
     Every rank makes the same calls inside. Classifiers are then fitted on the rows of all ranks,
-    those of rank 0 first; every rank has the fitted model in the end, and what belongs to training
-    rows (``training_losses_``) for its own. An error on one rank ends all of them.
+    those of rank 0 first. Afterwards every rank has the fitted model, and what belongs to training
+    rows (``training_losses_``) for its own rows. An error on one rank ends all of them.
 
     Parameters
     ----------
@@ -347,7 +319,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
             communicator.check_software()
             yield communicator
     except BaseException as error:
-        if not communicator.fails_alike(error):
+        if not communicator.raised_on_all_ranks(error):
             communicator.end(error)
         if not communicator.is_first:
             _print_on_first_only(error)

@@ -18,7 +18,7 @@ from maxplus.distributed.communicator import Communicator, is_launched, mark_col
 
 T = TypeVar("T")
 
-# MPI counts in 32 bits: larger arrays are sent in parts of so many bytes.
+# Bytes of the parts that larger arrays are sent in: MPI counts in 32 bits.
 MOST_BYTES = 1 << 30
 # Seconds between the messages of ranks that fail with the same error: the first one ends them all.
 MESSAGE_DELAY = 0.05
@@ -34,7 +34,6 @@ class MPICommunicator(Communicator):
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
-        self._buffers: dict[str, NDArray] = {}
         self._is_crowded = False
         from mpi4py import MPI
 
@@ -123,34 +122,25 @@ class MPICommunicator(Communicator):
         elif self.is_first and owner != 0:
             self._comm.Recv(data, source=owner)
 
-    def reduce_scatter(self, numbers: NDArray) -> NDArray:
-        """Return this rank's part of the sum over all ranks, added in their order.
+    def sum(self, array: NDArray) -> NDArray:
+        """Return the sum over all ranks, added in their order, which MPI's own does not define.
 
-        The order of MPI's own reduction is not defined.
+        Each rank adds one part of the array, and all ranks receive the sums of all parts.
         """
         if self.is_alone:
-            return numbers
-        parts = numbers.reshape(self.size, -1)
-        received = self._buffer("received", parts.shape, numbers.dtype)
+            return array
+        from mpi4py import MPI
+
+        parts = np.zeros((self.size, -(-array.size // self.size)), array.dtype)
+        parts.reshape(-1)[: array.size] = array.ravel()
+        received = np.empty_like(parts)
         self._comm.Alltoall(parts, received)
-        own = self._buffer("sum", parts[0].shape, numbers.dtype)
+        own = parts[self.rank]
         np.add(received[0], received[1], out=own)
         for part in received[2:]:
             own += part
-        return own
-
-    def allgather_inplace(self, numbers: NDArray) -> None:
-        """Fill in the parts of the other ranks, each as its rank has it; in place."""
-        from mpi4py import MPI
-
-        self._comm.Allgather(MPI.IN_PLACE, numbers.reshape(self.size, -1))
-
-    def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-        """Return memory that is kept for the next call: new memory costs more than the sum."""
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.shape != shape or buffer.dtype != dtype:
-            buffer = self._buffers[name] = np.empty(shape, dtype)
-        return buffer
+        self._comm.Allgather(MPI.IN_PLACE, parts)
+        return parts.reshape(-1)[: array.size].reshape(array.shape)
 
     def meet(self, own: NDArray, received: NDArray) -> None:
         """Fill ``received`` (size, …) with each rank's ``own``: few numbers, low latency."""
@@ -183,7 +173,7 @@ class MPICommunicator(Communicator):
         memory, _ = self._windows[shape].Shared_query(0)
         return np.frombuffer(memory, np.float64, n).reshape(shape)
 
-    def fails_alike(self, error: BaseException) -> bool:
+    def raised_on_all_ranks(self, error: BaseException) -> bool:
         """Return whether all ranks raise the same error soon; not if some wait for messages."""
         if self.is_alone or getattr(error, "is_collective", False):
             return True

@@ -96,7 +96,7 @@ class SharedRows:
         if isinstance(which, tuple):
             everything, columns = which
             assert everything == slice(None)
-            return self._ask(COLUMNS, columns)
+            return self._request(COLUMNS, columns)
         if isinstance(which, slice):
             which = np.arange(len(self))[which]
         which = np.asarray(which)
@@ -105,7 +105,7 @@ class SharedRows:
         flat = which.ravel()
         owner = np.searchsorted(self._ends, flat, side="right")
         order = np.argsort(owner, kind="stable")
-        found = self._ask(ROWS, flat[order])
+        found = self._request(ROWS, flat[order])
         rows = np.empty_like(found)
         rows[order] = found
         return rows.reshape(*which.shape, *rows.shape[1:])
@@ -140,10 +140,10 @@ class SharedRows:
 
     def _reductions(self, reduce: Callable, axis: int | None) -> list[Any]:
         """Return the reductions of all ranks that have rows."""
-        found = self._ask(REDUCTION, (reduce, axis))
+        found = self._request(REDUCTION, (reduce, axis))
         return [value for value in found if value is not None]
 
-    def _ask(self, kind: str, what: Any) -> Any:
+    def _request(self, kind: str, what: Any) -> Any:
         question = kind, what, self._see
         self._comm.bcast(question)
         return RowsShare(self._own).answer(self._comm, question)

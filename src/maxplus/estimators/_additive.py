@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import SERIAL, using
-from maxplus.estimators._calibration import losses_of, temperature
-from maxplus.estimators._folds import FOLDS, Rows, deal_folds, stratified_part
+from maxplus.estimators._cross_validation import (
+    FOLDS,
+    deal_folds,
+    losses_of,
+    stratified_part,
+    temperature,
+)
+from maxplus.estimators._dataset import Dataset
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -32,9 +38,9 @@ STRUCTURES = (
     Structure(units=2, size=2.0),
     Structure(units=2, pairs_per_feature=1.0, size=2.0),
     Structure(units=2, pairs_per_feature=1.0, boxes=4, size=3.0),
-    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=6.0),
+    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=4.0),
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
-    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=8, size=8.0),
+    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
 # Rows to choose on: at least this many, and at least this part.
 ENOUGH, PART = 3_000, 4
@@ -61,9 +67,11 @@ class Effort(NamedTuple):
 # From MANY_ROWS on, each training takes longer, and tells more.
 MANY_ROWS = 4_000
 FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
+# Many rows bear a longer training.
+MANY_STEPS = 1_000
 
 # A user's own measure of a model on held-out rows: the more the better.
-Judge = Callable[[AdditiveLMM, Rows], float]
+Judge = Callable[[AdditiveLMM, Dataset], float]
 
 
 class Choice(NamedTuple):
@@ -143,7 +151,7 @@ class JointTraining:
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
-        self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
+        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None and why the training ends."""
         monitor.begin("choice", is_last=False)
@@ -151,7 +159,9 @@ class JointTraining:
         status = search.run()
         return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
 
-    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor) -> Joint:
+    def _train(
+        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
+    ) -> Joint:
         choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
             return Joint(model, status, None, np.empty(0))
@@ -164,7 +174,7 @@ class JointTraining:
         def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
             nonlocal status
             losses.append(loss)
-            n_epochs = self.annealing.epochs(len(rows.y))
+            n_epochs = self._annealing(len(rows.y)).epochs(len(rows.y))
             end = Status.MAX_ITER if epoch + 1 == n_epochs else None
             shown = now() if monitor.has_callbacks else model
             asked = monitor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
@@ -185,12 +195,17 @@ class JointTraining:
         rng, U = np.random.default_rng(seed), prepared.U
         pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
         start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
-        annealing = self.annealing._replace(scale=start.scale, length=length)
+        annealing = self._annealing(len(U))._replace(scale=start.scale, length=length)
         model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight, report)
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
+    def _annealing(self, n_rows: int) -> Annealing:
+        if n_rows < MANY_ROWS:
+            return self.annealing
+        return self.annealing._replace(least_steps=MANY_STEPS)
 
-def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint]) -> Joint:
+
+def on_first_rank(problem: TrainingProblem, train: Callable[[Dataset, int], Joint]) -> Joint:
     """Train on the rows of all ranks, on rank 0 and with a seed of its own; all get the outcome."""
     assert problem.rng is not None
     seed, comm = int(problem.rng.integers(2**31)), problem.comm
@@ -199,7 +214,7 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[Rows, int], Joint])
 
     def alone(X: NDArray) -> Joint:
         with using(SERIAL), threadpool_limits(1):
-            return train(Rows(X[:], y, weight), seed)
+            return train(Dataset(X[:], y, weight), seed)
 
     return comm.root_only(alone, problem.X)
 
@@ -216,7 +231,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    rows: Rows, n_classes: int, rng: np.random.Generator, max_features: int | None = None
+    rows: Dataset, n_classes: int, rng: np.random.Generator, max_features: int | None = None
 ) -> Prepared:
     """Map the features, and select features and pairs after a short training of shape functions.
 
@@ -237,7 +252,7 @@ def prepare(
     return Prepared(feature_map, U, rows.y, rows.weight, features, pairs)
 
 
-def untrained(rows: Rows, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
+def untrained(rows: Dataset, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
     """Return shape functions before any training; O(N·P)."""
     feature_map = FeatureMap.fit(rows.X)
     start = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng)
@@ -279,7 +294,7 @@ class _Search:
     """
 
     def __init__(
-        self, training: JointTraining, rows: Rows, n_classes: int, seed: int,
+        self, training: JointTraining, rows: Dataset, n_classes: int, seed: int,
         monitor: TrainingMonitor, start: AdditiveLMM,
     ) -> None:  # fmt: skip
         self.training, self.seed, self.n_classes = training, seed, n_classes
@@ -375,7 +390,7 @@ def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> 
     for c, own in losses.items():
         more = own - losses[best]
         mean = float(share @ more)
-        # Rows of large weights count as fewer.
+        # Dataset of large weights count as fewer.
         error = math.sqrt(float(share @ (more - mean) ** 2) * float(share @ share))
         if mean <= WITHIN * error:
             return c

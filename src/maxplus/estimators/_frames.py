@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from maxplus.estimators._warning import warn_user
+from maxplus.estimators._parameters import warn_user
 
 PREPARATION = "preparation_"
 # What scikit-learn notes of the columns that `fit` was given.

@@ -1,91 +1,204 @@
-"""What LMM classifiers share: weights, facts of a training, folding, pruning."""
+"""Linear-Min-Max classifiers: initial boxes, fitted attributes, folding, pruning, pipelines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from copy import deepcopy
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._explained import ExplainedClassifier
-from maxplus.estimators._folding import fold_affine
-from maxplus.estimators._lmm_start import PROTOTYPES, WINS, check_lmm_facts, lmm_facts
-from maxplus.estimators._trained import Start
+from maxplus.distributed import current
+from maxplus.estimators._base import BaseMaxPlusClassifier, FitState, WeightsMixin
+from maxplus.estimators._dataset import Dataset, check_sample_weight, mean_loss, validated_rows
+from maxplus.estimators._explain import ExplainMixin
+from maxplus.estimators._parameters import threads
+from maxplus.explain import feature_importances, term_means
+from maxplus.explain.importances import ENOUGH
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import useless_units, with_units
-from maxplus.training.result import StateError, TrainingState
+from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
+from maxplus.training import memory
 from maxplus.training.stages import Trained
+
+# The automatic slope is this over the distance between classes. Steeper than the paper's k: soft
+# minima need units that end within a typical distance.
+CLASS_SLOPE = 15.0
+# Bounds of the automatic number of units per class, which grows with the number of samples.
+LEAST_UNITS, MOST_UNITS = 10, 50
+# Units per class that there may be for any data.
+FEW_UNITS = 3
+# Rows that are compared at once.
+ROWS_AT_ONCE = 4096
+# The search for clusters silences a warning, which Python does for all threads alike.
+ONE_AT_A_TIME = Lock()
+# Arrays of stages, and the fitted attributes that they become.
+COURSES = {
+    "warmup_losses": "loss_curve_",
+    "validation_scores": "validation_scores_",
+    "polish_losses": "polish_losses_",
+}
+FOLDABLE = "StandardScaler, MinMaxScaler, MaxAbsScaler and RobustScaler"
 
 Self = TypeVar("Self", bound="BaseLMMClassifier")
 
 
+class Capacity(NamedTuple):
+    """Hidden units and slope of a single network; None is chosen from the data."""
+
+    n_hidden: int | None = None
+    slope: float | None = None
+
+    def hidden_for(self, X: NDArray, n_classes: int) -> int:
+        """Return the hidden units for samples X: √(N / C) per class within 10 and 50, if not given.
+
+        There are no more than different samples: units at the same point add up in a soft maximum,
+        but not in the hard one.
+        """
+        if self.n_hidden is not None:
+            return self.n_hidden
+        per_class = min(max(round(math.sqrt(len(X) / n_classes)), LEAST_UNITS), MOST_UNITS)
+        wanted = n_classes * per_class
+        return min(wanted, max(FEW_UNITS * n_classes, _count_different(X, wanted)))
+
+
+class InitialBoxes(NamedTuple):
+    """An initial network of boxes, their slope, and the distance between classes."""
+
+    model: LMM
+    slope: float
+    distance: float
+
+
+def initial_boxes(
+    rows: Dataset, n_classes: int, capacity: Capacity, init_margin: float | None,
+    rng: np.random.Generator,
+) -> InitialBoxes:  # fmt: skip
+    """Return a single network before its training.
+
+    Parameters
+    ----------
+    rows : scaled features, classes and weights
+    n_classes : C
+    capacity : units and slope
+    init_margin : how far below its own class a unit starts for others; slope times distance if None
+    rng : of the initial clusters
+    """
+    X, y = rows.X, rows.y
+    distance = class_distance(X, y, rng)
+    slope = CLASS_SLOPE / distance if capacity.slope is None else capacity.slope
+    check_reach(X, slope)
+    drop = slope * distance if init_margin is None else float(init_margin)
+    n_hidden = capacity.hidden_for(X, n_classes)
+    memory.require(
+        box_lmm_bytes(X, y, n_hidden, n_classes), f"a start with n_hidden={n_hidden:,}",
+        memory.FEWER_UNITS,
+    )  # fmt: skip
+    with ONE_AT_A_TIME:
+        model = box_lmm(X, y, n_hidden, n_classes, slope, drop, rng)
+    if rows.weight is not None:
+        model.W2 += _class_offsets(y, rows.weight, n_classes).astype(model.dtype)
+    return InitialBoxes(model, slope, distance)
+
+
+def check_reach(X: NDArray, slope: float) -> None:
+    """Raise ValueError for features that times the slope leave the range of their float type."""
+    largest = max(float(X.max()), -float(X.min()))
+    reach = max(1.0, slope) * max(1.0, largest)
+    if not reach < 1e-4 * np.finfo(X.dtype).max:
+        raise ValueError(
+            f"X reaches {largest:g}, which times slope {slope:g} does not fit into "
+            f"{X.dtype}; scale the features (for example with StandardScaler) or set slope"
+        )
+
+
+def _count_different(X: NDArray, enough: int) -> int:
+    """Return how many rows differ from all others, counted up to ``enough``; O(N·P)."""
+    seen: set[bytes] = set()
+    for lo in range(0, len(X), ROWS_AT_ONCE):
+        for row in np.ascontiguousarray(X[lo : lo + ROWS_AT_ONCE]):
+            seen.add(row.tobytes())
+            if len(seen) >= enough:
+                return len(seen)
+    return len(seen)
+
+
+def _class_offsets(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
+    """Return how far below the others each class begins: log of its weight's share, at most 0.
+
+    Initial boxes treat all classes as equally likely. A class that weighs less than another, per
+    sample and in sum, is less likely by that much; steps on samples of little weight would hardly
+    reach it.
+    """
+    count, total = np.bincount(y, minlength=n_classes), np.bincount(y, weight, n_classes)
+    seen = count > 0
+    mean = total / np.maximum(count, 1)
+    share = np.maximum(mean / mean.max(), total / total.max())
+    return np.log(share, where=seen & (share > 0), out=np.zeros(n_classes))
+
+
 class Pruned(NamedTuple):
-    """How many units went, how many of those can win nowhere, and how many are left."""
+    """Numbers of units: dropped, those of them that can win nowhere, and those left."""
 
     dropped: int
     provable: int
     left: int
 
 
-class LMMWeights:
-    """The weights as fitted attributes, where ``model_`` is an LMM; sums have them in each term."""
-
-    model_: Any
-
-    @property
-    def W0_(self) -> NDArray:
-        """The two slopes of each feature, + then −; shape (2P,)."""
-        return self.model_.W0
-
-    @property
-    def W1_(self) -> NDArray:
-        """Offsets of the min-plus layer, shape (2P, H)."""
-        return self.model_.W1
-
-    @property
-    def W2_(self) -> NDArray:
-        """Offsets of the max-plus layer, shape (H, C); heights (H, 1) in a regression."""
-        return self.model_.W2
-
-    @property
-    def n_hidden_(self) -> int:
-        """Hidden units there are."""
-        return self.model_.n_hidden
-
-
-class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
-    """For classifiers whose ``model_`` is an LMM, or a sum of them."""
+class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
+    """A classifier whose ``model_`` is an LMM, or a sum of them."""
 
     model_: LMM | AdditiveLMM
     slope_: float
     scale_: NDArray
-    unit_wins_: NDArray
+    unit_activation_counts_: NDArray
     feature_importances_: NDArray
     prototypes_: NDArray
     _model_class = LMM
     _slopes = ("W0",)
 
-    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
-        super()._check_facts(state, data)
-        check_lmm_facts(state)
+    def _required_state(self) -> tuple[str, ...]:
+        return ("slope",)
 
-    def _restored(
-        self, data: LabelledData, state: TrainingState, rng: np.random.Generator
-    ) -> Start:
-        start = super()._restored(data, state, rng)
-        assert isinstance(start.model, LMM)
-        for name in (PROTOTYPES, WINS):
-            if name in start.facts and len(start.facts[name]) != start.model.n_hidden:
-                raise StateError(f"its {name} are not one for each of the hidden units")
-        return start
-
-    def _facts(
-        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    def _fitted_attributes(
+        self, data: Dataset, state: FitState, trained: Trained
     ) -> dict[str, Any]:
-        return super()._facts(data, facts, trained) | lmm_facts(data, facts, trained.model)
+        comm, model = current(), trained.model
+        is_sum = isinstance(model, AdditiveLMM)
+
+        def measure(X: NDArray) -> tuple[NDArray | None, NDArray]:
+            some = X[:: max(1, -(-len(X) // ENOUGH))]
+            return term_means(model, some) if is_sum else None, feature_importances(model, some)
+
+        means, importances = comm.root_only(measure, data.X)
+        counts = comm.sum(model.wins(data.X))
+        if state.activation_counts is not None:
+            # Samples of earlier calls are gone; units that they needed should stay.
+            counts = counts + state.activation_counts
+        optional: dict[str, Any] = {"term_means_": means, "prototypes_": state.prototypes}
+        if not is_sum:
+            optional["slope_"] = state.slope
+        if "suspects" in state.results:
+            optional["suspects_"] = data.index_of_all[state.results["suspects"]]
+        optional |= {own: state.results.get(name) for name, own in COURSES.items()}
+        return {
+            **super()._fitted_attributes(data, state, trained),
+            "scale_": np.ones(data.X.shape[1]) if state.scaling is None else state.scaling.spread,
+            "unit_activation_counts_": counts,
+            "feature_importances_": importances,
+            **{name: value for name, value in optional.items() if value is not None},
+        }
 
     def fold(
         self: Self,
@@ -96,15 +209,16 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
     ) -> Self:
         """Let a classifier that was trained on (x − centre) / spread take x itself.
 
-        The scaling goes into the weights, and all fitted attributes follow.
+        The scaling goes into the weights, and all fitted attributes follow, or none: ``scale_``,
+        which ``slope_`` is per unit of, is multiplied by spread. O(P·H), and O(N·P·H) with X.
 
         Parameters
         ----------
         centre, spread : numbers or arrays of shape (n_features,)
             For example ``mean_`` and ``scale_`` of a StandardScaler.
         X : array of shape (n_samples, n_features), optional
-            The training samples before the scaling: losses are then those of the new weights,
-            which differ from the old by rounding.
+            The training samples before the scaling: ``training_losses_``, ``max_loss_`` and
+            ``mean_loss_`` are then those of the new weights, which differ from the old by rounding.
         sample_weight : array of shape (n_samples,), optional
             Their weights in training, for ``mean_loss_``.
 
@@ -124,20 +238,53 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
         1.0
         """
         check_is_fitted(self, "model_")
-        return fold_affine(self, centre, spread, X, sample_weight)
+        model = self.model_.folded(centre, spread)
+        spread = np.broadcast_to(np.asarray(spread, np.float64), model.n_features)
+        fitted = {"model_": model, "scale_": getattr(self, "scale_", 1.0) * spread}
+        if X is not None:
+            fitted |= self._losses_of(model, X, sample_weight)
+        self.__dict__ = vars(self) | fitted
+        return self
+
+    def _losses_of(
+        self, model: LMM | AdditiveLMM, X: Any, sample_weight: ArrayLike | None
+    ) -> dict[str, Any]:
+        """Return the fitted attributes about training losses, for other weights."""
+        labels = self.training_labels_
+        # One of several ranks may have no rows.
+        X = validated_rows(self, X, model) if len(labels) else np.asarray(X)
+        if len(X) != len(labels):
+            raise ValueError(
+                f"X must be the {len(labels)} training samples, before the scaling; it has "
+                f"{len(X)} rows"
+            )
+        weight = check_sample_weight(sample_weight, len(labels))
+        # Samples that were left out keep their NaN.
+        index = np.flatnonzero(~np.isnan(self.training_losses_))
+        losses = np.full(len(labels), np.nan)
+        with threads(self.n_jobs):
+            if index.size:
+                codes = np.searchsorted(self.classes_, labels[index])
+                losses[index] = model.losses(X[index], codes)
+        own = losses[index]
+        return {
+            "training_losses_": losses,
+            "max_loss_": current().largest(float(own.max(initial=-np.inf))),
+            "mean_loss_": mean_loss(own, None if weight is None else weight[index]),
+        }
 
     def prune(self, *, only_provable: bool = False) -> Pruned:
         """Drop hidden units that never decide a score.
 
-        Units that decide no class's score on any training sample go: the scores of all samples
-        of the last training stay as they are, to the last bit. With ``only_provable``, only units
-        that can win nowhere go (``maxplus.models.additive.useless_units``), which
+        Units that decide no class's score on any training sample are dropped: the scores of all
+        samples of the last training stay as they are, to the last bit. With ``only_provable``, only
+        units that can win nowhere are (``maxplus.models.additive.useless_units``), which
         changes no prediction at all, but for ties and rounding.
 
         Parameters
         ----------
         only_provable : bool, default=False
-            Whether only units go that can win nowhere.
+            If True, drop only units that can win nowhere.
 
         Returns
         -------
@@ -155,17 +302,103 @@ class BaseLMMClassifier(LMMWeights, ExplainedClassifier):
         (True, 100)
         """
         check_is_fitted(self, "model_")
-        if not hasattr(self, "unit_wins_"):
-            raise ValueError(
-                "this model does not know unit_wins_, how often its units won: it comes from an "
-                "older file; fit it again"
-            )
-        never = self.unit_wins_ == 0
+        never = self.unit_activation_counts_ == 0
         provable = useless_units(self.model_) & never
         drop = provable if only_provable else never
         keep = np.flatnonzero(~drop)
-        facts = {"model_": with_units(self.model_, keep), "unit_wins_": self.unit_wins_[keep]}
-        if hasattr(self, "prototypes_"):
-            facts["prototypes_"] = self.prototypes_[keep]
-        self.__dict__ = vars(self) | facts
+        fitted: dict[str, Any] = {"model_": with_units(self.model_, keep)}
+        for name in ("unit_activation_counts_", "prototypes_"):
+            if hasattr(self, name):
+                fitted[name] = getattr(self, name)[keep]
+        self.__dict__ = vars(self) | fitted
         return Pruned(int(drop.sum()), int(provable.sum()), keep.size)
+
+
+class Affine(NamedTuple):
+    """A step as a map of each feature: (x − centre) / spread."""
+
+    centre: NDArray | float
+    spread: NDArray | float
+
+
+def from_pipeline(pipeline: Any) -> Any:
+    """Return the classifier of a fitted pipeline as one that takes the pipeline's raw features.
+
+    The steps before the classifier must be affine in each feature, such as a StandardScaler; they
+    are folded into the weights of a copy (`LMMClassifier.fold`), whose predictions are those of the
+    pipeline, up to rounding. Its methods (``explain``, ``certified_accuracy``, ``rules``, ``save``,
+    …) then take what the pipeline takes, with the names and units that features have there.
+
+    Parameters
+    ----------
+    pipeline : Pipeline, or a search over one
+        Fitted; its last step is an `LMMClassifier`, `LMMEnsembleClassifier` or
+        `SubgradientLMMClassifier`.
+
+    Returns
+    -------
+    the classifier; the pipeline stays as it is
+
+    Examples
+    --------
+    >>> import maxplus
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), maxplus.LMMClassifier(9, random_state=0))
+    >>> clf = maxplus.from_pipeline(pipeline.fit(X, y))
+    >>> bool((clf.predict(X) == pipeline.predict(X)).all())
+    True
+    >>> clf.certified_radius(X).shape
+    (150,)
+    """
+    pipeline = getattr(pipeline, "best_estimator_", pipeline)
+    steps = pipeline.steps if isinstance(pipeline, Pipeline) else [("", pipeline)]
+    *before, (_, last) = steps
+    if not isinstance(last, BaseLMMClassifier):
+        raise TypeError(
+            "pipeline must end in an LMMClassifier, LMMEnsembleClassifier or "
+            f"SubgradientLMMClassifier; got {type(last).__name__}"
+        )
+    check_is_fitted(last, "model_")
+    maps = [_affine_of(name, step) for name, step in before if step not in (None, "passthrough")]
+    if maps and hasattr(last, "preparation_"):
+        raise ValueError(
+            "the pipeline's classifier has columns of words, dates or missing values beside the "
+            "scaled ones, which cannot be told apart; give the data frame to the classifier itself"
+        )
+    classifier = deepcopy(last)
+    for centre, spread in reversed(maps):
+        classifier.fold(centre, spread)
+    if maps:
+        # A step may have named what it gives; what it takes may have no names.
+        classifier.__dict__.pop("feature_names_in_", None)
+        if hasattr(pipeline, "feature_names_in_"):
+            classifier.feature_names_in_ = pipeline.feature_names_in_
+    return classifier
+
+
+def _affine_of(name: str, step: Any) -> Affine:
+    """Return the step as an affine map of each feature; ValueError if it is not affine."""
+    if isinstance(step, StandardScaler):
+        return Affine(
+            step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0
+        )  # fmt: skip
+    if isinstance(step, RobustScaler):
+        return Affine(
+            step.center_ if step.with_centering else 0.0,
+            step.scale_ if step.with_scaling else 1.0,
+        )
+    if isinstance(step, MaxAbsScaler):
+        return Affine(0.0, step.scale_)
+    if isinstance(step, MinMaxScaler) and not step.clip:
+        # x·scale + min, where the names are scikit-learn's.
+        return Affine(-step.min_ / step.scale_, 1.0 / step.scale_)
+    if isinstance(step, FunctionTransformer) and step.func is None:
+        return Affine(0.0, 1.0)
+    raise ValueError(
+        f"the step {name!r} of the pipeline, a {type(step).__name__}, is not affine in each "
+        f"feature and cannot be folded into the weights, as {FOLDABLE} can; explain and certify "
+        f"what it gives with pipeline[-1]"
+    )

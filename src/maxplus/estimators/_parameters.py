@@ -1,35 +1,91 @@
-"""What hyper-parameters may be, as a table that each estimator states.
+"""Validation of hyper-parameters, warnings, and the number of threads.
 
-An estimator has ``_parameters``, a mapping from each name to the kinds of values that are
-allowed. `check_parameters` compares; the message names the parameter, all that is
-allowed, and what was given.
+An estimator has ``_parameters``, a mapping from each name to the kinds of values that are valid.
+`check_parameters` compares; the message names the parameter, all valid values, and the given one.
+
+Parameters that have an effect only beside others are a warning where they have none, not an error:
+a grid search meets such combinations, and a fold that is refused there becomes a NaN among its
+scores, while equal scores without a warning look like a result.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import current
 
+if TYPE_CHECKING:
+    from maxplus.training.progress import ProgressBar
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn with the location of the user's call into this library."""
+    level, frame = 1, sys._getframe()
+    while frame.f_globals.get("__name__", "").startswith("maxplus.") and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+class NoEffectWarning(UserWarning):
+    """A parameter was set that has no effect beside the others."""
+
+
+class Effect(NamedTuple):
+    """Parameters, a test of whether they have an effect, and that as text: "step is 'polyak'"."""
+
+    names: tuple[str, ...]
+    counts: Callable[[Any], bool]
+    condition: str
+
+
+def warn_of_no_effect(estimator: Any, effects: Iterable[Effect]) -> None:
+    """Issue a `NoEffectWarning` for each parameter that was set without an effect."""
+    for effect in effects:
+        if effect.counts(estimator):
+            continue
+        for name in effect.names:
+            if is_set(estimator, name):
+                value = getattr(estimator, name)
+                warn_no_effect(f"{name}={value!r}", f"unless {effect.condition}")
+
+
+def warn_no_effect(what: str, why: str) -> None:
+    """Issue the warning, in one line."""
+    warn_user(f"{what:.80} has no effect {why}", NoEffectWarning)
+
+
+def is_set(estimator: Any, name: str) -> bool:
+    """Return whether a parameter differs from its default."""
+    default = inspect.signature(type(estimator)).parameters[name].default
+    value = getattr(estimator, name)
+    # Arrays do not compare as one; none is a default.
+    return hasattr(value, "__array__") or not (value is default or value == default)
+
 
 class ParameterError(ValueError, TypeError):
-    """A hyper-parameter that cannot be."""
+    """A hyper-parameter with an invalid value."""
 
 
 class Kind(NamedTuple):
-    """Some values that are allowed, in words and as a test."""
+    """Valid values, as text and as a test."""
 
     words: str
     admits: Callable[[Any], bool]
 
 
 def whole(minimum: int) -> Kind:
-    """A whole number, at least ``minimum``; 0.0 is as good as 0."""
+    """Return the kind of integers >= ``minimum``; 0.0 counts as 0."""
 
     def admits(v: Any) -> bool:
         return (_is_whole(v) and v >= minimum) or (minimum == 0 and _is_zero(v))
@@ -40,7 +96,7 @@ def whole(minimum: int) -> Kind:
 def real(
     *, above: float = -math.inf, minimum: float = -math.inf, maximum: float = math.inf
 ) -> Kind:
-    """A finite number, > ``above``, >= ``minimum`` and <= ``maximum``."""
+    """Return the kind of finite numbers > ``above``, >= ``minimum`` and <= ``maximum``."""
     bounds = [f"> {above:g}"] * (above > -math.inf)
     bounds += [f">= {minimum:g}"] * (minimum > -math.inf)
     bounds += [f"<= {maximum:g}"] * (maximum < math.inf)
@@ -58,7 +114,7 @@ def real(
 
 
 def samples(minimum: int) -> Kind:
-    """How many samples, at least ``minimum``, or which part of them."""
+    """Return the kind of numbers of samples, at least ``minimum``, or fractions of them."""
 
     def admits(v: Any) -> bool:
         if isinstance(v, bool) or not isinstance(v, Real):
@@ -70,7 +126,7 @@ def samples(minimum: int) -> Kind:
 
 
 def one_of(*words: str) -> Kind:
-    """One of a few words."""
+    """Return the kind of these strings."""
     listed = ", ".join(map(repr, words))
     is_one = len(words) == 1
     return Kind(
@@ -104,20 +160,20 @@ CLASS_WEIGHTS = Kind(
 ANYTHING = Kind("anything", lambda v: True)
 
 Parameters = Mapping[str, tuple[Kind, ...]]
-# What every estimator has.
+# Parameters of all estimators.
 COMMON: Parameters = {"n_jobs": (THREADS,), "random_state": (ANYTHING,)}
-# What every estimator has that trains.
+# Parameters of estimators with iterations.
 TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (CALLBACKS,)}
 
 
 def check_parameters(estimator: Any, table: Parameters) -> None:
-    """`ParameterError` for the first parameter that is not what the table allows."""
+    """Raise `ParameterError` for the first parameter with an invalid value."""
     for name, kinds in table.items():
         check_value(name, getattr(estimator, name), *kinds)
 
 
 def check_value(name: str, value: Any, *kinds: Kind) -> Any:
-    """``value``, if one of the kinds admits it."""
+    """Return ``value``; `ParameterError` if none of the kinds admits it."""
     if any(kind.admits(value) for kind in kinds):
         return value
     words = [kind.words for kind in kinds]
@@ -126,32 +182,25 @@ def check_value(name: str, value: Any, *kinds: Kind) -> Any:
 
 
 def as_callbacks(callbacks: Any) -> list[Callable]:
-    """Those that were given, as a list."""
+    """Return the callbacks as a list."""
     if callbacks is None:
         return []
     return [callbacks] if callable(callbacks) else list(callbacks)
 
 
 def needs_state(callback: Callable) -> bool:
-    """Whether a callback keeps a training's state."""
+    """Return whether a callback stores a training's state."""
     return bool(getattr(callback, "needs_state", False))
 
 
 def refuse_checkpoints(callbacks: Any, whose: str) -> None:
-    """ValueError for a callback that keeps a training's state, where a training has none."""
+    """Raise ValueError for a checkpoint, where a training has no state to store."""
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
                 f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
                 "be kept; leave it out, or train an LMMClassifier"
             )
-
-
-def refuse_ranks(what: str, remedy: str) -> None:
-    """ValueError where several ranks cannot share a training."""
-    size = current().size
-    if size > 1:
-        raise ValueError(f"{what} cannot be trained over {size} ranks; {remedy}")
 
 
 def _is_whole(value: Any) -> bool:
@@ -170,3 +219,38 @@ def _is_scorer(v: Any) -> bool:
     from sklearn.metrics import get_scorer_names
 
     return isinstance(v, str) and v in get_scorer_names()
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Run kernels on ``n_jobs`` threads; −1 is all that Numba has, −2 all but one.
+
+    None leaves Numba's own setting, which is all unless the user changed it; ranks that share a
+    machine's cores divide them.
+
+    Kernels give the same results with any number of threads; matrix products, which only a
+    warm-up has, may differ in their last digits.
+    """
+    available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    if n_jobs is None:
+        wanted = numba.get_num_threads()
+        shared = current().cores
+        if shared is not None:
+            wanted, n_jobs = min(wanted, shared), shared
+    else:
+        jobs = int(check_value("n_jobs", n_jobs, THREADS))
+        wanted = min(jobs, available) if jobs > 0 else available + 1 + jobs
+    before = numba.get_num_threads()
+    numba.set_num_threads(max(1, wanted))
+    try:
+        with nullcontext() if n_jobs is None else threadpool_limits(max(1, wanted), "blas"):
+            yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def progress_bar(estimator: Any) -> ProgressBar:
+    """Return a progress bar with the estimator's name; rich is imported here, not before."""
+    from maxplus.training.progress import ProgressBar
+
+    return ProgressBar(type(estimator).__name__)

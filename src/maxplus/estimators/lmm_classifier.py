@@ -15,13 +15,10 @@ from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
 from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
-from maxplus.estimators._boxes import Capacity, boxes_for
-from maxplus.estimators._calibration import keep_level
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._effects import Effect
-from maxplus.estimators._folds import Rows, held_out_temperature
-from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._lmm_start import DISTANCE, SLOPE, sum_facts
+from maxplus.estimators._base import FitState
+from maxplus.estimators._cross_validation import held_out_temperature, keep_level, worth_polishing
+from maxplus.estimators._dataset import Dataset, Scaling
+from maxplus.estimators._lmm import BaseLMMClassifier, Capacity, initial_boxes
 from maxplus.estimators._parameters import (
     CALLABLE,
     CLASS_WEIGHTS,
@@ -30,6 +27,7 @@ from maxplus.estimators._parameters import (
     SCORER,
     TRAINED,
     TRUTH,
+    Effect,
     Parameters,
     as_callbacks,
     needs_state,
@@ -38,21 +36,16 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
-from maxplus.estimators._scaling import Scaling, check_scaling
-from maxplus.estimators._trained import Start, TrainedClassifier
-from maxplus.estimators._worth_polishing import worth_polishing
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
-from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
 from maxplus.training.stages import Annealing, Polish, Stage, Trained, ValidatedPolish, WarmUp
 from maxplus.training.stages.base import require_finite
 from maxplus.training.stages.warm_up import augmented
 
-TEMPERATURE = "temperature"
-# What a structure may have, by the word for it.
+# The structures that each value of ``structure`` allows.
 ALLOWED: dict[str, Callable[[Structure], bool]] = {
     "auto": lambda structure: True,
     "pairs": lambda structure: structure.has_shapes and not structure.boxes,
@@ -73,8 +66,8 @@ class LMMClassifier(BaseLMMClassifier):
     A number given for ``n_hidden`` or ``slope`` asks for a single network over all features
     instead, in which each hidden unit is a box: it starts from clusters of each class, and has a
     warm-up and, where that costs nothing on held-out rows, a polish that brings training losses
-    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``confidence``,
-    ``standardize=False`` and a polish that is asked for are for such a network, too, and ask for it
+    below log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``,
+    ``standardize=False`` and an explicit ``polish`` are for such a network, too, and select it
     as well. `SubgradientLMMClassifier` is the paper's own algorithm.
 
     Parameters
@@ -96,9 +89,9 @@ class LMMClassifier(BaseLMMClassifier):
     max_features : int, optional
         The most features that a sum may use: those whose shape functions contribute most after a
         short training. With five, an explanation names everything that counts.
-    confidence : float, optional
-        How far below its own class a unit starts for the others; the slope times the distance
-        between classes by default.
+    init_margin : float, optional
+        The initial difference of a unit's outputs for its own class and others; the slope times the
+        distance between classes by default.
     warmup_epochs : int or "auto", default="auto"
         Passes over the samples in the warm-up; "auto" is 10, and more where that would be
         fewer than 500 batches.
@@ -122,13 +115,13 @@ class LMMClassifier(BaseLMMClassifier):
     polish : "auto", "log2", float or None, default="auto"
         After the warm-up, bring every training loss below this level
         (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None leaves it
-        out. "auto" is log 2, if cross-validation says that it costs no accuracy and no log loss
+        out. "auto" is log 2, if cross-validation shows that it costs no accuracy and no log loss
         beyond noise: three short trainings, made where some samples are above it, are polished
         and compared with themselves on held-out rows. Such a polish takes no longer than the
         warm-up. ``suspects_`` lists the samples that are left.
-        A level that was asked for and is not reached is a ConvergenceWarning.
+        An explicit level that is not reached is a ConvergenceWarning.
     max_suspects : int or float, default=0
-        How many samples, or which part of them, the polish may leave above its level: those
+        Number of samples, or fraction of them, that the polish may leave above its level: those
         with the largest losses before it are not touched. For labels that may be wrong.
     standardize : "auto" or False, default="auto"
         "auto" gives each feature of a sum a monotone map: clipped to an interval around its
@@ -141,13 +134,13 @@ class LMMClassifier(BaseLMMClassifier):
     calibrate : bool or "auto", default="auto"
         Multiply all weights by the temperature that suits held-out rows best. No prediction and
         no radius changes. "auto" does for a sum of terms, whose choice gives it for free; True
-        estimates it by three short trainings for a single network. After a polish that was asked
-        for, the temperature stays where every polished loss is below its level.
+        estimates it by three short trainings for a single network. After an explicit
+        polish, the temperature stays where every polished loss is below its level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
         Weights of the classes, times those of the samples, in search, warm-up and temperature;
         "balanced" gives all classes the same weight in sum. The polish knows no weights.
     scoring : None, str or callable(estimator, X, y), default=None
-        What structures are compared by on held-out rows, the more the better, such as
+        The score of structures on held-out rows, the larger the better, such as
         "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
     n_jobs : int, optional
         Threads; None and −1 are all. The outcome does not depend on it, but for the last digits of
@@ -166,7 +159,7 @@ class LMMClassifier(BaseLMMClassifier):
     model_ : the `maxplus.models.AdditiveLMM`, or the `maxplus.models.LMM` of a single network
     n_hidden_ : int, hidden units of all terms
     scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
-    temperature_ : what all weights were multiplied by in the end, 1.0 if nothing was calibrated
+    temperature_ : the factor of all weights after training, 1.0 without calibration
     search_ : what was tried (sums of terms): "candidates" in words, held-out "losses" of shape
         (candidates, folds), inf where a fold was spared, "scores" if there is a ``scoring``, −inf
         where a fold was spared, and which was "chosen"
@@ -177,18 +170,19 @@ class LMMClassifier(BaseLMMClassifier):
     slope_ : of a single network's training, per unit of ``scale_``; W0_ is
         temperature_·slope_ / scale_
     suspects_ : training samples that are not below the polish's level (before the temperature)
-    warmup_losses_, loss_curve_ : mean soft loss of each epoch of the warm-up
+    loss_curve_ : mean soft loss of each epoch of the warm-up
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_wins_ : how often each unit decides a class's score of its term on the training samples
+    unit_activation_counts_ : how often each unit decides a class's score of its term on the
+        training samples
     feature_importances_ : array of shape (P,), how much each feature contributes to margins on the
         training samples, as shares (`maxplus.explain.feature_importances`)
     n_iter_ : epochs and rounds together
     status_, status_message_ : how training ended, as a code (`maxplus.training.Status`) and as a
         sentence
     max_loss_, mean_loss_ : of the final model on the training set
-    certified_ : whether max_loss_ < log 2
+    perfect_fit_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
 
     Examples
@@ -202,7 +196,7 @@ class LMMClassifier(BaseLMMClassifier):
     """
 
     suspects_: NDArray
-    warmup_losses_: NDArray
+    loss_curve_: NDArray
     polish_losses_: NDArray
     search_: dict[str, Any]
     temperature_: float
@@ -227,7 +221,7 @@ class LMMClassifier(BaseLMMClassifier):
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
         "max_features": (whole(1), NOTHING),
-        "confidence": (real(above=0.0), NOTHING),
+        "init_margin": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
         "robust_eps": (real(minimum=0.0),),
@@ -250,7 +244,7 @@ class LMMClassifier(BaseLMMClassifier):
         slope: float | str = "auto",
         structure: str = "auto",
         max_features: int | None = None,
-        confidence: float | None = None,
+        init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         robust_eps: float = 0.0,
@@ -273,7 +267,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.slope = slope
         self.structure = structure
         self.max_features = max_features
-        self.confidence = confidence
+        self.init_margin = init_margin
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
         self.robust_eps = robust_eps
@@ -292,17 +286,12 @@ class LMMClassifier(BaseLMMClassifier):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    @property
-    def loss_curve_(self) -> NDArray:
-        """The mean soft loss of each epoch of the warm-up."""
-        return self.warmup_losses_
-
-    def _labelled(
+    def _dataset(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
-        like: Network | None,
-    ) -> LabelledData:  # fmt: skip
-        data = super()._labelled(X, y, sample_weight, classes, like)
-        return data.weighted(self.class_weight)
+        model: Network | None,
+    ) -> Dataset:  # fmt: skip
+        data = super()._dataset(X, y, sample_weight, classes, model)
+        return data.with_class_weight(self.class_weight)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -312,11 +301,9 @@ class LMMClassifier(BaseLMMClassifier):
                 "keep; leave it out, or give n_hidden"
             )
 
-    # -- what is trained -----------------------------------------------------------------------
-
     @property
     def _is_sum(self) -> bool:
-        """Whether the model is a sum of terms: no parameter asks for a single network."""
+        """True for a sum of terms: no parameter needs a single network."""
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
@@ -324,7 +311,7 @@ class LMMClassifier(BaseLMMClassifier):
             and self.polish in ("auto", None)
             and not (self.robust_eps or self.early_stopping)
             and self.augment is None
-            and self.confidence is None
+            and self.init_margin is None
         )
 
     @property
@@ -338,9 +325,9 @@ class LMMClassifier(BaseLMMClassifier):
             None if isinstance(self.slope, str) else float(self.slope),
         )
 
-    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: Rows) -> float:
-        """Return what the user's scorer says of a model on rows that were held out."""
-        # A fitted classifier for it, as far as predictions go.
+    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: Dataset) -> float:
+        """Return the user's score of a model on held-out rows."""
+        # Scorers take a fitted classifier; this one can only predict.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
         vars(fitted).update(model_=model, classes_=classes, n_features_in_=rows.X.shape[1])
         y = classes[rows.y]
@@ -349,74 +336,63 @@ class LMMClassifier(BaseLMMClassifier):
         assert self.scoring is not None
         return float(self.scoring(fitted, rows.X, y))
 
-    def _start(
-        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
-    ) -> Start:
-        known: dict[str, NDArray] = {}
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
+        temperature = None
         if self._calibrates and not self._is_sum:
             monitor.begin("choice", is_last=False)
-            known[TEMPERATURE] = np.array([self._held_out_temperature(data, rng, monitor)])
+            temperature = self._held_out_temperature(data, rng, monitor)
 
-        def find(everybody: LabelledData) -> Start:
-            rows = Rows(everybody.X, everybody.y, everybody.weight)
+        def initialize(rows: Dataset) -> tuple[Network, FitState]:
             scaling = self._scaling(rows.X)
-            facts = known | scaling.facts
             if self._is_sum:
                 rows = replace(rows, X=rows.X[:])
-                return Start(untrained(rows, data.n_classes, rng), facts)
+                return untrained(rows, data.n_classes, rng), FitState(scaling=scaling)
             rows = replace(rows, X=scaling(rows.X))
-            boxes = boxes_for(rows, data.n_classes, self._capacity, self.confidence, rng)
-            facts |= {SLOPE: np.array([boxes.slope]), DISTANCE: np.array([boxes.distance])}
-            return Start(boxes.model, facts)
+            boxes = initial_boxes(rows, data.n_classes, self._capacity, self.init_margin, rng)
+            return boxes.model, FitState(
+                slope=boxes.slope, distance=boxes.distance, scaling=scaling, temperature=temperature
+            )
 
-        return data.on_first(find, rng)
+        return data.on_first_rank(initialize, rng)
 
     def _scaling(self, X: NDArray) -> Scaling:
         return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
     def _held_out_temperature(
-        self, data: LabelledData, rng: np.random.Generator, monitor: TrainingMonitor
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> float:
-        def brief(
-            rows: Rows, length: float, rng: np.random.Generator, quiet: TrainingMonitor
+        def train(
+            rows: Dataset, length: float, rng: np.random.Generator, quiet: TrainingMonitor
         ) -> LMM:
             scaling = self._scaling(rows.X)
             scaled = replace(rows, X=scaling(rows.X))
-            model = self._brief(data.n_classes, scaled, self._capacity, length, rng, quiet)
+            model = self._train_briefly(data.n_classes, scaled, self._capacity, length, rng, quiet)
             return scaling.folded(model)
 
-        return held_out_temperature(
-            Rows(data.X, data.y, data.weight), data.n_classes, brief, int(rng.integers(2**31)),
-            monitor, numba.get_num_threads(),
-        )  # fmt: skip
+        seed = int(rng.integers(2**31))
+        return held_out_temperature(data, data.n_classes, train, seed, monitor)
 
-    def _brief(
-        self, n_classes: int, rows: Rows, capacity: Capacity, length: float,
+    def _train_briefly(
+        self, n_classes: int, rows: Dataset, capacity: Capacity, length: float,
         rng: np.random.Generator, monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a single network, trained for a share of the usual length."""
-        boxes = boxes_for(rows, n_classes, capacity, self.confidence, rng)
+        boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(boxes.model, problem, monitor).model
 
-    # -- how it is trained ---------------------------------------------------------------------
-
-    def _problem(
-        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> TrainingProblem:
-        X = data.X if self._is_sum else self._scaled(facts, data.X)
+    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+        X = data.X if self._is_sum or state.scaling is None else state.scaling(data.X)
         return TrainingProblem(X, data.y, weight=data.weight, rng=rng)
 
-    def _scaled(self, facts: Mapping[str, NDArray], X: NDArray) -> NDArray:
-        """Return features as stages take them."""
-        return Scaling.of_facts(facts)(X)
-
-    def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
+    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
         if self._is_sum:
             return [self._joint_training(data.classes)]
-        return self._single_stages(current().total(len(data.y)), facts)
+        return self._single_stages(current().total(len(data.y)), state)
 
     def _joint_training(self, classes: NDArray) -> JointTraining:
         return JointTraining(
@@ -425,10 +401,12 @@ class LMMClassifier(BaseLMMClassifier):
             TERM_ANNEALING._replace(**self._epochs_and_batch), self.max_features,
         )  # fmt: skip
 
-    def _single_stages(self, n_samples: int, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        """Return the stages of a single network on so many samples."""
-        slope, distance = (float(facts[name][0]) for name in (SLOPE, DISTANCE))
-        scaling = Scaling.of_facts(facts)
+    def _single_stages(self, n_samples: int, state: FitState) -> Sequence[Stage]:
+        """Return the stages of a single network for a number of samples."""
+        slope, distance, scaling = state.slope, state.distance, state.scaling
+        assert slope is not None
+        assert distance is not None
+        assert scaling is not None
         annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(
@@ -441,38 +419,38 @@ class LMMClassifier(BaseLMMClassifier):
         ]
         if self.polish == "auto":
             polish_of = partial(self._bounded_polish, slope * distance)
-            ask = partial(worth_polishing, partial(self._retrained, slope), polish_of)
-            stages.append(ValidatedPolish(ask, polish_of(n_samples)))
+            is_worth_it = partial(worth_polishing, partial(self._retrain, slope), polish_of)
+            stages.append(ValidatedPolish(is_worth_it, polish_of(n_samples)))
         elif self.polish is not None:
             skip = count_samples(self.max_suspects, n_samples)
             stages.append(Polish(self._level, skip))
         return stages
 
     def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
-        """Return a polish that looks at no more samples than the warm-up before it."""
+        """Return a polish that visits no more samples than the warm-up before it."""
         epochs = self._annealing(size, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, visits=epochs * n_samples)
 
-    def _retrained(
-        self, slope: float, model: LMM, rows: Rows, length: float, rng: np.random.Generator,
+    def _retrain(
+        self, slope: float, model: LMM, rows: Dataset, length: float, rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
         """Return a network of the same size, trained on fewer rows for a shorter time."""
         like = Capacity(min(model.n_hidden, len(rows.y)), slope)
-        return self._brief(model.n_classes, rows, like, length, rng, monitor)
+        return self._train_briefly(model.n_classes, rows, like, length, rng, monitor)
 
     @property
     def _level(self) -> float:
-        """What a polish that was asked for brings losses below."""
+        """The level below which an explicit polish brings losses."""
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
     def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
-        """Return what ``augment`` makes of a batch, scaled."""
+        """Return the output of ``augment`` for a batch, scaled."""
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
-        """Return the warm-up of so many samples, or a part of it: then nothing is held out."""
+        """Return the warm-up for a number of samples, or a part of it: then nothing is held out."""
         if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
         usual = Annealing(length=length, **self._epochs_and_batch)
@@ -483,83 +461,83 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _epochs_and_batch(self) -> dict[str, Any]:
-        """The user's own numbers for an `Annealing`, None where they are automatic."""
+        """Numbers of the user for an `Annealing`, None where they are automatic."""
         given = {"n_epochs": self.warmup_epochs, "batch_size": self.batch_size}
         return {name: None if isinstance(n, str) else n for name, n in given.items()}
 
-    # -- what it leaves behind -----------------------------------------------------------------
+    def _required_state(self) -> tuple[str, ...]:
+        own = ("distance", "scaling", *["temperature"] * self._calibrates)
+        return (*super()._required_state(), *own)
 
-    def _check_facts(self, state: TrainingState, data: LabelledData) -> None:
-        super()._check_facts(state, data)
-        state.array(f"before.{DISTANCE}", np.float64, (1,))
-        check_scaling(state, data.X.shape[1])
-        if self._calibrates:
-            (value,) = state.array(f"before.{TEMPERATURE}", np.float64, (1,))
-            if not value > 0:
-                raise StateError(f"its temperature cannot be {value}")
-
-    def _facts(
-        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    def _fitted_attributes(
+        self, data: Dataset, state: FitState, trained: Trained
     ) -> dict[str, Any]:
+        model = trained.model
+        # A training that was ended early has not reached all of its stages.
+        results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
-            return self._facts_of_sum(data, facts, trained)
-        factor = self._factor(data, facts, trained.model)
-        model = Scaling.of_facts(facts).folded(trained.model)
+            factor, search = self._search_results(data, trained)
+        else:
+            assert state.scaling is not None
+            results = {"polish_losses": np.empty(0), **results}
+            scaling, search = state.scaling, {}
+            factor = self._factor(data, state, lambda X: model.scores(scaling(X)))
+            model = scaling.folded(model)
         model = model if factor == 1.0 else model.scaled(factor)
         require_finite(model)
-        # A training that was ended early has not got to all of its stages.
-        courses = {"warmup_losses": np.empty(0), "polish_losses": np.empty(0)}
-        fitted = super()._facts(data, courses | dict(facts), replace(trained, model=model))
-        return fitted | {"temperature_": factor}
+        if self._is_sum and self.polish is not None:
+            results["suspects"] = suspects_above(LOG2, model.losses(data.X, data.y))
+        state, trained = replace(state, results=results), replace(trained, model=model)
+        return {
+            **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
+        }  # fmt: skip
 
-    def _facts_of_sum(
-        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
-    ) -> dict[str, Any]:
-        model, factor = trained.model, 1.0
+    def _search_results(self, data: Dataset, trained: Trained) -> tuple[float, dict[str, Any]]:
+        """Return the temperature of a sum of terms, and the fitted attribute of its search."""
         choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
-        if choice is not None and self._calibrates:
-            factor = choice.temperature
-            model = model.scaled(factor)
-        require_finite(model)
-        fitted = TrainedClassifier._facts(self, data, facts, replace(trained, model=model))
-        fitted |= sum_facts(data, facts, model)
-        fitted["temperature_"] = factor
-        fitted["warmup_losses_"] = facts.get("warmup_losses", np.empty(0))
-        if self.polish is not None:
-            losses = current().allgatherv(model.losses(data.X, data.y))
-            fitted["suspects_"] = data.given[np.flatnonzero(~(losses < LOG2))]
-        if choice is not None:
-            structures = self._joint_training(data.classes).structures
-            fitted["search_"] = {
-                "candidates": np.array([str(structure) for structure in structures]),
-                "losses": choice.losses,
-                "chosen": choice.chosen,
-            } | ({} if choice.scores is None else {"scores": choice.scores})
-        return fitted
+        if choice is None:
+            return 1.0, {}
+        structures = self._joint_training(data.classes).structures
+        search = {
+            "candidates": np.array([str(structure) for structure in structures]),
+            "losses": choice.losses,
+            "chosen": choice.chosen,
+        } | ({} if choice.scores is None else {"scores": choice.scores})
+        return choice.temperature if self._calibrates else 1.0, {"search_": search}
 
     def _shortfall(self, status: Status) -> str:
         if status is not Status.GIVEN_UP:
             return super()._shortfall(status)
-        return (
-            f"the polish left {self.suspects_.size} of {self.training_labels_.size} training "
-            f"samples above its level of {self._level:.4g} (suspects_ lists them); allow as many "
-            "with max_suspects, or let polish='auto' decide"
-        )
+        return polish_shortfall(self.suspects_.size, self.training_labels_.size, self._level)
 
     def _factor(
-        self, data: LabelledData, facts: Mapping[str, NDArray], model: LMM | AdditiveLMM
+        self, data: Dataset, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
-        """The temperature, as far as it leaves what was polished below its level."""
+        """Return the temperature, as far as polished losses stay below their level."""
         if not self._calibrates:
             return 1.0
-        wanted = float(facts[TEMPERATURE][0])
-        if "suspects" not in facts or self.polish == "auto":
+        wanted = state.temperature
+        assert wanted is not None
+        if "suspects" not in state.results or self.polish == "auto":
             return wanted
         comm = current()
-        suspects = facts["suspects"] - comm.before(len(data.y))
+        suspects = state.results["suspects"] - comm.before(len(data.y))
         mine = suspects[(suspects >= 0) & (suspects < len(data.y))]
         fine = np.delete(np.arange(len(data.y)), mine)
         if not comm.total(fine.size):
             return wanted
-        Z = model.scores(self._scaled(facts, data.X[fine]))
-        return keep_level(wanted, Z, data.y[fine], self._level)
+        return keep_level(wanted, scores(data.X[fine]), data.y[fine], self._level)
+
+
+def suspects_above(level: float, losses: NDArray) -> NDArray:
+    """Return the numbers of samples, over all ranks, whose loss is not below a level."""
+    return np.flatnonzero(~(current().allgatherv(losses) < level))
+
+
+def polish_shortfall(n_suspects: int, n_samples: int, level: float) -> str:
+    """Return the message about a polish that did not reach its level."""
+    return (
+        f"the polish left {n_suspects} of {n_samples} training "
+        f"samples above its level of {level:.4g} (suspects_ lists them); allow as many "
+        "with max_suspects, or let polish='auto' decide"
+    )

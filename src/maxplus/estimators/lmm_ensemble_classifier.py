@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -10,47 +10,61 @@ from typing import Any, ClassVar
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from maxplus.distributed import current
 from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank, prepare
-from maxplus.estimators._boxes import boxes_for
-from maxplus.estimators._data import LabelledData
-from maxplus.estimators._folds import FOLDS, Rows
-from maxplus.estimators._lmm_start import sum_facts
-from maxplus.estimators._parameters import TRUTH, Parameters, refuse_checkpoints, whole
-from maxplus.estimators._scaling import Scaling
-from maxplus.estimators._trained import TrainedClassifier
-from maxplus.estimators.lmm_classifier import LMMClassifier
-from maxplus.models import LMM, AdditiveLMM, Model
+from maxplus.estimators._base import FitState
+from maxplus.estimators._cross_validation import FOLDS
+from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
+from maxplus.estimators._parameters import (
+    NOTHING,
+    TRAINED,
+    TRUTH,
+    Kind,
+    Parameters,
+    is_set,
+    refuse_checkpoints,
+    warn_no_effect,
+    warn_of_no_effect,
+    whole,
+)
+from maxplus.estimators.lmm_classifier import LMMClassifier, polish_shortfall, suspects_above
+from maxplus.models import LMM, AdditiveLMM, Model, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
 from maxplus.training.monitor import run_parallel
 from maxplus.training.problem import count_samples
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Stage, Trained
+from maxplus.training.stages.base import require_finite
+
+CLASSIFIER = Kind("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
+# Parameters of the estimator in place of which the ensemble has its own.
+REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
 
 
-class LMMEnsembleClassifier(LMMClassifier):
-    """The mean of several networks of `LMMClassifier`, trained side by side.
+class LMMEnsembleClassifier(BaseLMMClassifier):
+    """The mean of several networks of an `LMMClassifier`, trained side by side.
 
     Each starts from rows of its own and sees batches in an order of its own, and what one gets
     wrong by chance the others may outvote. The scores are z = (z⁰ + z¹ + …) / K: the ensemble is a
-    sum of terms itself, and everything that a sum of terms has, certificates, explanations and
-    exports, it has, too. log Σ_d exp(z_d − z_y) is convex in the scores, so the ensemble's loss on
+    sum of terms itself, with all that a sum of terms has: certificates, explanations and
+    exports. log Σ_d exp(z_d − z_y) is convex in the scores, so the ensemble's loss on
     a sample is at most the mean of the networks' losses.
 
     Structure and temperature are found once for all, as in `LMMClassifier`.
 
     Parameters
     ----------
+    estimator : LMMClassifier, optional
+        The parameters of each network; an ``LMMClassifier()`` by default. Its ``n_jobs``,
+        ``random_state``, ``verbose`` and ``callbacks`` are not used: the ensemble has its own.
     n_estimators : int, default=4
     bootstrap : bool, default=False
         Train each network on a sample of the rows, drawn with replacement within each class. A
         polish then is about the rows that were drawn.
-    n_hidden, slope, structure, max_features, confidence, warmup_epochs, batch_size, robust_eps, \
-augment, early_stopping, validation_fraction, n_iter_no_change, polish, max_suspects, standardize, \
-calibrate, class_weight, scoring
-        As in `LMMClassifier`, for each network.
     n_jobs : int, optional
         Networks that are trained at a time, each on one core; None and −1 are as many as there are
         cores. The outcome does not depend on it.
@@ -65,22 +79,22 @@ calibrate, class_weight, scoring
     Attributes
     ----------
     model_ : the `maxplus.models.AdditiveLMM` of all networks' terms
-    n_hidden_, unit_wins_, term_means_, feature_importances_ : of all terms
+    n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : of all terms
     temperature_, search_, scale_ : as in `LMMClassifier`
     suspects_ : training samples whose loss is not below the polish's level
-    warmup_losses_, loss_curve_ : mean over the networks of the soft loss of each epoch
+    loss_curve_ : mean over the networks of the soft loss of each epoch
     n_iter_ : epochs of each network
-    status_, status_message_, max_loss_, mean_loss_, certified_, training_losses_, \
+    status_, status_message_, max_loss_, mean_loss_, perfect_fit_, training_losses_, \
 training_labels_ : of the ensemble, as in `LMMClassifier`
     classes_, n_features_in_, feature_names_in_
 
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from maxplus import LMMEnsembleClassifier
+    >>> from maxplus import LMMClassifier, LMMEnsembleClassifier
     >>> X, y = load_wine(return_X_y=True)
-    >>> clf = LMMEnsembleClassifier(3, n_hidden=9, random_state=0).fit(X[::2], y[::2])
-    >>> clf.score(X[1::2], y[1::2]) > 0.9, len(clf.model_.terms)
+    >>> clf = LMMEnsembleClassifier(LMMClassifier(n_hidden=9), 3, random_state=0)
+    >>> clf.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9, len(clf.model_.terms)
     (True, 3)
     >>> radius = clf.certified_radius(X, scale=clf.scale_)
     >>> moved = X + 0.99 * radius[:, None] * clf.scale_
@@ -88,103 +102,122 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     True
     """
 
+    suspects_: NDArray
+    loss_curve_: NDArray
+    search_: dict[str, Any]
+    temperature_: float
     _parameters: ClassVar[Parameters] = {
-        **LMMClassifier._parameters, "n_estimators": (whole(1),), "bootstrap": (TRUTH,),
-    }  # fmt: skip
+        **TRAINED,
+        "estimator": (CLASSIFIER, NOTHING),
+        "n_estimators": (whole(1),),
+        "bootstrap": (TRUTH,),
+    }
 
     def __init__(
         self,
+        estimator: LMMClassifier | None = None,
         n_estimators: int = 4,
         *,
         bootstrap: bool = False,
-        n_hidden: int | str = "auto",
-        slope: float | str = "auto",
-        structure: str = "auto",
-        max_features: int | None = None,
-        confidence: float | None = None,
-        warmup_epochs: int | str = "auto",
-        batch_size: int | str = "auto",
-        robust_eps: float = 0.0,
-        augment: Any = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        polish: float | str | None = "auto",
-        max_suspects: int | float = 0,
-        standardize: bool | str = "auto",
-        calibrate: bool | str = "auto",
-        class_weight: Mapping[Any, float] | str | None = None,
-        scoring: str | Callable[[Any, Any, Any], float] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Any = None,
     ) -> None:
-        super().__init__(
-            n_hidden, slope=slope, structure=structure, max_features=max_features,
-            confidence=confidence, warmup_epochs=warmup_epochs, batch_size=batch_size,
-            robust_eps=robust_eps, augment=augment, early_stopping=early_stopping,
-            validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change,
-            polish=polish, max_suspects=max_suspects, standardize=standardize,
-            calibrate=calibrate, class_weight=class_weight, scoring=scoring, n_jobs=n_jobs,
-            random_state=random_state, verbose=verbose, callbacks=callbacks,
-        )  # fmt: skip
+        self.estimator = estimator
         self.n_estimators = n_estimators
         self.bootstrap = bootstrap
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def _member(self) -> LMMClassifier:
+        """An unfitted classifier with the parameters of each network."""
+        if self.estimator is None:
+            return LMMClassifier()
+        return clone(self.estimator).set_params(**REPLACED)
+
+    @property
+    def _is_sum(self) -> bool:
+        return self._member._is_sum
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        self._member._check_parameters()
         refuse_checkpoints(self.callbacks, "the training of an ensemble")
 
-    def _problem(
-        self, data: LabelledData, facts: Mapping[str, NDArray], rng: np.random.Generator
-    ) -> TrainingProblem:
-        return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
+    def _warn_of_no_effect(self) -> None:
+        super()._warn_of_no_effect()
+        warn_of_no_effect(self._member, LMMClassifier._effects)
+        for name in REPLACED:
+            if self.estimator is not None and is_set(self.estimator, name):
+                value = getattr(self.estimator, name)
+                warn_no_effect(f"{name}={value!r} of the estimator", "in an ensemble, set its own")
 
-    def _stages(self, data: LabelledData, facts: Mapping[str, NDArray]) -> Sequence[Stage]:
-        return [EnsembleTraining(self, data.classes, facts)]
+    def _dataset(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        model: Network | None,
+    ) -> Dataset:  # fmt: skip
+        data = super()._dataset(X, y, sample_weight, classes, model)
+        return data.with_class_weight(self._member.class_weight)
 
-    def _facts(
-        self, data: LabelledData, facts: Mapping[str, NDArray], trained: Trained
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
+        return self._member._initialize(data, rng, monitor)
+
+    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+        return [
+            EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data.classes, state)
+        ]
+
+    def _fitted_attributes(
+        self, data: Dataset, state: FitState, trained: Trained
     ) -> dict[str, Any]:
-        if self._is_sum:
-            return self._facts_of_sum(data, facts, trained)
-        model = trained.model
+        member, model = self._member, trained.model
+        results = {"warmup_losses": np.empty(0), **state.results}
         if not isinstance(model, AdditiveLMM):
-            model = AdditiveLMM.mean([Scaling.of_facts(facts).folded(model)])
-        known = dict(facts)
-        if self.polish is not None:
-            losses = current().allgatherv(model.losses(data.X, data.y))
-            known["suspects"] = np.flatnonzero(~(losses < self._level))
-        factor = self._factor(data, known, model)
-        model = model if factor == 1.0 else model.scaled(factor)
-        status = self._verdict(known, trained.status, current().total(len(data.y)))
-        fitted = TrainedClassifier._facts(
-            self, data, known, replace(trained, model=model, status=status)
-        )
-        fitted |= sum_facts(data, facts, model)
-        if "suspects" in known:
-            fitted["suspects_"] = data.given[known["suspects"]]
-        losses = facts.get("warmup_losses", np.empty(0))
-        return fitted | {"temperature_": factor, "warmup_losses_": losses}
+            # No network was completed: this is the initial one, of scaled features.
+            assert state.scaling is not None
+            model = AdditiveLMM.mean([state.scaling.folded(model)])
+        factor, search = member._search_results(data, trained)
+        if member._is_sum and factor != 1.0:
+            model = model.scaled(factor)
+        if member.polish is not None:
+            results["suspects"] = suspects_above(member._level, model.losses(data.X, data.y))
+        if not member._is_sum:
+            trained = replace(trained, status=self._status(results, trained.status, data))
+            factor = member._factor(data, replace(state, results=results), model.scores)
+            model = model if factor == 1.0 else model.scaled(factor)
+        require_finite(model)
+        state, trained = replace(state, results=results), replace(trained, model=model)
+        return {
+            **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
+        }  # fmt: skip
 
-    def _scaled(self, facts: Mapping[str, NDArray], X: NDArray) -> NDArray:
-        return X
-
-    def _verdict(self, facts: Mapping[str, NDArray], status: Status, n_samples: int) -> Status:
-        """Return how the training ended, in terms of the ensemble's own losses."""
-        if status.ends_training or "suspects" not in facts:
+    def _status(self, results: dict[str, NDArray], status: Status, data: Dataset) -> Status:
+        """Return why the training ended, by the ensemble's own losses."""
+        if status.ends_training or "suspects" not in results:
             return status
-        n_suspects = facts["suspects"].size
+        n_suspects = results["suspects"].size
         if n_suspects == 0:
             return Status.POLISHED
-        if n_suspects <= count_samples(self.max_suspects, n_samples):
+        member = self._member
+        if n_suspects <= count_samples(member.max_suspects, current().total(len(data.y))):
             return Status.SKIPPED
-        return Status.UNFIT if self.polish == "auto" else Status.GIVEN_UP
+        return Status.UNFIT if member.polish == "auto" else Status.GIVEN_UP
+
+    def _shortfall(self, status: Status) -> str:
+        if status is not Status.GIVEN_UP:
+            return super()._shortfall(status)
+        n_samples, level = self.training_labels_.size, self._member._level
+        return polish_shortfall(self.suspects_.size, n_samples, level)
 
 
 class EnsembleTraining:
-    """Train the networks of an ensemble, some at a time, and take their mean.
+    """The stage that trains the networks of an ensemble, some at a time, and takes their mean.
 
     Each trains on one core with a generator of its own, so that the outcome depends on neither the
     number of threads nor the order in which they end. Over several ranks, rank 0 trains on the rows
@@ -192,19 +225,22 @@ class EnsembleTraining:
 
     Parameters
     ----------
-    ensemble : the estimator
-    classes : its labels
-    facts : what is known from the start
+    member : LMMClassifier with the parameters of each network
+    n_estimators : number of networks
+    bootstrap : whether each is trained on a sample of the rows
+    classes : labels
+    state : FitState of the initial model
     """
 
     name: ClassVar[str] = "ensemble"
     has_state: ClassVar[bool] = False
 
     def __init__(
-        self, ensemble: LMMEnsembleClassifier, classes: NDArray, facts: Mapping[str, NDArray]
-    ) -> None:
-        self.ensemble, self.facts = ensemble, facts
-        self.joint = ensemble._joint_training(classes)
+        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, classes: NDArray,
+        state: FitState,
+    ) -> None:  # fmt: skip
+        self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
+        self.state, self.joint = state, member._joint_training(classes)
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""
@@ -214,13 +250,13 @@ class EnsembleTraining:
         self, model: LMM | AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
-        """Train; ``model`` is what remains where none was done."""
+        """Train; the result is ``model`` if no network was completed."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def _train(
-        self, model: LMM | AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
+        self, model: LMM | AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
     ) -> Joint:
-        K, choice = self.ensemble.n_estimators, None
+        K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
             choice, status = self.joint.choose(model, rows, seed, monitor)
@@ -229,12 +265,15 @@ class EnsembleTraining:
             rng = np.random.default_rng([seed, FOLDS])
             prepared = prepare(rows, model.n_classes, rng, self.joint.max_features)
             jobs = [
-                partial(self._sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
+                partial(self._train_sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
                 for k in range(K)
             ]
         else:
-            scaled = replace(rows, X=Scaling.of_facts(self.facts)(rows.X))
-            jobs = [partial(self._single, scaled, model.n_classes, [seed, k]) for k in range(K)]
+            assert self.state.scaling is not None
+            scaled = replace(rows, X=self.state.scaling(rows.X))
+            jobs = [
+                partial(self._train_single, scaled, model.n_classes, [seed, k]) for k in range(K)
+            ]
         monitor.begin(self.name, is_last=True)
         done: dict[int, tuple[LMM | AdditiveLMM, NDArray]] = {}
         status, best = Status.MAX_ITER, np.inf
@@ -256,41 +295,40 @@ class EnsembleTraining:
         losses = np.mean([curve[:length] for curve in curves], axis=0)
         return Joint(AdditiveLMM.mean(models), status, choice, losses)
 
-    def _sum(
+    def _train_sum(
         self, choice: Choice, prepared: Prepared, n_classes: int, seed: Sequence[int],
         quiet: TrainingMonitor,
     ) -> tuple[AdditiveLMM, NDArray]:  # fmt: skip
-        own = Rows(prepared.U, prepared.y, prepared.weight)
-        if self.ensemble.bootstrap:
-            own = drawn(own, np.random.default_rng([*seed, 1]))
+        own = Dataset(prepared.U, prepared.y, prepared.weight)
+        if self.bootstrap:
+            own = draw_bootstrap(own, np.random.default_rng([*seed, 1]))
         mine = prepared._replace(U=own.X, y=own.y, weight=own.weight)
         losses: list[float] = []
 
-        def note(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+        def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
             losses.append(loss)
             return quiet.interrupted
 
-        trained = self.joint.trained(
-            self.joint.structures[choice.chosen], mine, n_classes, 1.0, seed,
-            note,
-        )  # fmt: skip
+        structure = self.joint.structures[choice.chosen]
+        trained = self.joint.trained(structure, mine, n_classes, 1.0, seed, on_epoch)
         return trained, np.array(losses)
 
-    def _single(
-        self, rows: Rows, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
+    def _train_single(
+        self, rows: Dataset, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[LMM, NDArray]:
-        rng = np.random.default_rng(seed)
-        own = drawn(rows, rng) if self.ensemble.bootstrap else rows
-        boxes = boxes_for(own, n_classes, self.ensemble._capacity, self.ensemble.confidence, rng)
-        known = {"slope": np.array([boxes.slope]), "distance": np.array([boxes.distance])}
-        stages = self.ensemble._single_stages(len(own.y), {**self.facts, **known})
+        rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
+        assert scaling is not None
+        own = draw_bootstrap(rows, rng) if self.bootstrap else rows
+        boxes = initial_boxes(own, n_classes, member._capacity, member.init_margin, rng)
+        state = replace(self.state, slope=boxes.slope, distance=boxes.distance)
+        stages = member._single_stages(len(own.y), state)
         problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)
         trained = run_stages(stages, boxes.model, problem, quiet)
-        model = Scaling.of_facts(self.facts).folded(trained.model)
-        return model, trained.facts.get("warmup_losses", np.full(1, np.nan))
+        losses = trained.facts.get("warmup_losses", np.full(1, np.nan))
+        return scaling.folded(trained.model), losses
 
 
-def drawn(rows: Rows, rng: np.random.Generator) -> Rows:
+def draw_bootstrap(rows: Dataset, rng: np.random.Generator) -> Dataset:
     """Return as many rows as there are, drawn with replacement within each class, as weights."""
     counts = np.zeros(len(rows.y), np.int64)
     for d in np.unique(rows.y):

@@ -1,84 +1,114 @@
-"""Regression: a sum of Linear-Min-Max terms for noisy data, or the theorem's interpolation."""
+"""Regression by a sum of Linear-Min-Max terms."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from copy import copy
-from typing import Any, ClassVar
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
-from maxplus.certify.margins import AdditiveMargins
-from maxplus.estimators._data import FLOATS, check_sample_weight, checked_rows, within_range
-from maxplus.estimators._effects import Effect, warn_of_no_effect
-from maxplus.estimators._endings import Ended, warn_of_shortfall
-from maxplus.estimators._frames import COLUMNS, prepared
-from maxplus.estimators._interpolation import interpolate
-from maxplus.estimators._intervals import interval_width
-from maxplus.estimators._lmm import LMMWeights
+from maxplus.certify.margins import Margins
+from maxplus.estimators._additive import MOST_PAIRS, simplest_of_the_best
+from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
+from maxplus.estimators._cross_validation import FOLDS
+from maxplus.estimators._dataset import (
+    ROUNDING,
+    Dataset,
+    Scaling,
+    check_magnitude,
+    predict_in_batches,
+    validated_rows,
+)
 from maxplus.estimators._parameters import (
     TRAINED,
     Parameters,
     as_callbacks,
-    check_parameters,
     check_value,
     one_of,
+    progress_bar,
     real,
     refuse_checkpoints,
-    refuse_ranks,
+    threads,
+    warn_user,
     whole,
 )
-from maxplus.estimators._progress import progress_bar
-from maxplus.estimators._regression import difference, fit_regression
-from maxplus.estimators._saving import Saved
-from maxplus.estimators._scoring import answers
-from maxplus.estimators._threads import threads
-from maxplus.estimators._training_summary import targets_summary
-from maxplus.estimators._warning import warn_user
-from maxplus.explain import Domain, PredictionContributions, prediction_contributions
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.explain import (
+    Domain,
+    PredictionContributions,
+    feature_importances,
+    prediction_contributions,
+    term_means,
+)
+from maxplus.models import LMM, AdditiveLMM, FeatureMap
 from maxplus.models._checks import feature_values
 from maxplus.training import Status, TrainingMonitor
+from maxplus.training.monitor import run_parallel
+from maxplus.training.result import TrainingOverflowError
+from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
+from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
 
-LEARN, INTERPOLATE = "learn", "interpolate"
+# A fixed number: a quantile for every coverage would reveal the residual of every training row.
+COVERAGES = np.array([*range(50, 1000, 50), 975, 990, 995, 999]) / 1000
+# Rounding of a coverage that stands in COVERAGES.
+TOLERANCE = 1e-9
+STAGE = "terms"
+SQUARED = "squared_error"
+# Losses, by their names in the training.
+LOSSES = {SQUARED: "squared", "absolute_error": "absolute"}
+# Squares of larger targets would overflow.
+LARGEST = 1e150
+# Predictions exceed the range of the training targets by at most this share of it.
+MARGIN = 0.05
+# From gentle shape functions, for few and noisy rows, to many boxes.
+STRUCTURES = (
+    Structure(units=1, size=0.5),
+    Structure(units=1, size=1.5),
+    Structure(units=2, size=1.0),
+    Structure(units=2, pairs_per_feature=1.0, size=1.0),
+    Structure(units=2, pairs_per_feature=1.0, boxes=4, size=1.0),
+    Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=2.0),
+    Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
+)
+# Rows to choose on: at least this many, and at least this part.
+ENOUGH, PART = 3_000, 8
+# Structures that go on to all folds after the first.
+SURVIVORS = 3
+# The training that pairs are selected after, as a share of the others.
+PAIRS_LENGTH = 0.5
+# Residuals beyond this many deviations do not count for more in the selection of pairs.
+FAR = 4.0
 
 
-class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
-    """Piecewise-linear regression: a sum of terms, or the interpolation of the paper's theorem.
+class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
+    """Piecewise-linear regression by a sum of small max-min terms, for noisy data.
 
-    ``method="learn"`` is for noisy data: h(x) = z_1(x) − z_0(x), within ``bounds_``, where z are
-    the scores of a `maxplus.models.AdditiveLMM`, a sum of small max-min terms over one, two or all
-    features. All terms are trained jointly on the squared or the absolute loss, and which terms
-    there are is chosen by cross-validation.
-
-    ``method="interpolate"`` is the network of the paper's approximation theorem, a pyramid
-    of slope K at each chosen training point: h(x) = max_j (y_j − K·‖x − x_j‖∞). If f
-    is K-Lipschitz and y_j = f(x_j), then h ≤ f, h = f at the chosen points, and f − h ≤ 2Kδ where
-    no x is farther than δ from one of them.
+    h(x) = z_1(x) − z_0(x), within ``bounds_``, where z are the scores of a
+    `maxplus.models.AdditiveLMM`, a sum of small max-min terms over one, two or all
+    features. All terms are trained jointly on the squared or the absolute error, and which terms
+    there are is chosen by cross-validation. `LipschitzInterpolator` is for data without noise.
 
     Parameters
     ----------
-    n_hidden : int or "auto", default="auto"
-        To interpolate: pyramids stand at so many random training points; "auto" is all of them.
-    slope : float or "auto", default="auto"
-        To interpolate: K; "auto" is the Lipschitz constant of the training data, with a margin of
-        √eps against rounding.
-    method : "learn" or "interpolate", default="learn"
-    loss : "squared" or "absolute", default="squared"
-        What is minimised to learn: predictions follow the mean of the targets, or their median.
-        Take "absolute" where a few targets are far from all others.
+    loss : "squared_error" or "absolute_error", default="squared_error"
+        Predictions follow the mean of the targets, or their median.
+        Take "absolute_error" where a few targets are far from all others.
     epochs : int or "auto", default="auto"
         Passes over the samples in each training; "auto" is 10, and more where that would be fewer
         than 500 steps.
     n_jobs : int, optional
         Threads; None and −1 are all.
     random_state : int, RandomState or None, default=None
-        Chooses folds, batches, and where units begin.
+        Of folds, batches, and the initial units.
     verbose : int, default=0
         1 shows progress bars: of the choice, then of the training.
     callbacks : callable or list of callables, optional
@@ -87,41 +117,32 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    model_ : AdditiveLMM with two outputs; to interpolate, an LMM with one
-    n_hidden_ : hidden units of the model
-    bounds_ : array of two numbers that no learned prediction leaves: the range of the training
+    model_ : AdditiveLMM with two outputs
+    n_hidden_ : hidden units of all terms
+    bounds_ : array of two numbers that no prediction exceeds: the range of the training
         targets, 5 % of it wider on either side
-    feature_importances_ : array of shape (P,), mean |contribution| of each feature to learned
+    feature_importances_ : array of shape (P,), mean |contribution| of each feature to
         predictions on the training rows, as shares
-    term_means_ : array of shape (T, 2), mean scores of each term over training rows; what
-        `explain` compares with
+    term_means_ : array of shape (T, 2), mean scores of each term over training rows, to which
+        contributions in `explain` are relative
     n_features_in_, feature_names_in_
-    search_ : what was tried to learn and how it did: "candidates" in words, "losses" of shape
+    search_ : the structures that were compared: "candidates" as text, "losses" of shape
         (candidates, folds) on rows held out, inf where a fold was left out, and which was "chosen"
-    residuals_ : how far predictions were off on rows held out, ascending; only in the process
+    residuals_ : absolute errors on rows held out, ascending; only in the process
         that trained, or with ``save(path, remember_rows=True)``
     residual_quantiles_ : their quantiles for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995
-        and 0.999; what the interval is made from
-    curve_losses_, loss_curve_ : mean soft loss of each epoch, of standardised targets
+        and 0.999, the widths of intervals
+    training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
+    loss_curve_ : mean soft loss of each epoch, of standardised targets
     n_iter_ : epochs
-    status_, status_message_ : why learning ended, as a code (`maxplus.training.Status`) and as a
+    status_, status_message_ : why training ended, as a code (`maxplus.training.Status`) and as a
         sentence
-    slope_, W0_, W1_, W2_ : to interpolate: K, and the weights
-    lipschitz_ : to interpolate: the Lipschitz constant of the training data in the L∞ norm
-    interpolates_ : whether h passes through all chosen points. It does when K is at
-        least their Lipschitz constant, unless K·x is so much larger than the
-        differences of targets that rounding shows: then centre the features
-    prototypes_ : to interpolate: indices of the chosen points in the training set
 
     Notes
     -----
-    To learn costs O(epochs·N·Σ_t H_t·m_t) for each training: seven structures on the first of three
-    folds, the best three on the others, and the last; of many rows, a part is for choosing. Each
-    feature has a monotone map (`maxplus.models.FeatureMap`), constant far out.
-
-    To interpolate costs O(N²·P): it looks at all pairs for ``lipschitz_``. Samples at the
-    same point become one, with the (weighted) mean of their targets. Targets with noise
-    have a large Lipschitz constant.
+    A training costs O(epochs·N·Σ_t H_t·m_t). There is one for each of seven structures on the first
+    of three folds, one for the best three on the others, and the last; of many rows, a part is for
+    choosing. Each feature has a monotone map (`maxplus.models.FeatureMap`), constant far out.
 
     Examples
     --------
@@ -136,61 +157,33 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
     >>> lower, upper = reg.predict_interval([[2.0]], coverage=0.9)
     >>> bool(lower[0] < 2.0 < upper[0])
     True
-
-    Without noise, the theorem:
-
-    >>> x = np.linspace(0, 6, 50)[:, None]
-    >>> exact = LMMRegressor(slope=1.0, method="interpolate").fit(x, np.sin(x[:, 0]))
-    >>> lower, upper = exact.predict_interval([[2.0]])
-    >>> bool(lower[0] <= np.sin(2.0) <= upper[0])
-    True
     """
 
-    model_: Any
+    model_: AdditiveLMM
+    n_iter_: int
     bounds_: NDArray
     term_means_: NDArray
     feature_importances_: NDArray
     residuals_: NDArray
     residual_quantiles_: NDArray
-    curve_losses_: NDArray
-    slope_: float
-    interpolates_: bool
-    lipschitz_: float
+    loss_curve_: NDArray
     _model_class = LMM
-    _effects = (
-        Effect(
-            ("loss", "epochs", "verbose", "callbacks"),
-            lambda own: own.method == LEARN, "method is 'learn'",
-        ),
-        Effect(
-            ("n_hidden", "slope"), lambda own: own.method == INTERPOLATE, "method is 'interpolate'",
-        ),
-    )  # fmt: skip
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "n_hidden": (whole(1), one_of("auto")),
-        "slope": (real(above=0.0), one_of("auto")),
-        "method": (one_of(LEARN, INTERPOLATE),),
-        "loss": (one_of("squared", "absolute"),),
+        "loss": (one_of(*LOSSES),),
         "epochs": (whole(1), one_of("auto")),
     }
 
     def __init__(
         self,
-        n_hidden: int | str = "auto",
         *,
-        slope: float | str = "auto",
-        method: str = LEARN,
-        loss: str = "squared",
+        loss: str = SQUARED,
         epochs: int | str = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Any = None,
     ) -> None:
-        self.n_hidden = n_hidden
-        self.slope = slope
-        self.method = method
         self.loss = loss
         self.epochs = epochs
         self.n_jobs = n_jobs
@@ -198,86 +191,34 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LMMRegressor:
-        """Learn from samples X with targets y, or interpolate them.
-
-        ``sample_weight`` of 0 leaves a sample out; other weights count in the mean loss, or
-        where several samples share a point. A fit that is refused leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features), or a data frame
-        y : array of shape (n_samples,)
-            Targets.
-        sample_weight : array of shape (n_samples,), optional
-            Weights, >= 0.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        refuse_ranks("a regression", "train it in one process")
-        warn_of_no_effect(self, self._effects)
-        X, preparation = prepared(self, X, y, "regression")
-        # scikit-learn notes the columns on the estimator that it is given.
-        witness = copy(self)
-        X, y = validate_data(witness, X, y, dtype=FLOATS, y_numeric=True)
-        fitted = preparation or {n: v for n, v in vars(witness).items() if n in COLUMNS}
-        fitted["training_summary_"] = targets_summary(np.asarray(y, np.float64))
-        X = np.ascontiguousarray(X)
-        weight = check_sample_weight(sample_weight, len(y))
-        with threads(self.n_jobs):
-            if self.method == INTERPOLATE:
-                fitted |= interpolate(X, y, weight, self.n_hidden, self.slope, self.random_state)
-            else:
-                fitted |= self._learn(X, y, weight)
-        # One assignment: an interruption finds the old facts or the new ones, never some of both.
-        self.__dict__ = {n: v for n, v in vars(self).items() if not n.endswith("_")} | fitted
-        if fitted.get("status_") == Status.INTERRUPTED.value:
-            warn_user(
-                f"training was interrupted after {self.n_iter_} epochs; the model so far is kept"
-            )
-        elif self.method == INTERPOLATE and self._crosses:
-            warn_of_shortfall(
-                f"no function with slope {self.slope_:g} passes through the training points, whose "
-                f"Lipschitz constant is {self.lipschitz_:g}: the curve misses some of them, and "
-                "bounds cross; take a larger slope",
-            )
-        return self
-
     @property
-    def _crosses(self) -> bool:
-        """Whether pyramids are too flat for the points that they stand at."""
-        return not self.interpolates_ and self.slope_ < self.lipschitz_
+    def n_hidden_(self) -> int:
+        """The number of hidden units of all terms."""
+        return self.model_.n_hidden
 
-    @property
-    def loss_curve_(self) -> NDArray:
-        """The mean soft loss of each epoch; pyramids have none, as nothing is trained."""
-        return self.curve_losses_
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        refuse_checkpoints(self.callbacks, "the training of a regression")
 
-    def _learn(self, X: NDArray, y: NDArray, weight: NDArray | None) -> dict[str, Any]:
-        """Return the fitted attributes of a sum of terms."""
-        if weight is not None:
-            used = np.flatnonzero(weight)
-            X, y, weight = X[used], y[used], weight[used]
+    def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+        if data.weight is not None:
+            data = data.part(np.flatnonzero(data.weight))
         seed = int(check_random_state(self.random_state).randint(2**31))
         with ExitStack() as stack:
             callbacks = as_callbacks(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
             monitor = stack.enter_context(TrainingMonitor(callbacks))
-            return fit_regression(
-                X, y, weight, seed, monitor, numba.get_num_threads(), loss=self.loss,
-                epochs=self.epochs,
-            )  # fmt: skip
+            return fit_regression(data, seed, monitor, loss=self.loss, epochs=self.epochs)
 
-    def _check_parameters(self) -> None:
-        check_parameters(self, self._parameters)
-        refuse_checkpoints(self.callbacks, "the training of a regression")
+    def _warn_of_ending(self) -> None:
+        if self.status_ == Status.INTERRUPTED.value:
+            warn_user(
+                f"training was interrupted after {self.n_iter_} epochs; the model so far is kept"
+            )
 
     def predict(self, X: Any) -> NDArray:
-        """Return h(x); of pyramids, the largest function below all K-Lipschitz ones through points.
+        """Return h(x), within ``bounds_``.
 
         Parameters
         ----------
@@ -286,13 +227,13 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            The prediction for each row; a learned one is within ``bounds_``.
+            The prediction for each row.
         """
         check_is_fitted(self, "model_")
-        return self._curve(X, self.model_)
+        return predict_in_batches(self, X, self.model_, lambda Z: difference(Z, self.bounds_))
 
     def explain(self, X: Any, domain: Domain | None = None) -> PredictionContributions:
-        """Explain learned predictions: the mean, and what each group of features adds to it.
+        """Explain predictions: the mean, and the contribution of each group of features to it.
 
         Parameters
         ----------
@@ -303,7 +244,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         Returns
         -------
         PredictionContributions
-            An exact sum for each row; ``print`` shows it in words.
+            An exact sum for each row; ``print`` shows it as text.
 
         Examples
         --------
@@ -316,8 +257,8 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         >>> bool(np.allclose(np.clip(total, *reg.bounds_), reg.predict(X)))
         True
         """
-        self._check_learned("explain")
-        rows = self._rows(X)
+        check_is_fitted(self, "model_")
+        rows = validated_rows(self, X, self.model_)
         prepared: Any = getattr(self, "preparation_", None)
         if domain is None and hasattr(prepared, "domain"):
             domain = Domain.of(prepared.domain())
@@ -333,7 +274,7 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
     def certified_change(
         self, X: Any, eps: ArrayLike, scale: ArrayLike = 1.0
     ) -> tuple[NDArray, NDArray]:
-        """Return bounds of learned predictions where features move by at most eps·scale_p each.
+        """Return bounds of predictions where features move by at most eps·scale_p each.
 
         Bounds are sound: `predict` of any such x lies between them. They are exact for a sum of
         terms over one feature each, up to rounding.
@@ -359,8 +300,8 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         >>> bool(((lower <= moved) & (moved <= upper)).all())
         True
         """
-        self._check_learned("certified_change")
-        rows = self._rows(X).astype(np.float64)
+        check_is_fitted(self, "model_")
+        rows = validated_rows(self, X, self.model_).astype(np.float64)
         factors = feature_values("scale", scale, self.model_.n_features)
         reach = np.asarray(eps, np.float64)
         if reach.shape not in ((), (len(rows),)) or not (reach >= 0.0).all():
@@ -373,76 +314,308 @@ class LMMRegressor(Ended, Saved, LMMWeights, RegressorMixin, BaseEstimator):
         every, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
         with threads(self.n_jobs):
             lower, below = (
-                AdditiveMargins(self.model_, rows, np.full(len(rows), d), factors)
+                Margins(self.model_, rows, np.full(len(rows), d), factors)
                 .lowest(every, reach).gap
                 for d in (1, 0)
             )  # fmt: skip
         low, high = self.bounds_.astype(np.float64)
         return np.clip(lower, low, high), np.clip(-below, low, high)
 
-    def _check_learned(self, name: str) -> None:
-        check_is_fitted(self, "model_")
-        if hasattr(self, "interpolates_"):
-            raise ValueError(f"{name} is for method='learn'; this model interpolates")
-
-    def _rows(self, X: Any) -> NDArray:
-        return within_range(checked_rows(self, X), self.model_, ("W0",), self)
-
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray, NDArray]:
-        """Lower and upper bounds, for each row of X.
+        """Return lower and upper bounds for each row of X.
 
-        A learned model: h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
+        They are h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
         ``residuals_`` of rows held out (split conformal prediction, over the folds). A coverage
         between two of those that ``residual_quantiles_`` are for counts as the larger. New
-        rows that come from where the training rows came from lie between in about ``coverage`` of
+        rows from the distribution of the training rows lie between in about ``coverage`` of
         all cases, on average over x; rows held out were predicted by a model that had seen fewer,
         so rather in more. With too few residuals for that the bounds are infinite.
-
-        Pyramids: lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
-        upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
-        K-Lipschitz f with f(x_j) = y_j lies between, everywhere; ``coverage`` is not used.
-        Where K is too small for the targets they cross, lower > upper, and there is no such f: a
-        ConvergenceWarning says at how many rows.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
         coverage : float, default=0.9
-            The share of new rows that a learned model's intervals are to cover, > 0 and <= 1.
+            The share of new rows that the intervals are to cover, > 0 and <= 1.
 
         Returns
         -------
         lower, upper : arrays of shape (n_samples,)
         """
-        check_is_fitted(self, "model_")
         check_value("coverage", coverage, real(above=0.0, maximum=1.0))
-        curve = self._curve(X, self.model_)
-        if not hasattr(self, "interpolates_"):
-            width = interval_width(self.residual_quantiles_, coverage)
-            return curve - width, curve + width
-        mirror = LMM(self.model_.W0, self.model_.W1, -self.model_.W2)
-        upper = -self._curve(X, mirror)
-        rounding = float(np.finfo(curve.dtype).eps) ** 0.5 * float(np.abs(curve).max(initial=0.0))
-        crossed = curve - upper > rounding
-        if crossed.any():
-            warn_of_shortfall(
-                f"the envelopes cross at {crossed.sum()} of {len(curve)} rows: no function with "
-                f"slope {self.slope_:g} passes through the training points; take a larger slope, "
-                'or method="learn" where targets are noisy',
-            )
-        # Where they cross by rounding alone, they meet.
-        return curve, np.where(crossed, upper, np.maximum(curve, upper))
+        curve = self.predict(X)
+        width = interval_width(self.residual_quantiles_, coverage)
+        return curve - width, curve + width
 
-    def _curve(self, X: Any, model: LMM | AdditiveLMM) -> NDArray:
-        def output(Z: NDArray) -> NDArray:
-            return difference(Z, self.bounds_) if isinstance(model, AdditiveLMM) else Z[:, 0]
 
-        return answers(self, X, model, ("W0",), output)
+def fit_regression(
+    rows: Dataset, seed: int, monitor: TrainingMonitor, *, loss: str, epochs: int | str,
+    structures: Sequence[Structure] = STRUCTURES,
+) -> dict[str, Any]:  # fmt: skip
+    """Choose a structure by its held-out loss, train it on all rows; return fitted attributes.
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn where the score on training rows may be low."""
-        tags = super().__sklearn_tags__()
-        # A lower envelope of a few points lies far below the others.
-        few = self.method == INTERPOLATE and self.n_hidden != "auto"
-        tags.regressor_tags.poor_score = few
-        return tags
+    The outcome does not depend on the number of threads.
+    """
+    check_magnitude(rows.X)
+    X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
+    if not (largest := float(np.abs(y).max())) < LARGEST:
+        raise ValueError(
+            f"y reaches {largest:g}, too large to learn from (at most {LARGEST:g}); divide it by "
+            "its maximum"
+        )
+    rows = Dataset(X, y, weight)
+    choice = choose(rows, structures, loss, epochs, seed, monitor)
+    monitor.begin(STAGE, is_last=True)
+    losses: list[float] = []
+    status = Status.MAX_ITER
+    prepared = prepare(rows, loss, epochs, np.random.default_rng([seed, FOLDS]))
+    structure = structures[choice.chosen]
+    n_epochs = _annealing(epochs, len(y)).epochs(len(y))
+
+    def report(epoch: int, mean: float, now: Callable[[], AdditiveLMM]) -> bool:
+        nonlocal status
+        losses.append(mean)
+        is_over = len(losses) == n_epochs and not monitor.interrupted
+        end = monitor.report(
+            len(losses), n_epochs, mean, min(losses), now(), None,
+            Status.MAX_ITER if is_over else None,
+        )  # fmt: skip
+        status = end or status
+        return end is not None
+
+    trained = train(structure, prepared, loss, epochs, [seed, FOLDS, 1], report)
+    with np.errstate(over="ignore"):
+        model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
+    if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
+        raise TrainingOverflowError(
+            f"training overflowed: the weights left the range of {X.dtype}; scale y"
+        )
+    residuals = np.sort(np.abs(choice.residuals))
+    fitted = {
+        "model_": model,
+        "bounds_": bounds,
+        "term_means_": term_means(model, X, weight),
+        "feature_importances_": feature_importances(model, X, weight=weight),
+        "residuals_": residuals,
+        "residual_quantiles_": residual_quantiles(residuals),
+        "loss_curve_": np.array(losses),
+        "n_iter_": len(losses),
+        "status_": status.value,
+    }
+    if len(structures) > 1:
+        fitted["search_"] = {
+            "candidates": np.array([str(one) for one in structures]),
+            "losses": choice.losses,
+            "chosen": choice.chosen,
+        }
+    return fitted
+
+
+def residual_quantiles(residuals: NDArray) -> NDArray:
+    """Return the ⌈(n + 1)·c⌉-th of n ascending residuals for each of COVERAGES; inf beyond n."""
+    ranks = np.ceil((residuals.size + 1) * COVERAGES - TOLERANCE).astype(int)
+    return np.append(residuals, math.inf)[np.minimum(ranks, residuals.size + 1) - 1]
+
+
+def interval_width(quantiles: NDArray, coverage: float) -> float:
+    """Return the quantile of the least of COVERAGES that is not below; inf beyond all of them."""
+    place = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
+    return float(quantiles[place]) if place < len(quantiles) else math.inf
+
+
+class _Prepared(NamedTuple):
+    """Mapped rows, standardised targets, and the pairs that explain most after shape functions.
+
+    A target is middle + deviation·(standardised target).
+    """
+
+    feature_map: FeatureMap
+    U: NDArray
+    target: NDArray
+    weight: NDArray | None
+    middle: float
+    deviation: float
+    pairs: list[Pair]
+
+
+class _Choice(NamedTuple):
+    """The losses of all structures in each fold, which was chosen, and its held-out residuals."""
+
+    losses: NDArray  # (structures, folds); inf where a fold was left out
+    chosen: int
+    residuals: NDArray
+
+
+def bounds_of(y: NDArray) -> NDArray:
+    """Return the least and the greatest target, moved apart by 5 % of their distance each."""
+    low, high = float(y.min()), float(y.max())
+    return np.array([low - MARGIN * (high - low), high + MARGIN * (high - low)])
+
+
+def difference(Z: NDArray, bounds: NDArray) -> NDArray:
+    """Return predictions from scores (N, 2): z_1 − z_0, within the bounds."""
+    return np.clip(Z[:, 1] - Z[:, 0], bounds[0], bounds[1])
+
+
+def choose(
+    rows: Dataset, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
+    monitor: TrainingMonitor,
+) -> _Choice:  # fmt: skip
+    """Return the simplest structure whose held-out loss is that of the best, up to noise.
+
+    All structures are trained for the first of three folds, the best three for the others; of many
+    rows, a part is used. Too few rows for folds leave the first structure. A callback that ends the
+    search leaves the best so far. In both cases there are no residuals.
+    """
+    rng = np.random.default_rng(seed)
+    N = len(rows.y)
+    if (n := max(ENOUGH, N // PART)) < N:
+        rows = rows.part(np.sort(rng.choice(N, n, replace=False)))
+    n, K = len(rows.y), len(structures)
+    losses = np.full((K, FOLDS), np.inf)
+    if n < 2 * FOLDS:
+        return _Choice(losses, 0, np.empty(0))
+    residuals = np.full((K, n), np.nan)
+    alive = list(range(K))
+    total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
+    monitor.begin("choice", is_last=False)
+    for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
+        kept, held = rows.part(a), rows.part(b)
+        prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]))
+        bounds = bounds_of(kept.y)
+
+        jobs = [
+            partial(_train_part, structures[c], prepared, loss, epochs, [seed, fold, 1])
+            for c in alive
+        ]
+        status = None
+        with (
+            threadpool_limits(1),
+            closing(run_parallel(jobs, numba.get_num_threads(), monitor)) as ended,
+        ):
+            for k, model in ended:
+                c = alive[k]
+                residuals[c, b] = held.y - difference(model.scores(held.X), bounds)
+                losses[c, fold] = np.average(row_losses(residuals[c, b], loss), weights=held.weight)
+                done += 1
+                best = float(losses[np.isfinite(losses)].min())
+                mean = float(losses[c, fold])
+                status = monitor.report(done, total, mean, best, model, None)
+                if status is not None:
+                    break
+        if monitor.interrupted:
+            raise KeyboardInterrupt("interrupted while the structure was being chosen")
+        if fold == 0:
+            alive = sorted(sorted(alive, key=lambda c: losses[c, 0])[:SURVIVORS])
+        if status is not None:
+            break
+    return _simplest_of_the_best(losses, residuals, rows, loss)
+
+
+def _train_part(
+    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    monitor: TrainingMonitor,
+) -> AdditiveLMM:  # fmt: skip
+    """Train until the end, or until the monitor is interrupted."""
+    return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
+
+
+def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Dataset, loss: str) -> _Choice:
+    """Return the first structure that is as good as the best, of those held out the most often."""
+    n_seen = np.isfinite(losses).sum(axis=1)
+    candidates = np.flatnonzero(n_seen == n_seen.max()).tolist()
+    known = np.isfinite(residuals[candidates]).all(axis=0)
+    own = {c: row_losses(residuals[c, known], loss) for c in candidates}
+    chosen = simplest_of_the_best(own, rows.part(known).weight)
+    return _Choice(losses, chosen, residuals[chosen] if known.all() else np.empty(0))
+
+
+def prepare(rows: Dataset, loss: str, epochs: int | str, rng: np.random.Generator) -> _Prepared:
+    """Map features, standardise targets, and select pairs of features; O(N·P²)."""
+    feature_map = FeatureMap.fit(rows.X)
+    U = feature_map(rows.X)
+    middle, deviation = _scale_of(rows.y, rows.weight, loss)
+    target = (rows.y - middle) / deviation
+    shapes = _Prepared(feature_map, U, target, rows.weight, middle, deviation, [])
+    if U.shape[1] < 2:
+        return shapes
+    Z = _train_mapped(Structure(size=1.0), shapes, loss, epochs, PAIRS_LENGTH, rng, None).scores(U)
+    residuals = target - (Z[:, 1] - Z[:, 0])
+    size = float(np.sqrt(np.average(residuals**2, weights=rows.weight))) or 1.0
+    residuals = np.clip(residuals / size, -FAR, FAR)[:, None]
+    n_pairs = min(U.shape[1], MOST_PAIRS)
+    weight = np.ones((len(U), 1)) if rows.weight is None else rows.weight[:, None]
+    weight = weight / weight.mean()
+    pairs = best_pairs(U, weight * residuals, weight**2, n_pairs)
+    return shapes._replace(pairs=pairs)
+
+
+def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, float]:
+    """Return middle and deviation of targets: the mean and its deviation, or robust ones.
+
+    The squared loss is about the mean, and about what is far from it; the absolute loss is not.
+    """
+    if loss == SQUARED:
+        middle = float(np.average(y, weights=weight))
+        deviation = math.sqrt(float(np.average((y - middle) ** 2, weights=weight)))
+        return middle, deviation if deviation > ROUNDING * abs(middle) else 1.0
+    (middle,), (deviation,) = Scaling.of(y[:, None])
+    return float(middle), float(deviation)
+
+
+def train(
+    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    on_epoch: OnEpoch | None,
+) -> AdditiveLMM:  # fmt: skip
+    """Return a sum of terms with z_1 − z_0 in the targets' unit, as a function of raw features.
+
+    Residuals of the training rows have the mean 0, or the median 0 for the absolute loss.
+    """
+    rng = np.random.default_rng(seed)
+    model = _train_mapped(structure, prepared, loss, epochs, 1.0, rng, on_epoch)
+    Z = model.scores(prepared.U)
+    residuals = prepared.target - (Z[:, 1] - Z[:, 0])
+    if loss == SQUARED:
+        shift = float(np.average(residuals, weights=prepared.weight))
+    else:
+        shift = weighted_median(residuals, prepared.weight)
+    terms = model.scaled(prepared.deviation).terms
+    intercept = np.array([0.0, prepared.middle + prepared.deviation * shift])
+    return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
+
+
+def _train_mapped(
+    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, length: float,
+    rng: np.random.Generator, on_epoch: OnEpoch | None,
+) -> AdditiveLMM:  # fmt: skip
+    """Return a trained sum of mapped features; units start around rows of low and high targets."""
+    U, target = prepared.U, prepared.target
+    pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
+    halves = (target > np.median(target)).astype(np.int64)
+    start = initial_terms(structure, U, halves, 2, pairs, rng)
+    annealing = _annealing(epochs, len(target))
+    annealing = annealing._replace(scale=start.scale, length=length * annealing.length)
+    return train_terms(
+        start.model, U, target, annealing, rng, prepared.weight, on_epoch, LOSSES[loss]
+    )
+
+
+def _annealing(epochs: int | str, n_rows: int) -> Annealing:
+    """Return the usual annealing, or one with a given number of epochs."""
+    annealing = TERM_ANNEALING
+    if epochs == "auto":
+        return annealing
+    return annealing._replace(length=int(epochs) / annealing.epochs(n_rows))
+
+
+def row_losses(residuals: NDArray, loss: str) -> NDArray:
+    """Return the squares of residuals, or their absolute values."""
+    return residuals**2 if loss == SQUARED else np.abs(residuals)
+
+
+def weighted_median(values: NDArray, weight: NDArray | None) -> float:
+    """Return the least value up to which half of the weight lies."""
+    if weight is None:
+        return float(np.median(values))
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(total, 0.5 * total[-1])])

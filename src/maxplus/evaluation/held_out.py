@@ -112,8 +112,8 @@ def _judged(
     P = np.zeros((len(test), len(classes)))
     P[:, np.searchsorted(classes, fitted.classes_)] = outcome
     part["outcome"] = P
-    if hasattr(fitted, "certify"):
-        part["certified"] = fitted.certify(X_test, rows.y[test], CERTIFIED_AT, scale)
+    if hasattr(fitted, "certified_accuracy"):
+        part["certified"] = fitted.certified_accuracy(X_test, rows.y[test], CERTIFIED_AT, scale)
     return part
 
 

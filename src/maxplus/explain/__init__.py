@@ -10,7 +10,7 @@ from maxplus.explain.contributions import (
     shape_function,
     term_means,
 )
-from maxplus.explain.counterfactuals import Counterfactuals, single_feature_flips, single_flips
+from maxplus.explain.counterfactuals import Counterfactuals, nearest_counterfactuals
 from maxplus.explain.domain import Category, Domain
 from maxplus.explain.explanation import Explanation, explain_predictions
 from maxplus.explain.importances import feature_importances
@@ -34,10 +34,9 @@ __all__ = [
     "decisive_paths",
     "explain_predictions",
     "feature_importances",
+    "nearest_counterfactuals",
     "prediction_contributions",
     "shape_function",
-    "single_feature_flips",
-    "single_flips",
     "smallest_change",
     "strongest_rules",
     "term_boxes",

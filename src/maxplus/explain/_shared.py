@@ -21,14 +21,25 @@ class Tabular:
         """Return the results as a record array."""
         raise NotImplementedError
 
-    def to_table(self) -> Any:
-        """Return `to_records` as a pandas DataFrame if pandas is installed.
+    def to_frame(self) -> Any:
+        """Return `to_records` as a data frame.
 
         Returns
         -------
-        pandas.DataFrame or numpy.recarray
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
         """
-        return as_table(self.to_records())
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                "to_frame needs pandas: install it, or call to_records() for a NumPy record array"
+            ) from None
+        return pandas.DataFrame.from_records(self.to_records())
 
 
 def records(columns: dict[str, NDArray]) -> np.recarray:
@@ -38,15 +49,6 @@ def records(columns: dict[str, NDArray]) -> np.recarray:
     for name, column in columns.items():
         out[name] = column
     return out
-
-
-def as_table(records: np.recarray) -> Any:
-    """Return a pandas DataFrame if pandas is installed, else the records."""
-    try:
-        import pandas
-    except ImportError:
-        return records
-    return pandas.DataFrame.from_records(records)
 
 
 def check_lmm(model: Any, what: str, remedy: str) -> LMM:

@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 
 from maxplus.explain._shared import check_class_names, check_model
 from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary
-from maxplus.explain.counterfactuals import single_flips
+from maxplus.explain.counterfactuals import nearest_counterfactuals
 from maxplus.explain.domain import Domain, rounded_away
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_row
@@ -109,7 +109,7 @@ def smallest_change(
     names = range(model.n_classes) if class_names is None else class_names
     check_class_names(names, model)
     y = int(model.scores(row[None]).argmax())
-    single = single_flips(model, row[None], domain)
+    single = nearest_counterfactuals(model, row[None], domain)
     if single.feature[0] >= 0:
         found = Found(single.feature, single.value, float(single.distance[0]))
         best = _change(model, row, y, domain, found, names)
@@ -543,7 +543,7 @@ class MILP:
             raise ValueError(
                 f"the smallest change of several columns is a choice among {self.n_switches} "
                 f"switches here, more than {MOST_SWITCHES}: fix columns, or take the change of one "
-                "column (explain, single_flips)"
+                "column (explain, nearest_counterfactuals)"
             )
 
     def at_most(self, line: Mapping[int, float], limit: float) -> None:

@@ -54,7 +54,7 @@ class Flip(NamedTuple):
 NONE = Flip(np.inf, -1, np.nan, -1)
 
 
-def single_flips(
+def nearest_counterfactuals(
     model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None = None
 ) -> Counterfactuals:
     """Return the smallest change of one column, in units, with which another class wins.
@@ -90,13 +90,13 @@ def single_flips(
 
     Examples
     --------
-    >>> from maxplus.explain import single_flips
+    >>> from maxplus.explain import nearest_counterfactuals
     >>> from sklearn.datasets import load_iris
     >>> from maxplus import LMMClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
     >>> model = clf.model_
-    >>> flips = single_flips(model, X[:1])
+    >>> flips = nearest_counterfactuals(model, X[:1])
     >>> x = X[0].copy()
     >>> x[flips.feature[0]] = flips.value[0]
     >>> bool(model.scores(x[None])[0].argmax() == flips.becomes[0])
@@ -130,38 +130,6 @@ def single_flips(
         np.array([flip.distance for flip in flips], float),
         np.array(shown, float),
     )
-
-
-def single_feature_flips(
-    model: LMM | AdditiveLMM, X: ArrayLike, low: ArrayLike = -np.inf, high: ArrayLike = np.inf
-) -> Counterfactuals:
-    """Return `single_flips` in raw units, with all features free numbers between two limits.
-
-    Parameters
-    ----------
-    model : LMM or AdditiveLMM
-    X : array of shape (N, P)
-    low, high : numbers or arrays of shape (P,)
-
-    Returns
-    -------
-    Counterfactuals
-
-    Examples
-    --------
-    >>> from maxplus.explain import single_feature_flips
-    >>> from sklearn.datasets import load_iris
-    >>> from maxplus import LMMClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
-    >>> model = clf.model_
-    >>> flips = single_feature_flips(model, X[:1], low=0.0)
-    >>> x = X[0].copy()
-    >>> x[flips.feature[0]] = flips.value[0]
-    >>> bool(model.scores(x[None])[0].argmax() == flips.becomes[0])
-    True
-    """
-    return single_flips(model, X, Domain.free(model.n_features).within(low, high))
 
 
 class _Row:

@@ -17,7 +17,11 @@ from maxplus.explain.contributions import (
     groups_of,
     signed,
 )
-from maxplus.explain.counterfactuals import Counterfactuals, CounterfactualText, single_flips
+from maxplus.explain.counterfactuals import (
+    Counterfactuals,
+    CounterfactualText,
+    nearest_counterfactuals,
+)
 from maxplus.explain.domain import Domain
 from maxplus.explain.units import Paths, decisive_paths, unit_boxes
 from maxplus.models import LMM, AdditiveLMM
@@ -353,7 +357,7 @@ def explain_predictions(
     else:
         why = contributions(model, rows, baseline, class_names=class_names, domain=domain)
     score = model.scores(rows) if paths is None else paths.score
-    flips = single_flips(model, rows, domain)
+    flips = nearest_counterfactuals(model, rows, domain)
     return Explanation(
         model, rows, score, flips, class_names, domain, why, paths, prototypes, missing, row_numbers
     )

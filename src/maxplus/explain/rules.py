@@ -28,6 +28,7 @@ class Rule(NamedTuple):
     ``rows`` meet all conditions, ``right`` of these are of the class. ``decides`` rows, inside or
     not, have their predicted class from the unit that the rule is made of. A rule of a sum of
     terms is made of no single unit: ``unit`` is the number of its box, and ``decides`` is ``rows``.
+    ``base_rate`` is the share of the class among all rows of the table.
     """
 
     unit: int
@@ -36,6 +37,7 @@ class Rule(NamedTuple):
     rows: int
     right: int
     decides: int
+    base_rate: float
 
     @property
     def premise(self) -> str:
@@ -49,7 +51,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules(Tabular):
-    """Rules, those that decide most rows first; ``print``, or take ``to_table()``.
+    """Rules, those that decide most rows first; ``print``, or take ``to_frame()``.
 
     Attributes
     ----------
@@ -84,19 +86,22 @@ class Rules(Tabular):
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
-        """Return one record per rule.
+        """Return one record for each rule; `to_frame` has the same columns.
 
         Returns
         -------
         numpy.recarray
+            ``rule``: the conditions; ``prediction``: the class; ``support``: the share of all
+            rows that meet the conditions; ``precision``: the share of these that are of the
+            class; ``lift``: precision divided by the share of the class among all rows.
         """
+        precision = np.array([rule.right / rule.rows for rule in self.rules], float)
         columns = {
-            "unit": np.array([rule.unit for rule in self.rules], int),
-            "class": np.array([rule.label for rule in self.rules], str),
             "rule": np.array([rule.premise for rule in self.rules], str),
-            "rows": np.array([rule.rows for rule in self.rules], int),
-            "right": np.array([rule.right for rule in self.rules], int),
-            "decides": np.array([rule.decides for rule in self.rules], int),
+            "prediction": np.array([rule.label for rule in self.rules], str),
+            "support": np.array([rule.rows / self.n_rows for rule in self.rules], float),
+            "precision": precision,
+            "lift": precision / np.array([rule.base_rate for rule in self.rules], float),
         }
         return records(columns)
 
@@ -172,7 +177,8 @@ def strongest_rules(
         if conditions is not None and right > share[label] * n_inside:
             counted = n_inside if decides is None else decides
             name = str(class_names[label])
-            rules.append(Rule(unit, name, conditions, n_inside, right, counted))
+            base_rate = float(share[label])
+            rules.append(Rule(unit, name, conditions, n_inside, right, counted, base_rate))
         else:
             n_hidden += 1
         if decides is not None and len(rules) == n:

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from maxplus.certify.bounds import caps
+from maxplus.certify.bounds import Magnitude, caps
 from maxplus.certify.margins import (
-    AdditiveMargins,
     Shape,
-    add_lowest_margins,
+    shape_margins,
     shapes_of,
     sum_of_scores,
     term_margins,
@@ -268,8 +267,7 @@ class _Search:
             np.any([part.has_column for part in self.parts], axis=0)
         ).tolist()
         self._in_terms = np.concatenate([self.members[c] for c in self.used])
-        P = domain.n_features
-        self._margins = AdditiveMargins(model, np.zeros((0, P)), np.zeros(0, int), np.zeros(P))
+        self._magnitude = Magnitude(model)
         self.grids = {c: self._grid(c) for c in self.used}
 
     # -- margins ------------------------------------------------------------------------------
@@ -315,7 +313,8 @@ class _Search:
                 new = slice(None) if columns is None else part.has_column[columns]
                 if y[new].size:
                     parts[new, k] = part.lowest(*(end[new] for end in (*ends, low, high, y)))
-            margins = b[label] - b + parts.sum(axis=1) - self._rounding(*ends)[:, None]
+            rounding = 2.0 * self._magnitude.rounding(*ends)
+            margins = b[label] - b + parts.sum(axis=1) - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
         return _Boxes(low, high, label, parts, margins)
@@ -325,14 +324,6 @@ class _Search:
         lows, highs = (np.repeat(side, len(low), axis=0) for side in box[:2])
         lows[:, self.members[column]], highs[:, self.members[column]] = low, high
         return self._boxes(lows, highs, box.label, box, np.full(len(low), column))
-
-    def _rounding(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return what rounding can add; where features are mapped, it is the same for all boxes."""
-        if self.model.feature_map is None:
-            return self._margins.rounding(low, high)
-        if not hasattr(self, "_same_rounding"):
-            self._same_rounding = self._margins.rounding(low[:1], high[:1])
-        return self._same_rounding
 
     # -- distributions ------------------------------------------------------------------------
 
@@ -564,11 +555,7 @@ def _shape_margins(
     shape: Shape, low: NDArray, high: NDArray, _low: NDArray, _high: NDArray, y: NDArray
 ) -> NDArray:
     """Return the lowest margins of the terms over one feature; exact."""
-    ends = [np.ascontiguousarray(end[:, shape.feature]) for end in (low, high)]
-    margins = np.zeros((len(y), shape.scores.shape[1]))
-    scores = sum_of_scores(shape.lmms, np.concatenate(ends))
-    add_lowest_margins(*ends, scores, shape.points, shape.scores, y, margins)
-    return margins
+    return shape_margins(shape, low, high, y)
 
 
 def _word_margins(

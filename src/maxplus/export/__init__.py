@@ -15,21 +15,24 @@ from sklearn.utils.validation import check_is_fitted
 if TYPE_CHECKING:
     from torch import nn
 
-    from maxplus.estimators import LMMRegressor
+    from maxplus.estimators import LipschitzInterpolator, LMMRegressor
     from maxplus.estimators._lmm import BaseLMMClassifier
     from maxplus.models import LMM, AdditiveLMM
 
 __all__ = ["export_onnx", "to_torch"]
 
 
-def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[str]) -> None:
+def export_onnx(
+    clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator, path: str | os.PathLike[str]
+) -> None:
     """Write a fitted LMM classifier or regressor as an ONNX model; it needs ``maxplus[onnx]``.
 
     Inputs and outputs of the file are described in ``maxplus.export.onnx.export_onnx``.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
+LipschitzInterpolator
     path : str or path
         Where; a file that exists is replaced, whole, at the end.
 
@@ -49,14 +52,15 @@ def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[s
     import_module("maxplus.export.onnx").export_onnx(clf, path)
 
 
-def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
+def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
     """Return a fitted LMM classifier or regressor as a PyTorch module; needs ``maxplus[torch]``.
 
     ``maxplus.export.torch`` has the layers ``MinPlus`` and ``MaxPlus``.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
+LipschitzInterpolator
 
     Returns
     -------
@@ -78,10 +82,10 @@ def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
 
 def fitted_network(clf: Any) -> LMM | AdditiveLMM:
     """Return the network of a fitted LMM estimator; TypeError for anything else."""
-    from maxplus.estimators import LMMRegressor
+    from maxplus.estimators import LipschitzInterpolator, LMMRegressor
     from maxplus.estimators._lmm import BaseLMMClassifier
 
-    if not isinstance(clf, (BaseLMMClassifier, LMMRegressor)):
+    if not isinstance(clf, (BaseLMMClassifier, LMMRegressor, LipschitzInterpolator)):
         raise TypeError(
             "clf must be a fitted LMMRegressor or LMMClassifier; "
             f"got {type(clf).__name__}. Of a pipeline or a "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maxplus import __version__
 from maxplus._files import write_whole
-from maxplus.estimators import LMMRegressor
+from maxplus.estimators import LipschitzInterpolator, LMMRegressor
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.export import fitted_network
 from maxplus.models import LMM, FeatureMap, Term
@@ -37,7 +37,9 @@ TILE_SUMS = 1 << 13
 LARGEST = 1 << 31
 
 
-def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[str]) -> None:
+def export_onnx(
+    clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator, path: str | os.PathLike[str]
+) -> None:
     """Write a fitted LMM classifier or regressor as an ONNX model of ai.onnx operators.
 
     It computes what `predict` and `predict_proba` do, with the same sums in the same float type.
@@ -45,7 +47,8 @@ def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[s
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
+LipschitzInterpolator
     path : file to write; one that exists is replaced, whole, at the end
 
     Notes
@@ -85,7 +88,7 @@ def export_onnx(clf: BaseLMMClassifier | LMMRegressor, path: str | os.PathLike[s
     number = helper.np_dtype_to_tensor_dtype(network.dtype)
     graph = Graph()
     z = add_network(graph, network)
-    if isinstance(clf, LMMRegressor):
+    if isinstance(clf, (LMMRegressor, LipschitzInterpolator)):
         add_value(graph, clf, z)
         outputs = [helper.make_tensor_value_info("value", number, ["N"])]
     else:
@@ -181,11 +184,11 @@ def add_label(graph: Graph, classes: NDArray, z: str) -> int:
     return onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
 
 
-def add_value(graph: Graph, regressor: LMMRegressor, z: str) -> None:
+def add_value(graph: Graph, regressor: LMMRegressor | LipschitzInterpolator, z: str) -> None:
     """Add the nodes from scores to ``value``: one score, or the difference of two, clipped."""
     model = regressor.model_
     first = graph.constant("first", np.array(0, np.int64))
-    if model.n_classes == 1:
+    if isinstance(regressor, LipschitzInterpolator):
         graph.node("Gather", [z, first], "value", axis=1)
         return
     second = graph.constant("second", np.array(1, np.int64))

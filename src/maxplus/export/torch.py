@@ -8,7 +8,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from maxplus.estimators import LMMRegressor
+from maxplus.estimators import LipschitzInterpolator, LMMRegressor
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.export import fitted_network
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
@@ -231,7 +231,7 @@ class RegressionNetwork(nn.Module):
         return (z[..., 1] - z[..., 0]).clamp(*self.bounds)
 
 
-def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
+def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
     """Return a fitted LMM estimator as a PyTorch module.
 
     Scores of a single network are equal to the last bit, those of a sum of terms up to rounding:
@@ -239,7 +239,8 @@ def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier or LMMRegressor
+    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
+LipschitzInterpolator
         Its weights are copied: training the module leaves it as it is.
 
     Returns
@@ -267,7 +268,9 @@ def to_torch(clf: BaseLMMClassifier | LMMRegressor) -> nn.Module:
     else:
         network = AdditiveNetwork(model)
     if isinstance(clf, LMMRegressor):
-        return RegressionNetwork(network, clf.bounds_ if model.n_classes == 2 else None)
+        return RegressionNetwork(network, clf.bounds_)
+    if isinstance(clf, LipschitzInterpolator):
+        return RegressionNetwork(network, None)
     return network
 
 

@@ -31,15 +31,11 @@ class RandomShift(BaseEstimator):
     def __init__(self, pixels: int = 1, shape: tuple[int, int] | None = None) -> None:
         self.pixels = pixels
         self.shape = shape
-        self._check()
-
-    def _check(self) -> None:
-        if not isinstance(self.pixels, (int, np.integer)) or self.pixels < 0:
-            raise ValueError(f"pixels must be an integer >= 0; got {self.pixels!r}")
 
     def __call__(self, rows: NDArray, rng: np.random.Generator) -> NDArray:
-        """Shifted copies of the rows; O(N·P)."""
-        self._check()  # They may have been set since it was made.
+        """Return shifted copies of the rows; O(N·P)."""
+        if not isinstance(self.pixels, (int, np.integer)) or self.pixels < 0:
+            raise ValueError(f"pixels must be an integer >= 0; got {self.pixels!r}")
         k = int(self.pixels)
         height, width = image_shape(self.shape, rows.shape[1])
         padded = np.zeros((len(rows), height + 2 * k, width + 2 * k), rows.dtype)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import maxplus
 from maxplus.distributed import current
-from maxplus.estimators._trained import Origin, OtherDataError
+from maxplus.estimators._base import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.models import unfitted
 from maxplus.io.schema import labels_to_json, parameters_to_json, read_classes
@@ -82,7 +82,7 @@ class Checkpoint:
         document = {
             "estimator": type(estimator).__name__,
             "library": maxplus.__version__,
-            "parameters": parameters_to_json(estimator.get_params(deep=False)),
+            "parameters": parameters_to_json(estimator),
             "classes": labels_to_json(data.classes),
             "data": data.digest,
             "notes": self.notes,
@@ -142,7 +142,7 @@ def resume(
     estimator.callbacks = callbacks
     try:
         return estimator._fit(
-            X, y, sample_weight, classes, state=state, digest=document.get("data")
+            X, y, sample_weight, classes, saved=state, digest=document.get("data")
         )
     except OtherDataError:
         raise FileError(

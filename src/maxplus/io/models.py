@@ -20,13 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 import maxplus
 from maxplus import estimators
 from maxplus.distributed import current
-from maxplus.estimators._subgradient import SubgradientClassifier
-from maxplus.estimators._training_summary import training_summary
+from maxplus.estimators._base import training_summary
+from maxplus.estimators.subgradient_classifiers import BaseSubgradientClassifier
 from maxplus.io.container import FileError, read_container, write_container
 from maxplus.io.schema import (
     CLASS_SUMMARY,
     FITTED,
     LARGEST_WEIGHT,
+    NESTED,
     TARGET_SUMMARY,
     check_search,
     check_training_summary,
@@ -176,7 +177,7 @@ def describe(
     document: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "library": maxplus.__version__,
-        "parameters": parameters_to_json(estimator.get_params(deep=False)),
+        "parameters": parameters_to_json(estimator),
         "facts": facts,
         "n_features": model.n_features,
         "n_columns": estimator.n_features_in_,
@@ -260,7 +261,13 @@ def unfitted(document: dict[str, Any]) -> Any:
         raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
     parameters = require(document.get("parameters"), is_dict, "the parameters")
     try:
-        estimator = cls(**parameters_from_json(parameters))
+        own = parameters_from_json(parameters)
+        # Those of the networks of an ensemble.
+        nested = {name: own.pop(name) for name in list(own) if name.startswith(NESTED)}
+        if nested:
+            nested = {name.removeprefix(NESTED): value for name, value in nested.items()}
+            own["estimator"] = estimators.LMMClassifier(**nested)
+        estimator = cls(**own)
         estimator._check_parameters()
     except (TypeError, ValueError) as error:
         raise FileError(f"its parameters do not fit {cls.__name__}: {error}") from None
@@ -285,9 +292,9 @@ def _rebuild_classifier(
     C = len(estimator.classes_)
     if estimator.model_.n_classes != C:
         raise FileError(f"the classes are not {estimator.model_.n_classes}, as the model's")
-    if isinstance(estimator, SubgradientClassifier):
+    if isinstance(estimator, BaseSubgradientClassifier):
         estimator.history_ = read_history(arrays)
-        estimator._began_with = estimator._beginnings()
+        estimator._initialized_with = estimator._init_values()
     if "training.labels" not in arrays:
         summary = check_training_summary(document.get("training"), CLASS_SUMMARY)
         n, counts = summary["n_rows"], summary["class_counts"]
@@ -310,11 +317,10 @@ def _rebuild_classifier(
 
 def _rebuild_regressor(estimator: Any, document: dict[str, Any]) -> None:
     estimator.training_summary_ = check_training_summary(document.get("training"), TARGET_SUMMARY)
-    is_sum = isinstance(estimator.model_, AdditiveLMM)
-    if estimator.model_.n_classes != (2 if is_sum else 1):
-        raise FileError(f"a regression cannot have {estimator.model_.n_classes} outputs")
-    if is_sum and hasattr(estimator, "interpolates_"):
-        raise FileError("a sum of terms cannot interpolate")
+    is_sum, model = isinstance(estimator, estimators.LMMRegressor), estimator.model_
+    if isinstance(model, AdditiveLMM) != is_sum or model.n_classes != (2 if is_sum else 1):
+        kind = type(model).__name__
+        raise FileError(f"a regression cannot have {model.n_classes} outputs of a {kind}")
 
 
 def network_to_arrays(model: Network) -> dict[str, NDArray]:

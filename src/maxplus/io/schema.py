@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._intervals import COVERAGES
-from maxplus.estimators._saving import PER_ROW
+from maxplus.estimators._base import PER_ROW
+from maxplus.estimators.lmm_regressor import COVERAGES
 from maxplus.io.container import FileError
 from maxplus.models import AdditiveLMM, Network
 from maxplus.training import History, Status
@@ -26,6 +26,8 @@ LARGEST_WEIGHT = 1e-3
 MAX_LABEL_BYTES = 64_000_000
 # Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
 _LABEL_KINDS = "biufU"
+# Begins the names of the parameters of the networks of an ensemble.
+NESTED = "estimator__"
 
 Check = Callable[[Any], bool]
 Fields = dict[Check, str]
@@ -210,13 +212,12 @@ ATTRIBUTES: dict[str, Value | Array] = {
     "lipschitz_": Value(lambda v: _is_float(v) and v >= 0.0),
     "interpolates_": Value(lambda v: isinstance(v, bool)),
     "prototypes_": _UNITS,
-    "unit_wins_": _UNITS,
+    "unit_activation_counts_": _UNITS,
     "suspects_": _COUNTS,
     "training_rows_": _COUNTS,
-    "warmup_losses_": _LOSSES,
+    "loss_curve_": _LOSSES,
     "validation_scores_": _LOSSES,
     "polish_losses_": _LOSSES,
-    "curve_losses_": _LOSSES,
     "residuals_": Array(
         np.float64, "n", _are_residuals, "does not hold finite numbers >= 0 in order"
     ),
@@ -247,22 +248,22 @@ ATTRIBUTES: dict[str, Value | Array] = {
 # Fitted attributes that an estimator may have, behind the condition that it must have them.
 _CLASSIFIER = {"always": "n_iter_ status_ max_loss_ mean_loss_", "sometimes": "training_rows_"}
 _NETWORK = {
-    "always": "scale_ unit_wins_ feature_importances_",
+    "always": "scale_ unit_activation_counts_ feature_importances_",
     "single": "slope_",
     "sometimes": "prototypes_ suspects_",
 }
 _WARMED_UP = {
     "always": "temperature_",
     "sum": "term_means_",
-    "sometimes": "warmup_losses_ validation_scores_ polish_losses_",
+    "sometimes": "loss_curve_ validation_scores_ polish_losses_",
 }
 _REGRESSOR = {
-    "trained": "n_iter_ status_ residual_quantiles_",
-    "interpolated": "lipschitz_",
-    "single": "slope_",
-    "sum": "bounds_",
-    "sometimes": "interpolates_ prototypes_ term_means_ feature_importances_ curve_losses_ "
-    "residuals_ training_rows_",
+    "always": "n_iter_ status_ residual_quantiles_ bounds_",
+    "sometimes": "term_means_ feature_importances_ loss_curve_ residuals_ training_rows_",
+}
+_INTERPOLATOR = {
+    "always": "slope_ lipschitz_ interpolates_",
+    "sometimes": "prototypes_ training_rows_",
 }
 
 
@@ -281,6 +282,7 @@ FITTED = {
     "LMMEnsembleClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
     "LMMRegressor": _table(_REGRESSOR),
     "LinearMaxPlusClassifier": _table(_CLASSIFIER),
+    "LipschitzInterpolator": _table(_INTERPOLATOR),
     "MaxPlusClassifier": _table(_CLASSIFIER),
     "SubgradientLMMClassifier": _table(_CLASSIFIER, _NETWORK),
 }
@@ -316,9 +318,8 @@ def read_attributes(estimator: Any, facts: Any, arrays: dict[str, NDArray]) -> N
         if isinstance(own, Array) and key in arrays:
             setattr(estimator, name, own.read(arrays, key, estimator.model_))
     model = "sum" if isinstance(estimator.model_, AdditiveLMM) else "single"
-    training = "interpolated" if hasattr(estimator, "interpolates_") else "trained"
     for name, condition in table.items():
-        if condition in ("always", model, training) and not hasattr(estimator, name):
+        if condition in ("always", model) and not hasattr(estimator, name):
             raise FileError(f"its {name} is missing")
 
 
@@ -499,11 +500,16 @@ def read_classes(record: Any) -> NDArray:
     return labels
 
 
-def parameters_to_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values.
+def parameters_to_json(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator, and those of the networks of an ensemble, as JSON.
 
     Plain values stay, a dict becomes pairs; what no file can hold (a callback) becomes None.
     """
+    parameters = estimator.get_params(deep=False)
+    nested = parameters.get("estimator")
+    if nested is not None:
+        own = nested.get_params(deep=False)
+        parameters |= {NESTED + name: value for name, value in own.items()}
     return {name: _plain(value) for name, value in parameters.items()}
 
 

@@ -44,6 +44,8 @@ class AdditiveLMM(TermSum):
     array([[2., 2.]])
     """
 
+    is_sum = True
+
     def __init__(
         self,
         terms: Iterable[Term | tuple[ArrayLike, LMM]],
@@ -121,18 +123,7 @@ class AdditiveLMM(TermSum):
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return how many (sample, class) scores of its term each unit decides.
-
-        Units are numbered through, in the order of the terms. O(N·Σ_t m_t·H_t).
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (H,), the units of all terms
-        """
+        """Return how many (sample, class) scores of its term each unit decides."""
         U = self.mapped(X)
         return np.concatenate([lmm.wins(U[:, features]) for features, lmm in self.terms])
 
@@ -184,15 +175,6 @@ class AdditiveLMM(TermSum):
 
         The knots of the feature map move, or else each term takes the affine map in
         (`LMM.folded`); both are exact up to rounding.
-
-        Parameters
-        ----------
-        centre : number or array of shape (P,)
-        spread : number or array of shape (P,), > 0
-
-        Returns
-        -------
-        AdditiveLMM
         """
         c, s = check_affine(centre, spread, self.n_features)
         terms, feature_map = self.terms, self.feature_map
@@ -203,31 +185,13 @@ class AdditiveLMM(TermSum):
         return AdditiveLMM(terms, self.n_features, feature_map, self.intercept)
 
     def scaled(self, factor: float) -> AdditiveLMM:
-        """Return the model with all weights times factor > 0: scores times factor.
-
-        Parameters
-        ----------
-        factor : float
-
-        Returns
-        -------
-        AdditiveLMM
-        """
+        """Return the model with all weights times factor > 0: scores times factor."""
         f = check_number("factor", factor, above=0.0)
         terms = [Term(features, lmm.scaled(f)) for features, lmm in self.terms]
         return AdditiveLMM(terms, self.n_features, self.feature_map, f * self.intercept)
 
     def astype(self, dtype: DTypeLike) -> AdditiveLMM:
-        """Return the model in another float type.
-
-        Parameters
-        ----------
-        dtype : numpy.float32 or numpy.float64
-
-        Returns
-        -------
-        AdditiveLMM
-        """
+        """Return the model in another float type."""
         terms = [Term(features, lmm.astype(dtype)) for features, lmm in self.terms]
         return AdditiveLMM(terms, self.n_features, self.feature_map, self.intercept)
 
@@ -327,6 +291,6 @@ def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
             raise ValueError(f"units must hold at least one unit of each term; term {t} has none")
         kept = own - (ends[t] - lmm.n_hidden)
         terms.append(Term(features, LMM(lmm.W0.copy(), lmm.W1[:, kept], lmm.W2[kept])))
-    if isinstance(model, LMM):
+    if not model.is_sum:
         return terms[0].lmm
     return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)

@@ -138,20 +138,20 @@ def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> ND
 
 
 def prototype_lmm(
-    points: NDArray, labels: NDArray, n_classes: int, slope: float, confidence: float
+    points: NDArray, labels: NDArray, n_classes: int, slope: float, init_margin: float
 ) -> LMM:
     """Return an LMM whose unit h is a pyramid at points[h] (the paper's section 3.4).
 
     W0 = ±k, W1 = ∓k·x_h, W2[h, d] = +c if d = y_h else −c, so that
     g_h(x) = −k·‖x − x_h‖∞: a nearest-prototype classifier in the L∞ norm.
     """
-    heights = np.full((len(points), n_classes), -confidence)
-    heights[np.arange(len(points)), labels] = confidence
+    heights = np.full((len(points), n_classes), -init_margin)
+    heights[np.arange(len(points)), labels] = init_margin
     return LMM.of_boxes(points, 0.0, heights, slope)
 
 
 def random_lmm(
-    draw: str, shape: tuple[int, int, int], slope: float, confidence: float,
+    draw: str, shape: tuple[int, int, int], slope: float, init_margin: float,
     dtype: np.dtype, rng: np.random.Generator,
 ) -> LMM:  # fmt: skip
     """Return an LMM of ``shape`` (P, H, C) with i.i.d. weights, N(0, k²) or U(−k, k)."""
@@ -160,7 +160,7 @@ def random_lmm(
     return LMM(
         sample((2 * P,), slope, rng).astype(dtype),
         sample((2 * P, H), slope, rng).astype(dtype),
-        sample((H, C), confidence, rng).astype(dtype),
+        sample((H, C), init_margin, rng).astype(dtype),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -47,7 +47,12 @@ class Term(NamedTuple):
 
 
 class TermSum(Network):
-    """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`."""
+    """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`.
+
+    ``is_sum`` is False for a single network, whose scores single units decide.
+    """
+
+    is_sum: ClassVar[bool]
 
     @property
     @abstractmethod
@@ -68,6 +73,61 @@ class TermSum(Network):
     @abstractmethod
     def n_hidden(self) -> int:
         """Number of hidden units H of all terms."""
+
+    @abstractmethod
+    def wins(self, X: ArrayLike) -> NDArray:
+        """Return how many (sample, class) scores of its term each unit decides.
+
+        Units are numbered through, in the order of the terms. O(N·Σ_t m_t·H_t).
+
+        Parameters
+        ----------
+        X : array of shape (N, P)
+
+        Returns
+        -------
+        array of shape (H,), the units of all terms
+        """
+
+    @abstractmethod
+    def folded(self, centre: ArrayLike, spread: ArrayLike) -> TermSum:
+        """Return the same function of x, for a model that was made for (x − centre) / spread.
+
+        Parameters
+        ----------
+        centre : number or array of shape (P,)
+        spread : number or array of shape (P,), > 0
+
+        Returns
+        -------
+        model of the same class
+        """
+
+    @abstractmethod
+    def scaled(self, factor: float) -> TermSum:
+        """Return the model with all weights times factor > 0: the same predictions and radii.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        model of the same class
+        """
+
+    @abstractmethod
+    def astype(self, dtype: DTypeLike) -> TermSum:
+        """Return the model in another float type; it may share weights that have that type.
+
+        Parameters
+        ----------
+        dtype : numpy.float32 or numpy.float64
+
+        Returns
+        -------
+        model of the same class
+        """
 
     @property
     def largest_input(self) -> float:
@@ -128,6 +188,7 @@ class LMM(Model, TermSum):
     numbers feature by feature.
     """
 
+    is_sum = False
     layers = ("W2", "W1", "W0")
 
     def __init__(self, W0: NDArray, W1: NDArray, W2: NDArray) -> None:
@@ -241,17 +302,8 @@ class LMM(Model, TermSum):
         self._threaded(_lmm_kernels.scores_blocks, len(X))(X, self.weights, Z)
         return Z
 
-    def wins(self, X: NDArray) -> NDArray:
-        """Return how many (sample, class) scores each unit decides, shape (H,); O(N·P·H).
-
-        Parameters
-        ----------
-        X : array of shape (N, P)
-
-        Returns
-        -------
-        array of shape (H,)
-        """
+    def wins(self, X: ArrayLike) -> NDArray:
+        """Return how many (sample, class) scores each unit decides, shape (H,); O(N·P·H)."""
         X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
@@ -302,16 +354,7 @@ class LMM(Model, TermSum):
         """Return the same function of x, for a model that was made for (x − centre) / spread.
 
         A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
-        affine map in, up to rounding. ``spread`` is > 0; both are numbers or have shape (P,).
-
-        Parameters
-        ----------
-        centre : number or array of shape (P,)
-        spread : number or array of shape (P,)
-
-        Returns
-        -------
-        LMM
+        affine map in, up to rounding.
         """
         c, s = check_affine(centre, spread, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -326,30 +369,12 @@ class LMM(Model, TermSum):
         return LMM(W0, W1, self.W2.copy("F"))
 
     def scaled(self, factor: float) -> LMM:
-        """Return the model with all weights times factor > 0: the same predictions and radii.
-
-        Parameters
-        ----------
-        factor : float
-
-        Returns
-        -------
-        LMM
-        """
+        """Return the model with all weights times factor > 0."""
         f = check_number("factor", factor, above=0.0)
         return LMM(f * self.W0, f * self.W1, f * self.W2)
 
     def astype(self, dtype: DTypeLike) -> LMM:
-        """Return the model in another float type; it shares the weights if it has that type.
-
-        Parameters
-        ----------
-        dtype : numpy.float32 or numpy.float64
-
-        Returns
-        -------
-        LMM
-        """
+        """Return the model in another float type; it shares the weights if it has that type."""
         W0, W1, W2 = (W.astype(dtype, copy=False) for W in (self.W0, self.W1, self.W2))
         return LMM(W0, W1, W2)
 

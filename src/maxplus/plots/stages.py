@@ -24,7 +24,7 @@ def plot_stages(
 
     Parameters
     ----------
-    warmup_losses : such as `LMMClassifier.warmup_losses_`
+    warmup_losses : such as `LMMClassifier.loss_curve_`
     polish_losses : such as `LMMClassifier.polish_losses_`; a panel of its own if there are any
     level : what the polish was to bring every loss below
 

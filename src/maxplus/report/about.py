@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxplus
-from maxplus.estimators._training_summary import training_summary
+from maxplus.estimators._base import training_summary
 from maxplus.explain import feature_importances
 from maxplus.models import AdditiveLMM
 from maxplus.report import figures

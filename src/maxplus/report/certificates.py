@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.certify import CertifiedRows
-from maxplus.estimators._training_summary import training_summary
+from maxplus.estimators._base import training_summary
 from maxplus.explain.domain import held_columns
 from maxplus.models import LOG2
 from maxplus.report._text import percent, plural
@@ -66,7 +66,7 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
     """The largest training loss, and what follows of it for the training rows alone."""
     summary = training_summary(estimator)
     n = summary["n_rows"]
-    if estimator.certified_:
+    if estimator.perfect_fit_:
         text = f"So every one of the {plural(n, 'training row')} is right: this is a proof."
     else:
         below = summary["n_below_log2"]
@@ -75,5 +75,5 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
         )
     return {
         "max_loss": estimator.max_loss_, "threshold": LOG2, "text": text,
-        "holds": estimator.certified_,
+        "holds": estimator.perfect_fit_,
     }  # fmt: skip

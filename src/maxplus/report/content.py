@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.distributed import SharedRows, current
+from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.estimators._training_summary import is_training_table, training_summary
-from maxplus.explain import single_flips, unit_boxes
+from maxplus.explain import nearest_counterfactuals, unit_boxes
 from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import about, certificates, figures, unseen
@@ -110,7 +110,7 @@ class Page(NamedTuple):
 
 
 def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> dict[str, Any]:
-    words, n = clf._words_of(page.feature_names), asked.n
+    words, n = list(clf._domain(feature_names=page.feature_names).names), asked.n
     log_proba, is_image = said.log_proba, page.image_shape is not None
     right = None if asked.y is None else said.predicted == asked.y
     # Without labels, rows are surprising where no class is probable.
@@ -281,8 +281,8 @@ def _flips(
     domain = clf._domain(None, words).within(page.low, page.high)
     lacked = None if asked.missing is None else asked.missing[shown]
     found = CounterfactualText(
-        X, single_flips(clf.model_, X, domain), domain, [str(label) for label in clf.classes_],
-        missing_columns(lacked, len(X), domain),
+        X, nearest_counterfactuals(clf.model_, X, domain), domain,
+        [str(label) for label in clf.classes_], missing_columns(lacked, len(X), domain),
     )  # fmt: skip
     return [
         {"column": found.column(k), "from": found.before(k), "to": found.after(k),

@@ -71,8 +71,11 @@ def search_figure(search: dict[str, Any]) -> dict[str, str]:
 
 def training_figures(estimator: Any) -> list[dict[str, str]]:
     """How the stages of a training went, as far as the estimator knows."""
-    warmup = getattr(estimator, "warmup_losses_", np.empty(0))
-    polish = getattr(estimator, "polish_losses_", np.empty(0))
+    nothing = np.empty(0)
+    # With a history, ``loss_curve_`` is that of the iterations.
+    is_iterated = hasattr(estimator, "history_")
+    warmup = nothing if is_iterated else getattr(estimator, "loss_curve_", nothing)
+    polish = getattr(estimator, "polish_losses_", nothing)
     if polish.size < 2:  # one number is no course
         polish = polish[:0]
     level = getattr(estimator, "polish", None) or LOG2
@@ -84,7 +87,7 @@ def training_figures(estimator: Any) -> list[dict[str, str]]:
             + (", and the largest loss over the rounds of the polish." if polish.size else "."),
             plot_stages(warmup, polish, LOG2 if isinstance(level, str) else level),
         ))  # fmt: skip
-    curve = estimator.history_["loss"] if hasattr(estimator, "history_") else np.empty(0)
+    curve = estimator.history_["loss"] if is_iterated else nothing
     if curve.size and np.isfinite(curve).all():
         figures.append(_figure(
             "convergence", "How training went",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.distributed import current
-from maxplus.estimators._training_summary import is_training_table, training_summary
+from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.metrics import judge_regression
 from maxplus.metrics._intervals import ERRORS
 from maxplus.metrics._readable import readable, with_error

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.estimators._training_summary import training_summary
+from maxplus.estimators._base import training_summary
 from maxplus.metrics import judge_classifier, plain, reliability
 from maxplus.metrics._intervals import ERRORS, mean_auc_error, wilson_interval
 from maxplus.report._text import percent, plural

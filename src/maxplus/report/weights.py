@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from maxplus.certify.bounds import caps
-from maxplus.certify.margins import AdditiveMargins, shapes_of
+from maxplus.certify.margins import Margins, shapes_of
 from maxplus.models import LMM, AdditiveLMM, Term
 
 # A page with more weights than this would take megabytes, and long to answer.
@@ -39,7 +39,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
     total = as_sum(model)
     P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
     exact = total.astype(np.float64)
-    margins = AdditiveMargins(total, np.zeros((0, P)), np.zeros(0, int), scale)
+    margins = Margins(total, np.zeros((0, P)), np.zeros(0, int), scale)
     is_sum = isinstance(model, AdditiveLMM)
     feature_map = total.feature_map
     T = len(total.terms)
@@ -61,7 +61,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
                 "terms": [t for t, term in enumerate(total.terms)
                           if term.features.tolist() == [shape.feature]],
             }
-            for shape in (shapes_of(exact) if is_sum else ())
+            for shape in shapes_of(exact)
         ],
         "map": None if feature_map is None else {
             "starts": feature_map.starts.tolist(), "x": _packed(feature_map.x, np.float64),
@@ -74,7 +74,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
         "scale": margins.scale.tolist(),
         "steepest": margins.slope,
         # What rounding adds to a margin: a share of the largest numbers, and the least there is.
-        "rounding": (2.0 * T + 8.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
+        "rounding": (2.0 * T + 6.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
         "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
     }  # fmt: skip
 

@@ -76,7 +76,7 @@ class KeepBestOnInterrupt:
     >>> from maxplus.training import KeepBestOnInterrupt
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = LMMClassifier(8, slope=2.0, callbacks=[KeepBestOnInterrupt()], random_state=0)
-    >>> clf.fit(X, y).status_ != "interrupted"  # Nobody has pressed Ctrl-C.
+    >>> clf.fit(X, y).status_ != "interrupted"  # Ctrl-C was not pressed.
     True
     """
 
@@ -178,14 +178,14 @@ class TrainingMonitor:
 
     @property
     def keeps_interrupted(self) -> bool:
-        """Whether a `KeepBestOnInterrupt` callback asks for the best model so far."""
+        """True if a `KeepBestOnInterrupt` is among the callbacks."""
         return bool(self._keepers)
 
     @property
     def interrupted(self) -> bool:
-        """Whether the training is to end at once with what it has; the same on all ranks.
+        """True if the training ends at its next report, with the model so far; equal on all ranks.
 
-        Ranks learn of Ctrl-C together, in `stop_reason`, because they must take the same steps.
+        Ranks exchange Ctrl-C in `stop_reason`, because they must take the same steps.
         """
         is_pressed = self._is_pressed and current().is_alone
         return (
@@ -215,7 +215,7 @@ class TrainingMonitor:
 
     @property
     def has_callbacks(self) -> bool:
-        """Whether there is any callback."""
+        """True if there is a callback."""
         return bool(self._callbacks)
 
     @property

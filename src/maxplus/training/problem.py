@@ -160,7 +160,7 @@ class TrainingProblem:
     y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
     objective : what an engine minimises; one of your own trains with ``DenseEngine``
     step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
-    linear_every : W0 moves at iterations t with (t + 1) % linear_every == 0; 0 is never
+    w0_update_interval : W0 moves at iterations t with (t + 1) % w0_update_interval == 0; 0 is never
     start : the iteration number t of the first iteration
     weight : positive sample weights of shape (N,), or None; they matter for a mean only
     rng : generator of stages that draw or shuffle samples
@@ -173,7 +173,7 @@ class TrainingProblem:
     y: NDArray
     objective: Objective = field(default_factory=MaxLoss)
     step: StepRule = field(default_factory=polyak)
-    linear_every: int = 1
+    w0_update_interval: int = 1
     start: int = 0
     weight: NDArray | None = None
     rng: np.random.Generator | None = None

@@ -19,7 +19,7 @@ class TrainingOverflowError(ArithmeticError, ValueError):
 
 
 class Signal(IntEnum):
-    """Why a compiled block of iterations ended."""
+    """Reasons for the end of a compiled block of iterations."""
 
     GOES_ON = 0
     TARGET = 1
@@ -28,7 +28,7 @@ class Signal(IntEnum):
 
 
 class Status(Enum):
-    """Why training ended: the value is a short code, ``message`` a sentence."""
+    """Reasons for the end of a training: the value is a short code, ``message`` a sentence."""
 
     MAX_ITER = "max_iter", "all iterations done"
     TARGET = "target", "the objective reached the target"
@@ -52,7 +52,7 @@ class Status(Enum):
 
     @classmethod
     def of(cls, words: str) -> Status:
-        """Return the status with a code or a message; ValueError if there is none."""
+        """Return the status with a code or a message; ValueError for any other text."""
         for status in cls:
             if words in (status.value, status.message):
                 return status
@@ -60,7 +60,7 @@ class Status(Enum):
 
     @property
     def falls_short(self) -> bool:
-        """Whether the training ended by itself without reaching what it should."""
+        """True if the training ended by itself without reaching its goal."""
         return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
     @property

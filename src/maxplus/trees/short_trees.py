@@ -153,7 +153,7 @@ class ShortComputationalTree:
 
     @property
     def kind(self) -> Kind:
-        """What the root holds: "max" or "min"."""
+        """Kind of the tree, "max" or "min"."""
         return self._forest.kind
 
     @property

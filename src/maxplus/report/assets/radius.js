@@ -53,10 +53,6 @@ function termMargins(network, term, low, high, y, unit) {
   const bottom = hiddenOf(term, lowest, double);
   const top = hiddenOf(term, extreme(Math.max), double).map((g, h) => Math.min(g, term.caps[h]));
   const own = largest(heightsOf(term, bottom, y, double));
-  if (!network.is_sum) {
-    return Array.from({ length: network.n_classes }, (_, d) =>
-      own - largest(heightsOf(term, top, d, double)));
-  }
   const offset = (i, h) => term.W1[h * lowest.length + i];
   const height = (h, d) => term.W2[d * term.n_units + h];
   const lead = (g, h) => lowest.reduce((least, line, i) =>

@@ -63,6 +63,6 @@ class DenseEngine(Engine):
 
     def _layers(self, t: int) -> tuple[str, ...]:
         """Return the layers that move at iteration t."""
-        if w0_moves(t, self.problem.linear_every):
+        if w0_moves(t, self.problem.w0_update_interval):
             return self.model.layers
         return tuple(name for name in self.model.layers if name != "W0")

@@ -87,7 +87,7 @@ class SGDEngine(Engine):
         if isinstance(model, LMM):
             grad = empty_gradient(model.n_classes, model.dtype)
             _descend_lmm(
-                problem.X, problem.y, model.weights, grad, self.step, problem.linear_every,
+                problem.X, problem.y, model.weights, grad, self.step, problem.w0_update_interval,
                 self.iteration, loss, sample, step,
             )  # fmt: skip
             return
@@ -102,7 +102,7 @@ class SGDEngine(Engine):
 
 
 @njit(cache=True)
-def _descend_lmm(X, y, weights, grad, rule, linear_every, t, loss, sample, step):
+def _descend_lmm(X, y, weights, grad, rule, w0_update_interval, t, loss, sample, step):
     """Step on each of the drawn samples; fill ``loss`` and ``step``; O(P·H) per step."""
     grad, rule = referenced(grad), referenced(rule)
     lam = np.empty(weights.W0.size, X.dtype)
@@ -115,5 +115,5 @@ def _descend_lmm(X, y, weights, grad, rule, linear_every, t, loss, sample, step)
         # For a sample at or below the target a Polyak step would go backwards.
         if loss[k] > rule.target:
             step[k] = descend(
-                weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, None, 0
+                weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, None, 0
             )

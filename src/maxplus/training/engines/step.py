@@ -18,9 +18,9 @@ _ABSENT = -1
 
 
 @njit(cache=True)
-def w0_moves(t, linear_every):
+def w0_moves(t, w0_update_interval):
     """Return whether W0 takes part in iteration t."""
-    return linear_every > 0 and (t + 1) % linear_every == 0
+    return w0_update_interval > 0 and (t + 1) % w0_update_interval == 0
 
 
 class Journal(NamedTuple):
@@ -101,13 +101,13 @@ def move(weights, grad, alpha, journal, iteration):
 
 
 @njit(cache=True)
-def descend(weights, grad, x, y, loss, t, rule, linear_every, journal, iteration):
+def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, iteration):
     """W ← W − α·(subgradient of the sample's loss); return α; O(C²).
 
     ``grad`` comes with the sample's z, h_star and i_star and leaves with all
     moved entries. α = 0 means that the subgradient is zero and nothing moved.
     """
-    subgradient_entries(x, y, w0_moves(t, linear_every), grad)
+    subgradient_entries(x, y, w0_moves(t, w0_update_interval), grad)
     alpha = step_size(rule, t, loss, squared_norm(grad))
     if alpha != 0.0:
         move(weights, grad, alpha, journal, iteration)

@@ -92,7 +92,7 @@ class TreeEngine(CompiledEngine):
         run = _run_block if self._is_large else _run_block.serial
         return run(
             problem.X, problem.y, self.model.weights, self._grad, self._trees, self._scratch,
-            self.step, problem.linear_every, self.iteration, journal,
+            self.step, problem.w0_update_interval, self.iteration, journal,
             block.loss, block.sample, block.step,
         )  # fmt: skip
 
@@ -177,7 +177,7 @@ def _repair(n, X, y, weights, grad, trees, losses):
 
 
 @njit(cache=True)
-def _step(k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step):
+def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, loss, sample, step):
     """Take the step of iteration k; fill its entries of loss, sample and step; return a signal."""
     loss[k] = root(trees.losses, trees.off_loss)
     n = winner(trees.losses, trees.off_loss)
@@ -190,7 +190,9 @@ def _step(k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, s
     for d in range(grad.z.size):
         grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
         grad.i_star[d] = winner(trees.minima[n, grad.h_star[d]], trees.off_min)
-    step[k] = descend(weights, grad, X[n], y[n], loss[k], t + k, rule, linear_every, journal, k)
+    step[k] = descend(
+        weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, journal, k
+    )
     return _STATIONARY if step[k] == 0.0 else _GOES_ON
 
 
@@ -204,7 +206,7 @@ def _update_losses(trees, losses):
 
 @njit(cache=True, parallel=True)
 def _run_block(
-    X, y, weights, grad, trees, scratch, rule, linear_every, t, journal, loss, sample, step
+    X, y, weights, grad, trees, scratch, rule, w0_update_interval, t, journal, loss, sample, step
 ):
     """Fill loss, sample and step, one iteration each; return (iterations done, signal).
 
@@ -212,7 +214,7 @@ def _run_block(
     """
     for k in range(loss.size):
         signal = _step(
-            k, X, y, weights, grad, trees, rule, linear_every, t, journal, loss, sample, step
+            k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, loss, sample, step
         )
         if signal != _GOES_ON:
             return k + 1, signal

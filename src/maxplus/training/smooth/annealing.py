@@ -41,7 +41,8 @@ class Annealing(NamedTuple):
     rate : step size of Adam at the beginning, in units of ``scale``
     slope_rate : the step size of W0 as a multiple of that of other weights; the warm-up has none
     length : multiplies the number of epochs
-    n_epochs : number of epochs; by default at least 10, and enough for 500 steps
+    n_epochs : number of epochs; by default at least 10, and enough for ``least_steps``
+    least_steps : the fewest steps of a training of the usual length
     batch_size : samples in a step; by default an eighth of all, within 8 and 200
     """
 
@@ -52,6 +53,7 @@ class Annealing(NamedTuple):
     slope_rate: float = 0.5
     length: float = 1.0
     n_epochs: int | None = None
+    least_steps: int = LEAST_STEPS
     batch_size: int | None = None
 
     def batch(self, n_rows: int) -> int:
@@ -65,7 +67,7 @@ class Annealing(NamedTuple):
         n_batches = n_rows // self.batch(n_rows)
         usual = self.n_epochs
         if usual is None:
-            usual = max(EPOCHS, math.ceil(LEAST_STEPS / n_batches))
+            usual = max(EPOCHS, math.ceil(self.least_steps / n_batches))
         return max(1, round(self.length * usual))
 
     def schedule(

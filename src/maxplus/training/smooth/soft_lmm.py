@@ -116,11 +116,7 @@ class Layers(NamedTuple):
 
 
 class SoftWeights:
-    """W1 and W2 in one flat array, with Adam's averages; each of several ranks moves a part.
-
-    The soft model needs exp(−W1/τ), never W1 itself. So a rank computes the exponentials of its
-    part, an allgather distributes them, and a reduce-scatter gives it the sum of the gradients by
-    its part: all that a step does with weights, and not with samples, is divided among the ranks.
+    """W1 and W2 in one flat array, with Adam's averages; the same on all ranks.
 
     Parameters
     ----------
@@ -135,18 +131,13 @@ class SoftWeights:
         memory: tuple[Layers, Layers] | None = None, steps: int = 0,
     ) -> None:  # fmt: skip
         self.comm, self._shapes = comm, (W1.shape, W2.shape)
-        self._own = self._part_of(W1, W2)
-        mean, square = (
-            (self._part_of(*memory[0]), self._part_of(*memory[1]))
-            if memory is not None
-            else (np.zeros_like(self._own), np.zeros_like(self._own))
-        )
-        self._adam = Adam(self._own, mean, square, steps)
-        # Exponentials of W1, and W2; then the gradient by both, W1's before it is multiplied by
-        # them. Allocated once: new memory in every step would cost more than the step's work.
-        self._seen, self._sums = self._row(), self._row()
-        # The number of weights of the own part that belong to W1.
-        self._n_first = min(max(0, W1.size - comm.rank * self._own.size), self._own.size)
+        self._theta = _flat(W1, W2)
+        if memory is None:
+            self._adam = Adam.begin(self._theta)
+        else:
+            self._adam = Adam(self._theta, _flat(*memory[0]), _flat(*memory[1]), steps)
+        # Allocated once: new memory in every step would cost more than the step's work.
+        self._exponentials, self._sums = np.empty(W1.size, np.float32), np.empty_like(self._theta)
 
     @property
     def steps(self) -> int:
@@ -154,58 +145,42 @@ class SoftWeights:
         return self._adam.steps
 
     def show(self, tau: np.float32) -> Layers:
-        """Return exp(−W1/τ) and W2 of all ranks; the next call overwrites them; O(P·H / ranks)."""
-        part, n = self.comm.part(self._seen), self._n_first
+        """Return exp(−W1/τ), which the next call overwrites, and W2; O(P·H)."""
+        W1, W2 = self.whole()
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
-        exp_all(self._own[:n], np.float32(-1) / tau, part[:n])
-        part[n:] = self._own[n:]
-        self.comm.allgather_inplace(self._seen)
-        return self._layers(self._seen)
+        exp_all(W1.reshape(-1), np.float32(-1) / tau, self._exponentials)
+        return Layers(self._exponentials.reshape(W1.shape), W2)
 
     def sums(self) -> Layers:
         """Return the arrays for a rank's gradient; that by W1 without the factor exp(−W1/τ)."""
         return self._layers(self._sums)
 
     def gradient(self) -> NDArray:
-        """Return this rank's part of the gradient, summed over all ranks."""
-        own, n = self.comm.reduce_scatter(self._sums), self._n_first
-        times(self.comm.part(self._seen)[:n], own[:n])
-        return own
+        """Return the gradient, summed over all ranks; O(P·H)."""
+        total = self.comm.sum(self._sums)
+        times(self._exponentials, total[: self._exponentials.size])
+        return total
 
     def move(self, rate: float) -> None:
-        """Take one step of Adam; O(P·H / ranks)."""
+        """Take one step of Adam; O(P·H)."""
         self._adam.move(self.gradient(), rate)
 
     def whole(self) -> Layers:
-        """Return both layers; of a single process, not copies."""
-        return self._whole(self._own)
+        """Return views of both layers."""
+        return self._layers(self._theta)
 
     def memory(self) -> tuple[Layers, Layers]:
-        """Return Adam's averages of both layers; of a single process, not copies."""
-        return self._whole(self._adam.mean), self._whole(self._adam.square)
-
-    def _whole(self, own: NDArray) -> Layers:
-        if self.comm.is_alone:
-            return self._layers(own)
-        row = self._row()
-        self.comm.part(row)[:] = own
-        self.comm.allgather_inplace(row)
-        return self._layers(row)
-
-    def _row(self) -> NDArray:
-        """Return zeros for both layers, padded so that all ranks have parts of one size."""
-        return np.zeros(self.comm.padded(sum(map(math.prod, self._shapes))), np.float32)
-
-    def _part_of(self, W1: NDArray, W2: NDArray) -> NDArray:
-        row = self._row()
-        first, second = self._layers(row)
-        first[:], second[:] = W1.reshape(first.shape), W2.reshape(second.shape)
-        return self.comm.part(row).copy()
+        """Return views of Adam's averages of both layers."""
+        return self._layers(self._adam.mean), self._layers(self._adam.square)
 
     def _layers(self, row: NDArray) -> Layers:
         first, second = self._shapes
-        n, end = math.prod(first), math.prod(first) + math.prod(second)
-        return Layers(row[:n].reshape(first), row[n:end].reshape(second))
+        n = math.prod(first)
+        return Layers(row[:n].reshape(first), row[n:].reshape(second))
+
+
+def _flat(W1: NDArray, W2: NDArray) -> NDArray:
+    return np.concatenate([W1.ravel(), W2.ravel()])
 
 
 class SoftLMM:

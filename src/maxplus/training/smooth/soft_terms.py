@@ -44,7 +44,7 @@ CROSS_ENTROPY, SQUARED, ABSOLUTE = 0, 1, 2
 LOSSES = {"log_loss": CROSS_ENTROPY, "squared": SQUARED, "absolute": ABSOLUTE}
 
 # The settings for sums of terms.
-TERM_ANNEALING = Annealing(hot=0.15, cold=0.05, rate=0.02)
+TERM_ANNEALING = Annealing(hot=0.15, cold=0.03, rate=0.02, slope_rate=1.0)
 
 OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
 

@@ -234,7 +234,11 @@ class _Run:
         scores: list[float], best: Layers | None,
     ) -> None:  # fmt: skip
         self.scaling, self.weights, self.losses, self.scores = scaling, weights, losses, scores
-        self.layers, self._best = weights.whole(), best
+        self._best = best
+
+    @property
+    def layers(self) -> Layers:
+        return self.weights.whole()
 
     @classmethod
     def begin(cls, comm: Communicator, scaling: Rescaling, model: LMM) -> _Run:
@@ -262,10 +266,8 @@ class _Run:
         return TrainingState(WarmUp.name, arrays, generator_state(rng))
 
     def end_epoch(self, loss: float) -> None:
-        """Record the mean loss, from a rank's share of it, and the present weights."""
-        comm = self.weights.comm
-        self.losses.append(loss if comm.is_alone else float(comm.sum(np.array([loss]))[0]))
-        self.layers = self.weights.whole()
+        """Record the mean loss, from a rank's share of it."""
+        self.losses.append(float(self.weights.comm.sum(np.array([loss]))[0]))
 
     def judge(self, model: LMM, X: NDArray, y: NDArray, comm: Communicator) -> None:
         """Record the hard model's accuracy, and the weights if it is the best so far."""

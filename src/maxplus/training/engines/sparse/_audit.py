@@ -87,7 +87,7 @@ def _audit(state, t):
 
 
 @njit(cache=True, nogil=True)
-def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, sample, step):
+def audited_iteration(w, flags, state, rule, w0_update_interval, k, t, journal, loss, sample, step):
     """Run worker w's part of iteration k of a block, audited by worker 0 after the search.
 
     Return the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
@@ -105,7 +105,7 @@ def audited_iteration(w, flags, state, rule, linear_every, k, t, journal, loss, 
     if not is_exchanged:
         return STOPPED
     if code == GOOD and loss[0] > rule.target:
-        if not add_worst(state, t, linear_every):
+        if not add_worst(state, t, w0_update_interval):
             return STOPPED
         step[0] = take_step(state, k, t, loss[0], rule, journal)
     return code

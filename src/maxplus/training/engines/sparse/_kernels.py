@@ -19,10 +19,10 @@ from maxplus.training.engines.sparse._minima import (
 )
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 from maxplus.training.engines.sparse._state import NONE
-from maxplus.training.engines.sparse._worst import merge_sorted
-from maxplus.training.engines.sparse.rank_exchange import (
+from maxplus.training.engines.sparse._worst import (
     exchange_paths,
     exchange_worst,
+    merge_sorted,
     order_received,
     read_path,
     send_overflow,
@@ -137,13 +137,13 @@ def _collect_paths(state):
 
 
 @inner
-def add_worst(state, t, linear_every):
+def add_worst(state, t, w0_update_interval):
     """Add up the subgradients of the k worst samples of all ranks; O(C·(H + P + C)) for each.
 
     Return False if messages between ranks fail.
     """
     samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
-    is_single, has_slopes = exchange.address == 0, w0_moves(t, linear_every)
+    is_single, has_slopes = exchange.address == 0, w0_moves(t, w0_update_interval)
     if not is_single and not _collect_paths(state):
         return False
     for j in range(state.worst.order.shape[0]):
@@ -172,7 +172,7 @@ def take_step(state, k, t, loss, rule, journal):
 
 
 @njit(cache=True, nogil=True)
-def sparse_block(w, flags, state, rule, linear_every, t0, journal, loss, sample, step):
+def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, sample, step):
     """Run worker w's part of a block of iterations from t0 on; return (iterations done, signal).
 
     All workers search; worker 0 takes the steps and fills loss, sample and step.
@@ -199,7 +199,7 @@ def sparse_block(w, flags, state, rule, linear_every, t0, journal, loss, sample,
             return k + 1, _OVERFLOW
         if loss[k] <= rule.target:
             return k + 1, _TARGET
-        if not add_worst(state, t, linear_every):
+        if not add_worst(state, t, w0_update_interval):
             return k, _GOES_ON
         step[k] = take_step(state, k, t, loss[k], rule, journal)
         if step[k] == 0.0:

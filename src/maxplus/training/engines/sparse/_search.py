@@ -1,10 +1,19 @@
-"""The search for the worst samples: chunks are updated and exact values computed on demand."""
+"""The search for the worst samples: chunks are updated and exact values computed on demand.
+
+An iteration may take a few hundred microseconds and there are hundreds of thousands of them. So
+helper threads are started once per block and spin until the number of the next iteration is
+published; worker 0 spins until all helpers have published it. Numba's own parallel loops start
+threads at every call and, with the engine's many arrays, take several times as long to compile as
+all kernels together.
+"""
 
 import math
+import os
 
 import numpy as np
+from numba import types
 
-from maxplus._compile.intrinsics import atomic_store, fmax, fmin, use_widest_vectors
+from maxplus._compile.intrinsics import atomic_load, atomic_store, fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner
 from maxplus.models._lmm_kernels import linear
 from maxplus.models._softmax import sample_loss
@@ -22,6 +31,7 @@ from maxplus.training.engines.sparse._bounds import (
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, lane_min
 from maxplus.training.engines.sparse._state import (
+    LINE,
     MERGE_CLASS,
     MERGE_NOW,
     MERGE_UNIT,
@@ -34,7 +44,6 @@ from maxplus.training.engines.sparse._state import (
     SLOPE_ROW,
     SLOPES,
 )
-from maxplus.training.engines.sparse._threads import LINE, STOP, wait_for
 from maxplus.training.engines.sparse._worst import (
     offer,
     reset_found,
@@ -46,6 +55,11 @@ from maxplus.trees._kernels import root, update, winner
 
 # Subtracting growth from a loss and adding it again rounds by less than this part of both.
 KEY_ROUNDING = 4e-16
+# The number of no iteration: helpers that read it end. flags[0] is the iteration of worker 0,
+# flags[LINE·w] that of helper w.
+STOP = -(2**62)
+# Spins before the processor is yielded, about 20 µs.
+_MAX_SPINS = 20_000
 
 
 @inner
@@ -295,11 +309,33 @@ def _leave(state, w, c, label, steps_are_small):
     _set_key(state, w, c, key)
 
 
+if hasattr(os, "sched_yield"):
+    _yield_processor = types.ExternalFunction("sched_yield", types.int32())
+else:  # Windows: only spin
+
+    @inner
+    def _yield_processor():
+        return 0
+
+
+@inner
+def _wait_for(flags, index, value):
+    """Wait until flags[index] is ``value`` or `STOP`; return which."""
+    spins = 0
+    while True:
+        seen = atomic_load(flags, index)
+        if seen in (value, STOP):
+            return seen
+        spins += 1
+        if spins > _MAX_SPINS:
+            _yield_processor()
+
+
 @inner
 def begin_search(state, w, t, flags):
     """Start iteration t: worker 0 publishes it, helpers wait for it; return False after a stop."""
     if w > 0:
-        return wait_for(flags, 0, t) != STOP
+        return _wait_for(flags, 0, t) != STOP
     reset_thresholds(state.worst, t + 1)
     atomic_store(flags, 0, t)
     return True
@@ -312,7 +348,7 @@ def end_search(state, w, t, flags):
         atomic_store(flags, LINE * w, t)
         return
     for helper in range(1, state.search.keys.shape[0]):
-        wait_for(flags, LINE * helper, t)
+        _wait_for(flags, LINE * helper, t)
 
 
 @inner

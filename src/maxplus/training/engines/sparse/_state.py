@@ -225,6 +225,8 @@ F, ROW = "F", "ROW"
 INT, REAL = np.int64, np.float64
 INF = np.inf
 
+# Eight-byte numbers in a cache line: what different threads write is in different lines.
+LINE = 8
 # "No row" and "no unit".
 NONE = -1
 # "No sample" where the lowest number wins.

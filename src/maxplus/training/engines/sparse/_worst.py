@@ -1,16 +1,28 @@
-"""The k worst samples found so far: a heap per worker, and the order of all of them.
+"""The k worst samples: a heap per worker, the order of all of them, and those of all ranks.
 
 A worker may stop when its largest bound is below k losses that were found: the k worst of one
 worker, or the k / S worst of each of S workers. So each worker publishes two thresholds, which
 all threads see and, where ranks share memory, all ranks. With k = 1 both are the worst loss found.
+
+Every rank searches its own samples. First all ranks receive the k worst samples of each rank; all
+order them alike, ties by the samples' numbers in the whole training set. Then the ranks that own
+one of the k worst of all send its path, and every rank takes the same step on the same weights.
+With k = 1 each rank sends the path of its own worst sample at once, which takes one message instead
+of two. A single process exchanges nothing.
 """
+
+import math
 
 import numpy as np
 
-from maxplus._compile.intrinsics import atomic_load, atomic_store
+from maxplus._compile.intrinsics import atomic_load, atomic_store, call_python
 from maxplus._compile.jit import inner
-from maxplus.training.engines.sparse._state import NONE, SENTINEL
-from maxplus.training.engines.sparse._threads import LINE
+from maxplus.training.engines.sparse._state import LINE, NONE, PATH, SENTINEL
+
+# Messages that kernels request from the engine's callback.
+WORST, PATHS = 0, 1
+
+# -- samples of one rank -----------------------------------------------------------------------
 
 
 @inner
@@ -147,3 +159,67 @@ def merge_sorted(loss, sample, place, taken, order):
     first = sample[order[0, 0], order[0, 1]]
     # Bounds that overflowed can hide every sample: then the mean is −inf and no step is taken.
     return total / k, np.int64(NONE) if first >= SENTINEL else np.int64(first)
+
+
+# -- messages between ranks --------------------------------------------------------------------
+
+
+@inner
+def write_path(x, label, grad, path):
+    """Write the path of a sample whose scores and winners are in ``grad``; O(C)."""
+    path[0] = label
+    for d in range(grad.z.size):
+        at = 1 + PATH * d
+        path[at], path[at + 1], path[at + 2] = grad.z[d], grad.h_star[d], grad.i_star[d]
+        path[at + 3] = x[grad.i_star[d] // 2]
+
+
+@inner
+def read_path(path, grad, x):
+    """Read a path into ``grad`` and the features of ``x`` that it uses; return the label; O(C)."""
+    for d in range(grad.z.size):
+        at = 1 + PATH * d
+        grad.z[d], grad.h_star[d] = path[at], np.int64(path[at + 1])
+        i = np.int64(path[at + 2])
+        grad.i_star[d] = i
+        x[i // 2] = path[at + 3]
+    return np.int64(path[0])
+
+
+@inner
+def exchange_worst(exchange, worst):
+    """Exchange the k worst samples of each rank; return False if messages fail."""
+    k = worst.order.shape[0]
+    for j in range(k):
+        finder, place = worst.order[j, 0], worst.order[j, 1]
+        n = worst.sample[finder, place]
+        exchange.sent[j] = worst.loss[finder, place]
+        exchange.sent[k + j] = np.float64(SENTINEL if n == SENTINEL else exchange.first_sample + n)
+    return call_python(exchange.address, WORST) == 0
+
+
+@inner
+def exchange_paths(exchange):
+    """Exchange the paths of the k worst samples of all ranks; return False if messages fail."""
+    return call_python(exchange.address, PATHS) == 0
+
+
+@inner
+def send_overflow(exchange):
+    """Inform the other ranks that this one cannot search any more."""
+    exchange.sent[0] = np.nan
+    return call_python(exchange.address, WORST) == 0
+
+
+@inner
+def order_received(exchange):
+    """Order the k worst samples of all ranks; (their mean loss, the worst one); O(k·T).
+
+    The loss is NaN if a rank could not search.
+    """
+    k = exchange.order.shape[0]
+    for r in range(exchange.taken.size):
+        if math.isnan(exchange.received[r, 0]):
+            return np.nan, np.int64(NONE)
+    loss, sample = exchange.received[:, :k], exchange.received[:, k : 2 * k]
+    return merge_sorted(loss, sample, exchange.place, exchange.taken, exchange.order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -10,14 +11,17 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.distributed import Communicator
 from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines.base import CompiledEngine
 from maxplus.training.engines.sparse import _kernels
 from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, STOPPED, audited_iteration
 from maxplus.training.engines.sparse._bounds import update_noise
+from maxplus.training.engines.sparse._search import STOP
 from maxplus.training.engines.sparse._state import (
     GROUPS,
+    LINE,
     Layout,
     Sizes,
     State,
@@ -27,8 +31,7 @@ from maxplus.training.engines.sparse._state import (
     entries_per_step,
     refill,
 )
-from maxplus.training.engines.sparse._threads import LINE, STOP
-from maxplus.training.engines.sparse.rank_exchange import ExchangeCallback, Thresholds
+from maxplus.training.engines.sparse._worst import WORST
 from maxplus.training.engines.step import Journal
 from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem
 from maxplus.training.result import Block, Signal
@@ -71,9 +74,9 @@ class SparseEngine(CompiledEngine):
         super().__init__(model, problem)
         self._audit = audit
         self._n_workers = _count_workers(model, problem)
-        thresholds = Thresholds.of(problem.comm, self._n_workers)
-        sizes = Sizes.of(model, problem, self._n_workers, thresholds.n_slots)
-        self._state = self._allocate(sizes, thresholds)
+        counts = problem.comm.nearby(self._n_workers)
+        sizes = Sizes.of(model, problem, self._n_workers, sum(counts))
+        self._state = self._allocate(sizes, first_slot=sum(counts[: problem.comm.place]))
         self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
         scan_all = self._on_threads(_kernels.scan_all)
         scan_all(self._state.samples, self._state.weights, self._state.minima)
@@ -90,22 +93,20 @@ class SparseEngine(CompiledEngine):
         sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
         gradient = sum(part.nbytes for part in empty_gradient(sizes.C, sizes.F))
-        own = Thresholds.bytes_needed(sizes.W)
-        return declared + gradient + own + super().bytes_needed(model, problem)
+        thresholds = 2 * LINE * sizes.W * np.dtype(np.float64).itemsize
+        return declared + gradient + thresholds + super().bytes_needed(model, problem)
 
-    def _allocate(self, sizes: Sizes, thresholds: Thresholds) -> State:
+    def _allocate(self, sizes: Sizes, first_slot: int) -> State:
         """Allocate all arrays; samples are assigned to lanes later."""
         model, X, comm = self.model, self.problem.X, self.problem.comm
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
-        self._exchange = ExchangeCallback(comm)
+        self._callback = ExchangeCallback(comm)
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.problem.y},
-            "worst": {
-                "threshold": thresholds.shared,
-                "first_slot": thresholds.first_slot,
-            },
+            # Engines of the same ranks and size share this memory, one block at a time.
+            "worst": {"threshold": comm.shared((2, LINE * sizes.S)), "first_slot": first_slot},
             "exchange": {
-                "address": self._exchange.address,
+                "address": self._callback.address,
                 "first_sample": self.problem.first_sample,
                 "rank": comm.rank,
             },
@@ -122,7 +123,7 @@ class SparseEngine(CompiledEngine):
             grad=empty_gradient(sizes.C, sizes.F),
             **{name: allocate(g, sizes, **others.get(name, {})) for name, g in GROUPS.items()},
         )
-        self._exchange.bind(state.exchange)
+        self._callback.exchange = state.exchange
         if len(X):
             state.samples.x_min[:], state.samples.x_max[:] = X.min(axis=0), X.max(axis=0)
         else:
@@ -163,8 +164,7 @@ class SparseEngine(CompiledEngine):
         # All ranks regroup at the same time: otherwise each would wait for the others.
         if self.problem.comm.bcast(self._is_regroup_due()):
             self.regroup()
-        # Another engine of these ranks may have run since the last block.
-        Thresholds.reset(self._state.worst, self._n_workers, self.problem.comm)
+        self._reset_thresholds()
         flags = np.full(LINE * self._n_workers, self.iteration - 1)
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as threads:
             try:
@@ -177,8 +177,18 @@ class SparseEngine(CompiledEngine):
                 flags[0] = STOP
         for helper in helpers:
             helper.result()  # raises the helper's exception
-        self._exchange.check()
+        self._callback.check()
         return done
+
+    def _reset_thresholds(self) -> None:
+        """Remove all losses from the shared memory; return when every rank has removed its own.
+
+        Another engine of these ranks may have run since the last block.
+        """
+        worst = self._state.worst
+        lines = slice(LINE * worst.first_slot, LINE * (worst.first_slot + self._n_workers))
+        worst.threshold[:, lines] = -np.inf
+        self.problem.comm.any(False)
 
     def _is_regroup_due(self) -> bool:
         """Return whether to regroup now: often at the beginning, then ever more rarely.
@@ -207,7 +217,7 @@ class SparseEngine(CompiledEngine):
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Run worker w's part of a block; return (iterations done, signal)."""
-        shared = (flags, self._state, self.step, self.problem.linear_every)
+        shared = (flags, self._state, self.step, self.problem.w0_update_interval)
         if not self._audit:
             return _kernels.sparse_block(
                 w, *shared, self.iteration, journal, block.loss, block.sample, block.step
@@ -269,3 +279,39 @@ def _count_workers(model: LMM, problem: TrainingProblem) -> int:
     """Return W: one thread, or all of them for large problems."""
     large = len(problem.y) * model.n_hidden >= PARALLEL_FROM
     return numba.get_num_threads() if large else 1
+
+
+class ExchangeCallback:
+    """The Python function that a compiled block calls, by its ``address``, to exchange messages.
+
+    The address is 0 for a single process. ``exchange`` is the `RankExchange` with the messages.
+    An exception cannot pass through compiled code: it ends the block, and `check` raises it
+    afterwards.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self.exchange: Any = None
+        self._failure: BaseException | None = None
+        # The address is valid as long as this object exists.
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._run)
+        self.address = 0
+        if not comm.is_alone:
+            self.address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def _run(self, message: int) -> int:
+        try:
+            if message == WORST:
+                self._comm.meet(self.exchange.sent, self.exchange.received)
+            else:
+                self._comm.allreduce_or(self.exchange.path)
+        except BaseException as failure:
+            self._failure = failure
+            return 1
+        return 0
+
+    def check(self) -> None:
+        """Raise the exception that ended a block, if there is one."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
+from maxplus.estimators._dataset import validated_rows
 from maxplus.estimators._frames import missing_in
-from maxplus.estimators._parameters import check_value, whole
-from maxplus.estimators._threads import threads
-from maxplus.estimators._trained import TrainedClassifier
+from maxplus.estimators._parameters import check_value, threads, whole
 from maxplus.explain import (
     Change,
     Domain,
@@ -25,20 +24,29 @@ from maxplus.explain import (
     strongest_rules,
     term_boxes,
 )
-from maxplus.explain._shared import as_table, check_domain, records
+from maxplus.explain._shared import check_domain, records
 from maxplus.explain.counterfactuals import missing_columns
 from maxplus.models import LMM, AdditiveLMM
 
 
-class ExplainedClassifier(TrainedClassifier):
-    """Methods of classifiers that call `maxplus.certify` and `maxplus.explain`."""
+class ExplainMixin:
+    """Methods of LMM classifiers that call `maxplus.certify` and `maxplus.explain`."""
 
+    n_jobs: int | None
     model_: LMM | AdditiveLMM
+    classes_: NDArray
+    training_losses_: NDArray
+    training_labels_: NDArray
     term_means_: NDArray
     preparation_: Any
 
+    def _validated(self, X: Any) -> NDArray:
+        """Return X, validated, in the type of the fitted model."""
+        check_is_fitted(self, "model_")
+        return validated_rows(self, X, self.model_)
+
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
-        """How far each row may move, in the L∞ norm, before its prediction could change.
+        """Return the distance, in the L∞ norm, within which the prediction of a row cannot change.
 
         No x' with |x'_p − x_p| ≤ radius·scale_p for all features p is classified
         differently. The radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
@@ -50,7 +58,7 @@ class ExplainedClassifier(TrainedClassifier):
         ----------
         X : array of shape (n_samples, n_features)
         scale : array of shape (n_features,), optional
-            How far each feature may move for a radius of 1, for example its
+            The change of each feature for a radius of 1, for example its
             standard deviation; 0 holds a feature fixed. All ones by default.
 
         Returns
@@ -71,23 +79,33 @@ class ExplainedClassifier(TrainedClassifier):
         with threads(self.n_jobs):
             return certified_radius(self.model_, X, scale)
 
-    def certify(
-        self, X: Any, y: Any, eps: ArrayLike, scale: ArrayLike | None = None
+    @overload
+    def certified_accuracy(
+        self, X: Any, y: Any, eps: float, scale: ArrayLike | None = None
+    ) -> float: ...
+
+    @overload
+    def certified_accuracy(
+        self, X: Any, y: Any, eps: Sequence[float] | NDArray, scale: ArrayLike | None = None
+    ) -> NDArray: ...
+
+    def certified_accuracy(
+        self, X: Any, y: Any, eps: Any, scale: ArrayLike | None = None
     ) -> float | NDArray:
-        """Certified accuracy: the share of rows that are right and stay right within eps.
+        """Return the certified accuracy: the share of rows that stay right within eps.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         y : true labels of shape (n_samples,)
-        eps : number >= 0, or several
+        eps : number >= 0, or a sequence of them
             Features may move by up to eps·scale_p each.
         scale : array of shape (n_features,), optional
             As in `certified_radius`.
 
         Returns
         -------
-        float, or an array with one share for each eps
+        float, or for a sequence an array with one share for each eps
         """
         X = self._validated(X)
         y = np.asarray(y)
@@ -150,13 +168,12 @@ class ExplainedClassifier(TrainedClassifier):
             Which values the rows lacked and have filled in: the text says so. Those of a data
             frame are seen without.
         row_numbers : sequence of int, optional
-            What the text calls the rows; 1, 2, … by default.
+            The numbers of the rows in the text; 1, 2, … by default.
 
         Returns
         -------
         Explanation
-            ``print`` it, or take its ``to_table()``: a pandas DataFrame if pandas is
-            installed, else a record array.
+            ``print`` it, or take its ``to_frame()`` or ``to_records()``.
 
         Examples
         --------
@@ -172,7 +189,7 @@ class ExplainedClassifier(TrainedClassifier):
         if missing is None and domain is None:
             missing = missing_in(self, X)
         X = self._validated(X)
-        names = self._class_words(class_names)
+        names = self._class_names(class_names)
         domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)
         absent = missing_columns(missing, len(X), domain)
         with threads(self.n_jobs):
@@ -199,15 +216,16 @@ class ExplainedClassifier(TrainedClassifier):
         class_names: Sequence[str] | None = None,
         seconds: float = 60.0,
     ) -> Change:
-        """The smallest change of up to ``n_columns`` columns of one row that flips its prediction.
+        """Return the smallest change of some columns of one row that flips its prediction.
 
-        Exact, by a mixed-integer linear program: `maxplus.explain.smallest_change` says how, and
-        when it refuses. `explain` does single columns, in a moment.
+        Exact, by a mixed-integer linear program: see `maxplus.explain.smallest_change`. `explain`
+        finds changes of single columns, which is fast.
 
         Parameters
         ----------
         x : array of shape (1, n_features) or (n_features,), one row
         n_columns : int, default=2
+            The largest number of columns that change.
         domain, fixed, low, high, class_names
             As in `explain`.
         seconds : float, default=60.0
@@ -223,7 +241,7 @@ class ExplainedClassifier(TrainedClassifier):
             raise ValueError(f"x must be one row; got {len(row)}")
         check_value("n_columns", n_columns, whole(1))
         domain = self._domain(domain).within(low, high).with_fixed(fixed)
-        names = self._class_words(class_names)
+        names = self._class_names(class_names)
         with threads(self.n_jobs):
             return smallest_change(
                 self.model_, row[0], domain, n_columns, class_names=names, seconds=seconds
@@ -232,13 +250,13 @@ class ExplainedClassifier(TrainedClassifier):
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
-        """The domain that is given, or the preparation's, or a free one; perhaps renamed."""
+        """Return the given domain, or that of the preparation, or a free one; perhaps renamed."""
         P = self.model_.n_features
         prepared: Any = getattr(self, "preparation_", None)
         if domain is None and hasattr(prepared, "domain"):
             domain = Domain.of(prepared.domain())
         if domain is None:
-            domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_words())
+            domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_names())
         check_domain(domain, P)
         if feature_names is None:
             return domain
@@ -248,11 +266,11 @@ class ExplainedClassifier(TrainedClassifier):
             )
         return replace(domain, names=tuple(str(name) for name in feature_names))
 
-    def units(self, level: float = 0.0) -> Any:
+    def units(self, level: float = 0.0) -> np.recarray:
         """Return each hidden unit as the box it is: per feature the interval where it is active.
 
-        A unit's value g_h(x) is at least ``level`` exactly if low ≤ x_p ≤ high for every feature p
-        of its term (`maxplus.explain.unit_boxes`).
+        A unit's value g_h(x) is at least ``level`` if and only if low ≤ x_p ≤ high for all features
+        p of its term (`maxplus.explain.unit_boxes`).
 
         Parameters
         ----------
@@ -261,14 +279,15 @@ class ExplainedClassifier(TrainedClassifier):
 
         Returns
         -------
-        table with a line for each unit and feature of its term: term, unit, class (that it speaks
-            for most), height (its W2 there), prototype (−1 if it has none), feature, low, high
+        numpy.recarray
+            One record for each unit and feature of its term: term, unit, class (of its largest
+            W2), height (that W2), prototype (−1 if it has none), feature, low, high.
         """
         check_is_fitted(self, "model_")
-        return as_table(records(self._unit_columns(float(level))))
+        return records(self._unit_columns(float(level)))
 
     def _unit_columns(self, level: float) -> dict[str, NDArray]:
-        model, words = self.model_, np.array(self._feature_words())
+        model, words = self.model_, np.array(self._feature_names())
         prototypes = getattr(self, "prototypes_", np.full(model.n_hidden, -1))
         parts, first = [], 0
         for t, boxes in enumerate(term_boxes(model, level)):
@@ -309,24 +328,25 @@ class ExplainedClassifier(TrainedClassifier):
         X : array of shape (n_samples, n_features)
         y : true labels of shape (n_samples,)
         n : int, default=10
-            How many rules at most.
+            The largest number of rules.
         domain, class_names, feature_names
             As in `explain`; words are the domain's.
 
         Returns
         -------
         Rules
-            ``print`` them, or take their ``to_table()``.
+            ``print`` them, or take their ``to_frame()``: one row for each, with the columns rule,
+            prediction, support, precision and lift.
         """
         X = self._validated(X)
         check_value("n", n, whole(1))
         codes = self._codes(y, len(X))
-        domain, names = self._domain(domain, feature_names), self._class_words(class_names)
+        domain, names = self._domain(domain, feature_names), self._class_names(class_names)
         with threads(self.n_jobs):
             return strongest_rules(self.model_, X, codes, domain, names, n)
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
-        """The usual ``scale`` of certificates: how far features may move for a radius of 1, (P,).
+        """Return the usual ``scale`` of certificates: the change of each feature for a radius of 1.
 
         Numbers move by their deviation in training: those of ``preparation_`` if there is one,
         else ``scale_``. Categories and two-valued columns, of which fractions mean nothing, are
@@ -345,18 +365,19 @@ class ExplainedClassifier(TrainedClassifier):
         check_is_fitted(self, "model_")
         return self._domain().certificate_scale(categories=categories)
 
-    def worst_samples(self, n: int = 10) -> Any:
-        """The n training samples with the largest losses, worst first.
+    def worst_samples(self, n: int = 10) -> np.recarray:
+        """Return the n training samples with the largest losses, worst first.
 
         Parameters
         ----------
         n : int, default=10
-            How many.
+            The number of samples.
 
         Returns
         -------
-        table with sample (index into the training set), label, loss and probability
-            (of the label: exp(−loss))
+        numpy.recarray
+            One record for each: sample (index into the training set), label, loss, probability
+            (of the label: exp(−loss)).
         """
         check_is_fitted(self, "model_")
         check_value("n", n, whole(1))
@@ -369,10 +390,10 @@ class ExplainedClassifier(TrainedClassifier):
             "loss": losses[worst],
             "probability": np.exp(-losses[worst]),
         }
-        return as_table(records(columns))
+        return records(columns)
 
-    def _class_words(self, given: Sequence[str] | None) -> list[str]:
-        """Words for the classes: their labels, or those that are given."""
+    def _class_names(self, given: Sequence[str] | None) -> list[str]:
+        """Return names of the classes: their labels, or those that are given."""
         names = [str(c) for c in self.classes_] if given is None else list(given)
         if len(names) != len(self.classes_):
             raise ValueError(
@@ -381,12 +402,8 @@ class ExplainedClassifier(TrainedClassifier):
             )
         return names
 
-    def _words_of(self, given: Sequence[str] | None) -> list[str]:
-        """Words for the features: their names, or those that are given."""
-        return list(self._domain(feature_names=given).names)
-
     def _codes(self, y: Any, n_rows: int) -> NDArray:
-        """Labels as positions among the classes."""
+        """Return labels as positions among the classes."""
         labels = np.asarray(y)
         if labels.shape != (n_rows,):
             raise ValueError(
@@ -400,7 +417,7 @@ class ExplainedClassifier(TrainedClassifier):
             )
         return np.searchsorted(self.classes_, labels)
 
-    def _feature_words(self) -> list[str]:
+    def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         if hasattr(self, "preparation_"):
             names = self.preparation_.feature_names

@@ -1,0 +1,675 @@
+"""The base classes of all estimators: fit, prediction, status and files."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from maxplus.distributed import current
+from maxplus.distributed.communicator import mark_collective
+from maxplus.estimators._dataset import (
+    Dataset,
+    Scaling,
+    mean_loss,
+    predict_in_batches,
+)
+from maxplus.estimators._parameters import (
+    Effect,
+    Parameters,
+    as_callbacks,
+    check_parameters,
+    needs_state,
+    progress_bar,
+    threads,
+    warn_of_no_effect,
+    warn_user,
+)
+from maxplus.models import LOG2, Model, Network
+from maxplus.models._softmax import log_softmax, softmax_by_class
+from maxplus.training import (
+    History,
+    KeepBestOnInterrupt,
+    Status,
+    TrainingMonitor,
+    TrainingProblem,
+    run_stages,
+)
+from maxplus.training.result import StateError, TrainingState, prefixed
+from maxplus.training.stages import Iterations, Polish, Stage, Trained, WarmUp
+
+# Fitted attributes with an entry for single training rows, which files keep only when asked to.
+PER_ROW = ("training_losses_", "training_labels_", "training_rows_", "suspects_", "residuals_")
+# The units in which stages count, for messages.
+COUNTED = {
+    WarmUp.name: "epochs of the warm-up",
+    Polish.name: "rounds of the polish",
+    "ensemble": "epochs of the ensemble",
+}
+# Prefix of the columns of an earlier history in a checkpoint.
+EARLIER = "earlier.history."
+# Two means of the same rows differ by rounding alone.
+TOLERANCE = 1e-5
+
+Self = TypeVar("Self", bound=BaseEstimator)
+
+
+class StatusMixin:
+    """``status_message_`` for estimators whose ``status_`` is a `maxplus.training.Status`."""
+
+    status_: str
+
+    @property
+    def status_message_(self) -> str:
+        """``status_`` as a sentence."""
+        return Status.of(self.status_).message
+
+
+class SaveMixin:
+    """``save`` for estimators that `maxplus.load` reads back."""
+
+    def save(self, path: str | os.PathLike[str], *, remember_rows: bool = False) -> None:
+        """Write the fitted estimator to one file; `maxplus.load` reads it back.
+
+        The file holds arrays and JSON only: loading executes nothing. It is
+        written whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that exists is replaced, whole, at the end.
+        remember_rows : bool, default=False
+            Keep what is known of single training rows as well: labels, losses, ``suspects_``,
+            ``residuals_``, ``training_rows_``. This reveals them: labels and losses can be read in
+            the order of the training rows, and with ``training_rows_`` guesses of rows can be
+            tested against the file. By default nothing per training row is written, see
+            SECURITY.md.
+        """
+        from maxplus.io import save
+
+        save(self, path, remember_rows=remember_rows)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain why a model from a file lacks attributes about its training rows."""
+            own = vars(self)
+            in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*own}
+            if name in PER_ROW and "training_summary_" in own and not in_memory:
+                raise AttributeError(
+                    f"{name} is not known: the model's file keeps nothing about single training "
+                    "rows; write it with save(path, remember_rows=True) or --remember-rows"
+                )
+            return object.__getattribute__(self, name)
+
+
+class WeightsMixin:
+    """The weights as fitted attributes, where ``model_`` is an LMM; sums have them in each term."""
+
+    model_: Any
+
+    @property
+    def W0_(self) -> NDArray:
+        """The two slopes of each feature, + then −; shape (2P,)."""
+        return self.model_.W0
+
+    @property
+    def W1_(self) -> NDArray:
+        """Offsets of the min-plus layer, shape (2P, H)."""
+        return self.model_.W1
+
+    @property
+    def W2_(self) -> NDArray:
+        """Offsets of the max-plus layer, shape (H, C); heights (H, 1) in a regression."""
+        return self.model_.W2
+
+    @property
+    def n_hidden_(self) -> int:
+        """The number of hidden units."""
+        return self.model_.n_hidden
+
+
+class OtherDataError(StateError):
+    """A training cannot be resumed with other data than it began with."""
+
+
+class Origin(NamedTuple):
+    """The estimator and the data of a training, for callbacks that write checkpoints."""
+
+    estimator: Any
+    data: Dataset
+
+
+@dataclass(frozen=True)
+class FitState:
+    """Knowledge of a fit beside the model, before its stages; as arrays only in checkpoints.
+
+    Attributes
+    ----------
+    n_iter : iterations, epochs and rounds of earlier calls and of finished stages
+    slope, distance : of initial boxes, and the typical distance between classes
+    scaling : of the features, for a single network
+    temperature : the factor that held-out rows suggest for all weights
+    prototypes : index of the training sample behind each unit
+    activation_counts : how often each unit decided a score in earlier calls
+    history : of earlier calls
+    results : arrays of stages that were finished before a checkpoint, by name
+    rng : the generator of an earlier call that this one continues, if any
+    """
+
+    n_iter: int = 0
+    slope: float | None = None
+    distance: float | None = None
+    scaling: Scaling | None = None
+    temperature: float | None = None
+    prototypes: NDArray | None = None
+    activation_counts: NDArray | None = None
+    history: History | None = None
+    results: Mapping[str, NDArray] = field(default_factory=dict)
+    rng: np.random.Generator | None = None
+
+    # Names in a checkpoint.
+    NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
+    UNITS: ClassVar[dict[str, str]] = {
+        "prototypes": "prototypes", "activation_counts": "unit_activation_counts",
+    }  # fmt: skip
+
+    def to_arrays(self) -> dict[str, NDArray]:
+        """Return all that is known, as a checkpoint stores it."""
+        arrays = dict(self.results)
+        if self.n_iter:
+            arrays["n_iter"] = np.array([self.n_iter])
+        for name in self.NUMBERS:
+            if getattr(self, name) is not None:
+                arrays[name] = np.array([getattr(self, name)])
+        for name, key in self.UNITS.items():
+            if getattr(self, name) is not None:
+                arrays[key] = getattr(self, name)
+        if self.scaling is not None:
+            arrays |= self.scaling._asdict()
+        if self.history is not None:
+            arrays |= prefixed(EARLIER, dict(self.history))
+        return arrays
+
+    @classmethod
+    def from_checkpoint(
+        cls, saved: TrainingState, required: Sequence[str], n_features: int
+    ) -> FitState:
+        """Return what a checkpoint holds; StateError if it is not valid or lacks what is required.
+
+        Parameters
+        ----------
+        saved : the checkpoint
+        required : names of attributes that must be there
+        n_features : P
+        """
+        arrays = saved.before
+        known: dict[str, Any] = {}
+        if "n_iter" in arrays:
+            known["n_iter"] = int(saved.array("before.n_iter", np.int64, (1,))[0])
+            if known["n_iter"] < 0:
+                raise StateError("it cannot have done fewer iterations than none")
+        for name in cls.NUMBERS:
+            if name in arrays or name in required:
+                (value,) = saved.array(f"before.{name}", np.float64, (1,))
+                if not value > 0:
+                    raise StateError(f"its {name} cannot be {value}")
+                known[name] = float(value)
+        for name, key in cls.UNITS.items():
+            if key in arrays:
+                known[name] = saved.array(f"before.{key}", np.int64, (None,))
+                if known[name].min(initial=0) < 0:
+                    raise StateError(f"its {key} hold a number below 0")
+            elif name in required:
+                raise StateError(f"its {key} are missing")
+        if "scaling" in required:
+            centre = saved.array("before.centre", np.float64, (None,))
+            if centre.size != n_features:
+                raise StateError(
+                    f"its weights are for {centre.size} features, but X has {n_features}"
+                )
+            known["scaling"] = Scaling(
+                centre, saved.array("before.spread", np.float64, (n_features,))
+            )
+            if not (known["scaling"].spread > 0).all():
+                raise StateError("its spread is not above 0 everywhere")
+        if f"{EARLIER}loss" in arrays:
+            n = len(arrays[f"{EARLIER}loss"])
+            known["history"] = History.of({
+                name: saved.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)
+                for name, dtype in History.columns.items()
+            })  # fmt: skip
+        used = {"n_iter", "centre", "spread", *cls.NUMBERS, *cls.UNITS.values()}
+        results = {
+            name: array
+            for name, array in arrays.items()
+            if name not in used and not name.startswith(EARLIER)
+        }
+        return cls(**known, results=results)
+
+
+def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
+    """Replace all fitted attributes in one assignment.
+
+    An interruption finds the old ones or the new ones, never some of both.
+    """
+    kept = {n: v for n, v in vars(estimator).items() if not n.endswith("_") and n != "_rng"}
+    estimator.__dict__ = {**kept, **fitted}
+
+
+def warn_of_shortfall(message: str) -> None:
+    """Warn that a fit did not reach its goal, as scikit-learn's estimators do."""
+    warn_user(message, ConvergenceWarning)
+
+
+class BaseMaxPlusClassifier(
+    StatusMixin, SaveMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
+):
+    """A model trained in stages, with scikit-learn's interface.
+
+    Subclasses declare their hyper-parameters, create the initial model, and list the stages.
+    """
+
+    # The valid values of hyper-parameters.
+    _parameters: ClassVar[Parameters]
+    # Parameters that have an effect only beside others.
+    _effects: ClassVar[tuple[Effect, ...]] = ()
+    _model_class: ClassVar[type[Model]]
+    # Names of the weights that multiply an input.
+    _slopes: ClassVar[tuple[str, ...]] = ()
+
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callbacks: Any
+
+    model_: Network
+    classes_: NDArray
+    n_iter_: int
+    max_loss_: float
+    training_losses_: NDArray
+    training_labels_: NDArray
+    mean_loss_: float
+
+    @abstractmethod
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
+        """Return the initial model and what is known of it; long work reports to the monitor."""
+
+    @abstractmethod
+    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+        """Return the stages of the training."""
+
+    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+        """Return the input of the stages."""
+        return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
+
+    def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on samples X with labels y.
+
+        A fit that is refused, fails or is interrupted leaves the estimator as it was. To keep the
+        best model so far on Ctrl-C, pass a `maxplus.training.KeepBestOnInterrupt` as a callback.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+            Columns of words, dates or missing values become features by a
+            `maxplus.tables.Preparation`, which is kept as ``preparation_``; other methods then
+            take such data frames as well as arrays of these features. No column is left out.
+        y : labels of shape (n_samples,), at least two different ones
+        sample_weight : array of shape (n_samples,), optional
+            A weight of 0 leaves a sample out. Other weights do not change a
+            maximum or which samples are the k worst; in a mean they are weights.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, previous=self._previous())
+
+    def _previous(self) -> tuple[Network, FitState] | None:
+        """Return the model that `fit` continues from, if any, and what is known of it."""
+        return None
+
+    def _fit(
+        self: Self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None = None,
+        *,
+        previous: tuple[Network, FitState] | None = None,
+        saved: TrainingState | None = None,
+        digest: str | None = None,
+    ) -> Self:
+        """Validate the data, initialise, run the stages, and set all fitted attributes or none.
+
+        Training continues from the ``previous`` model, if there is one, or from a ``saved`` state
+        of a training on data with this ``digest``.
+        """
+        comm = current()
+        with comm.raise_on_all_ranks():
+            self._check_parameters()
+        comm.agree({"estimator": type(self).__name__})
+        comm.agree(_shared_params(self))
+        self._warn_of_no_effect()
+        data = self._dataset(X, y, sample_weight, classes, previous and previous[0])
+        callbacks = as_callbacks(self.callbacks)
+        if not comm.is_alone and comm.any(any(map(needs_state, callbacks))):
+            assert data.digest  # Computed on all ranks, because rank 0 writes it alone.
+        if saved is not None and data.digest != digest:
+            raise mark_collective(
+                OtherDataError("the data are not those that the training began with")
+            )
+        rng = self._generator(previous)
+        with ExitStack() as stack:
+            stack.enter_context(threads(self.n_jobs))
+            if not comm.is_first:
+                callbacks = [c for c in callbacks if isinstance(c, KeepBestOnInterrupt)]
+            elif self.verbose:
+                callbacks.append(stack.enter_context(progress_bar(self)))
+            monitor = stack.enter_context(TrainingMonitor(callbacks, Origin(self, data)))
+            if saved is not None:
+                model, state = self._restore(data, saved, rng)
+            else:
+                model, state = previous or self._initialize(data, rng, monitor)
+            problem, stages = self._problem(data, state, rng), self._stages(data, state)
+            trained = run_stages(stages, model, problem, monitor, saved, state.to_arrays())
+            state = replace(state, results={**state.results, **trained.facts})
+            fitted = self._fitted_attributes(data, state, trained)
+        replace_fitted(self, fitted | self._memory(rng, continues=previous is not None))
+        self._warn_of_ending(trained)
+        return self
+
+    def _dataset(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        model: Network | None,
+    ) -> Dataset:  # fmt: skip
+        """Return the validated arguments of `fit`."""
+        return Dataset.for_classes(self, X, y, sample_weight, classes, model=model)
+
+    def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
+        if previous is not None and previous[1].rng is not None:
+            return previous[1].rng
+        seed = check_random_state(self.random_state).randint(2**31)
+        return np.random.default_rng(current().bcast(seed))
+
+    def _required_state(self) -> tuple[str, ...]:
+        """Return the attributes of a `FitState` that a checkpoint must hold."""
+        return ()
+
+    def _restore(
+        self, data: Dataset, saved: TrainingState, rng: np.random.Generator
+    ) -> tuple[Network, FitState]:
+        """Return model and state of a checkpoint; StateError if they are not valid."""
+        state = FitState.from_checkpoint(saved, self._required_state(), data.X.shape[1])
+        problem = self._problem(data, state, rng)
+        for stage in self._stages(data, state):
+            if stage.name == saved.stage:
+                model = stage.check(saved, problem, self._model_class)
+                if model.n_classes != data.n_classes:
+                    raise StateError(f"its weights are for {model.n_classes} classes")
+                for name, key in FitState.UNITS.items():
+                    units = getattr(state, name)
+                    if units is not None and len(units) != getattr(model, "n_hidden", 0):
+                        raise StateError(f"its {key} are not one for each of the hidden units")
+                return model, state
+        raise StateError(f"there is no stage {saved.stage!r:.40} to go on from")
+
+    def _fitted_attributes(
+        self, data: Dataset, state: FitState, trained: Trained
+    ) -> dict[str, Any]:
+        """Return all fitted attributes; ``state`` holds the results of all stages."""
+        losses = trained.model.losses(data.X, data.y)
+        all_losses = np.full(len(data.labels), np.nan)
+        all_losses[data.index] = losses
+        return {
+            **data.columns,
+            "classes_": data.classes,
+            "model_": trained.model,
+            "n_iter_": state.n_iter + trained.n_iter,
+            "status_": trained.status.value,
+            "training_labels_": data.labels,
+            "training_losses_": all_losses,
+            "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
+            "mean_loss_": mean_loss(losses, data.weight),
+        }
+
+    def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
+        """Return what a later call needs to continue, beside fitted attributes."""
+        return {"_rng": rng}
+
+    def _warn_of_no_effect(self) -> None:
+        """Warn of parameters that were set and have no effect."""
+        warn_of_no_effect(self, self._effects)
+
+    def _warn_of_ending(self, trained: Trained) -> None:
+        """Warn where training did not end as it should have; all attributes are set."""
+        if trained.status is Status.INTERRUPTED:
+            warn_user(self._interruption(trained))
+        elif trained.status.falls_short:
+            warn_of_shortfall(self._shortfall(trained.status))
+
+    def _shortfall(self, status: Status) -> str:
+        """Return what a training did not reach, with a remedy."""
+        return f"training ended early: {status.message}"
+
+    def _interruption(self, trained: Trained) -> str:
+        if trained.outcomes:
+            what, which = COUNTED.get(trained.last, trained.last), ""
+            if trained.last == Iterations.name:
+                what, which = f"of {self.max_iter} {what}", f"{self.keep} "
+            when = f"after {trained.outcomes[-1].n_iter} {what}"
+            kept = f"the {which}parameters so far are kept"
+        else:
+            when, kept = "before its first step", "the start is kept"
+        return f"training was interrupted {when}; {kept}"
+
+    def _check_parameters(self) -> None:
+        """Raise ParameterError for invalid hyper-parameters."""
+        check_parameters(self, self._parameters)
+
+    def decision_function(self, X: Any) -> NDArray:
+        """Return the scores z of shape (n_samples, n_classes); with two classes z₁ − z₀.
+
+        For two classes scikit-learn's convention is one number per sample, positive for
+        ``classes_[1]``; ``model_.scores`` returns both.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), or (n_samples,)
+            Scores.
+        """
+        Z = self._scores(X)
+        return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
+
+    def predict(self, X: Any) -> NDArray:
+        """Return the label with the highest score; the first one of equal scores.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels.
+        """
+        return self._predict_in_batches(X, lambda Z: self.classes_[Z.argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> NDArray:
+        """Return softmax(z): probabilities of shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        return self._predict_in_batches(X, lambda Z: softmax_by_class(Z).T)
+
+    def predict_log_proba(self, X: Any) -> NDArray:
+        """Return the logarithm of the probabilities, finite where they underflow.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        return self._predict_in_batches(X, log_softmax)
+
+    @property
+    def perfect_fit_(self) -> bool:
+        """True if max_loss_ < log 2, which proves that all training samples are classified right.
+
+        This is the paper's proposition 2.2. It says nothing about new samples.
+        """
+        return bool(self.max_loss_ < LOG2)
+
+    def _scores(self, X: Any) -> NDArray:
+        """Return the scores z of all classes, shape (n_samples, n_classes)."""
+        return self._predict_in_batches(X, lambda Z: Z)
+
+    def _predict_in_batches(self, X: Any, output: Callable[[NDArray], NDArray]) -> NDArray:
+        check_is_fitted(self, "model_")
+        return predict_in_batches(self, X, self.model_, output, self._slopes)
+
+
+class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=ABCMeta):
+    """A regressor with one step of training; subclasses do that step."""
+
+    _parameters: ClassVar[Parameters]
+    n_jobs: int | None
+    model_: Any
+
+    @abstractmethod
+    def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+        """Train, and return the fitted attributes beside those of the columns."""
+
+    @abstractmethod
+    def _warn_of_ending(self) -> None:
+        """Warn where training did not end as it should have; all attributes are set."""
+
+    def _check_parameters(self) -> None:
+        """Raise ParameterError for invalid hyper-parameters."""
+        check_parameters(self, self._parameters)
+
+    def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit samples X with targets y; a fit that is refused leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : array of shape (n_samples,), optional
+            Weights, >= 0. A weight of 0 leaves a sample out; others are weights in means: of the
+            loss, or of targets at the same point.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        if (size := current().size) > 1:
+            raise ValueError(
+                f"a regression cannot be trained over {size} ranks; train it in one process"
+            )
+        data = Dataset.for_numbers(self, X, y, sample_weight)
+        summary = {"training_summary_": targets_summary(np.asarray(data.y, np.float64))}
+        with threads(self.n_jobs):
+            fitted = data.columns | summary | self._fitted_attributes(data)
+        replace_fitted(self, fitted)
+        self._warn_of_ending()
+        return self
+
+
+def _shared_params(estimator: Any) -> dict[str, Any]:
+    """Return the parameters that ranks must have in common; objects by their representation."""
+    own = estimator.get_params(deep=False)
+    plain = (int, float, str, type(None))
+    return {
+        f"parameter {name}": own[name] if isinstance(own[name], plain)
+        else repr(getattr(own[name], "__qualname__", own[name]))
+        for name in sorted(own)
+        if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
+    }  # fmt: skip
+
+
+def training_summary(estimator: Any) -> Mapping[str, Any]:
+    """Return counts and means of the rows that an estimator was trained on.
+
+    Of a classifier ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss``, all of rows
+    with a weight; of a regressor ``n_rows``, ``mean`` and ``deviation`` of the targets.
+    """
+    kept = vars(estimator).get("training_summary_")
+    if kept is not None:
+        return kept
+    if not hasattr(estimator, "training_losses_"):
+        return {}
+    used = ~np.isnan(estimator.training_losses_)
+    losses, labels = estimator.training_losses_[used], estimator.training_labels_[used]
+    codes = np.searchsorted(estimator.classes_, labels)
+    return {
+        "n_rows": len(losses),
+        "class_counts": np.bincount(codes, minlength=len(estimator.classes_)).tolist(),
+        "n_below_log2": int((losses < LOG2).sum()),
+        "mean_loss": float(losses.mean()) if losses.size else 0.0,
+    }
+
+
+def targets_summary(y: NDArray) -> dict[str, Any]:
+    """Return the summary of a regression's training targets."""
+    # Squares of large targets would overflow.
+    size = float(np.abs(y).max(initial=0.0)) or 1.0
+    small = y / size
+    return {
+        "n_rows": len(y),
+        "mean": float(size * small.mean()),
+        "deviation": float(size * small.std()),
+    }
+
+
+def is_training_table(estimator: Any, values: NDArray) -> bool:
+    """Return whether rows are, as a whole, those that the estimator was trained on.
+
+    Parameters
+    ----------
+    estimator : fitted
+    values : the rows' losses of a classifier, the targets of a regressor, shape (N,)
+
+    Notes
+    -----
+    No row is recognised: the number of rows and the mean (and deviation) must be those of the
+    training rows, which other rows do not have by chance.
+    """
+    summary = training_summary(estimator)
+    if not len(values) or summary.get("n_rows") != len(values):
+        return False
+    own = {"mean_loss": float(values.mean())}
+    if "mean" in summary:
+        own = {name: targets_summary(values)[name] for name in ("mean", "deviation")}
+    return all(math.isclose(own[name], summary[name], rel_tol=TOLERANCE) for name in own)

@@ -1,0 +1,471 @@
+"""Training data: validation, scaling of features, and predictions of many rows in batches."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, validate_data
+
+from maxplus.distributed import Communicator, SharedRows, current
+from maxplus.distributed.communicator import mark_collective
+from maxplus.distributed.shared_rows import count_nonzero
+from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
+from maxplus.estimators._parameters import threads
+from maxplus.models import LMM, Network
+from maxplus.models.lmm import TermSum
+
+FLOATS = (np.float64, np.float32)
+DIGEST_BITS = 128
+# Features and scores of a batch of rows: 8 MB in float64, and enough rows for all threads.
+VALUES_AT_ONCE = 1 << 20
+# Quantiles between which values are ordinary; beyond 1.5 times their distance are outliers.
+ORDINARY, REACH = (0.05, 0.95), 1.5
+# A feature with a smaller deviation, relative to its values, is constant up to rounding.
+ROUNDING = 1e-12
+# More features than this of one range, this share of whose values is 0, are an image's pixels.
+MANY_FEATURES, EMPTY = 50, 0.25
+# Values that are converted to float64 at once.
+AT_ONCE = 4_000_000
+
+T = TypeVar("T")
+
+
+def _no_rows() -> NDArray:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows with their targets and weights, and the input that they were taken from.
+
+    Attributes
+    ----------
+    X : array of shape (N, P), C order
+    y : classes 0..C−1 of shape (N,), or numbers
+    weight : array of shape (N,), or None
+    classes : labels of the classes in ascending order, of all ranks
+    index : positions of the rows in the input; rows of weight 0 are left out
+    labels : labels of all rows of the input
+    columns : fitted attributes about the columns: n_features_in_ and, if there are any, their
+        names; ``preparation_``, if X was a data frame that had to be encoded
+    """
+
+    X: NDArray
+    y: NDArray
+    weight: NDArray | None = None
+    classes: NDArray = field(default_factory=_no_rows)
+    index: NDArray = field(default_factory=_no_rows)
+    labels: NDArray = field(default_factory=_no_rows)
+    columns: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def for_classes(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None = None,
+        *,
+        model: Network | None = None,
+    ) -> Dataset:
+        """Validate the arguments of a classifier's `fit`; the estimator is not changed.
+
+        With a ``model`` from which the training continues, columns, classes and float type are
+        those of the estimator. Ranks agree on columns, types and classes; rows stay where they are.
+        """
+        comm = current()
+        with comm.raise_on_all_ranks():
+            own = cls._of_rank(estimator, X, y, sample_weight, comm, model)
+        if not comm.is_alone:
+            _agree(comm, own, sample_weight is not None, classes)
+        known = None if model is None else estimator.classes_
+        if known is None:
+            known = _labels(comm, own.y) if classes is None else np.unique(np.asarray(classes))
+        with comm.raise_on_all_ranks():
+            _check_labels(own.y, known)
+        codes = np.searchsorted(known, own.y) if len(own.y) else np.empty(0, np.int64)
+        return replace(own, y=codes, classes=known)
+
+    @classmethod
+    def _of_rank(
+        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, comm: Communicator,
+        model: Network | None,
+    ) -> Dataset:  # fmt: skip
+        """Validate the rows of this rank; y keeps its labels."""
+        # One of several ranks may have no rows.
+        least = {} if comm.is_alone else {"ensure_min_samples": 0}
+        X, y, columns = _validated(
+            estimator, X, y, "classification", continues=model is not None, **least
+        )
+        X = np.ascontiguousarray(X, None if model is None else model.dtype)
+        check_magnitude(X)
+        if len(y):
+            check_classification_targets(y)
+        weight = check_sample_weight(sample_weight, len(y), some=comm.is_alone)
+        index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
+        own = cls(X, y, weight, y[:0], index, np.array(y), columns)
+        if weight is None:
+            return own
+        return replace(own, X=X[index], y=y[index], weight=weight[index])
+
+    @classmethod
+    def for_numbers(
+        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> Dataset:
+        """Validate the arguments of a regressor's `fit`; rows of weight 0 are kept."""
+        X, y, columns = _validated(estimator, X, y, "regression", y_numeric=True)
+        weight = check_sample_weight(sample_weight, len(y))
+        return cls(np.ascontiguousarray(X), y, weight, columns=columns)
+
+    def part(self, rows: NDArray) -> Dataset:
+        """Return some of the rows, without their positions in the input."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Dataset(self.X[rows], self.y[rows], weight, self.classes)
+
+    def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> Dataset:
+        """Return the same rows with weights multiplied by those of their classes.
+
+        "balanced" gives all classes the same sum of weights, and keeps the sum of all.
+        """
+        if class_weight is None:
+            return self
+        own = np.ones(len(self.y)) if self.weight is None else self.weight
+        if isinstance(class_weight, str):
+            sums = current().sum(np.bincount(self.y, own, self.n_classes))
+            present = sums > 0
+            factor = np.divide(sums.sum() / present.sum(), sums, where=present, out=sums * 0.0)
+        else:
+            labels = self.classes.tolist()
+            unknown = [label for label in class_weight if label not in labels]
+            if unknown and any(label not in class_weight for label in labels):
+                raise ValueError(
+                    f"class_weight has the label {unknown[0]!r}, which is not one of the classes "
+                    f"{labels}; its keys are labels"
+                )
+            factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+        return replace(self, weight=own * factor[self.y])
+
+    @property
+    def n_classes(self) -> int:
+        """C."""
+        return self.classes.size
+
+    @property
+    def digest(self) -> str:
+        """A hash of the rows of all ranks, however they are divided; O(N·P), computed once."""
+        known: str = vars(self).get("_digest") or self._compute_digest()
+        vars(self)["_digest"] = known
+        return known
+
+    def _compute_digest(self) -> str:
+        comm = current()
+        n, first = comm.total(len(self.y)), comm.before(len(self.y))
+        head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
+        # A sum over rows, each hashed with its number, does not depend on the ranks.
+        own = _sum_of_hashes(self.X, self.y, self.weight, first)
+        total = sum(comm.allgather(own)) % (1 << DIGEST_BITS)
+        return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
+
+    @property
+    def index_of_all(self) -> NDArray:
+        """``index`` over all ranks: positions of the rows in the input of all ranks together."""
+        comm = current()
+        return comm.allgatherv(self.index + comm.before(len(self.labels)))
+
+    def on_first_rank(self, work: Callable[[Dataset], T], rng: np.random.Generator) -> T:
+        """Return the result of ``work`` on the rows of all ranks; rank 0 does it for all.
+
+        There y, weight and index are those of all ranks, and X can be indexed as if it were. The
+        state that ``rng`` has after the work is sent to all ranks.
+        """
+        comm = current()
+        if comm.is_alone:
+            return work(self)
+        y, index = comm.gather(self.y), comm.gather(self.index + comm.before(len(self.labels)))
+        weight = None if self.weight is None else comm.gather(self.weight)
+
+        def draw(X: Any) -> tuple[T, Any]:
+            done = work(replace(self, X=X, y=y, weight=weight, index=index))
+            return done, rng.bit_generator.state
+
+        done, rng.bit_generator.state = comm.root_only(draw, self.X)
+        return done
+
+
+def _validated(
+    estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False, **options: Any
+) -> tuple[NDArray, NDArray, dict[str, Any]]:
+    """Return X and y as arrays, and the fitted attributes about the columns."""
+    X, preparation = prepared(estimator, X, y, task, goes_on=continues)
+    # scikit-learn sets the attributes of the columns on the estimator that it is given.
+    probe = copy(of_features(estimator) if continues else estimator)
+    X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
+    return X, y, preparation or {n: v for n, v in vars(probe).items() if n in COLUMNS}
+
+
+def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
+    """Return the weighted mean over the samples of all ranks."""
+    comm = current()
+    if comm.is_alone:
+        return float(np.average(losses, weights=weight))
+    weight = np.ones(len(losses)) if weight is None else weight
+    total, weights = comm.sum(np.array([weight @ losses, weight.sum()]))
+    return float(total / weights)
+
+
+def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> int:
+    """Return the sum of the hashes of all samples with label, weight and number; O(N·P)."""
+    columns = [np.arange(first, first + len(y)), np.asarray(y, np.int64)]
+    if weight is not None:
+        columns.append(np.asarray(weight, np.float64).view(np.int64))
+    total = 0
+    for x, others in zip(X, np.stack(columns, axis=1), strict=True):
+        row = hashlib.blake2b(x.data, digest_size=DIGEST_BITS // 8, salt=b"row")
+        row.update(others.data)
+        total += int.from_bytes(row.digest(), "little")
+    return total
+
+
+def _agree(comm: Communicator, own: Dataset, is_weighted: bool, classes: ArrayLike | None) -> None:
+    """Raise DifferentRanksError, or ValueError, unless ranks can be fitted together."""
+    if comm.any(PREPARATION in own.columns):
+        raise mark_collective(
+            ValueError(
+                "ranks cannot agree on what words, dates and missing values of their data frames "
+                "become; make one Preparation of all rows, and give its features"
+            )
+        )
+    names = own.columns.get("feature_names_in_")
+    comm.agree({
+        "number of features": own.X.shape[1],
+        "names of features": None if names is None else tuple(names),
+        "type of features": own.X.dtype.str,
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "sample_weight, given or not": is_weighted,
+    })  # fmt: skip
+    weights = 1.0 if own.weight is None else float(own.weight.sum())
+    if not comm.total(len(own.y)) or not comm.largest(weights):
+        raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
+
+
+def _labels(comm: Communicator, y: NDArray) -> NDArray:
+    """Return all different labels of all ranks, in order."""
+    own = np.unique(y)
+    if comm.is_alone:
+        return own
+    return np.unique(np.concatenate([labels for labels in comm.allgather(own) if labels.size]))
+
+
+def _check_labels(y: NDArray, labels: NDArray) -> None:
+    is_known = np.isin(y, labels)
+    if not is_known.all():
+        raise ValueError(
+            f"y has the label {y[~is_known].tolist()[0]!r}, which is not one of the classes "
+            f"{labels.tolist()}; name all classes at the first partial_fit, or fit anew"
+        )
+    if labels.size < 2:
+        raise ValueError(
+            f"y holds one class only ({labels.tolist()[0]!r}); a classifier needs at least "
+            "two, so add samples of another"
+        )
+
+
+def check_magnitude(X: NDArray) -> None:
+    """Raise ValueError for features whose squares, in a subgradient's norm, would overflow."""
+    limit = 1e-4 * math.sqrt(float(np.finfo(X.dtype).max))
+    largest = float(np.abs(X).max(initial=0.0))
+    if largest > limit:
+        raise ValueError(
+            f"X reaches {largest:g}, too large to train with in {X.dtype} (at most {limit:g}); "
+            "scale the features first, for example with StandardScaler"
+        )
+
+
+def check_sample_weight(
+    sample_weight: ArrayLike | None, n_samples: int, *, some: bool = True
+) -> NDArray | None:
+    """Return None, or one finite number >= 0 per sample, with ``some`` not all of them 0."""
+    if sample_weight is None:
+        return None
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"sample_weight must hold numbers; got {sample_weight!r:.60}") from None
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight must have shape ({n_samples},), one weight per sample; "
+            f"got shape {weight.shape}"
+        )
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        bad = weight[~np.isfinite(weight) | (weight < 0)][0]
+        raise ValueError(f"sample_weight must hold finite numbers >= 0; got {bad}")
+    if some and not weight.any():
+        raise ValueError("sample_weight is zero for every sample: none is left to train on")
+    return weight
+
+
+def validated_rows(
+    estimator: Any, X: Any, model: Network, slopes: Sequence[str] = ("W0",)
+) -> NDArray:
+    """Return the rows of a call of a fitted estimator, validated and in the model's type."""
+    return _within_range(_checked_rows(estimator, X), model, slopes)
+
+
+def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
+    """Return rows as numbers, not copied if they were; `_within_range` can check for finiteness."""
+    X = as_numbers(estimator, X)
+    # Integers are finite, and as floats they would be another copy of all rows.
+    is_integer = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
+    dtype = None if is_integer else FLOATS
+    return validate_data(
+        of_features(estimator), X, dtype=dtype, reset=False, ensure_all_finite=finite
+    )
+
+
+def _within_range(
+    X: NDArray, model: Network, slopes: Sequence[str], estimator: Any = None
+) -> NDArray:
+    """Return X in the model's type, clipped to where no score overflows.
+
+    ``slopes`` names the weights that multiply an input. With an ``estimator``, numbers that are
+    not finite are scikit-learn's error.
+    """
+    limit = _largest_input(model, slopes)
+    # Two passes and no array of absolute values.
+    high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
+    if not (high <= limit and -low <= limit):
+        if estimator is not None:
+            assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
+        X = np.clip(X, -limit, limit)
+    return np.ascontiguousarray(X, model.dtype)
+
+
+def _largest_input(model: Network, slopes: Sequence[str]) -> float:
+    """Return how large an input may be without a score that overflows."""
+    if isinstance(model, TermSum):
+        return model.largest_input
+    largest = float(np.finfo(model.dtype).max)
+    steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
+    return largest / (8.0 * steepest * model.n_features)
+
+
+def predict_in_batches(
+    estimator: Any, X: Any, model: Network, output: Callable[[NDArray], NDArray],
+    slopes: Sequence[str] = ("W0",),
+) -> NDArray:  # fmt: skip
+    """Return ``output(scores)`` for all rows of X; O(N·P·H).
+
+    Memory beyond the result does not grow with the number of rows: neither all scores nor all
+    rows in the model's type exist at once.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, for its columns and ``n_jobs``
+    X : array or data frame
+    model : Network
+    output : function of scores (n, C) that returns one entry or row for each
+    slopes : names of the weights that multiply an input
+    """
+    X = _checked_rows(estimator, X, finite=False)
+    n_rows = X.shape[0]
+    size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_classes))
+    outputs = None
+    with threads(estimator.n_jobs):
+        for start in range(0, n_rows, size):
+            rows = slice(start, start + size)
+            part = output(model.scores(_within_range(X[rows], model, slopes, estimator)))
+            if n_rows <= size:
+                return np.ascontiguousarray(part)
+            if outputs is None:
+                outputs = np.empty((n_rows, *part.shape[1:]), part.dtype)
+            outputs[rows] = part
+    assert outputs is not None
+    return outputs
+
+
+class Scaling(NamedTuple):
+    """The map z = (x − centre) / spread of features; arrays of shape (P,)."""
+
+    centre: NDArray
+    spread: NDArray
+
+    @classmethod
+    def none(cls, n_features: int) -> Scaling:
+        """Return the identity."""
+        return cls(np.zeros(n_features), np.ones(n_features))
+
+    @classmethod
+    def of(cls, X: NDArray) -> Scaling:
+        """Return mean and standard deviation of each feature, after clipping outliers; O(N·P).
+
+        Outliers are beyond the 5 % and 95 % quantiles by more than 1.5 times their distance. A
+        feature whose quantiles coincide (a rare category) has none; a constant one has the
+        spread 1. Features that share one unit (`share_a_unit`) keep it.
+        """
+        N, P = X.shape
+        if share_a_unit(X):
+            return cls.none(P)
+        centre, spread = np.empty(P), np.empty(P)
+        step = max(1, AT_ONCE // N)
+        for lo in range(0, P, step):
+            part = slice(lo, lo + step)
+            Z = X[:, part].astype(np.float64)
+            low, high = np.quantile(Z, ORDINARY, axis=0)
+            width = np.where(high > low, REACH * (high - low), np.inf)
+            Z = np.clip(Z, low - width, high + width)
+            centre[part], spread[part] = Z.mean(axis=0), Z.std(axis=0)
+        least = np.maximum(ROUNDING * np.abs(centre), 1e4 * float(np.finfo(X.dtype).tiny))
+        return cls(centre, np.where(spread > least, spread, 1.0))
+
+    @property
+    def is_none(self) -> bool:
+        """True for the identity."""
+        return not self.centre.any() and bool((self.spread == 1.0).all())
+
+    def __call__(self, X: NDArray) -> NDArray:
+        """Return features in units of their spread, in X's type; X itself for the identity."""
+        if isinstance(X, SharedRows):
+            return X.seen(self)
+        if self.is_none:
+            return X
+        return _in_parts(X, lambda rows: (rows - self.centre) / self.spread, X.shape[1])
+
+    def inverse(self, Z: NDArray) -> NDArray:
+        """Return the features, up to rounding, in Z's type."""
+        return Z if self.is_none else (Z * self.spread + self.centre).astype(Z.dtype)
+
+    def folded(self, model: LMM) -> LMM:
+        """Return the model that takes x where this one takes z."""
+        return model if self.is_none else model.folded(self.centre, self.spread)
+
+
+def _in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArray:
+    """Return ``see`` of some rows at a time in float64, the results in X's type."""
+    seen = np.empty((len(X), width), X.dtype)
+    step = max(1, AT_ONCE // max(X.shape[1], 1))
+    for lo in range(0, len(X), step):
+        part = slice(lo, lo + step)
+        seen[part] = see(X[part].astype(np.float64))
+    return seen
+
+
+def share_a_unit(X: NDArray) -> bool:
+    """Return whether the features look like pixels on an empty background; O(N·P).
+
+    That is: more than 50 features, none below 0, a quarter of all values or more exactly 0, and one
+    range for all: within [0, 1], or most features reach half of the largest value. Division by
+    its own spread would magnify a pixel at the border that is hardly ever used.
+    """
+    if X.shape[1] <= MANY_FEATURES or X.min() < 0 or count_nonzero(X) > (1.0 - EMPTY) * X.size:
+        return False
+    highest = X.max(axis=0)
+    return bool(highest.max() <= 1.0 or np.median(highest) >= 0.5 * highest.max())

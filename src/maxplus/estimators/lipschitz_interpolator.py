@@ -1,0 +1,198 @@
+"""Lipschitz interpolation: the network of the paper's approximation theorem."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from maxplus.estimators._base import BaseMaxPlusRegressor, WeightsMixin, warn_of_shortfall
+from maxplus.estimators._dataset import Dataset, predict_in_batches
+from maxplus.estimators._parameters import COMMON, Parameters, one_of, real, whole
+from maxplus.models import LMM
+from maxplus.models.initialization import lipschitz_constant, pyramids_bytes
+from maxplus.training import memory
+
+
+class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
+    """The network of the paper's approximation theorem: a pyramid at each chosen training point.
+
+    h(x) = max_j (y_j − K·‖x − x_j‖∞). If f is K-Lipschitz and y_j = f(x_j), then h ≤ f, h = f at
+    the chosen points, and f − h ≤ 2Kδ where no x is farther than δ from one of them. `envelopes`
+    returns h and the smallest such bound from above. `LMMRegressor` is for noisy data.
+
+    Parameters
+    ----------
+    n_hidden : int or "auto", default="auto"
+        The number of pyramids, at random training points; "auto" is one at each of them.
+    slope : float or "auto", default="auto"
+        K; "auto" is the Lipschitz constant of the training data, with a margin of √eps against
+        rounding.
+    n_jobs : int, optional
+        Threads; None and −1 are all.
+    random_state : int, RandomState or None, default=None
+        Of the choice of points.
+
+    Attributes
+    ----------
+    model_ : LMM with one output
+    n_hidden_ : the number of pyramids
+    slope_ : K
+    W0_, W1_, W2_ : the weights
+    lipschitz_ : the Lipschitz constant of the training data in the L∞ norm
+    interpolates_ : whether h passes through all chosen points. It does when K is at
+        least their Lipschitz constant, unless K·x is larger than the differences
+        of targets by more than their precision: then centre the features
+    training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
+    prototypes_ : indices of the chosen points in the training set
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Fitting costs O(N²·P): ``lipschitz_`` is about all pairs. Samples at the same point become one,
+    with the (weighted) mean of their targets. Targets with noise have a large Lipschitz constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus import LipschitzInterpolator
+    >>> x = np.linspace(0, 6, 50)[:, None]
+    >>> reg = LipschitzInterpolator(slope=1.0).fit(x, np.sin(x[:, 0]))
+    >>> lower, upper = reg.envelopes([[2.0]])
+    >>> bool(lower[0] <= np.sin(2.0) <= upper[0])
+    True
+    """
+
+    model_: LMM
+    slope_: float
+    lipschitz_: float
+    interpolates_: bool
+    prototypes_: NDArray
+    _model_class = LMM
+    _parameters: ClassVar[Parameters] = {
+        **COMMON,
+        "n_hidden": (whole(1), one_of("auto")),
+        "slope": (real(above=0.0), one_of("auto")),
+    }
+
+    def __init__(
+        self,
+        n_hidden: int | str = "auto",
+        *,
+        slope: float | str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.slope = slope
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+        points, targets, index = _merge_equal_points(data.X, data.y, data.weight)
+        lipschitz = lipschitz_constant(points, targets)
+        margin = 1.0 + float(np.finfo(points.dtype).eps) ** 0.5
+        K = lipschitz * margin if isinstance(self.slope, str) else float(self.slope)
+        reach = max(1.0, float(np.abs(points).max())) * K
+        if not reach < np.finfo(points.dtype).max / 8:
+            raise ValueError(
+                f"slope {K:g} times X does not fit into {points.dtype}: samples that "
+                "nearly coincide have different targets; set slope, or merge such samples"
+            )
+        if not isinstance(self.n_hidden, str) and int(self.n_hidden) < len(points):
+            rng = check_random_state(self.random_state)
+            chosen = np.sort(rng.choice(len(points), int(self.n_hidden), replace=False))
+            points, targets, index = points[chosen], targets[chosen], index[chosen]
+        needed = pyramids_bytes(len(points), points.shape[1], 1, points.dtype)
+        memory.require(needed, f"{len(points):,} pyramids", memory.FEWER_UNITS)
+        model = LMM.of_boxes(points, 0.0, targets[:, None], K)
+        return {
+            "model_": model,
+            "slope_": K,
+            "lipschitz_": lipschitz,
+            "prototypes_": index,
+            "interpolates_": bool(np.array_equal(model.scores(points), model.W2)),
+        }
+
+    def _warn_of_ending(self) -> None:
+        if not self.interpolates_ and self.slope_ < self.lipschitz_:
+            warn_of_shortfall(
+                f"no function with slope {self.slope_:g} passes through the training points, whose "
+                f"Lipschitz constant is {self.lipschitz_:g}: the curve misses some of them, and "
+                "bounds cross; take a larger slope",
+            )
+
+    def predict(self, X: Any) -> NDArray:
+        """Return h(x): the lower bound of all K-Lipschitz functions through the chosen points.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The prediction for each row.
+        """
+        check_is_fitted(self, "model_")
+        return self._curve(X, self.model_)
+
+    def envelopes(self, X: Any) -> tuple[NDArray, NDArray]:
+        """Return the bounds of all K-Lipschitz functions through the chosen points.
+
+        lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
+        upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
+        K-Lipschitz f with f(x_j) = y_j lies between, everywhere.
+        Where K is too small for the targets they cross, lower > upper, and there is no such f: a
+        ConvergenceWarning tells at how many rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a data frame
+
+        Returns
+        -------
+        lower, upper : arrays of shape (n_samples,)
+        """
+        lower = self.predict(X)
+        upper = -self._curve(X, LMM(self.model_.W0, self.model_.W1, -self.model_.W2))
+        rounding = float(np.finfo(lower.dtype).eps) ** 0.5 * float(np.abs(lower).max(initial=0.0))
+        crossed = lower - upper > rounding
+        if crossed.any():
+            warn_of_shortfall(
+                f"the envelopes cross at {crossed.sum()} of {len(lower)} rows: no function with "
+                f"slope {self.slope_:g} passes through the training points; take a larger slope, "
+                "or LMMRegressor where targets are noisy",
+            )
+        # Crossings within rounding are removed.
+        return lower, np.where(crossed, upper, np.maximum(lower, upper))
+
+    def _curve(self, X: Any, model: LMM) -> NDArray:
+        return predict_in_batches(self, X, model, lambda Z: Z[:, 0])
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare that the score on training rows may be low."""
+        tags = super().__sklearn_tags__()
+        # A lower envelope of a few points lies far below the others.
+        tags.regressor_tags.poor_score = self.n_hidden != "auto"
+        return tags
+
+
+def _merge_equal_points(
+    X: NDArray, y: NDArray, weight: NDArray | None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return different points, the mean target at each, and where each occurs first."""
+    weight = np.ones(len(y)) if weight is None else weight
+    used = np.flatnonzero(weight)
+    points, first, group = np.unique(X[used], axis=0, return_index=True, return_inverse=True)
+    group = group.ravel()
+    total = np.bincount(group, weights=weight[used])
+    targets = np.bincount(group, weights=weight[used] * y[used]) / total
+    # A point of one sample keeps its target to the last bit.
+    alone = np.bincount(group) == 1
+    targets[alone] = y[used[first[alone]]]
+    order = np.argsort(first)
+    return points[order], targets[order], used[first[order]]

@@ -1,0 +1,730 @@
+"""Classifiers trained by subgradient steps, as in the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus.distributed import current
+from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
+from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
+from maxplus.estimators._parameters import (
+    NOTHING,
+    TRAINED,
+    TRUTH,
+    Effect,
+    Parameters,
+    is_set,
+    one_of,
+    real,
+    samples,
+    warn_no_effect,
+    whole,
+)
+from maxplus.models import LMM, LinearMaxPlus, Network, ZeroHidden
+from maxplus.models.initialization import (
+    choose_prototypes,
+    gaussian,
+    glorot_uniform,
+    median_distance,
+    prototype_lmm,
+    pyramids_bytes,
+    random_lmm,
+    random_lmm_bytes,
+    uniform,
+)
+from maxplus.training import (
+    History,
+    Iterations,
+    MaxLoss,
+    MeanLoss,
+    Objective,
+    StepRule,
+    TopKLoss,
+    TrainingMonitor,
+    TrainingProblem,
+    constant,
+    level,
+    memory,
+    paper_alpha,
+    polyak,
+    two_phase,
+)
+from maxplus.training.engines import ENGINES, Engine, SparseEngine, select_engine
+from maxplus.training.stages import Stage, Trained
+
+Self = TypeVar("Self", bound="BaseSubgradientClassifier")
+
+TWO_PHASE, CONSTANT = "two-phase", "constant"
+STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
+
+SUBGRADIENT: Parameters = {
+    **TRAINED,
+    "objective": (one_of("max", "mean"),),
+    "step": (one_of(*STEPS),),
+    "polyak_target": (real(minimum=0.0),),
+    "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
+    "learning_rate": (real(above=0.0),),
+    "engine": (one_of("auto", *ENGINES),),
+    "max_iter": (whole(1),),
+    "keep": (one_of("best", "last"),),
+    "warm_start": (TRUTH,),
+}
+# Parameters of steps that count only beside others.
+EFFECTS: tuple[Effect, ...] = (
+    Effect(("polyak_fraction",), lambda own: own.step == TWO_PHASE, "step is 'two-phase'"),
+    Effect(
+        ("learning_rate",), lambda own: own.step in (TWO_PHASE, CONSTANT),
+        "step is 'two-phase' or 'constant'",
+    ),
+)  # fmt: skip
+
+
+class BaseSubgradientClassifier(BaseMaxPlusClassifier):
+    """A classifier trained by steps along subgradients of the maximum or the mean loss."""
+
+    _effects: ClassVar[tuple[Effect, ...]] = EFFECTS
+    # Parameters of the initial model.
+    _init_params: ClassVar[tuple[str, ...]]
+    # The engine of ``engine="auto"``, but for the mean loss.
+    _automatic_engine: ClassVar[str] = "dense"
+
+    objective: str
+    step: str
+    polyak_target: float
+    polyak_fraction: float
+    learning_rate: float
+    engine: str
+    max_iter: int
+    keep: str
+    warm_start: bool
+
+    history_: History
+    # Values of ``_init_params`` when the model was initialised.
+    _initialized_with: dict[str, Any]
+
+    def _previous(self) -> tuple[Network, FitState] | None:
+        if not (self.warm_start and hasattr(self, "model_")):
+            return None
+        self._warn_of_changed_init_params()
+        return self.model_, FitState(slope=getattr(self, "slope_", None))
+
+    def partial_fit(
+        self: Self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train ``max_iter`` iterations more, from the present parameters.
+
+        The first call should have samples of every class. The iteration count, and with it the
+        step rule's phase, continues; the history grows. With keep="best" the present parameters
+        are the best ones seen, not the last: for many short calls set keep="last".
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : labels of shape (n_samples,)
+        classes : array of labels, optional
+            All labels of this and later calls; only read at the first call, where it may be left
+            out if y has them all.
+        sample_weight : array of shape (n_samples,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        previous = None
+        if hasattr(self, "model_"):
+            self._warn_of_changed_init_params()
+            state = FitState(
+                n_iter=self.n_iter_,
+                slope=getattr(self, "slope_", None),
+                prototypes=getattr(self, "prototypes_", None),
+                activation_counts=getattr(self, "unit_activation_counts_", None),
+                history=self.history_,
+                # A copy: a call that fails must not have drawn from the estimator's own.
+                rng=deepcopy(getattr(self, "_rng", None)),
+            )
+            previous = self.model_, state
+        return self._fit(X, y, sample_weight, classes, previous=previous)
+
+    def _objectives(self) -> dict[str, Objective]:
+        """Return all objectives of the estimator by name."""
+        return {"max": MaxLoss(), "mean": MeanLoss()}
+
+    def _init_values(self) -> dict[str, Any]:
+        """Return the present values of the parameters of the initial model."""
+        return {name: getattr(self, name) for name in self._init_params}
+
+    def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
+        values = self._initialized_with if continues else self._init_values()
+        return super()._memory(rng, continues) | {"_initialized_with": values}
+
+    def _warn_of_changed_init_params(self) -> None:
+        """Warn of parameters of the initial model that were changed after it was initialised."""
+        for name, before in self._initialized_with.items():
+            value = getattr(self, name)
+            if value != before:
+                warn_no_effect(
+                    f"{name}={value!r}",
+                    f"on a training that goes on from one with {name}={before!r}; fit with "
+                    "warm_start=False to begin anew",
+                )
+
+    def _warn_of_no_effect(self) -> None:
+        super()._warn_of_no_effect()
+        used = self._engine_class().name
+        if self.engine in ("auto", used):
+            return
+        why = f"on a {type(self).__name__}, which it cannot train"
+        if not ENGINES[self.engine].minimises(type(self._objectives()[self.objective])):
+            why = f"with objective={self.objective!r}, which it cannot minimise"
+        warn_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
+
+    def _warn_of_ending(self, trained: Trained) -> None:
+        super()._warn_of_ending(trained)
+        if self.step != TWO_PHASE or trained.status.ends_training:
+            return
+        # With sgd, losses of the history are of single samples, and the kept iteration is unknown.
+        if self._engine_class() is ENGINES["sgd"]:
+            return
+        losses, first = self.history_["loss"], self._n_polyak
+        kept = int(np.argmin(losses)) if self.keep == "best" and losses.size else losses.size
+        if kept <= first and is_set(self, "learning_rate"):
+            warn_no_effect(
+                f"learning_rate={self.learning_rate!r}",
+                f"here: the parameters of iteration {kept} are kept, and constant steps begin at "
+                f"{first}; take a smaller polyak_fraction",
+            )
+
+    def _engine_class(self) -> type[Engine]:
+        """Return the named engine, if it can minimise the objective, else the automatic one."""
+        automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
+        engine = ENGINES.get(self.engine, automatic)
+        objective = type(self._objectives()[self.objective])
+        fits = engine.minimises(objective) and issubclass(self._model_class, engine.models)
+        return engine if fits else automatic
+
+    @property
+    def _n_polyak(self) -> int:
+        """The number of Polyak steps before the constant ones, in two phases."""
+        return math.ceil(self.polyak_fraction * self.max_iter)
+
+    def _step_rule(self, n_classes: int, best: float) -> StepRule:
+        """Return the step rule; ``best`` is the lowest loss of earlier iterations."""
+        first = polyak(self.polyak_target)
+        then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
+        if self.step == "polyak":
+            return first
+        if self.step == CONSTANT:
+            return then
+        if self.step == "level":
+            return level(self.max_iter, self.polyak_target, best)
+        return two_phase(first, then, self._n_polyak)
+
+    def _problem(self, data: Dataset, state: FitState, rng: np.random.Generator) -> TrainingProblem:
+        earlier = np.empty(0) if state.history is None else state.history["loss"]
+        best = float(np.fmin.reduce(earlier, initial=math.inf))
+        return TrainingProblem(
+            data.X, data.y, self._objectives()[self.objective],
+            self._step_rule(data.n_classes, best),
+            w0_update_interval=int(getattr(self, "w0_update_interval", 0)), start=earlier.size,
+            weight=data.weight, rng=rng,
+        )  # fmt: skip
+
+    def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
+        return [Iterations(self._engine_for(data), self.max_iter, self.keep)]
+
+    def _engine_for(self, data: Dataset) -> type[Engine]:
+        """Return the engine that trains on these samples."""
+        return self._engine_class()
+
+    def _fitted_attributes(
+        self, data: Dataset, state: FitState, trained: Trained
+    ) -> dict[str, Any]:
+        history = History()
+        if state.history is not None:
+            history.extend(state.history)
+        if "history.loss" in state.results:
+            new = History.of({name: state.results[f"history.{name}"] for name in History.columns})
+            new.map_samples(data.index_of_all)
+            history.extend(new)
+        return super()._fitted_attributes(data, state, trained) | {"history_": history}
+
+    @property
+    def loss_curve_(self) -> NDArray:
+        """The objective before each step; with sgd, the drawn sample's loss."""
+        return self.history_["loss"]
+
+
+# The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
+UNIT_SLOPE = 4.0
+
+
+class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
+    """The paper's algorithm: an LMM trained on its worst sample, a few weights at a time.
+
+    Each hidden unit is a soft box in feature space, each class score the margin
+    of the best box: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
+    Training starts from pyramids at random samples. Every iteration takes a step along a
+    subgradient of the largest loss, which moves the weights on the active paths of the
+    worst sample only: at most one per class and layer. Polyak steps come first, constant ones
+    after. A largest loss below log 2 proves that every training sample is classified right.
+
+    Parameters
+    ----------
+    n_hidden : int, default=100
+        Hidden units H. Units start from different samples, so there are at most as many as
+        samples.
+    slope : float or "auto", default="auto"
+        The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance of two samples).
+    init_margin : float, optional
+        The paper's k in W2; equal to the slope by default.
+    init : {"prototypes", "gaussian", "uniform"}, default="prototypes"
+        The paper's construction from random training samples, or i.i.d. weights.
+    objective : {"max", "mean", "top-k"}, default="max"
+        The loss that is minimised over the samples: the largest, the mean of all, or
+        the mean of the k largest.
+    top_k : int or float, default=0.1
+        With "top-k", the number k of samples, or which part of them (rounded up).
+    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+        Polyak steps, constant steps, or the former and then the latter; "level" are Polyak
+        steps whose target rises from ``polyak_target`` to the lowest loss seen, for data that
+        cannot be fitted well (`maxplus.training.level`).
+    polyak_target : float, default=0.0
+        The objective value that Polyak's step aims at; reaching it ends training.
+    polyak_fraction : float, default=0.5
+        Share of the iterations with Polyak steps in "two-phase".
+    learning_rate : float, default=0.1
+        The paper's ε: the constant step is ε / (2·√(2·n_classes)).
+    w0_update_interval : int, default=100
+        W0 moves at iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
+        1 is always, 0 is never.
+    engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
+        The implementation of the iterations. "dense", "tree" and "sparse" minimise the
+        maximum and give the same iterates, to the last bit; "dense" and "sparse" do
+        "top-k" likewise; "dense" can do the mean as well, "sgd" minimises it sample by
+        sample. "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or
+        less, and "sparse" otherwise; it takes the place of an engine that cannot do the
+        ``objective``, with a warning. The first training with "sparse" after an installation
+        compiles it; ``maxplus compile`` does that beforehand.
+    max_iter : int, default=10000
+        Iterations.
+    keep : {"best", "last"}, default="best"
+        Keep the parameters with the lowest objective seen, or the last ones.
+    warm_start : bool, default=False
+        Start `fit` from the present parameters. ``n_hidden``, ``slope``, ``init_margin`` and
+        ``init`` say where a training from scratch begins: changed after that they have no effect
+        until one begins anew, which a warning tells.
+    n_jobs : int, optional
+        Threads; None and −1 are all. Iterates do not depend on it.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+        1 shows a progress bar.
+    callbacks : callable or list of callables, optional
+        Called with a `maxplus.training.Progress` after each block of iterations (about five
+        times a second); returning True ends the training.
+
+    Attributes
+    ----------
+    classes_, n_features_in_, feature_names_in_
+    W0_ : array of shape (2P,), the two slopes of each feature, + then −
+    W1_ : array of shape (2P, H)
+    W2_ : array of shape (H, C)
+    n_hidden_ : int
+    slope_ : the slope that training started with, per unit of ``scale_``
+    scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
+    prototypes_ : indices into the training set (init="prototypes" only)
+    unit_activation_counts_ : how often each unit decides a class's score on the training samples,
+        those of every `partial_fit` included
+    feature_importances_ : array of shape (P,), how often and how much each feature decides on the
+        training samples, as shares (`maxplus.explain.feature_importances`)
+    history_ : mapping of arrays per iteration: "loss", "sample", "step"
+    n_iter_ : iterations
+    status_, status_message_ : why training ended, as a code (`maxplus.training.Status`) and as a
+        sentence
+    loss_curve_ : the objective before each step; with sgd, the drawn sample's loss
+    max_loss_, mean_loss_ : of the kept parameters on the training set
+    perfect_fit_ : whether max_loss_ < log 2
+    training_losses_, training_labels_ : of every training sample, NaN if its weight was 0
+    model_ : the `maxplus.models.LMM` behind it
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import SubgradientLMMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = SubgradientLMMClassifier(40, engine="dense", max_iter=300, random_state=0)
+    >>> clf.fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    model_: LMM
+    _automatic_engine = "sparse"
+    _init_params = ("n_hidden", "slope", "init_margin", "init")
+    _effects = (
+        *EFFECTS,
+        Effect(("top_k",), lambda own: own.objective == "top-k", "objective is 'top-k'"),
+    )
+    _parameters: ClassVar[Parameters] = {
+        **SUBGRADIENT,
+        "n_hidden": (whole(1),),
+        "slope": (real(above=0.0), one_of("auto")),
+        "init_margin": (real(above=0.0), NOTHING),
+        "init": (one_of("prototypes", "gaussian", "uniform"),),
+        "objective": (one_of("max", "mean", "top-k"),),
+        "top_k": (samples(1),),
+        "w0_update_interval": (whole(0),),
+    }
+
+    def __init__(
+        self,
+        n_hidden: int = 100,
+        *,
+        slope: float | str = "auto",
+        init_margin: float | None = None,
+        init: str = "prototypes",
+        objective: str = "max",
+        top_k: int | float = 0.1,
+        step: str = "two-phase",
+        polyak_target: float = 0.0,
+        polyak_fraction: float = 0.5,
+        learning_rate: float = 0.1,
+        w0_update_interval: int = 100,
+        engine: str = "auto",
+        max_iter: int = 10_000,
+        keep: str = "best",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.slope = slope
+        self.init_margin = init_margin
+        self.init = init
+        self.objective = objective
+        self.top_k = top_k
+        self.step = step
+        self.polyak_target = polyak_target
+        self.polyak_fraction = polyak_fraction
+        self.learning_rate = learning_rate
+        self.w0_update_interval = w0_update_interval
+        self.engine = engine
+        self.max_iter = max_iter
+        self.keep = keep
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _objectives(self) -> dict[str, Objective]:
+        return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
+
+    def _engine_for(self, data: Dataset) -> type[Engine]:
+        engine = super()._engine_for(data)
+        if self.engine != "auto" or engine is not SparseEngine or not current().is_alone:
+            return engine
+        n_sums = 2 * data.X.size * self.n_hidden
+        return select_engine(n_sums, self.max_iter)
+
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[LMM, FitState]:
+        return data.on_first_rank(lambda all_rows: self._initial_lmm(all_rows, rng), rng)
+
+    def _initial_lmm(self, data: Dataset, rng: np.random.Generator) -> tuple[LMM, FitState]:
+        """Return the initial model, from the samples of all ranks."""
+        X, y, n_classes = data.X, data.y, data.n_classes
+        slope = self.slope
+        slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
+        check_reach(X, slope)
+        init_margin = slope if self.init_margin is None else float(self.init_margin)
+        self._require_memory(X, n_classes)
+        if self.init == "prototypes":
+            chosen = choose_prototypes(y, self.n_hidden, rng)
+            model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, init_margin)
+            return model, FitState(slope=slope, prototypes=data.index[chosen])
+        shape = (X.shape[1], int(self.n_hidden), n_classes)
+        model = random_lmm(self.init, shape, slope, init_margin, X.dtype, rng)
+        return model, FitState(slope=slope)
+
+    def _require_memory(self, X: NDArray, n_classes: int) -> None:
+        """Raise NotEnoughMemoryError for an initial model that does not fit into memory."""
+        (N, P), H = X.shape, int(self.n_hidden)
+        needed = random_lmm_bytes((P, H, n_classes), X.dtype)
+        if self.init == "prototypes":
+            needed = pyramids_bytes(min(H, N), P, n_classes, X.dtype)
+        memory.require(needed, f"a start with n_hidden={H:,}", memory.FEWER_UNITS)
+
+    def _required_state(self) -> tuple[str, ...]:
+        has_prototypes = self.init == "prototypes" and not self.warm_start
+        return (*super()._required_state(), *["prototypes"] * has_prototypes)
+
+
+class MaxPlusClassifier(BaseSubgradientClassifier):
+    """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
+
+    The paper's baseline. Its scores can only compare features with constants,
+    so its loss soon stays where it is; `LMMClassifier` goes further. Parameters without a
+    description are those of `SubgradientLMMClassifier`.
+
+    Parameters
+    ----------
+    init : {"glorot", "gaussian", "uniform"}, default="glorot"
+        Glorot uniform, N(0, scale²) or U(−scale, scale).
+    scale : float, default=1.0
+        Spread of the latter two.
+    objective : {"max", "mean"}, default="max"
+        The loss that is minimised: the largest, or the mean of all.
+    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+    polyak_target : float, default=0.0
+    polyak_fraction : float, default=0.5
+    learning_rate : float, default=0.1
+    engine : {"auto", "dense", "sgd"}, default="auto"
+        "sgd" is for the mean.
+    max_iter : int, default=10000
+    keep : {"best", "last"}, default="best"
+    warm_start : bool, default=False
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+    callbacks : callable or list of callables, optional
+
+    Attributes
+    ----------
+    W_ : array of shape (C, P)
+    classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
+loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
+        As in `SubgradientLMMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import MaxPlusClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MaxPlusClassifier(max_iter=500, random_state=0).fit(X, y)
+    >>> clf.W_.shape
+    (3, 4)
+    """
+
+    model_: ZeroHidden
+    _model_class = ZeroHidden
+    _init_params = ("init", "scale")
+    _effects = (
+        *EFFECTS,
+        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
+    )
+    _parameters: ClassVar[Parameters] = {
+        **SUBGRADIENT,
+        "init": (one_of("glorot", "gaussian", "uniform"),),
+        "scale": (real(above=0.0),),
+    }
+
+    def __init__(
+        self,
+        *,
+        init: str = "glorot",
+        scale: float = 1.0,
+        objective: str = "max",
+        step: str = "two-phase",
+        polyak_target: float = 0.0,
+        polyak_fraction: float = 0.5,
+        learning_rate: float = 0.1,
+        engine: str = "auto",
+        max_iter: int = 10_000,
+        keep: str = "best",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.init = init
+        self.scale = scale
+        self.objective = objective
+        self.step = step
+        self.polyak_target = polyak_target
+        self.polyak_fraction = polyak_fraction
+        self.learning_rate = learning_rate
+        self.engine = engine
+        self.max_iter = max_iter
+        self.keep = keep
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def W_(self) -> NDArray:
+        """Offsets of the max-plus layer, shape (C, P)."""
+        return self.model_.W
+
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
+        shape = (data.n_classes, data.X.shape[1])
+        if self.init == "glorot":
+            W = glorot_uniform(*shape, rng)
+        else:
+            W = {"gaussian": gaussian, "uniform": uniform}[self.init](shape, self.scale, rng)
+        return ZeroHidden(W.astype(data.X.dtype)), FitState()
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that the model is weak by design."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class LinearMaxPlusClassifier(BaseSubgradientClassifier):
+    """A linear layer with ReLU, a max-plus layer and softmax.
+
+    a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
+    the paper measures how sparse subgradients are. By default it minimises the mean loss with
+    constant steps: from random weights the maximum loss hardly leaves log C. Scale the features
+    first; with all of one sign, ReLU hardly divides them. Parameters
+    without a description are those of `SubgradientLMMClassifier`.
+
+    Parameters
+    ----------
+    n_hidden : int, default=100
+        Hidden units H.
+    init : {"glorot", "gaussian", "uniform"}, default="glorot"
+        Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
+    scale : float, default=1.0
+        Spread of the latter two.
+    objective : {"max", "mean"}, default="mean"
+        The loss that is minimised: the largest, or the mean of all.
+    step : {"two-phase", "polyak", "constant", "level"}, default="constant"
+    polyak_target : float, default=0.0
+    polyak_fraction : float, default=0.5
+    learning_rate : float, default=0.1
+    engine : {"auto", "dense", "sgd"}, default="auto"
+        "sgd" is for the mean.
+    max_iter : int, default=10000
+    keep : {"best", "last"}, default="best"
+    warm_start : bool, default=False
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+    callbacks : callable or list of callables, optional
+
+    Attributes
+    ----------
+    A_ : array of shape (P, H)
+    b_ : array of shape (H,)
+    W_ : array of shape (H, C)
+    classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
+loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
+        As in `SubgradientLMMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from maxplus import LinearMaxPlusClassifier
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LinearMaxPlusClassifier(20, random_state=0).fit(scale(X), y)
+    >>> clf.score(scale(X), y) > 0.9
+    True
+    >>> clf.A_.shape, clf.W_.shape
+    ((4, 20), (20, 3))
+    """
+
+    _slopes = ("A",)
+    model_: LinearMaxPlus
+    _model_class = LinearMaxPlus
+    _init_params = ("n_hidden", "init", "scale")
+    _effects = (
+        *EFFECTS,
+        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
+    )
+    _parameters: ClassVar[Parameters] = {
+        **SUBGRADIENT,
+        "n_hidden": (whole(1),),
+        "init": (one_of("glorot", "gaussian", "uniform"),),
+        "scale": (real(above=0.0),),
+    }
+
+    def __init__(
+        self,
+        n_hidden: int = 100,
+        *,
+        init: str = "glorot",
+        scale: float = 1.0,
+        objective: str = "mean",
+        step: str = "constant",
+        polyak_target: float = 0.0,
+        polyak_fraction: float = 0.5,
+        learning_rate: float = 0.1,
+        engine: str = "auto",
+        max_iter: int = 10_000,
+        keep: str = "best",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.init = init
+        self.scale = scale
+        self.objective = objective
+        self.step = step
+        self.polyak_target = polyak_target
+        self.polyak_fraction = polyak_fraction
+        self.learning_rate = learning_rate
+        self.engine = engine
+        self.max_iter = max_iter
+        self.keep = keep
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def A_(self) -> NDArray:
+        """Weights of the linear layer, shape (P, H)."""
+        return self.model_.A
+
+    @property
+    def b_(self) -> NDArray:
+        """Biases of the linear layer, shape (H,)."""
+        return self.model_.b
+
+    @property
+    def W_(self) -> NDArray:
+        """Offsets of the max-plus layer, shape (H, C)."""
+        return self.model_.W
+
+    def _initialize(
+        self, data: Dataset, rng: np.random.Generator, monitor: TrainingMonitor
+    ) -> tuple[Network, FitState]:
+        dtype = data.X.dtype
+        first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
+        # Weights are drawn in float64, and there is a copy of the best ones.
+        memory.require(
+            (first[0] + last[1]) * self.n_hidden * (8 + 2 * dtype.itemsize),
+            f"a start with n_hidden={self.n_hidden:,}", memory.FEWER_UNITS,
+        )  # fmt: skip
+        if self.init == "glorot":
+            A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
+        else:
+            draw = {"gaussian": gaussian, "uniform": uniform}[self.init]
+            A, W = draw(first, self.scale, rng), draw(last, self.scale, rng)
+        b = np.zeros(self.n_hidden, dtype)
+        return LinearMaxPlus(A.astype(dtype), b, W.astype(dtype)), FitState()

@@ -1,0 +1,238 @@
+"""LipschitzInterpolator: the approximation theorem in numbers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+
+from maxplus import LipschitzInterpolator
+
+# Functions of rows of points in [−2, 2]^P with their Lipschitz constants in the L∞ norm.
+ONE_D = {
+    "sine": (lambda X: np.sin(X[:, 0]), 1.0),
+    "roof": (lambda X: -np.abs(X[:, 0]), 1.0),
+    "waves": (lambda X: 2 * np.abs(np.sin(3 * X[:, 0])), 6.0),
+    "constant": (lambda X: np.full(len(X), 3.0), 1.0),
+}
+TWO_D = {
+    "hills": (lambda X: np.sin(X[:, 0]) + np.cos(X[:, 1]), 2.0),
+    "well": (lambda X: np.abs(X).max(axis=1), 1.0),
+    "saddle": (lambda X: X[:, 0] * X[:, 1], 4.0),
+}
+FUNCTIONS = [(1, *f) for f in ONE_D.values()] + [(2, *f) for f in TWO_D.values()]
+NAMES = [*ONE_D, *TWO_D]
+SEEDS = st.integers(0, 2**32 - 1)
+ROUNDING = 1e-12
+
+
+def interpolator(*sizes, **parameters):
+    return LipschitzInterpolator(*sizes, **parameters)
+
+
+def distances(A, B):
+    """‖a − b‖∞ for all pairs of rows."""
+    return np.abs(np.asarray(A)[:, None] - np.asarray(B)[None]).max(axis=2)
+
+
+@st.composite
+def samples(draw):
+    """Different points on a grid and values, both multiples of 1/8."""
+    n_features = draw(st.integers(1, 3))
+    coordinate = st.integers(-40, 40).map(lambda k: k / 8)
+    point = st.tuples(*[coordinate] * n_features)
+    points = draw(st.lists(point, min_size=1, max_size=20, unique=True))
+    values = draw(st.lists(coordinate, min_size=len(points), max_size=len(points)))
+    return np.array(points), np.array(values)
+
+
+# -- what it computes -------------------------------------------------------------------------
+
+
+@given(data=samples(), slope=st.sampled_from([0.1, 1.0, 7.5]), seed=SEEDS)
+@settings(max_examples=40, deadline=None)
+@pytest.mark.filterwarnings("ignore:the envelopes cross", "ignore:no function with slope")
+def test_the_formula(data, slope, seed):
+    X, y = data
+    new = np.random.default_rng(seed).uniform(-6, 6, (9, X.shape[1]))
+    reg = interpolator(slope=slope).fit(X, y)
+    lower, upper = reg.envelopes(new)
+    far = slope * distances(new, X)
+    assert_allclose(lower, (y - far).max(axis=1), atol=ROUNDING)
+    assert_allclose(upper, (y + far).min(axis=1), atol=ROUNDING)
+    assert_array_equal(reg.predict(new), lower)
+
+
+@given(data=samples(), margin=st.sampled_from(["auto", 1e-6, 0.5, 10.0]))
+@settings(max_examples=60, deadline=None)
+def test_it_interpolates_when_the_slope_suffices(data, margin):
+    X, y = data
+    slope = "auto"
+    if margin != "auto":
+        slope = max(interpolator().fit(X, y).lipschitz_, 0.1) * (1 + margin)
+    reg = interpolator(slope=slope).fit(X, y)
+    assert reg.interpolates_
+    assert_array_equal(reg.predict(X), y)
+    assert_array_equal(reg.envelopes(X)[1], y)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_features", [1, 5])
+def test_it_interpolates_any_data(n_features, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, n_features)).astype(dtype)
+    y = rng.normal(size=300).astype(dtype)
+    reg = interpolator().fit(X, y)
+    prediction = reg.predict(X)
+    assert prediction.dtype == dtype
+    assert_array_equal(prediction, y)
+
+
+@given(data=samples())
+@settings(max_examples=40, deadline=None)
+def test_the_slope_is_the_lipschitz_constant(data):
+    X, y = data
+    reg = interpolator().fit(X, y)
+    run, rise = distances(X, X), np.abs(y[:, None] - y[None])
+    expected = (rise[run > 0] / run[run > 0]).max(initial=0.0)
+    assert reg.lipschitz_ == pytest.approx(expected, rel=1e-14, abs=0)
+    assert reg.lipschitz_ <= reg.slope_ <= reg.lipschitz_ * (1 + 1e-7)
+
+
+def test_a_slope_that_is_too_small_is_reported():
+    X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
+    with pytest.warns(
+        ConvergenceWarning, match=r"slope 1 .* Lipschitz constant is 3.*larger slope"
+    ):
+        reg = interpolator(slope=1.0).fit(X, y)
+    assert reg.lipschitz_ == 3.0
+    assert reg.slope_ == 1.0
+    assert not reg.interpolates_
+    assert_array_equal(reg.predict(X), [2.0, 3.0, 2.0])
+    assert interpolator(slope=3.0).fit(X, y).interpolates_
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
+def test_interpolates_tells_the_truth(offset, dtype):
+    """Far from the origin K·x − K·x_j cancels; a promise that rounding breaks is not made."""
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(200, 1)) + offset).astype(dtype)
+    X, first = np.unique(X, axis=0, return_index=True)
+    y = rng.normal(size=200).astype(dtype)[first]
+    reg = interpolator().fit(X, y)
+    assert reg.interpolates_ == np.array_equal(reg.predict(X), y)
+
+
+def test_bounds_that_meet_do_not_cross_by_rounding():
+    """Between points of the steepest slope both bounds are the line; in float32 they part."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-1, 1, (40, 1)), axis=0).astype(np.float32)
+    lower, upper = (
+        interpolator()
+        .fit(x, 3.7 * x[:, 0])
+        .envelopes(rng.uniform(-1, 1, (2000, 1)).astype(np.float32))
+    )
+    assert (lower <= upper).all()
+
+
+# -- the theorem ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_features", "f", "K"), FUNCTIONS, ids=NAMES)
+@given(seed=SEEDS, n_samples=st.integers(1, 40))
+@settings(max_examples=15, deadline=None)
+def test_the_interval_holds_the_function(n_features, f, K, seed, n_samples):
+    rng = np.random.default_rng(seed)
+    X, new = (rng.uniform(-2, 2, (n, n_features)) for n in (n_samples, 50))
+    lower, upper = interpolator(slope=K).fit(X, f(X)).envelopes(new)
+    assert (lower <= f(new) + ROUNDING).all()
+    assert (upper >= f(new) - ROUNDING).all()
+    # The interval is no wider than the distance to the nearest sample allows.
+    assert (upper - lower <= 2 * K * distances(new, X).min(axis=1) + ROUNDING).all()
+
+
+@pytest.mark.parametrize("n_steps", [2, 8, 32])
+@pytest.mark.parametrize(("n_features", "f", "K"), FUNCTIONS, ids=NAMES)
+def test_the_error_on_a_grid_is_bounded(n_features, f, K, n_steps):
+    axis = np.linspace(-2, 2, n_steps + 1)
+    grid = np.stack(np.meshgrid(*[axis] * n_features), axis=-1).reshape(-1, n_features)
+    new = np.random.default_rng(n_steps).uniform(-2, 2, (2000, n_features))
+    delta = 2 / n_steps
+    assert distances(new, grid).min(axis=1).max() <= delta
+    error = f(new) - interpolator(slope=K).fit(grid, f(grid)).predict(new)
+    assert error.min() >= -ROUNDING
+    assert error.max() <= 2 * K * delta + ROUNDING
+
+
+# -- samples at one point, subsets, weights ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [(None, [2.0, 5.0]), ([1, 1, 3], [2.5, 5.0]), ([1, 9, 0], [1.0, 5.0])],
+)
+def test_samples_at_one_point_become_their_mean(weight, expected):
+    X, y = [[0.0], [4.0], [-0.0]], [1.0, 5.0, 3.0]
+    reg = interpolator().fit(X, y, sample_weight=weight)
+    assert_allclose(reg.predict([[0.0], [4.0]]), expected, rtol=1e-15)
+    assert_array_equal(reg.prototypes_, [0, 1])
+    assert reg.n_hidden_ == 2
+
+
+def test_a_weight_of_zero_leaves_a_sample_out():
+    rng = np.random.default_rng(0)
+    X, y, new = rng.normal(size=(30, 2)), rng.normal(size=30), rng.normal(size=(10, 2))
+    weight = np.arange(30) % 3
+    used = weight > 0
+    some = interpolator().fit(X, y, sample_weight=weight)
+    assert_array_equal(some.predict(new), interpolator().fit(X[used], y[used]).predict(new))
+    assert_array_equal(some.prototypes_, np.flatnonzero(used))
+
+
+@pytest.mark.parametrize("n_hidden", [1, 7, 30, 31, None])
+def test_a_subset_of_the_points_can_be_used(n_hidden):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    reg = interpolator(n_hidden or "auto", random_state=0).fit(X, y)
+    size = min(n_hidden or 30, 30)
+    assert reg.n_hidden_ == size == np.unique(reg.prototypes_).size
+    assert_array_equal(reg.predict(X[reg.prototypes_]), y[reg.prototypes_])
+    assert reg.W0_.shape == (4,)
+    assert reg.W1_.shape == (4, size)
+    assert reg.W2_.shape == (size, 1)
+    again, other = (interpolator(n_hidden or "auto", random_state=r).fit(X, y) for r in (0, 1))
+    assert_array_equal(again.prototypes_, reg.prototypes_)
+    assert np.array_equal(other.prototypes_, reg.prototypes_) == (size == 30)
+
+
+def test_a_slope_that_suffices_for_the_chosen_points_is_reported():
+    """``interpolates_`` is about the chosen points: a single one is always passed through."""
+    X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
+    reg = interpolator(1, slope=1.0, random_state=0).fit(X, y)
+    chosen = reg.prototypes_[0]
+    assert reg.predict([X[chosen]]) == [y[chosen]]
+    assert reg.interpolates_
+
+
+# -- input ------------------------------------------------------------------------------------
+
+
+def test_integers_are_numbers():
+    reg = interpolator().fit(np.arange(5)[:, None], np.arange(5) ** 2)
+    assert_array_equal(reg.predict([[2], [4]]), [4.0, 16.0])
+    assert reg.predict([[2]]).dtype == np.float64
+
+
+def test_a_single_sample_is_a_constant():
+    reg = interpolator().fit([[1.0, 2.0]], [7.0])
+    assert_array_equal(reg.predict([[1.0, 2.0], [50.0, -3.0]]), [7.0, 7.0])
+
+
+def test_threads_make_no_difference():
+    rng = np.random.default_rng(0)
+    X, y, new = rng.normal(size=(500, 8)), rng.normal(size=500), rng.normal(size=(100, 8))
+    one, two = (interpolator(n_jobs=n).fit(X, y) for n in (1, 2))
+    assert one.lipschitz_ == two.lipschitz_
+    assert_array_equal(one.predict(new), two.predict(new))
