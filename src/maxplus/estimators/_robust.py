@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from maxplus.certify import certified_at
 from maxplus.estimators._additive import on_first_rank
-from maxplus.estimators._calibration import temperature
-from maxplus.estimators._folds import Rows, deal_folds, stratified_part
+from maxplus.estimators._cross_validation import deal_folds, stratified_part, temperature
+from maxplus.estimators._dataset import Dataset
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Term
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -36,9 +36,9 @@ FACTORS = (1.0, 1.5, 2.0, 3.0)
 # Candidates whose other factors are tried.
 N_BEST = 2
 FOLDS = 5
-# Rows to choose on: at least this many, and at least this part.
+# Dataset to choose on: at least this many, and at least this part.
 ENOUGH, PART = 3_000, 4
-# Of images, a single fold of so many rows is held out, and trainings are short.
+# Images are chosen on with this number of rows, one fold, and shorter trainings.
 IMAGES, LENGTH_OF_IMAGES = 10_000, 0.6
 UNITS_OF_IMAGES = 5
 # Without numbers of the user's own.
@@ -91,7 +91,7 @@ PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
 
 class RobustChoice(NamedTuple):
-    """How candidates did on held-out rows, and which was chosen.
+    """Accuracies of candidates on held-out rows, and the one that was chosen.
 
     Attributes
     ----------
@@ -172,24 +172,22 @@ class RobustTraining:
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
-        self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor
+        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
     ) -> tuple[RobustChoice | None, Status]:
         """Return the choice, or None and why the training ends."""
+        if len(self.candidates) == 1 and not self.factors:
+            nothing = np.empty((1, 0))
+            only = RobustChoice(list(self.candidates), nothing, nothing, nothing[0], 0, 1.0)
+            return only, Status.MAX_ITER
         monitor.begin("choice", is_last=False)
         search = _Search(self, rows, model.n_classes, seed, monitor, model)
         status = search.run()
         return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
 
-    def _train(self, model: AdditiveLMM, rows: Rows, seed: int, monitor: TrainingMonitor) -> Robust:
-        if len(self.candidates) == 1 and not self.factors:
-            choice, status = (
-                RobustChoice(
-                    list(self.candidates), np.empty((1, 0)), np.empty((1, 0)), np.empty(0), 0, 1.0
-                ),
-                Status.MAX_ITER,
-            )
-        else:
-            choice, status = self.choose(model, rows, seed, monitor)
+    def _train(
+        self, model: AdditiveLMM, rows: Dataset, seed: int, monitor: TrainingMonitor
+    ) -> Robust:
+        choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
             return Robust(model, status, None, np.empty(0))
         if choice.chosen < 0:
@@ -219,8 +217,8 @@ class RobustTraining:
         return usual._replace(length=length, **own)
 
     def trained(
-        self, candidate: Candidate, rows: Rows, n_classes: int, length: float, seed: Sequence[int],
-        report: Callable[..., bool] | None = None, is_parallel: bool = False,
+        self, candidate: Candidate, rows: Dataset, n_classes: int, length: float,
+        seed: Sequence[int], report: Callable[..., bool] | None = None, is_parallel: bool = False,
     ) -> AdditiveLMM:  # fmt: skip
         """Return a candidate's sum after a training of a share of the usual length."""
         rng = np.random.default_rng(seed)
@@ -243,7 +241,7 @@ class RobustTraining:
         )  # fmt: skip
 
 
-def constant_model(rows: Rows, n_classes: int) -> AdditiveLMM:
+def constant_model(rows: Dataset, n_classes: int) -> AdditiveLMM:
     """Return a sum whose scores are the logarithms of the classes' shares, whatever the input."""
     share = np.bincount(rows.y, rows.weight, n_classes) + 0.5
     nothing = LMM(np.zeros(2), np.zeros((2, 1)), np.zeros((1, n_classes)))
@@ -260,7 +258,7 @@ class HeldOut(NamedTuple):
     certified: NDArray
 
     @classmethod
-    def of(cls, model: AdditiveLMM, rows: Rows, reach: NDArray) -> HeldOut:
+    def of(cls, model: AdditiveLMM, rows: Dataset, reach: NDArray) -> HeldOut:
         """Return what a model does on rows within |x' − x| ≤ reach."""
         Z = model.scores(rows.X)
         right = Z.argmax(axis=1) == rows.y
@@ -271,7 +269,7 @@ class _Search:
     """Candidates on folds: all at a factor of 1, then the other factors of the best."""
 
     def __init__(
-        self, training: RobustTraining, rows: Rows, n_classes: int, seed: int,
+        self, training: RobustTraining, rows: Dataset, n_classes: int, seed: int,
         monitor: TrainingMonitor, start: AdditiveLMM,
     ) -> None:  # fmt: skip
         self.training, self.seed, self.n_classes = training, seed, n_classes

@@ -110,11 +110,11 @@ def train_interval(
     Parameters
     ----------
     model : AdditiveLMM with a feature map, whose slopes are >= 0 and <= 0, in turns
-        Where training starts.
+        Initial weights.
     X : array of shape (N, P), raw features
     y : array of shape (N,), classes 0..C−1
     reach : array of shape (P,), >= 0
-        How far each raw feature may move.
+        Largest change of each raw feature.
     annealing : Annealing
     rng : numpy.random.Generator
     weight : array of shape (N,), optional
@@ -123,7 +123,7 @@ def train_interval(
     on_epoch : callable(epoch, mean loss, model), optional
         As in `train_terms`.
     is_parallel : bool
-        Whether to use several threads, one for each term at a time.
+        True for several threads, each of which trains one term at a time.
 
     Returns
     -------
