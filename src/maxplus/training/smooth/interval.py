@@ -232,7 +232,7 @@ def train_boxes(
         share[:] = weight[rows] / weight[rows].sum()
         tau, rate = annealed(schedule, step)
         step += 1
-        for p in prange(U_low.shape[0]):
+        for p in range(U_low.shape[0]):
             for b in range(batch):
                 U_low[p, b] = low[k * batch + b, p]
                 U_high[p, b] = high[k * batch + b, p]
