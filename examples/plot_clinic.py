@@ -63,7 +63,7 @@ print(f"{seen.words}: {seen.figures.accuracy:.1%} right, a guess {seen.guess.acc
 # -----------------------------------------------
 
 clf = model.fit(X, y)
-print("used:", ", ".join(column.name for column in clf.preparation_.encoding.columns))
+print("used:", ", ".join(column.name for column in clf.encoder_.columns_))
 print(clf.explain(X.iloc[:1]).text(0))
 
 # %%
@@ -73,7 +73,7 @@ print(clf.rules(X, y, n=3))
 # %%
 # The share of what decides, feature by feature, and how sure the model is of those who came back:
 
-names = clf.preparation_.feature_names
+names = clf.encoder_.feature_names
 order = np.argsort(clf.feature_importances_)[-8:]
 held = seen.held_out
 back = held.outcome[:, 0]
@@ -92,7 +92,7 @@ right.legend(frameon=False)
 # One file that needs no network. ``maxplus train patients.csv`` and ``maxplus report`` do the same
 # at the command line.
 
-features = clf.preparation_.features(maxplus.tables.table_of(X))
+features = clf.encoder_.transform(X)
 page = render_page(report_content(clf, features, y.to_numpy(), name="patients.csv"))
 (folder / "report.html").write_text(page, encoding="utf-8")
 print(f"report.html: {len(page) / 1000:.0f} kB")

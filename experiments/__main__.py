@@ -9,8 +9,7 @@ import typer
 from experiments.bench import bench
 from experiments.demo import demo
 from experiments.run import run
-from maxplus.cli._one_line import OneLineErrors
-from maxplus.cli._ranks import leave_to_first
+from maxplus.cli._common import OneLineErrors, leave_to_first
 
 DEFAULT = "run"
 

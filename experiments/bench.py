@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxplus.cli._common import plain_errors
-from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._console import Console as Output
+from maxplus.cli._console import JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +34,10 @@ def bench(
     import numpy as np
 
     from experiments.measure import machine_facts
-    from maxplus.cli._show import plain_table
+    from maxplus.cli._text_tables import plain_table
     from maxplus.training.memory import human_bytes
 
-    voice = Voice(as_json, quiet)
+    voice = Output(as_json, quiet)
     with plain_errors(quiet):
         rng = np.random.default_rng(0)
         X = rng.random((samples, features), np.float32)
@@ -49,7 +50,7 @@ def bench(
             table.add_row(name, _cell(polyak), _cell(constant), human_bytes(needed))
             times[name] = {"polyak_ms": polyak, "constant_ms": constant, "bytes": needed}
         facts = machine_facts()
-        console = voice.console
+        console = voice.rich
         console.print(f"{samples:,} samples, {features} features, {hidden} units, float32")
         console.print(f"{facts['cpu']}, {facts['threads']} threads", style="dim", markup=False)
         console.print(table)

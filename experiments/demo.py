@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maxplus.cli._common import make_folder
-from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._console import Console as Output
+from maxplus.cli._console import JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,23 +45,23 @@ def demo(
     # A folder that cannot be made should not cost anyone a training.
     make_folder(out)
     try:
-        _run(seed, iterations, out, Voice(as_json, quiet))
+        _run(seed, iterations, out, Output(as_json, quiet))
     except KeyboardInterrupt:
         typer.echo("Interrupted; nothing was saved.", err=True)
         raise typer.Exit(130) from None
 
 
-def _run(seed: int, iterations: int, out: Path, voice: Voice) -> None:
+def _run(seed: int, iterations: int, out: Path, voice: Output) -> None:
     from experiments.iris import compare_on_iris, compile_kernels
     from maxplus.training.monitor import announce_compilation
     from maxplus.training.progress import ProgressBar
 
-    console = voice.console
+    console = voice.rich
     with announce_compilation(voice.remark):
         compile_kernels(iterations)
     console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
     comparison = compare_on_iris(
-        seed, iterations, lambda name: ProgressBar(name.ljust(10), voice.aside)
+        seed, iterations, lambda name: ProgressBar(name.ljust(10), voice.stderr)
     )
     console.print(_table(comparison))
     console.print(_certificate(comparison))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.datasets import DataNotFoundError
-from maxplus.tables import EVERYTHING, ColumnChoices, TableError, decide, read_table
+from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
 FOLDER, DATA = "MAXPLUS_TABLES", "MAXPLUS_DATA"
 ENDINGS = (".csv", ".csv.gz")
@@ -65,11 +65,10 @@ def _read(path: Path) -> LabelledTable:
     words = [name for name in features if table.columns[name].dtype == object]
     try:
         # Fill-ins would be found from all rows, those that are held out included.
-        everything = ColumnChoices(
-            target, "classification", categorical=words, keep=[EVERYTHING], missing="error"
-        )
-        encoding, _ = decide(table, everything)
-        X, labels = encoding.features(table), encoding.labels(table)
+        encoder = TableEncoder(categorical=words, missing="error")
+        data = split_target(table, target, "classification").encoded(encoder)
+        X, labels = data.X, data.y
+        assert labels is not None
     except TableError as error:
         raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
     return LabelledTable(_name(path), X, np.unique(labels, return_inverse=True)[1])

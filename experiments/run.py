@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxplus.cli._common import make_folder
-from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._console import Console as Output
+from maxplus.cli._console import JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from experiments import Experiment
@@ -60,8 +61,8 @@ def run(
     from experiments.write import is_finished, write_finding, write_report
     from maxplus.datasets import DamagedFileError, DataNotFoundError
 
-    voice = Voice(as_json, quiet)
-    console = voice.console
+    voice = Output(as_json, quiet)
+    console = voice.rich
     if list_only or not names:
         _list(voice)
         return
@@ -103,11 +104,11 @@ def run(
     })  # fmt: skip
 
 
-def _list(voice: Voice) -> None:
+def _list(voice: Output) -> None:
     """Names and summaries, the benchmarks under a heading of their own."""
     from experiments import BENCHMARKS, EXPERIMENTS
 
-    console = voice.console
+    console = voice.rich
     voice.result({
         what: {one.name: one.summary for one in group.values()}
         for what, group in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS))
@@ -135,13 +136,13 @@ def _wanted(names: list[str]) -> list[Experiment]:
     return [known[name] for name in meant]
 
 
-def _track(voice: Voice, items: Iterable[Any], text: str) -> Iterator[Any]:
+def _track(voice: Output, items: Iterable[Any], text: str) -> Iterator[Any]:
     from rich.progress import track
 
-    yield from track(list(items), text, transient=True, console=voice.aside)
+    yield from track(list(items), text, transient=True, console=voice.stderr)
 
 
-def _watch(voice: Voice, name: str) -> AbstractContextManager[Any]:
+def _watch(voice: Output, name: str) -> AbstractContextManager[Any]:
     from maxplus.training.progress import ProgressBar
 
-    return ProgressBar(name, voice.aside)
+    return ProgressBar(name, voice.stderr)

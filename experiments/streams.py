@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from experiments.finding import Finding, Settings, Table
 from experiments.process import child_environment, in_a_process
 from maxplus.io import load
-from maxplus.tables import stream_source
+from maxplus.tables import stream_dataset
 from maxplus.training.memory import human_bytes
 
 FULL_ROWS, FULL_ROUNDS = 10_000_000, 3
@@ -161,7 +161,7 @@ def patients(n: int, rng: np.random.Generator) -> Any:
 def score(model: str, data: str) -> None:
     """What nobody can do without: the rows as the model takes them, and their scores."""
     estimator = load(model)
-    for samples in stream_source(data, estimator.preparation_):
+    for samples in stream_dataset(data, estimator.encoder_):
         estimator.model_.scores(samples.X)
 
 

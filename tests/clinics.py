@@ -3,9 +3,8 @@
 import numpy as np
 
 from maxplus import LMMClassifier
-from maxplus.tables import ColumnChoices, Preparation, RawTable, row_fingerprints, samples_of
-
-CHOICES = ColumnChoices(target="outcome")
+from maxplus.tables import RawTable, row_hashes
+from table_helpers import opened
 
 
 def patients(n=90, seed=0):
@@ -30,13 +29,13 @@ def patients(n=90, seed=0):
 
 def prepared(table):
     """How the table becomes features, and its samples."""
-    preparation = Preparation.of(table, CHOICES, scale=False)
-    return preparation, samples_of(table, preparation.encoding)
+    samples = opened(table, "outcome")
+    return samples.encoder, samples
 
 
 def trained(table, *, is_sum=False, dtype=np.float64, knows_rows=True, **options):
     """A model of the table, as the command line leaves one: one network, or a sum of terms."""
-    preparation, samples = prepared(table)
+    encoder, samples = prepared(table)
     if is_sum:
         clf = LMMClassifier(**{"random_state": 0} | options)
     else:
@@ -45,7 +44,7 @@ def trained(table, *, is_sum=False, dtype=np.float64, knows_rows=True, **options
     clf.fit(samples.X.astype(dtype), samples.y)
     if clf.model_.dtype != dtype:
         clf.model_ = clf.model_.astype(dtype)
-    clf.preparation_ = preparation
+    clf.encoder_ = encoder
     if knows_rows:
-        clf.training_rows_ = row_fingerprints(samples.X)
+        clf.training_rows_ = row_hashes(samples.X)
     return clf

@@ -11,8 +11,15 @@ from maxplus.cli.app import app
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ORCHARD = str(EXAMPLES / "orchard.csv")
 IRIS = str(EXAMPLES / "iris.csv")
+
+
+def settings(*pairs):
+    """Return the options --set for NAME=VALUE pairs."""
+    return tuple(part for pair in pairs for part in ("--set", pair))
+
+
 # A training that takes no time, and nothing besides.
-BRIEF = ("-H", 9, "--slope", 5, "--epochs", 3, "--validate", "none")
+BRIEF = ("-H", 9, *settings("slope=5", "warmup_epochs=3"), "--validate", "none")
 
 
 def run(*arguments, width=200, **options):

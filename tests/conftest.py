@@ -180,21 +180,26 @@ def parquet(tmp_path):
 @pytest.fixture(scope="session")
 def orchard_model(tmp_path_factory):
     """A model file trained on the table with a word in it."""
-    from commands import ORCHARD, good
+    from commands import ORCHARD, good, settings
 
     path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
-    good("train", ORCHARD, "--categorical", "variety", "--paper", "-H", 30, "-n", 2000,
-         "--validate", "none", "--remember-rows", "-o", path)  # fmt: skip
+    good(
+        "train", ORCHARD, "--categorical", "variety", "--algorithm", "subgradient", "-H", 30,
+        *settings("max_iter=2000"), "--validate", "none", "--remember-rows", "-o", path,
+    )  # fmt: skip
     return path
 
 
 @pytest.fixture(scope="session")
 def digits_model(tmp_path_factory):
     """A model file of small pictures."""
-    from commands import good
+    from commands import good, settings
 
     path = tmp_path_factory.mktemp("models") / "digits.maxplus"
-    good("train", "digits", "--paper", "-H", 30, "-n", 300, "--validate", "none", "-o", path)
+    good(
+        "train", "digits", "--algorithm", "subgradient", "-H", 30, *settings("max_iter=300"),
+        "--validate", "none", "-o", path,
+    )  # fmt: skip
     return path
 
 

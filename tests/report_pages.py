@@ -24,12 +24,12 @@ def _clinic():
     table = patients()
     clf = trained(table)
     clf.validation_ = validate(
-        LMMClassifier(8, slope=2.0, warmup_epochs=4, random_state=0), *_features(table), how=0.3
+        LMMClassifier(8, slope=2.0, warmup_epochs=4, random_state=0), *_features(table), cv=0.3
     ).to_json()
     both = patients(120)
-    preparation, samples = clf.preparation_, prepared(both)[1]
+    encoder, samples = clf.encoder_, prepared(both)[1]
     return report_content(
-        clf, samples.X, samples.y, name="clinic.csv", feature_names=preparation.feature_names,
+        clf, samples.X, samples.y, name="clinic.csv", feature_names=encoder.feature_names,
         ids=both.columns["patient"].tolist(), missing=samples.missing,
         scale=clf.certificate_scale(), unit="deviations",
     )  # fmt: skip
@@ -47,7 +47,7 @@ def _sum():
     samples = prepared(table)[1]
     return report_content(
         clf, samples.X, samples.y, name="clinic.csv", missing=samples.missing,
-        feature_names=clf.preparation_.feature_names, scale=clf.certificate_scale(),
+        feature_names=clf.encoder_.feature_names, scale=clf.certificate_scale(),
         unit="deviations",
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def _unlabelled():
     clf = trained(patients())
     samples = prepared(patients(120))[1]
     return report_content(
-        clf, samples.X, None, name="new.csv", feature_names=clf.preparation_.feature_names,
+        clf, samples.X, None, name="new.csv", feature_names=clf.encoder_.feature_names,
         scale=clf.certificate_scale(), unit="deviations",
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def _curve():
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
     reg = LMMRegressor(epochs=20, random_state=0).fit(X[:60], y[:60])
     reg.validation_ = validate(
-        LMMRegressor(epochs=20, random_state=0), X[:60], y[:60], how=0.3
+        LMMRegressor(epochs=20, random_state=0), X[:60], y[:60], cv=0.3
     ).to_json()
     return regression_content(reg, X, y, name="curve", feature_names=["length", "width"])
 

@@ -156,13 +156,15 @@ def commands(folder):
     )
     assert said.stdout.split() == ["maxplus", maxplus.__version__]
     model = folder / "orchard.maxplus"
-    brief = ("-H", 9, "--slope", 5, "--epochs", 3)
+    brief = ("-H", 9, "--set", "slope=5", "--set", "warmup_epochs=3")
     good("train", ORCHARD, *brief, "--validate", 2, "-o", model)
     good(
         "train", ORCHARD, *brief, "--validate", "none", "--estimators", 2, "-o", folder / "ensemble"
     )
-    good("train", EXAMPLES / "iris.csv", "--paper", "--engine", "dense", "-n", 50,
-         "--validate", "none", "-o", folder / "paper")  # fmt: skip
+    good(
+        "train", EXAMPLES / "iris.csv", "--algorithm", "subgradient", "--set", "engine=dense",
+        "--set", "max_iter=50", "--validate", "none", "-o", folder / "paper",
+    )  # fmt: skip
     good("predict", model, ORCHARD, "-o", folder / "predicted.csv")
     assert (folder / "predicted.csv").read_text().count("\n") > 100
     assert "shop" in good("evaluate", model, ORCHARD)

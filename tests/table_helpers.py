@@ -5,12 +5,32 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from maxplus.tables import ColumnChoices, TableError, decide
+from maxplus.tables import TableEncoder, TableError, load_training, split_target, table_of
+from maxplus.tables.dataset import SMALL
 
 
-def encoding_of(table, target=None, **choices):
-    """What is decided about the columns of a table."""
-    return decide(table, ColumnChoices(target, **choices)).encoding
+def opened(source, target=None, *, task="auto", groups=None, **parameters):
+    """Return the data set of a name, a path or a table, encoded as the command line does."""
+    if isinstance(source, str):
+        found = load_training(source, target, task, groups)
+    else:
+        found = split_target(table_of(source), target, task, groups)
+    drop = parameters.pop("drop", ())
+    drop = (drop,) if isinstance(drop, str) else tuple(drop or ())
+    if source not in SMALL if isinstance(source, str) else True:
+        drop = ("auto", *drop)
+    return found.encoded(TableEncoder(**parameters, drop=drop))
+
+
+def decided(table, target=None, **parameters):
+    """Return the encoder that is inferred from a table, and the lines about it."""
+    found = opened(table, target, **parameters)
+    return found.encoder, found.decisions
+
+
+def encoder_of(table, target=None, **parameters):
+    """Return the encoder that is inferred from a table."""
+    return opened(table, target, **parameters).encoder
 
 
 @contextmanager

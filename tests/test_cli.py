@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import maxplus
-from commands import BRIEF, IRIS, ORCHARD, bad, good, run
+from commands import BRIEF, IRIS, ORCHARD, bad, good, run, settings
 from maxplus.cli.app import app
 
 pytestmark = pytest.mark.slow
@@ -23,17 +23,9 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
     assert len(top.splitlines()) <= 30
     names = re.findall(r"^│ (\w+) ", top, re.MULTILINE)
     for name in [
-        "train",
-        "compare",
-        "predict",
-        "evaluate",
-        "explain",
-        "rules",
-        "certify",
-        "export",
-        "report",
-        "compile",
-    ]:
+        "train", "compare", "predict", "evaluate", "explain", "rules", "certify", "export",
+        "report", "compile",
+    ]:  # fmt: skip
         assert name in names
     for name in names:
         assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
@@ -142,8 +134,10 @@ def test_no_arguments_show_the_help():
 
 
 def test_a_warning_is_told_once_for_all_folds(tmp_path):
-    result = run("train", IRIS, *BRIEF[:-2], "--validate", 2, "--no-polish", "--max-suspects", 3,
-                 "-o", tmp_path / "model")  # fmt: skip
+    result = run(
+        "train", IRIS, *BRIEF[:-2], "--validate", 2, *settings("polish=none", "max_suspects=3"),
+        "-o", tmp_path / "model",
+    )  # fmt: skip
     assert result.exit_code == 0
     warned = [line for line in result.stderr.splitlines() if "max_suspects=3 has no effect" in line]
     assert len(warned) == 1
@@ -161,11 +155,13 @@ def test_mistakes_are_one_line(orchard_model, digits_model, tmp_path):
     assert f"there is no folder {tmp_path / 'no'}" in bad("train", tmp_path / "no" / "t.csv")
     (tmp_path / "names.csv").write_text("a,b,c\n")
     assert "it needs a row of names, and one for each" in bad("train", tmp_path / "names.csv")
-    assert "objective must be one of" in bad("train", IRIS, "--paper", "--objective", "sum")
+    assert "objective must be one of" in bad(
+        "train", IRIS, "--algorithm", "subgradient", *settings("objective=sum")
+    )
     assert "does not exist; make it first" in bad("train", IRIS, "-o", tmp_path / "no" / "m")
     assert "is a folder; name a file" in bad("train", IRIS, "-o", tmp_path)
     assert "does not exist" in bad("train", IRIS, "--checkpoint", tmp_path / "no" / "c")
-    assert "does not exist" in bad("train", IRIS, "--suspects", tmp_path / "no" / "s")
+    assert "does not exist" in bad("train", IRIS, "--suspects-out", tmp_path / "no" / "s")
     assert "is not a readable maxplus-model file" in bad("predict", table, IRIS)
     assert "lacks columns 'variety', 'weight g'" in bad("predict", orchard_model, IRIS)
     assert "has no row 999" in bad("explain", orchard_model, ORCHARD, "--row", 999)
@@ -196,7 +192,10 @@ def escaped(tmp_path_factory):
     lines += [f"{s:.3f},{c},{d}" for s, c, d in zip(size, colour, label, strict=True)]
     table, model = folder / "t\x1bable.csv", folder / "model.maxplus"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    said = run("train", table, "--out", model, "-H", 6, "--slope", 3, "--epochs", 3, color=True)
+    said = run(
+        "train", table, "--out", model, "-H", 6, *settings("slope=3", "warmup_epochs=3"),
+        color=True,
+    )  # fmt: skip
     assert said.exit_code == 0, said.output
     return table, model, said.output
 

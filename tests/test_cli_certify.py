@@ -1,30 +1,26 @@
 """``maxplus certify`` and ``report``: units, what is held fixed, and for whom it holds."""
 
 import html
-import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import maxplus
+import maxplus.cli.certify
 from commands import BRIEF, IRIS, ORCHARD, document, good, read_csv
-from maxplus.cli import _certifying as certifying
-from maxplus.cli._ranks import in_turns
-from maxplus.cli._trained import UnknownLabels, open_model
-from maxplus.distributed import current
-from maxplus.tables import ColumnChoices, open_source, stream_source
-from thread_communicator import run_ranks
+from table_helpers import opened
 
 pytestmark = pytest.mark.slow
 
 
 def test_certificates_count_in_deviations_of_the_training_data(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
-    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    samples = opened(ORCHARD, "goes to")
     deviations = samples.X.std(axis=0)
-    assert np.array_equal(model.preparation_.deviations, deviations)
+    assert np.array_equal(model.encoder_.ranges_.deviations, deviations)
     out, unit = tmp_path / "p.csv", "standard deviations of the training data"
     everything = ("--radius", "--move-categories", "-o", out)
     good("predict", orchard_model, ORCHARD, *everything)
@@ -57,27 +53,27 @@ def constant(tmp_path_factory):
 def test_a_constant_column_certifies_nothing_for_ever(constant, tmp_path):
     path, table = constant
     model = maxplus.load(path)
-    assert model.preparation_.feature_names == ["a", "b"]
+    assert model.encoder_.feature_names == ["a", "b"]
     printed = good("certify", path, table, "--eps", 1e9)
     assert "0.00%" in printed
     assert "inf" not in printed
-    samples = open_source(str(table))
+    samples = opened(str(table))
     # A column that is constant in the evaluated file only is not held fixed either.
     still = tmp_path / "still.csv"
     still.write_text("a,b,same,label\n5,1,0.1,u\n5,2,0.1,u\n")
     printed = good("certify", path, still)
     expected = model.certified_radius(
-        np.array([[5.0, 1.0], [5.0, 2.0]]), model.preparation_.deviations
+        np.array([[5.0, 1.0], [5.0, 2.0]]), model.encoder_.ranges_.deviations
     )
     assert np.isfinite(expected).all()
-    assert np.allclose(model.preparation_.deviations, samples.X.std(axis=0))
+    assert np.allclose(model.encoder_.ranges_.deviations, samples.X.std(axis=0))
     assert f"least {expected.min():.4g}" in printed
 
 
 def test_raw_units_and_models_without_deviations_say_so(orchard_model, tmp_path):
     printed = good("certify", orchard_model, ORCHARD, "--raw-units", "--move-categories")
     assert "ε and radii are in the features' own units." in printed
-    samples = open_source(IRIS)
+    samples = opened(IRIS)
     clf = maxplus.SubgradientLMMClassifier(8, max_iter=20, random_state=0).fit(samples.X, samples.y)
     clf.save(tmp_path / "m")
     printed = good("certify", tmp_path / "m", IRIS, "--eps", 0.1)
@@ -105,36 +101,6 @@ def test_the_report_names_the_unit_of_its_radii(orchard_model, tmp_path):
         assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
 
 
-@pytest.mark.parametrize("most_radii", [None, 5])
-def test_ranks_count_together_what_one_process_counts(orchard_model, most_radii):
-    """In blocks of seven rows, with radii and without; rank 0 knows all in the end."""
-
-    def counted(_):
-        comm, trained = current(), open_model(orchard_model)
-        measure = trained.measure(False)
-        count = certifying.Count(trained, measure, [0.05, 0.2], most_radii)
-        blocks = stream_source(ORCHARD, trained.preparation, labelled=True, rows_at_once=7)
-        unknown = UnknownLabels(trained, ORCHARD, strict=False)
-        for _ in in_turns(comm, blocks, lambda s: count.add(*unknown.known(s))):
-            pass
-        count.unite(comm)
-        return count
-
-    alone = counted(None)
-    assert alone.has_radii == (most_radii is None)
-    together, *others = run_ranks(3, counted)
-    written = [json.dumps(count.document(), default=list) for count in (together, alone)]
-    assert written[0] == written[1]
-    assert list(together.sentences()) == list(alone.sentences())
-    for other in (together, *others):
-        assert other.rows == alone.rows
-        assert np.array_equal(other.shares, alone.shares)
-    if alone.has_radii:
-        # Blocks are dealt in turns, and come back rank after rank: the same rows in another order.
-        assert np.array_equal(np.sort(together.radius), np.sort(alone.radius))
-        assert together.right.sum() == alone.right.sum()
-
-
 def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     for model, data in ((orchard_model, ORCHARD), (digits_model, "digits")):
@@ -153,8 +119,8 @@ def test_the_report_is_one_page(digits_model, orchard_model, tmp_path):
 
 def test_categories_are_held_fixed_unless_asked(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
-    samples = open_source(ORCHARD, ColumnChoices("goes to"))
-    words = np.array([name.startswith("variety") for name in model.preparation_.feature_names])
+    samples = opened(ORCHARD, "goes to")
+    words = np.array([name.startswith("variety") for name in model.encoder_.feature_names])
     held = np.where(words, 0.0, samples.X.std(axis=0))
     right = model.predict(samples.X) == samples.y
     radius = model.certified_radius(samples.X, held)[right]
@@ -193,9 +159,9 @@ def test_certificates_tell_of_missing_values(orchard_model, tmp_path):
 
 def test_large_tables_have_no_radii_unless_asked(orchard_model, monkeypatch):
     small = document("certify", orchard_model, ORCHARD)
-    monkeypatch.setattr(certifying, "MOST_WAITING", 0)
+    monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "MOST_WAITING", 0)
     assert document("certify", orchard_model, ORCHARD) == small
-    monkeypatch.setattr(certifying, "ROWS_WITH_RADII", 239)
+    monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "ROWS_WITH_RADII", 239)
     large = document("certify", orchard_model, ORCHARD)
     assert large["median_radius_of_right_rows"] is None
     assert large["certified_accuracy"] == small["certified_accuracy"]

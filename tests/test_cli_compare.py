@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 from commands import IRIS, bad, document, good, read_csv
 from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
-from maxplus.tables import open_source
+from table_helpers import opened
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_peers_are_judged_as_by_scikit_learn(tmp_path):
     out = tmp_path / "c.csv"
     said = document("compare", IRIS, "--models", "logistic,KNN", "--validate", 3, "--csv", out)
-    samples = open_source(IRIS)
+    samples = opened(IRIS)
     y = np.unique(samples.y, return_inverse=True)[1]
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     rows = {row["model"]: row for row in read_csv(out)}

@@ -21,17 +21,18 @@ from sklearn.metrics import (
 )
 
 import maxplus
-from commands import ORCHARD, bad, document, good, read_csv
-from maxplus.cli._show import confusion_table, percent, validation_table
+from commands import ORCHARD, bad, document, good, read_csv, settings
+from maxplus.cli._text_tables import confusion_table, percent, validation_table
 from maxplus.metrics import judge_classifier
-from maxplus.tables import ColumnChoices, open_source, stream_source
+from maxplus.tables import stream_dataset
+from table_helpers import opened
 
 pytestmark = pytest.mark.slow
 
 
 def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
     model = maxplus.load(orchard_model)
-    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    samples = opened(ORCHARD, "goes to")
     codes = np.searchsorted(model.classes_, samples.y)
     P = model.predict_proba(samples.X)
     error = maxplus.metrics.expected_calibration_error(codes, P)
@@ -50,7 +51,7 @@ def test_evaluating_measures_and_draws_the_calibration(orchard_model, tmp_path):
 
 def test_figures_are_scikit_learns(orchard_model):
     model = maxplus.load(orchard_model)
-    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    samples = opened(ORCHARD, "goes to")
     y, P, predicted = samples.y, model.predict_proba(samples.X), model.predict(samples.X)
     said = document("evaluate", orchard_model, ORCHARD)
     assert said["accuracy"] == pytest.approx(accuracy_score(y, predicted))
@@ -85,11 +86,11 @@ def test_a_table_is_judged_part_by_part_and_rows_keep_their_numbers(
     sizes = []
 
     def few(*arguments, **options):
-        for part in stream_source(*arguments, rows_at_once=7, **options):
+        for part in stream_dataset(*arguments, rows_at_once=7, **options):
             sizes.append(len(part.X))
             yield part
 
-    monkeypatch.setattr("maxplus.tables.stream_source", few)
+    monkeypatch.setattr("maxplus.tables.stream_dataset", few)
     said = document("evaluate", orchard_model, later)
     assert max(sizes) == 7
     assert said["worst"] == whole["worst"] + 1
@@ -181,7 +182,7 @@ def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
     write("train.csv", 80)
     survived = write("test.csv", 60)
     model = tmp_path / "m"
-    options = ("-H", 4, "--slope", 2, "--epochs", 3, "--validate", "none")
+    options = ("-H", 4, *settings("slope=2", "warmup_epochs=3"), "--validate", "none")
     for extra, n_equal in ((("--remember-rows",), 60), ((), None)):
         good("train", tmp_path / "train.csv", "-o", model, *options, *extra)
         found = document("evaluate", model, tmp_path / "test.csv")
@@ -208,7 +209,9 @@ def test_long_names_push_no_figure_off_the_screen(n_rows):
     codes = np.arange(n_rows) % 2
     figures = judge_classifier(codes, P, names)
     table = validation_table(
-        SimpleNamespace(figures=figures, guess=figures, guessed=names[0], interval=(0.1, 0.9)),
+        SimpleNamespace(
+            figures=figures, baseline=figures, baseline_label=names[0], interval=(0.1, 0.9)
+        ),
     )
     text = io.StringIO()
     Console(file=text, width=80).print(table)
@@ -222,7 +225,9 @@ def test_of_many_classes_those_with_the_lowest_recall_are_shown():
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     figures = judge_classifier(codes, P, [str(d) for d in range(15)])
     text = io.StringIO()
-    told = SimpleNamespace(figures=figures, guess=figures, guessed="0", interval=(0.1, 0.9))
+    told = SimpleNamespace(
+        figures=figures, baseline=figures, baseline_label="0", interval=(0.1, 0.9)
+    )
     Console(file=text, width=80).print(validation_table(told))
     assert "recall of 0, 3 rows" in text.getvalue().split("recall of 1,")[0]
     # Some that are shown are as high as can be.

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import maxplus
-from commands import IRIS, ORCHARD, bad, document, good, read_csv
+from commands import IRIS, ORCHARD, bad, document, good, read_csv, settings
 from maxplus.cli import explain as explain_module
 from maxplus.explain import changes
-from maxplus.tables import ColumnChoices, open_source
+from table_helpers import opened
 
 pytestmark = pytest.mark.slow
 
 
 def test_evaluation_explanation_and_certificates_agree_with_python(orchard_model):
     model = maxplus.load(orchard_model)
-    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    samples = opened(ORCHARD, "goes to")
     accuracy = model.score(samples.X, samples.y)
     assert f"right          {accuracy:.2%}" in good("evaluate", orchard_model, ORCHARD)
     why = good("explain", orchard_model, ORCHARD, "--row", 5, "--row", 1)
@@ -60,7 +60,7 @@ def test_a_table_has_every_row_unless_told_otherwise(orchard_model, tmp_path, mo
     rows = read_csv(tmp_path / "t.csv")
     assert [int(row["row"]) for row in rows] == [n for n in range(1, 241) for _ in range(3)]
     model = maxplus.load(orchard_model)
-    X = open_source(ORCHARD, ColumnChoices("goes to")).X
+    X = opened(ORCHARD, "goes to").X
     table = model.explain(X).to_records()
     assert np.allclose([float(row["score"]) for row in rows], table["score"])
     assert [int(row["prototype"]) - 1 for row in rows] == table["prototype"].tolist()
@@ -73,14 +73,14 @@ TRAININGS = {"sum": (), "network": ("--hidden", 12), "ensemble": ("--estimators"
 def flowers_model(request, tmp_path_factory):
     """A model file of each structure: a sum of terms, a single network, an ensemble."""
     path = tmp_path_factory.mktemp("models") / "flowers.maxplus"
-    options = (*TRAININGS[request.param], "--epochs", 4, "--validate", "none")
+    options = (*TRAININGS[request.param], *settings("warmup_epochs=4"), "--validate", "none")
     good("train", IRIS, *options, "-o", path)
     return request.param, path
 
 
 def test_explain_says_the_same_as_python_for_all_structures(flowers_model):
     kind, path = flowers_model
-    model, X = maxplus.load(path), open_source(IRIS, ColumnChoices("species")).X[[69, 0]]
+    model, X = maxplus.load(path), opened(IRIS, "species").X[[69, 0]]
     said = document("explain", path, IRIS, "--row", 70, "--row", 1)
     assert [row["row"] for row in said["rows"]] == [70, 1]
     why = model.explain(X)
@@ -102,7 +102,7 @@ def test_explain_writes_a_table_of_all_structures(flowers_model, tmp_path, monke
     monkeypatch.setattr(explain_module, "ROWS_AT_ONCE", 60)
     good("explain", path, IRIS, "--table", tmp_path / "t.csv")
     rows = read_csv(tmp_path / "t.csv")
-    records = maxplus.load(path).explain(open_source(IRIS, ColumnChoices("species")).X).to_records()
+    records = maxplus.load(path).explain(opened(IRIS, "species").X).to_records()
     assert tuple(rows[0]) == records.dtype.names
     assert [int(row["row"]) for row in rows] == (records["row"] + 1).tolist()
     name = "score" if kind == "network" else "contribution"
@@ -127,7 +127,10 @@ def test_explain_takes_models_of_numbers(tmp_path):
     table, path = tmp_path / "t.csv", tmp_path / "m.maxplus"
     lines = ["a,b,y", *(f"{a},{b},{abs(a) + b:.3f}" for a, b in X)]
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    good("train", table, "--task", "regression", "--epochs", 30, "--validate", "none", "-o", path)
+    good(
+        "train", table, "--task", "regression", *settings("epochs=30"), "--validate",
+        "none", "-o", path,
+    )  # fmt: skip
     files = ("--table", tmp_path / "e.csv", "--picture", tmp_path / "p.png")
     said = document("explain", path, table, "--row", 3, *files)
     why = maxplus.load(path).explain(X[2:3])
@@ -140,7 +143,7 @@ def test_explain_takes_models_of_numbers(tmp_path):
     assert own == pytest.approx([line["contribution"] for line in row["lines"]])
     assert row["lines"][0]["baseline"] + sum(own) == pytest.approx(why.margin[0])
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-    for option in (("--fixed", "a"), ("--range", "free"), ("--together", 2)):
+    for option in (("--fixed", "a"), ("--range", "free"), ("--max-columns", 2)):
         assert "predicts numbers, which no change flips" in bad("explain", path, table, *option)
 
 
@@ -148,7 +151,7 @@ def test_explanations_are_data_too(orchard_model):
     said = document("explain", orchard_model, ORCHARD, "--row", 240, "--row", 2)
     assert [row["row"] for row in said["rows"]] == [240, 2]
     model = maxplus.load(orchard_model)
-    X = open_source(ORCHARD, ColumnChoices("goes to")).X[[239, 1]]
+    X = opened(ORCHARD, "goes to").X[[239, 1]]
     P = model.predict_proba(X)
     for n, row in enumerate(said["rows"]):
         assert row["predicted"] == model.predict(X)[n]
@@ -209,7 +212,7 @@ def test_explain_discards_what_the_solver_prints(orchard_model, monkeypatch, cap
 
     monkeypatch.setattr(changes, "milp", noisy)
     print("before")
-    said = document("explain", orchard_model, ORCHARD, "--row", 2, "--together", 2)
+    said = document("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
     print("after")
     libc.fflush(None)
     assert capfd.readouterr().out == "before\nafter\n"
@@ -217,13 +220,13 @@ def test_explain_discards_what_the_solver_prints(orchard_model, monkeypatch, cap
 
 
 def test_several_columns_may_change_together(orchard_model):
-    said = good("explain", orchard_model, ORCHARD, "--row", 2, "--together", 2)
+    said = good("explain", orchard_model, ORCHARD, "--row", 2, "--max-columns", 2)
     assert re.search(r"of up to 2 columns: flips to \w+ if", said)
 
 
 def test_rules_are_those_of_the_model(orchard_model):
     model = maxplus.load(orchard_model)
-    samples = open_source(ORCHARD, ColumnChoices("goes to"))
+    samples = opened(ORCHARD, "goes to")
     expected = model.rules(samples.X, samples.y, 3)
     assert good("rules", orchard_model, ORCHARD, "-n", 3).strip() == str(expected)
     said = document("rules", orchard_model, ORCHARD, "--number", 3)

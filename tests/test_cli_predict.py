@@ -9,7 +9,7 @@ import pytest
 import maxplus
 from commands import BRIEF, ORCHARD, bad, document, good, read_csv, run
 from maxplus.cli import predict as predict_module
-from maxplus.tables import ColumnChoices, open_source
+from table_helpers import opened
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ def test_predictions_are_the_models_own(orchard_model, tmp_path):
          "--move-categories", "-o", out)  # fmt: skip
     rows = read_csv(out)
     model = maxplus.load(orchard_model)
-    X = open_source(ORCHARD, ColumnChoices("goes to")).X
+    X = opened(ORCHARD, "goes to").X
     assert [row["row"] for row in rows] == [str(n) for n in range(1, 241)]
     assert [row["predicted"] for row in rows] == model.predict(X).tolist()
     p = np.array([[float(row[f"probability of {c}"]) for c in model.classes_] for row in rows])
@@ -72,8 +72,8 @@ def test_a_table_in_parts_is_predicted_as_a_whole(orchard_model, tmp_path, monke
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     good("predict", orchard_model, ORCHARD, *options, "-o", whole)
     certified = document("certify", orchard_model, ORCHARD)
-    stream = maxplus.tables.stream_source
-    monkeypatch.setattr(maxplus.tables, "stream_source", partial(stream, rows_at_once=7))
+    stream = maxplus.tables.stream_dataset
+    monkeypatch.setattr(maxplus.tables, "stream_dataset", partial(stream, rows_at_once=7))
     good("predict", orchard_model, ORCHARD, *options, "-o", parts)
     assert parts.read_bytes() == whole.read_bytes()
     assert document("certify", orchard_model, ORCHARD) == certified
@@ -116,14 +116,8 @@ def test_spreadsheet_safe_prefixes_formulas_and_no_numbers(tmp_path):
         csv.writer(file).writerows([("size", "=note", "class"), *rows])
     good("train", table, "-o", tmp_path / "m", "--drop", "=note", *BRIEF)
     options = (
-        "predict",
-        tmp_path / "m",
-        table,
-        "--keep-columns",
-        "=note",
-        "-o",
-        tmp_path / "p.csv",
-    )
+        "predict", tmp_path / "m", table, "--keep-columns", "=note", "-o", tmp_path / "p.csv",
+    )  # fmt: skip
     good(*options)
     plain = read_csv(tmp_path / "p.csv")
     assert {row["predicted"] for row in plain} == set(labels)

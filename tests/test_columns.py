@@ -7,20 +7,16 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from maxplus.tables import (
-    Category,
-    ColumnChoices,
-    Encoding,
     Number,
-    Preparation,
     RawTable,
-    Samples,
+    TableEncoder,
     TableError,
-    decide,
-    open_source,
+    UnknownValues,
+    load_dataset,
     read_table,
 )
 from mnist_files import NEEDS_MNIST
-from table_helpers import encoding_of, refused
+from table_helpers import decided, encoder_of, opened, refused
 
 BUILT_IN = {
     "iris": load_iris,
@@ -46,20 +42,20 @@ BUILT_IN = {
     ],
 )
 def test_the_target_is_named_so_or_last(table, names, target):
-    encoding = encoding_of(table(f"{names}\n1,2,3\n"))
-    assert encoding.target == target
+    encoding = encoder_of(table(f"{names}\n1,2,3\n"))
+    assert encoding.target_.name == target
     others = [name for name in names.split(",") if name != target]
-    assert all(isinstance(column, Number) for column in encoding.columns)
+    assert all(isinstance(column, Number) for column in encoding.columns_)
     assert encoding.feature_names == others
 
 
 def test_the_target_can_be_chosen(table):
     read = table("a,y,c\n1,2,3\n4,5,6\n")
-    encoding = encoding_of(read, target="a")
+    encoding = encoder_of(read, target="a")
     assert encoding.feature_names == ["y", "c"]
-    assert encoding.labels(read).tolist() == [1, 4]
-    assert encoding.features(read).tolist() == [[2.0, 3.0], [5.0, 6.0]]
-    assert encoding.features(read).dtype == np.float64
+    assert encoding.target_.labels(read).tolist() == [1, 4]
+    assert encoding.transform(read).tolist() == [[2.0, 3.0], [5.0, 6.0]]
+    assert encoding.transform(read).dtype == np.float64
 
 
 WORDS = "colour,size,n,the shape,y\nred,2,0.5,round,u\nblue,10,1.5,flat,v\nred,1,2.5,flat,u\n"
@@ -67,34 +63,34 @@ WORDS = "colour,size,n,the shape,y\nred,2,0.5,round,u\nblue,10,1.5,flat,v\nred,1
 
 def test_categories_become_columns_of_zeros_and_ones(table):
     read = table(WORDS)
-    encoding = encoding_of(read, categorical=["the shape", "colour"])
+    encoding = encoder_of(read, categorical=["the shape", "colour"])
     assert encoding.feature_names == [
         *("colour = blue", "colour = red", "size", "n"),
         *("the shape = flat", "the shape = round"),
     ]
-    assert encoding.features(read).tolist() == [
+    assert encoding.transform(read).tolist() == [
         [0.0, 1.0, 2.0, 0.5, 0.0, 1.0],
         [1.0, 0.0, 10.0, 1.5, 1.0, 0.0],
         [0.0, 1.0, 1.0, 2.5, 1.0, 0.0],
     ]
-    assert encoding.labels(read).tolist() == ["u", "v", "u"]
+    assert encoding.target_.labels(read).tolist() == ["u", "v", "u"]
 
 
 def test_numbers_can_be_categories(table):
     read = table("size,half,y\n2,0.5,1\n10,1,2\n2,0.5,1\n")
-    encoding = encoding_of(read, categorical=["size", "half"])
+    encoding = encoder_of(read, categorical=["size", "half"])
     assert set(encoding.feature_names) == {"size = 2", "size = 10", "half = 0.5", "half = 1"}
     where = [encoding.feature_names.index(name) for name in ("size = 2", "half = 1")]
-    assert encoding.features(read)[:, where].tolist() == [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
-    assert encoding.features(read).sum(axis=1).tolist() == [2.0, 2.0, 2.0]
+    assert encoding.transform(read)[:, where].tolist() == [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    assert encoding.transform(read).sum(axis=1).tolist() == [2.0, 2.0, 2.0]
     later = table("size,half\n10.0,0.50\n", "later.csv")
-    assert encoding.features(later).sum() == 2.0
+    assert encoding.transform(later).sum() == 2.0
 
 
 def test_missing_values_are_counted_per_column(write):
     path = write("a,b,kind,c,y\n1,,x,1,0\n?,,NA,2,1\n2,3,x,3,1\n")
     with pytest.raises(TableError) as caught:
-        encoding_of(read_table(path), missing="error")
+        encoder_of(read_table(path), missing="error")
     counts = ["1 in 'a' (first in line 3)", "2 in 'b' (first in line 2)", "1 in 'kind'"]
     for words in (str(path), "missing", *counts):
         assert words in str(caught.value)
@@ -105,9 +101,12 @@ def test_missing_values_are_counted_per_column(write):
 def test_infinite_values_are_refused(write, text):
     path = write(text)
     with refused(path, "'b'", "infinite", "line 2"):
-        encoding_of(read_table(path))
+        encoder_of(read_table(path))
     with refused(path, "'b'", "infinite"):
-        Encoding("y", (Number("a"), Number("b"))).features(read_table(path))
+        fitted = encoder_of(
+            RawTable("t", {"a": np.arange(4.0), "b": np.ones(4), "y": np.ones(4)}), keep=["b"]
+        )
+        fitted.transform(read_table(path))
 
 
 @pytest.mark.parametrize("option", ["target", "categorical"])
@@ -115,15 +114,15 @@ def test_unknown_names_are_refused(write, option):
     path = write("a,b,c\n1,2,3\n")
     choice = {"target": "colour"} if option == "target" else {"categorical": ["a", "colour"]}
     with refused(path, "'colour'", f"--{option}", "'a'", "'b'", "'c'"):
-        encoding_of(read_table(path), **choice)
+        encoder_of(read_table(path), **choice)
 
 
 def test_a_target_is_no_feature(write):
     path = write("a,b\n1,2\n")
     with refused(path, "'b'"):
-        encoding_of(read_table(path), categorical=["b"])
+        encoder_of(read_table(path), categorical=["b"])
     with refused("lonely", "'y'"):
-        encoding_of(RawTable("lonely", {"y": np.arange(3.0)}))
+        encoder_of(RawTable("lonely", {"y": np.arange(3.0)}))
 
 
 # -- features and labels ----------------------------------------------------------------------
@@ -131,20 +130,20 @@ def test_a_target_is_no_feature(write):
 
 @pytest.fixture
 def encoding(table):
-    return encoding_of(table(WORDS, "training.csv"), categorical=["colour", "the shape"])
+    return encoder_of(table(WORDS, "training.csv"), categorical=["colour", "the shape"])
 
 
 def test_columns_come_in_any_order_and_others_do_not_matter(table, encoding):
     text = "n,extra,the shape,size,y,colour,empty\n5,word,round,7,v,blue,\n6,,flat,8,u,red,\n"
     read = table(text)
     expected = [[1.0, 0.0, 7.0, 5.0, 0.0, 1.0], [0.0, 1.0, 8.0, 6.0, 1.0, 0.0]]
-    assert encoding.features(read).tolist() == expected
-    assert encoding.labels(read).tolist() == ["v", "u"]
+    assert encoding.transform(read).tolist() == expected
+    assert encoding.target_.labels(read).tolist() == ["v", "u"]
 
 
 def test_a_single_row_with_one_of_the_categories_is_enough(table, encoding):
     read = table("colour,size,n,the shape\nred,1,2,flat\n")
-    assert encoding.features(read).tolist() == [[0.0, 1.0, 1.0, 2.0, 1.0, 0.0]]
+    assert encoding.transform(read).tolist() == [[0.0, 1.0, 1.0, 2.0, 1.0, 0.0]]
 
 
 @pytest.mark.parametrize(
@@ -162,14 +161,7 @@ def test_a_single_row_with_one_of_the_categories_is_enough(table, encoding):
 def test_tables_that_do_not_fit_are_refused(write, encoding, text, words):
     path = write(text)
     with refused(path, *words):
-        encoding.features(read_table(path), strict=True)
-
-
-def test_categories_lie_between_zero_and_one(encoding):
-    low, high = encoding.feature_range
-    inf = np.inf
-    assert low.tolist() == [0.0, 0.0, -inf, -inf, 0.0, 0.0]
-    assert high.tolist() == [1.0, 1.0, inf, inf, 1.0, 1.0]
+        encoding.encode(read_table(path), UnknownValues(strict=True))
 
 
 @pytest.mark.parametrize(
@@ -184,43 +176,42 @@ def test_categories_lie_between_zero_and_one(encoding):
 )
 def test_labels_are_integers_or_strings(table, cells, labels):
     read = table("a,y\n" + "".join(f"{k},{cell}\n" for k, cell in enumerate(cells)))
-    encoding = encoding_of(read)
-    found = encoding.labels(read)
+    encoding = encoder_of(read)
+    found = encoding.target_.labels(read)
     assert found.tolist() == labels
     assert found.dtype.kind == ("i" if isinstance(labels[0], int) else "U")
-    assert encoding.has_labels(read)
 
 
 @pytest.mark.parametrize("cells", [["0.5", "1", "2"], ["1.25", "2.5", "3.75"]])
 def test_measurements_are_a_regression(table, cells):
     read = table("a,y\n" + "".join(f"{k},{cell}\n" for k, cell in enumerate(cells)))
-    encoding, decisions = decide(read)
-    assert encoding.task == "regression"
-    assert encoding.labels(read).tolist() == [float(cell) for cell in cells]
+    encoding, decisions = decided(read)
+    assert encoding.target_.task == "regression"
+    assert encoding.target_.labels(read).tolist() == [float(cell) for cell in cells]
     assert "'y'" in decisions[0]
     assert "--task classification" in decisions[0]
-    classes = encoding_of(read, task="classification")
-    assert classes.labels(read).tolist() == cells
+    classes = encoder_of(read, task="classification")
+    assert classes.target_.labels(read).tolist() == cells
 
 
 def test_labels_beyond_integers_are_not_mixed_up(write):
     path = write("a,y\n1,1e300\n2,2e300\n")
     read = read_table(path)
     with refused(path, "'y'"):
-        encoding_of(read).labels(read)
+        encoder_of(read).labels(read)
 
 
 def test_labels_may_be_absent(write, encoding):
     path = write("colour,size\nred,1\n")
-    assert not encoding.has_labels(read_table(path))
+    assert encoding.target_.name not in read_table(path).columns
     with refused(path, "'y'"):
-        encoding.labels(read_table(path))
+        encoding.target_.labels(read_table(path))
 
 
 def test_missing_labels_are_refused(write, encoding):
     path = write("colour,y\nred,u\nred,\n")
     with refused(path, "1 in 'y' (first in line 3)"):
-        encoding.labels(read_table(path))
+        encoding.target_.labels(read_table(path))
 
 
 # -- kept with a model ------------------------------------------------------------------------
@@ -228,12 +219,18 @@ def test_missing_labels_are_refused(write, encoding):
 
 def test_encodings_survive_json(table, encoding):
     record = json.loads(json.dumps(encoding.to_json()))
-    again = Encoding.from_json(record)
-    assert again == encoding
+    again = TableEncoder.from_json(record)
+    assert again.to_json() == encoding.to_json()
     assert again.feature_names == encoding.feature_names
-    assert np.array_equal(again.features(table(WORDS)), encoding.features(table(WORDS)))
-    plain = Encoding("Übergröße", (Number('a "b"'), Category("c", words=("x", "ß"))))
-    assert Encoding.from_json(json.loads(json.dumps(plain.to_json()))) == plain
+    assert np.array_equal(again.transform(table(WORDS)), encoding.transform(table(WORDS)))
+    columns = {
+        'a "b"': np.arange(6.0) ** 2,
+        "c": np.array(["x", "ß"] * 3),
+        "Übergröße": np.arange(6),
+    }
+    plain = encoder_of(RawTable("t", columns), "Übergröße")
+    record = json.loads(json.dumps(plain.to_json()))
+    assert TableEncoder.from_json(record).columns_ == plain.columns_
 
 
 GARBAGE = {
@@ -255,13 +252,14 @@ GARBAGE = {
     "values are a word": lambda record: record | {"columns": [{"name": "a", "values": "xy"}]},
     "target is nothing": lambda record: record | {"target": None},
     "target is a list": lambda record: record | {"target": ["y"]},
+    "task is poetry": lambda record: record | {"target": record["target"] | {"task": "poetry"}},
 }
 
 
 @pytest.mark.parametrize("change", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_is_no_encoding(encoding, change):
-    with pytest.raises(ValueError, match="columns"):
-        Encoding.from_json(change(encoding.to_json()))
+    with pytest.raises(ValueError, match="the encoder"):
+        TableEncoder.from_json(change(encoding.to_json()))
 
 
 # -- data by name -----------------------------------------------------------------------------
@@ -270,13 +268,13 @@ def test_garbage_is_no_encoding(encoding, change):
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_data_is_scikit_learn_s(name):
     data = BUILT_IN[name]()
-    found = open_source(name)
+    found = opened(name)
     assert found.name == name
     assert np.array_equal(found.X, data.data)
     assert found.y.astype(str).tolist() == data.target_names[data.target].astype(str).tolist()
-    assert found.encoding.feature_names == list(data.feature_names)
+    assert found.encoder.feature_names == list(data.feature_names)
     assert found.image_shape == ((8, 8) if name == "digits" else None)
-    again = open_source(name, preparation=Preparation.of(found))
+    again = load_dataset(name, found.encoder)
     assert np.array_equal(again.X, found.X)
     assert np.array_equal(again.y, found.y)
 
@@ -284,7 +282,7 @@ def test_built_in_data_is_scikit_learn_s(name):
 @NEEDS_MNIST
 @pytest.mark.parametrize(("name", "n"), [("mnist", 60_000), ("mnist:test", 10_000)])
 def test_mnist_is_read_as_images(name, n):
-    found = open_source(name)
+    found = opened(name)
     assert found.X.shape == (n, 784)
     assert found.X.dtype == np.float32
     assert (found.X.min(), found.X.max()) == (0.0, 1.0)
@@ -292,53 +290,52 @@ def test_mnist_is_read_as_images(name, n):
     assert np.unique(found.y).tolist() == list(range(10))
     assert found.y[:5].tolist() == ([7, 2, 1, 0, 4] if n == 10_000 else [5, 0, 4, 1, 9])
     assert found.image_shape == (28, 28)
-    assert len(set(found.encoding.feature_names)) == 784
+    assert len(set(found.encoder.feature_names)) == 784
 
 
 @pytest.mark.parametrize("name", ["irises", "iris:test", "mnist:tests", "folder/data"])
 def test_unknown_data_is_refused(name):
     with refused(name, "iris", "digits", "wine", "breast_cancer", "mnist", "fashion_mnist"):
-        open_source(name)
+        opened(name)
 
 
 def test_missing_files_are_not_taken_for_names(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"iris\.csv"):
-        open_source(str(tmp_path / "iris.csv"))
+        opened(str(tmp_path / "iris.csv"))
 
 
 def test_a_file_called_like_built_in_data_needs_its_folder(write, monkeypatch):
     monkeypatch.chdir(write("a,b\n1,2\n", "iris").parent)
-    assert open_source("iris").X.shape == (150, 4)
+    assert opened("iris").X.shape == (150, 4)
     with refused("iris", ".csv"):
-        open_source("./iris")
+        opened("./iris")
 
 
 def test_a_file_for_training_brings_its_encoding(write):
     path = write(WORDS)
-    choices = ColumnChoices("size", categorical=["colour", "the shape", "y"])
-    found = open_source(str(path), choices)
+    found = opened(str(path), "size", categorical=["colour", "the shape", "y"])
     assert found.name == str(path)
     assert found.y.tolist() == [2, 10, 1]
-    assert found.encoding.target == "size"
-    assert found.encoding.feature_names[-2:] == ["y = u", "y = v"]
-    assert found.X.shape == (3, len(found.encoding.feature_names))
+    assert found.target.name == "size"
+    assert found.encoder.feature_names[-2:] == ["y = u", "y = v"]
+    assert found.X.shape == (3, len(found.encoder.feature_names))
     assert found.image_shape is None
 
 
-def test_a_file_for_prediction_needs_no_labels(write, preparation):
+def test_a_file_for_prediction_needs_no_labels(write, encoder):
     text = "size,colour,the shape,n\n1,blue,flat,2\n"
-    found = open_source(str(write(text)), preparation=preparation)
+    found = load_dataset(str(write(text)), encoder)
     assert found.y is None
     assert found.X.tolist() == [[1.0, 0.0, 1.0, 2.0, 1.0, 0.0]]
-    assert found.encoding == preparation.encoding
+    assert found.encoder is encoder
     with_labels = text.replace("\n", ",y\n", 1).replace(",2\n", ",2,w\n")
-    assert open_source(str(write(with_labels)), preparation=preparation).y.tolist() == ["w"]
+    assert load_dataset(str(write(with_labels)), encoder).y.tolist() == ["w"]
     path = write("size,colour\n1,blue\n")
     with refused(path, "'n'", "'the shape'"):
-        open_source(str(path), preparation=preparation)
+        load_dataset(str(path), encoder)
 
 
-# -- preparation ------------------------------------------------------------------------------
+# -- encoder ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -347,67 +344,62 @@ def training(table):
 
 
 @pytest.fixture
-def preparation(training):
-    return Preparation.of(training)
+def encoder(training):
+    return opened(training).encoder
 
 
-def test_a_preparation_scales_by_the_training_data(training, preparation):
-    X = preparation.features(training)
-    Z = preparation.scaled(X)
-    assert preparation.feature_names == preparation.encoding.feature_names
-    assert preparation.data == training.name
+def test_an_encoder_standardizes_by_the_training_data(training, encoder):
+    X = encoder.transform(training)
+    assert encoder.data_ == training.name
+    assert np.array_equal(encoder.standardized(X), X)
+    Z = opened(training, standardize=True).X
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-15)
     np.testing.assert_allclose(Z.std(axis=0), 1)
-    np.testing.assert_allclose(preparation.deviations, X.std(axis=0))
-    samples = preparation.samples(training)
+    np.testing.assert_allclose(encoder.ranges_.deviations, X.std(axis=0))
+    np.testing.assert_allclose(encoder.ranges_.mean, X.mean(axis=0))
+    samples = opened(training)
     assert np.array_equal(samples.X, X)
     assert samples.y.tolist() == ["u", "v", "u"]
-    raw = Preparation.of(training, scale=False)
-    assert raw.centre is raw.spread is None
-    assert np.array_equal(raw.scaled(X), X)
-    assert np.array_equal(raw.deviations, preparation.deviations)
 
 
-def test_images_are_not_scaled_and_know_their_deviations():
-    samples = open_source("digits")
-    found = Preparation.of(samples)
-    assert (found.centre, found.image_shape) == (None, (8, 8))
-    assert Preparation.of(samples, scale=True).centre is not None
-    assert found.feature_range(samples.X[:3]) == (samples.X[:3].min(), samples.X[:3].max())
-    X = samples.X.astype(np.float32)
-    single = Preparation.of(Samples("digits", X, samples.y, samples.encoding, (8, 8)))
-    np.testing.assert_allclose(single.deviations, found.deviations, rtol=1e-12)
-    assert single.deviations.dtype == np.float64
+def test_encoders_of_images_have_deviations_in_float64():
+    samples = opened("digits")
+    found = samples.encoder
+    assert (found.standardize, found.image_shape_) == (False, (8, 8))
+    single = TableEncoder.of_images(samples.X.astype(np.float32), "digits", (8, 8))
+    np.testing.assert_allclose(single.ranges_.deviations, found.ranges_.deviations, rtol=1e-12)
+    assert single.ranges_.deviations.dtype == np.float64
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, 0.1, 1e9 + 0.3])
 def test_a_constant_column_has_the_unit_one(value):
     # The rounded mean of ten times 0.1 is not 0.1.
     columns = {"a": np.full(10, value), "b": np.arange(10.0), "y": np.arange(10.0) % 2}
-    found = Preparation.of(RawTable("t", columns), ColumnChoices(keep=["a"]))
-    assert found.deviations.tolist() == [1.0, columns["b"].std()]
-    assert found.spread.tolist() == found.deviations.tolist()
+    found = opened(RawTable("t", columns), keep=["a"]).encoder
+    assert found.ranges_.deviations.tolist() == [1.0, columns["b"].std()]
 
 
 def test_numbers_too_large_for_a_deviation_are_refused():
     with refused("t", "'a'", "1e+200"):
-        Preparation.of(
-            RawTable("t", {"a": np.array([0.0, 1e200]), "b": np.zeros(2), "y": np.arange(2.0)})
-        )
+        opened(RawTable("t", {"a": np.array([0.0, 1e200]), "b": np.zeros(2), "y": np.arange(2.0)}))
 
 
-def test_preparations_survive_json(training, preparation):
-    for found in (preparation, Preparation.of(open_source("digits"))):
+def test_preparations_survive_json(training, encoder):
+    for found in (encoder, opened("digits").encoder):
         record = json.loads(json.dumps(found.to_json()))
-        again = Preparation.from_json(record)
+        again = TableEncoder.from_json(record)
         assert again.to_json() == record
-        for name in ("centre", "spread", "deviations"):
-            assert np.array_equal(getattr(again, name), getattr(found, name))
-        assert again.image_shape == found.image_shape
-        assert again.encoding == found.encoding
+        for name in ("mean", "deviations"):
+            assert np.array_equal(getattr(again.ranges_, name), getattr(found.ranges_, name))
+        assert again.image_shape_ == found.image_shape_
+        assert again.columns_ == found.columns_
+        assert again.get_params() == {
+            n: v if v != () else [] for n, v in found.get_params().items()
+        } | {"drop": list(found.drop)}
 
 
 WRONG_RANGES = {
+    "mean": [None, 3, "abc", [1.0], [1.0] * 7, [float("nan")] * 6, ["1"] * 6, [10**400] * 6],
     "deviations": [None, [], [0.0] * 6, [1.0] * 5, [1.0] * 5 + [None], [1.0] * 5 + [-1e-300]],
     "low": [None, [0.0] * 5, [float("nan")] * 6, [1e300] * 6],
     "high": [None, ["1"] * 6, [-1e300] * 6],
@@ -415,41 +407,43 @@ WRONG_RANGES = {
     "two_valued": [None, [0.0] * 6, [None] * 6],
 }
 WRONG_FIELDS = {
-    "centre": [None, 3, "abc", [1.0], [1.0] * 7, [float("nan")] * 6, ["1"] * 6, [[1.0]] * 6],
-    "spread": [None, [0.0] * 6, [-1.0] * 6, [float("inf")] * 6, [10**400] * 6, [True] * 6, {}],
+    "parameters": [None, 3, {}, {"drop": "auto"}],
+    "inputs": [3, "abc", ["a"], [1] * 4],
+    "n_inputs": [None, 0, -1, True, 2.0],
     "ranges": [None, [], {}, {"low": [1.0] * 6}],
     "decisions": [None, "left out", [1], [["a"]]],
     "image_shape": [6, [6], [2, 2], [0, 6], [-2, -3], [2.0, 3.0], "23", [2, 3, 1], [True, 6]],
     "data": [None, 3, ["a"]],
-    "encoding": [None, {}, {"target": "y", "columns": []}, "x" * 10_000],
+    "target": [None, {}, "y", {"name": 1, "task": "regression", "is_text": False}, "x" * 10_000],
+    "columns": [None, {}, [1], "x" * 10_000],
 }
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG_FIELDS.items() for value in values]
 )
-def test_garbage_is_no_preparation(preparation, name, value):
-    with pytest.raises(ValueError, match=r"preparation|columns") as caught:
-        Preparation.from_json(preparation.to_json() | {name: value})
-    assert name in str(caught.value) or name == "encoding"
+def test_garbage_is_no_preparation(encoder, name, value):
+    with pytest.raises(ValueError, match="the encoder") as caught:
+        TableEncoder.from_json(encoder.to_json() | {name: value})
+    assert name in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG_RANGES.items() for value in values]
 )
-def test_garbage_is_no_range(preparation, name, value):
-    record = preparation.to_json()
-    with pytest.raises(ValueError, match=rf"preparation.*({name}|low)"):
-        Preparation.from_json(record | {"ranges": record["ranges"] | {name: value}})
+def test_garbage_is_no_range(encoder, name, value):
+    record = encoder.to_json()
+    with pytest.raises(ValueError, match=rf"the encoder.*({name}|low)"):
+        TableEncoder.from_json(record | {"ranges": record["ranges"] | {name: value}})
 
 
-def test_a_preparation_has_all_its_fields(preparation):
-    for record in (None, 3, [], "preparation", {}):
-        with pytest.raises(ValueError, match="preparation"):
-            Preparation.from_json(record)
-    for name in preparation.to_json():
-        record = preparation.to_json()
+def test_a_preparation_has_all_its_fields(encoder):
+    for record in (None, 3, [], "encoder", {}):
+        with pytest.raises(ValueError, match="the encoder"):
+            TableEncoder.from_json(record)
+    for name in encoder.to_json():
+        record = encoder.to_json()
         del record[name]
         with pytest.raises(ValueError, match=f"lacks {name}"):
-            Preparation.from_json(record)
+            TableEncoder.from_json(record)

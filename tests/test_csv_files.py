@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from damage import mutations
 from maxplus.tables import (
     TableError,
-    bytes_of,
     csv_files,
+    files,
     parquet_files,
     read_batches,
     read_table,
-    reading,
+    text_source,
 )
 from strategies import quick
-from table_helpers import encoding_of, refused, same
+from table_helpers import encoder_of, refused, same
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "txt", "CSV"])
@@ -136,14 +136,14 @@ def test_many_columns_may_turn_into_words_late(write):
 
 def test_late_words_are_read_again_once(write, monkeypatch):
     n_readings = 0
-    whole = reading.text_batches
+    whole = files.text_batches
 
     def counted(*arguments):
         nonlocal n_readings
         n_readings += 1
         return whole(*arguments)
 
-    monkeypatch.setattr(reading, "text_batches", counted)
+    monkeypatch.setattr(files, "text_batches", counted)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 400)
     # Each column has its first word in another batch.
     rows = [",".join("w" if i >= 50 + 5 * k else f"{i}" for k in range(40)) for i in range(300)]
@@ -153,7 +153,7 @@ def test_late_words_are_read_again_once(write, monkeypatch):
     assert found.columns["c7"][[0, 84, 85]].tolist() == ["0", "84", "w"]
 
 
-@pytest.mark.parametrize("ending", bytes_of.PACKED)
+@pytest.mark.parametrize("ending", text_source.COMPRESSED)
 def test_packed_files_are_unpacked(write, ending):
     pyarrow = pytest.importorskip("pyarrow")
     path = write("", f"data.csv{ending}")
@@ -253,7 +253,7 @@ def test_ragged_rows_are_found_in_any_batch(write, monkeypatch, at):
 def test_bytes_of_zero_are_no_numbers(write, cell):
     path = write(b"a,b\n1,2\n" + cell + b",3\n")
     with refused(path):
-        encoding_of(read_table(path), target="b")
+        encoder_of(read_table(path), target="b")
 
 
 @pytest.mark.parametrize("name", ["data.xls", "data", "data.csv.gz", "csv"])

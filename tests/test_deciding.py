@@ -3,27 +3,19 @@
 import numpy as np
 import pytest
 
-from maxplus.tables import (
-    Category,
-    ColumnChoices,
-    Encoding,
-    Ranks,
-    RawTable,
-    Words,
-    decide,
-    scales,
-)
-from table_helpers import encoding_of
+from maxplus.tables import Categorical, Category, Ordinal, RawTable, scales
+from maxplus.tables.columns import column_from_json
+from table_helpers import decided, encoder_of
 
 
 def column_of(cells, name="a", **choices):
     """The column that cells become, and what is said about them; None if left out."""
     n = len(cells)
-    if not isinstance(cells, Words):
+    if not isinstance(cells, Categorical):
         cells = np.array(cells, float if isinstance(cells[0], float) else object)
     columns = {name: cells, "rest": np.arange(n) * 0.37 % 1, "y": np.arange(n) % 2}
-    encoding, decisions = decide(RawTable("t", columns), ColumnChoices("y", **choices))
-    found = [column for column in encoding.columns if column.name == name]
+    encoding, decisions = decided(RawTable("t", columns), "y", **choices)
+    found = [column for column in encoding.columns_ if column.name == name]
     return found[0] if found else None, " ".join(decisions)
 
 
@@ -49,7 +41,7 @@ KEPT = {
     "sorted numbers": (np.cumsum(np.arange(50.0)), "time"),
     "numbers": (np.arange(50.0) % 7, "id"),
     "few rows": (np.arange(10.0), "a"),
-    "words": (["x", "y"] * 25, "a"),
+    "categories": (["x", "y"] * 25, "a"),
     "many words": ([f"w{k % 12}" for k in range(50)], "a"),
     "constant but for holes": (["x"] * 40 + [""] * 10, "a"),
 }
@@ -103,15 +95,15 @@ def test_words_with_an_order_become_ranks(words):
     cells = [words[k * 7 % len(words)] for k in range(70)] + words
     random_order = [cells[k] for k in np.random.default_rng(0).permutation(len(cells))]
     column, said = column_of(random_order)
-    assert isinstance(column, Ranks)
-    assert column.words == tuple(words)
+    assert isinstance(column, Ordinal)
+    assert column.categories == tuple(words)
     assert "--categorical a" in said
     assert isinstance(column_of(random_order, categorical=["a"])[0], Category)
 
 
 @pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
 def test_other_words_stay_words(words):
-    assert scales.in_order(words) is None
+    assert scales.ordered(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
 
@@ -122,11 +114,11 @@ def test_other_words_stay_words(words):
 def test_many_holes_are_a_feature(n_missing, n, number, word):
     cells = np.where(np.arange(n) < n_missing, np.nan, np.arange(n) % 3)
     column, said = column_of(cells.tolist())
-    assert (column.flagged, column.holes) == (number, True)
+    assert (column.indicator, column.had_missing) == (number, True)
     assert f"{n_missing} of {n} values are missing" in said
     words = np.where(np.isnan(cells), "", np.where(cells > 1, "x", "z")).tolist()
     column, said = column_of(words)
-    assert (column.flagged, column.holes) == (word, True)
+    assert (column.indicator, column.had_missing) == (word, True)
     assert ("a category of their own" in said) == word
 
 
@@ -134,13 +126,13 @@ def test_a_word_called_other_is_one_of_the_others():
     cells = ["other"] * 40 + ["x"] * 30 + [f"w{k}" for k in range(40)]
     column, _ = column_of(cells)
     assert column.features == ["a = x", "a = other"]
-    assert Encoding.from_json(Encoding("y", (column,)).to_json()).columns == (column,)
+    assert column_from_json(column.to_json()) == column
 
 
 def test_ordered_categories_of_a_data_frame_keep_their_order():
     codes = np.arange(60) % 3
-    column, _ = column_of(Words(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
-    assert column.words == ("gold", "silver", "bronze")
+    column, _ = column_of(Categorical(codes.astype(np.int32), ("gold", "silver", "bronze"), True))
+    assert column.categories == ("gold", "silver", "bronze")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +159,7 @@ def test_the_number_in_a_word(word, number):
 )
 def test_a_target_with_many_numbers_is_a_regression(cells, task):
     table = RawTable("t", {"x": np.sin(np.arange(len(cells))), "y": cells})
-    assert encoding_of(table).task == task
+    assert encoder_of(table).target_.task == task
     for chosen in ("classification", "regression"):
-        assert encoding_of(table, task=chosen).task == chosen
-    assert encoding_of(table, task="regression").labels(table).dtype == np.float64
+        assert encoder_of(table, task=chosen).target_.task == chosen
+    assert encoder_of(table, task="regression").target_.labels(table).dtype == np.float64

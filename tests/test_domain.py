@@ -513,15 +513,15 @@ def test_the_usual_unit_is_the_spread_of_training(patients):
     assert np.array_equal(clf.certificate_scale(), clf.scale_)
 
 
-def test_a_preparation_s_domain_is_the_usual_one(patients):
+def test_a_encoder_s_domain_is_the_usual_one(patients):
     clf, X, domain = patients
     prepared = SimpleNamespace(domain=lambda: SimpleNamespace(**vars(domain)))
-    clf.preparation_ = prepared
+    clf.encoder_ = prepared
     try:
         flips = clf.explain(X[:20]).flips
         scale = clf.certificate_scale()
     finally:
-        del clf.preparation_
+        del clf.encoder_
     expected = nearest_counterfactuals(clf.model_, X[:20], domain)
     assert np.array_equal(flips.feature, expected.feature)
     assert np.array_equal(scale, domain.certificate_scale())

@@ -13,8 +13,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import maxplus
-from maxplus.evaluation import ArrayRows, compare, plan_for, usual_models, validate
+from maxplus.evaluation import compare, make_splits, usual_models, validate
 from maxplus.evaluation.peers import REGRESSION_PEERS
+from maxplus.evaluation.validation import as_dataset
 from strategies import SEEDS, quick
 
 
@@ -25,11 +26,11 @@ def test_every_row_is_judged_once_by_a_training_that_has_its_class(seed):
     y = rng.choice(list("abcde"), size=int(rng.integers(6, 60)), p=[0.5, 0.3, 0.1, 0.07, 0.03])
     counts = {label: int((y == label).sum()) for label in np.unique(y)}
     alone = [label for label, n in counts.items() if n == 1]
-    plan = plan_for(y, int(rng.integers(2, 6)), seed=seed)
-    judged = np.concatenate([test for _, test in plan.splits])
+    plan = make_splits(y, int(rng.integers(2, 6)), seed=seed)
+    judged = np.concatenate([test for _, test in plan.pairs])
     assert sorted(judged) == [n for n in range(len(y)) if y[n] not in alone]
-    assert plan.unjudged == len(alone)
-    for training, test in plan.splits:
+    assert plan.n_untested == len(alone)
+    for training, test in plan.pairs:
         assert not set(training) & set(test)
         assert len(training) + len(test) == len(y)
         assert set(y[test]) <= set(y[training])
@@ -43,31 +44,31 @@ def test_the_plan_follows_the_number_of_rows():
         (2_001, 3, "3-fold cross-validation"),
         (10_001, 1, "20% of the rows held out"),
     ):
-        plan = plan_for(y[:n])
-        assert (len(plan.splits), plan.words) == (trainings, words)
-    held = plan_for(y[:1000], 0.3).splits[0][1]
+        plan = make_splits(y[:n])
+        assert (len(plan.pairs), plan.description) == (trainings, words)
+    held = make_splits(y[:1000], 0.3).pairs[0][1]
     assert len(held) == 300
     assert y[held].mean() == 0.5
-    assert len(plan_for(y[:30], 7).splits) == 7
-    assert len(plan_for(y[:20_000], "cv").splits) == 3
+    assert len(make_splits(y[:30], 7).pairs) == 7
+    assert len(make_splits(y[:20_000], "cv").pairs) == 3
 
 
 @pytest.mark.parametrize("how", ["half", 1, 0, 1.5, -0.2, True, 0.0])
 def test_a_plan_that_cannot_be_is_named(how):
-    with pytest.raises(ValueError, match="how must be 'auto', 'cv', a number of folds"):
-        plan_for(np.arange(10) % 2, how)
+    with pytest.raises(ValueError, match="cv must be 'auto', 'cv', a number of folds"):
+        make_splits(np.arange(10) % 2, how)
 
 
 def test_too_few_rows_are_no_validation():
     with pytest.raises(ValueError, match="every class has one row only"):
-        plan_for(np.array(["a", "b", "c"]))
+        make_splits(np.array(["a", "b", "c"]))
     with pytest.raises(ValueError, match="6 rows cannot be validated with 10% of the rows"):
-        plan_for(np.array(list("abcabc")), 0.1)
+        make_splits(np.array(list("abcabc")), 0.1)
 
 
 def test_figures_are_those_of_scikit_learns_own_cross_validation(iris):
     model = GaussianNB()
-    found = validate(model, ArrayRows(*iris), how="cv", random_state=3)
+    found = validate(model, *iris, cv="cv", random_state=3)
     folds = StratifiedKFold(5, shuffle=True, random_state=3)
     P = cross_val_predict(model, *iris, cv=folds, method="predict_proba")
     predicted = P.argmax(axis=1)
@@ -78,9 +79,9 @@ def test_figures_are_those_of_scikit_learns_own_cross_validation(iris):
     recalls = recall_score(iris.y, predicted, average=None)
     assert [one.recall for one in figures.classes] == pytest.approx(recalls.tolist())
     assert figures.balanced_accuracy == pytest.approx(recalls.mean())
-    assert found.guess.accuracy == pytest.approx(1 / 3)
-    assert found.guess.log_loss == pytest.approx(np.log(3))
-    assert found.guess.auc == 0.5
+    assert found.baseline.accuracy == pytest.approx(1 / 3)
+    assert found.baseline.log_loss == pytest.approx(np.log(3))
+    assert found.baseline.auc == 0.5
     assert found.certified is None
     document = found.to_json()
     # The worst row is named as the user counts, whatever fold it was in.
@@ -98,10 +99,10 @@ def test_numbers_are_validated_too():
         LinearRegression(), X, y, cv=KFold(5, shuffle=True, random_state=1)
     )
     assert found.figures.r2 == pytest.approx(r2_score(y, predicted))
-    assert found.guess.r2 == pytest.approx(0.0, abs=1e-12)
-    assert found.guess.mae == pytest.approx(np.abs(y - y.mean()).mean())
+    assert found.baseline.r2 == pytest.approx(0.0, abs=1e-12)
+    assert found.baseline.mae == pytest.approx(np.abs(y - y.mean()).mean())
     assert np.isnan(found.figures.covered)
-    ours = validate(maxplus.LMMRegressor(epochs=5, random_state=0), X, y, how=2)
+    ours = validate(maxplus.LMMRegressor(epochs=5, random_state=0), X, y, cv=2)
     assert 0.5 < ours.figures.covered <= 1
     assert ours.to_json()["coverage_promised"] == 0.9
 
@@ -114,8 +115,8 @@ def test_a_model_that_memorises_looks_bad():
     assert model.fit(ids, y).score(ids, y) == 1.0
     found = validate(model, ids, y)
     assert found.figures.accuracy < 0.65
-    assert found.figures.accuracy < found.guess.accuracy + 0.1
-    assert found.figures.log_loss > found.guess.log_loss
+    assert found.figures.accuracy < found.baseline.accuracy + 0.1
+    assert found.figures.log_loss > found.baseline.log_loss
 
 
 class Witness(ClassifierMixin, BaseEstimator):
@@ -138,9 +139,9 @@ def test_a_training_never_sees_what_it_is_judged_by():
     X = np.arange(40.0)[:, None]
     y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
     told = []
-    found = validate(Witness(), X, y, how=4, watch=told.append)
+    found = validate(Witness(), X, y, cv=4, on_progress=told.append)
     assert told == [0, 1, 2, 3, 4]
-    assert found.unjudged == 1
+    assert found.n_untested == 1
     held = []
     for (_, fitted), (_, judged) in zip(Witness.shown[::2], Witness.shown[1::2], strict=True):
         assert not set(fitted.ravel()) & set(judged.ravel())
@@ -151,9 +152,9 @@ def test_a_training_never_sees_what_it_is_judged_by():
 
 def test_certified_accuracy_is_counted_on_held_out_rows(iris):
     model = maxplus.SubgradientLMMClassifier(9, max_iter=60, random_state=0)
-    found = validate(model, *iris, how=2)
+    found = validate(model, *iris, cv=2)
     kept = 0
-    for training, test in plan_for(iris.y, 2, seed=0).splits:
+    for training, test in make_splits(iris.y, 2, seed=0).pairs:
         X = iris.X[training]
         fitted = maxplus.SubgradientLMMClassifier(9, max_iter=60, random_state=0)
         fitted.fit(X, iris.y[training])
@@ -171,20 +172,20 @@ def test_ctrl_c_ends_a_validation(iris):
 
     model = maxplus.SubgradientLMMClassifier(5, max_iter=10_000, random_state=0)
     with pytest.raises(KeyboardInterrupt):
-        validate(model, *iris, how=2, callbacks=[press])
+        validate(model, *iris, cv=2, callbacks=[press])
 
 
 def test_models_are_compared_on_the_same_rows(iris):
     models = {"near": KNeighborsClassifier(), "far": KNeighborsClassifier(60)}
     told = []
-    rows = ArrayRows(*iris)
+    rows = as_dataset(*iris)
     found = compare(
-        rows, models=models, how=3, random_state=2, watch=lambda *now: told.append(now)
+        rows, models=models, cv=3, random_state=2, on_progress=lambda *now: told.append(now)
     ).validations
     assert told == [(name, k) for name in models for k in range(4)]
-    assert np.array_equal(found["near"].held_out.rows, found["far"].held_out.rows)
+    assert np.array_equal(found["near"].held_out.names, found["far"].held_out.names)
     for name, model in models.items():
-        again = validate(model, rows, how=3, random_state=2)
+        again = validate(model, rows, cv=3, random_state=2)
         assert found[name].figures.accuracy == again.figures.accuracy
     assert found["near"].figures.log_loss < found["far"].figures.log_loss
 

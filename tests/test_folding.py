@@ -100,7 +100,7 @@ def test_float32_rows(iris):
 
 BAD = {
     "too few": ({"centre": [0.0, 1.0]}, "centre must be a number or 4 numbers"),
-    "words": ({"spread": "wide"}, "spread must be a number"),
+    "categories": ({"spread": "wide"}, "spread must be a number"),
     "nothing": ({"centre": None}, "centre must be a number or 4 numbers"),
     "zero": ({"spread": [1.0, 0.0, 1.0, 1.0]}, "spread must be finite and > 0"),
     "negative": ({"spread": -1.0}, "spread must be finite and > 0; got -1.0"),

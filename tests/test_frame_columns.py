@@ -55,8 +55,8 @@ def test_fit_keeps_a_column_named_like_y():
     target = pd.Series(3.0 * frame["price"] + rng.normal(0, 0.1, n), name="price")
     frame.loc[7, "noise"] = np.nan
     model = LMMRegressor(random_state=0).fit(frame, target)
-    assert "price" in model.preparation_.feature_names
-    assert model.preparation_.encoding.target != "price"
+    assert "price" in model.encoder_.feature_names
+    assert model.encoder_.target_.name != "price"
     assert model.score(frame, target) > 0.9
 
 
@@ -66,16 +66,16 @@ def test_validate_keeps_a_column_named_like_y():
     frame = pd.DataFrame({"price": rng.normal(size=n), "noise": rng.normal(size=n)})
     target = pd.Series(3.0 * frame["price"] + rng.normal(0, 0.1, n), name="price")
     frame.loc[7, "noise"] = np.nan
-    found = maxplus.validate(LMMRegressor(random_state=0), frame, target, how=2)
+    found = maxplus.validate(LMMRegressor(random_state=0), frame, target, cv=2)
     assert found.figures.r2 > 0.8
 
 
 @each_estimator
 def test_fit_keeps_ids_constants_and_duplicates(frame, y, estimator):
     found = clone(estimator).fit(with_nan(frame), y)
-    columns = [column.name for column in found.preparation_.encoding.columns]
+    columns = [column.name for column in found.encoder_.columns_]
     assert columns == list(frame.columns)
-    assert found.preparation_.feature_names == ["id", "constant", "size", "copy", "word = same"]
+    assert found.encoder_.feature_names == ["id", "constant", "size", "copy", "word = same"]
 
 
 @each_estimator
@@ -86,8 +86,8 @@ def test_feature_attributes_are_those_of_the_frame(tmp_path, frame, y, estimator
     for model in (found, maxplus.load(tmp_path / "model")):
         assert model.n_features_in_ == 6
         assert model.feature_names_in_.tolist() == list(frame.columns)
-        assert model.model_.n_features == len(model.preparation_.feature_names) == 8
-        X = model.preparation_.features(with_nan(frame))
+        assert model.model_.n_features == len(model.encoder_.feature_names) == 8
+        X = model.encoder_.transform(with_nan(frame))
         assert np.array_equal(model.predict(with_nan(frame)), model.predict(X))
         with pytest.raises(ValueError, match=r"X has 6 features, but .* is expecting 8"):
             model.predict(X[:, :6])
@@ -109,7 +109,7 @@ def test_partial_fit_takes_the_same_frame_again(frame, y):
     found.partial_fit(with_nan(frame), y, classes=[0, 1])
     found.partial_fit(with_nan(frame), y)
     assert found.n_features_in_ == 6
-    found.partial_fit(found.preparation_.features(with_nan(frame)), y)
+    found.partial_fit(found.encoder_.transform(with_nan(frame)), y)
     assert found.n_features_in_ == 6
 
 
@@ -134,12 +134,12 @@ def test_fit_names_columns_that_it_can_learn_nothing_from(frame, y):
     assert "'empty'" in text
     assert "'name'" in text
     assert "'id'" not in text
-    names = found.preparation_.feature_names
+    names = found.encoder_.feature_names
     assert "empty is missing" in names
     assert "name = other" in names
     # A value where training had none is ignored, but for the feature that tells of it.
     with pytest.warns(UserWarning, match="'empty'"):
-        X = found.preparation_.features(frame.assign(empty=1e6))
+        X = found.encoder_.transform(frame.assign(empty=1e6))
     assert X[:, names.index("empty is missing")].tolist() == [0.0] * len(frame)
     assert not (X == 1e6).any()
 
@@ -150,13 +150,13 @@ def test_a_column_without_values_is_explained_and_saved(tmp_path, frame, y):
         found = LMMClassifier(4, **QUICK).fit(frame, y)
     found.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
-    assert again.preparation_.to_json() == found.preparation_.to_json()
+    assert again.encoder_.to_json() == found.encoder_.to_json()
     assert str(again.explain(frame.iloc[:3])) == str(found.explain(frame.iloc[:3]))
     assert found.certified_radius(frame.iloc[:3]).shape == (3,)
 
 
 def test_choices_drop_columns_only_by_name(frame, y):
-    chosen = maxplus.tables.ColumnChoices(drop=["copy"]).on(with_nan(frame))
+    chosen = maxplus.tables.TableEncoder(drop=["copy"]).on(with_nan(frame))
     found = LMMClassifier(4, **QUICK).fit(chosen, y)
-    assert found.preparation_.feature_names == ["id", "constant", "size", "word = same"]
+    assert found.encoder_.feature_names == ["id", "constant", "size", "word = same"]
     assert found.feature_names_in_.tolist() == list(frame.columns)

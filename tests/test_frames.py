@@ -1,4 +1,4 @@
-"""Data frames with words, dates and holes go through the same Preparation as files."""
+"""Data frames with words, dates and holes go through the same TableEncoder as files."""
 
 import datetime
 import warnings
@@ -11,8 +11,9 @@ from sklearn.model_selection import cross_val_predict
 
 import maxplus
 from maxplus import LMMClassifier, LMMRegressor, SubgradientLMMClassifier
-from maxplus.tables import ColumnChoices, Preparation, TableError, is_frame, read_table, table_of
+from maxplus.tables import TableEncoder, TableError, is_frame, read_table, table_of
 from messy import HEADER, LEFT_OUT, expected, is_missing, messy_rows, written
+from table_helpers import encoder_of, opened
 
 QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
 # The columns that a command uses; `fit` uses all that it is given.
@@ -57,15 +58,13 @@ def test_any_data_frame_is_prepared_as_the_file_would_be(write, rows, y, fitted,
     frame = frame_of(columns_of(rows, HEADER[:-1]), library)
     assert is_frame(frame)
     names, X = expected(rows)
-    found = Preparation.of(table_of(frame), ColumnChoices("y", "classification"), labels_apart=True)
+    found = TableEncoder(drop="auto").fit(frame, y)
     assert found.feature_names == names
-    assert found.encoding.encode(table_of(frame)).X.tolist() == X
-    assert (
-        found.encoding.columns == Preparation.of(read_table(write(written(rows)))).encoding.columns
-    )
+    assert found.encode(table_of(frame)).X.tolist() == X
+    assert found.columns_ == encoder_of(read_table(write(written(rows)))).columns_
     frame = frame_of(columns_of(rows), library)
     again = LMMClassifier(8, **QUICK).fit(frame, y)
-    assert again.preparation_.feature_names == names
+    assert again.encoder_.feature_names == names
     assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
     assert np.array_equal(again.predict_proba(frame), fitted.predict_proba(X))
 
@@ -73,7 +72,7 @@ def test_any_data_frame_is_prepared_as_the_file_would_be(write, rows, y, fitted,
 def test_every_method_takes_the_raw_frame(rows, y, fitted):
     shuffled = columns_of(rows, ["town", *reversed(HEADER[2:8])])
     frame = frame_of(shuffled, "pandas")
-    X = fitted.preparation_.features(table_of(frame))
+    X = fitted.encoder_.transform(table_of(frame))
     assert fitted.n_features_in_ == len(USED)
     assert fitted.feature_names_in_.tolist() == USED
     for method in ("predict", "predict_proba", "predict_log_proba", "decision_function",
@@ -101,8 +100,8 @@ def test_every_estimator_keeps_its_preparation_in_its_file(tmp_path, rows, y, es
     found = clone(estimator).fit(frame, labels)
     found.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
-    assert again.preparation_.to_json() == found.preparation_.to_json()
-    assert again.preparation_.task == (
+    assert again.encoder_.to_json() == found.encoder_.to_json()
+    assert again.encoder_.target_.task == (
         "regression" if isinstance(estimator, LMMRegressor) else "classification"
     )
     assert np.array_equal(again.predict(frame), found.predict(frame))
@@ -112,18 +111,17 @@ def test_labels_have_the_name_of_their_series(rows, y):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(columns_of(rows))
     series = pandas.Series(y, name="class")
-    found = LMMClassifier(4, **QUICK).fit(frame, series).preparation_
-    assert found.encoding.target == "class"
+    found = LMMClassifier(4, **QUICK).fit(frame, series).encoder_
+    assert found.target_.name == "class"
     # A column of X is a feature, whatever its name is.
-    same_name = LMMClassifier(4, **QUICK).fit(frame.assign(**{"class": y}), series).preparation_
+    same_name = LMMClassifier(4, **QUICK).fit(frame.assign(**{"class": y}), series).encoder_
     assert same_name.feature_names == [*found.feature_names, "class = ill", "class = well"]
-    assert same_name.encoding.target == "y"
-    chosen = ColumnChoices(target="class").on(frame.assign(**{"class": y}))
-    by_choice = LMMClassifier(4, **QUICK).fit(chosen, series).preparation_
+    assert same_name.target_.name == "y"
+    chosen = TableEncoder(drop=["class"]).on(frame.assign(**{"class": y}))
+    by_choice = LMMClassifier(4, **QUICK).fit(chosen, series).encoder_
     assert by_choice.feature_names == found.feature_names
-    assert any("'class': it is the target" in line for line in by_choice.decisions)
-    clash = LMMClassifier(4, **QUICK).fit(frame.rename(columns={"age": "y"}), y).preparation_
-    assert clash.encoding.target == "class"
+    clash = LMMClassifier(4, **QUICK).fit(frame.rename(columns={"age": "y"}), y).encoder_
+    assert clash.target_.name == "class"
     assert "y" in clash.feature_names
 
 
@@ -132,23 +130,23 @@ def test_a_frame_of_plain_numbers_goes_as_it_is(rows, y):
     plain = pandas.DataFrame({"nr": range(len(rows)), "b": [len(r["town"]) for r in rows]})
     found = LMMClassifier(4, **QUICK).fit(plain, y)
     assert found.feature_names_in_.tolist() == ["nr", "b"]
-    assert not hasattr(found, "preparation_")
+    assert not hasattr(found, "encoder_")
     # A fit with an array after one with words forgets the words.
     found.fit(pandas.DataFrame(columns_of(rows)), y)
-    assert hasattr(found, "preparation_")
+    assert hasattr(found, "encoder_")
     found.fit(plain.to_numpy(float), y)
-    assert not hasattr(found, "preparation_")
+    assert not hasattr(found, "encoder_")
 
 
 def test_a_training_goes_on_with_the_same_columns(rows, y):
     frame = frame_of(columns_of(rows), "pandas")
     found = SubgradientLMMClassifier(4, max_iter=10, random_state=0)
     found.partial_fit(frame.iloc[:60], y[:60], classes=np.unique(y))
-    decided = found.preparation_
+    decided = found.encoder_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found.partial_fit(frame.iloc[60:], y[60:])
-    assert found.preparation_ is decided
+    assert found.encoder_ is decided
 
 
 def test_cross_validation_takes_frames(rows, y):
@@ -176,10 +174,10 @@ def test_columns_of_any_objects_are_words(y, rows):
     cells = [("a", 1, 2.5, None, True)[k % 5] for k in range(120)]
     categories = pandas.Categorical(["lo", "hi"] * 60, ["lo", "hi"], ordered=True)
     frame = pandas.DataFrame({"any": pandas.Series(cells, dtype=object), "level": categories})
-    found = LMMClassifier(4, **QUICK).fit(frame, y).preparation_
+    found = LMMClassifier(4, **QUICK).fit(frame, y).encoder_
     words = ["any = 1", "any = 2.5", "any = True", "any = a", "any is missing"]
     assert found.feature_names == [*words, "level"]
-    assert found.encoding.columns[1].words == ("lo", "hi")
+    assert found.columns_[1].categories == ("lo", "hi")
 
 
 def test_excel_sheets_are_tables(tmp_path, rows):
@@ -194,12 +192,12 @@ def test_excel_sheets_are_tables(tmp_path, rows):
     path = tmp_path / "data.xlsx"
     book.save(path)
     table = read_table(path)
-    found = Preparation.of(table)
+    found = opened(table).encoder
     assert found.feature_names == expected(rows)[0]
-    assert found.encoding.encode(table).X.tolist() == expected(rows)[1]
-    assert "2 sheets" in found.decisions[0]
+    assert found.encode(table).X.tolist() == expected(rows)[1]
+    assert "2 sheets" in found.decisions_[0]
     with pytest.raises(TableError, match=r"\(first in row 6 of the sheet\)"):
-        Preparation.of(table, ColumnChoices(missing="error", drop=["age", "colour", "grade"]))
+        opened(table, missing="error", drop=["age", "colour", "grade"])
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(TableError, match="not a readable Excel workbook"):
         read_table(path)

@@ -73,7 +73,7 @@ def test_validation_intervals_hold_for_the_model_that_is_kept():
     trials = 120
     for _ in range(trials):
         X, y = rows(100)
-        found = validate(GaussianNB(), X, y, how=5)
+        found = validate(GaussianNB(), X, y, cv=5)
         model = GaussianNB().fit(X, y)
         accuracies += covered(found.interval, model.score(*rows(20_000)))
         scores += covered(found.score_interval(100), model.score(*rows(100)))

@@ -24,8 +24,9 @@ from maxplus import (
 from maxplus._files import write_whole
 from maxplus.io import FileError, container
 from maxplus.io.models import load_with_notes, save
-from maxplus.tables import Preparation, RawTable
+from maxplus.tables import RawTable
 from model_files import tamper
+from table_helpers import opened
 
 CLASSIFIERS = [
     SubgradientLMMClassifier(8, max_iter=60, random_state=0),
@@ -264,37 +265,38 @@ def test_loaded_model_predicts_and_refits_the_same_bits(tmp_path, iris, model, d
 
 @pytest.fixture
 def prepared(iris, tmp_path):
-    """A model of a table with its preparation, in a file."""
+    """A model of a table with its encoder, in a file."""
     columns = {f"c{p}": column for p, column in enumerate(iris.X.T)} | {"y": iris.y.astype(float)}
-    preparation = Preparation.of(RawTable("flowers", columns))
+    encoder = opened(RawTable("flowers", columns), standardize=True).encoder
     model = SubgradientLMMClassifier(8, max_iter=20, random_state=0)
-    model.fit(preparation.scaled(iris.X), iris.y)
-    model.fold(preparation.centre, preparation.spread, iris.X)
-    model.preparation_ = preparation
+    model.fit(encoder.standardized(iris.X), iris.y)
+    model.fold(encoder.ranges_.mean, encoder.ranges_.deviations, iris.X)
+    encoder.standardize = False
+    model.encoder_ = encoder
     model.save(tmp_path / "model", remember_rows=True)
     return model, tmp_path / "model"
 
 
-def test_preparation_round_trips(prepared, iris):
+def test_encoder_round_trips(prepared, iris):
     model, path = prepared
     again = maxplus.load(path)
-    assert again.preparation_.to_json() == model.preparation_.to_json()
-    assert again.preparation_.to_json()["data"] == "flowers"
+    assert again.encoder_.to_json() == model.encoder_.to_json()
+    assert again.encoder_.to_json()["data"] == "flowers"
     assert np.array_equal(again.scale_, model.scale_)
     assert {*again.__dict__} == {*model.__dict__} - {"_rng"}
     other = {"c3": [0.2], "more": [1.0], "c1": [3.5], "c0": [5.1], "c2": [1.4]}
     table = RawTable("new", {name: np.array(cells) for name, cells in other.items()})
-    assert again.predict(again.preparation_.features(table)).tolist() == [0]
+    assert again.predict(again.encoder_.transform(table)).tolist() == [0]
     again.save(path)
-    assert maxplus.load(path).preparation_.to_json() == model.preparation_.to_json()
+    assert maxplus.load(path).encoder_.to_json() == model.encoder_.to_json()
 
 
-def test_load_sets_no_preparation_if_there_was_none(tmp_path, fitted):
+def test_load_sets_no_encoder_if_there_was_none(tmp_path, fitted):
     fitted.save(tmp_path / "m")
-    assert not hasattr(maxplus.load(tmp_path / "m"), "preparation_")
+    assert not hasattr(maxplus.load(tmp_path / "m"), "encoder_")
 
 
-PREPARATION_DAMAGE = {
+ENCODER_DAMAGE = {
     "a word": lambda p, a: "nonsense",
     "a list": lambda p, a: [p],
     "nothing in it": lambda p, a: {},
@@ -302,16 +304,15 @@ PREPARATION_DAMAGE = {
     "no deviations": lambda p, a: (
         p | {"ranges": {name: v for name, v in p["ranges"].items() if name != "deviations"}}
     ),
-    "zero spread": lambda p, a: p | {"spread": [0.0] * 4},
-    "short centre": lambda p, a: p | {"centre": p["centre"][:3]},
+    "zero deviation": lambda p, a: p | {"ranges": p["ranges"] | {"deviations": [0.0] * 4}},
+    "short mean": lambda p, a: p | {"ranges": p["ranges"] | {"mean": p["ranges"]["mean"][:3]}},
     "NaN": lambda p, a: p | {"ranges": p["ranges"] | {"deviations": [float("nan")] * 4}},
     "image": lambda p, a: p | {"image_shape": [3, 3]},
-    "target": lambda p, a: p | {"encoding": p["encoding"] | {"target": None}},
+    "target": lambda p, a: p | {"target": p["target"] | {"name": None}},
     "a column less": lambda p, a: (
         p
-        | {name: p[name][:3] for name in ("centre", "spread")}
         | {"ranges": {name: values[:3] for name, values in p["ranges"].items()}}
-        | {"encoding": p["encoding"] | {"columns": p["encoding"]["columns"][:3]}}
+        | {"columns": p["columns"][:3]}
     ),
     "scale": lambda p, a: a.update(scale=-a["scale"]) or p,
     "scale shape": lambda p, a: a.update(scale=a["scale"][:2]) or p,
@@ -320,10 +321,10 @@ PREPARATION_DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", PREPARATION_DAMAGE.values(), ids=PREPARATION_DAMAGE)
-def test_load_refuses_damaged_preparation(prepared, damage):
+@pytest.mark.parametrize("damage", ENCODER_DAMAGE.values(), ids=ENCODER_DAMAGE)
+def test_load_refuses_damaged_encoder(prepared, damage):
     _, path = prepared
-    tamper(path, lambda d, a: d.update(preparation=damage(d["preparation"], a)))
+    tamper(path, lambda d, a: d.update(encoder=damage(d["encoder"], a)))
     with pytest.raises(FileError, match="is damaged") as caught:
         maxplus.load(path)
     assert len(str(caught.value)) < 300

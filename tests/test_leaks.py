@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import document, run
+from commands import document, run, settings
 from maxplus.evaluation.leaks import find_leaks
-from maxplus.tables import ColumnChoices, decide, open_source, samples_of, table_of
+from maxplus.tables import table_of
+from table_helpers import opened
 
-BRIEF = ("-H", 4, "--slope", 1, "--epochs", 1, "--validate", "none")
+BRIEF = ("-H", 4, *settings("slope=1", "warmup_epochs=1"), "--validate", "none")
 RNG = np.random.default_rng(0)
 N = 300
 CLASSES = RNG.choice(["ill", "well"], N, p=[0.3, 0.7])
@@ -37,7 +38,7 @@ HARMLESS = {
 
 def found_in(columns):
     table = table_of(frame_of(**columns))
-    return find_leaks(samples_of(table, decide(table, ColumnChoices("y")).encoding))
+    return find_leaks(opened(table, "y"))
 
 
 @pytest.mark.parametrize("columns", LEAKS.values(), ids=LEAKS)
@@ -54,7 +55,7 @@ def test_other_columns_are_not_named(columns):
 
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "digits"])
 def test_well_known_tables_have_no_leaks(name):
-    assert find_leaks(open_source(name)) == []
+    assert find_leaks(opened(name)) == []
 
 
 def test_train_names_the_leak_and_the_remedy(tmp_path):

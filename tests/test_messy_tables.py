@@ -10,21 +10,20 @@ from hypothesis import strategies as st
 
 from maxplus.explain import Domain
 from maxplus.tables import (
+    Categorical,
     Category,
-    ColumnChoices,
-    Encoding,
     Number,
-    Preparation,
-    Ranks,
+    Ordinal,
     RawTable,
+    TableEncoder,
     TableError,
-    Words,
+    UnknownValues,
     csv_files,
-    decide,
-    open_source,
+    load_dataset,
     read_table,
-    stream_source,
+    stream_dataset,
 )
+from maxplus.tables.columns import column_from_json
 from messy import (
     DIALECTS,
     GRADES,
@@ -38,7 +37,7 @@ from messy import (
     written,
 )
 from strategies import quick
-from table_helpers import encoding_of, refused
+from table_helpers import decided, encoder_of, opened, refused
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +51,8 @@ def path(write, rows):
 
 
 @pytest.fixture
-def preparation(path):
-    return Preparation.of(read_table(path))
+def encoder(path):
+    return opened(read_table(path)).encoder
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -63,12 +62,12 @@ def test_any_dialect_gives_the_features_of_a_slow_computation(
 ):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
     path = write(written(rows, **dialect), "data.csv" + ".gz" * dialect.get("packed", False))
-    found = open_source(str(path))
+    found = opened(str(path))
     names, X = expected(rows)
-    assert found.encoding.feature_names == names
+    assert found.encoder.feature_names == names
     assert found.X.tolist() == X
     assert found.y.tolist() == [row["class"] for row in rows]
-    used = [column.name for column in found.encoding.columns]
+    used = [column.name for column in found.encoder.columns_]
     missing = [[is_missing(row[name]) for name in used] for row in rows]
     assert found.missing.tolist() == missing
     assert any("Latin-1" in line for line in found.decisions) == (
@@ -77,7 +76,7 @@ def test_any_dialect_gives_the_features_of_a_slow_computation(
 
 
 def test_every_decision_is_a_line_that_names_its_option(path):
-    _, decisions = decide(read_table(path))
+    _, decisions = decided(read_table(path))
     about = {name: [line for line in decisions if f"{name!r}" in line] for name in HEADER}
     for name in LEFT_OUT:
         assert len(about[name]) == 1
@@ -94,8 +93,8 @@ def test_every_decision_is_a_line_that_names_its_option(path):
 
 def test_every_decision_can_be_overruled(path):
     table = read_table(path)
-    features = encoding_of(table, keep=LEFT_OUT, categorical=["grade", "town"], drop=["sex"],
-                           numeric=["span"]).columns  # fmt: skip
+    features = encoder_of(table, keep=LEFT_OUT, categorical=["grade", "town"], drop=["sex"],
+                           numeric=["span"]).columns_  # fmt: skip
     kinds = {column.name: column for column in features}
     assert "sex" not in kinds
     assert isinstance(kinds["nr"], Number)
@@ -104,7 +103,7 @@ def test_every_decision_can_be_overruled(path):
     assert len(kinds["town"].values) == len(set(table.columns["town"].values))
     assert {"patient", "visit", "same", "note"} <= set(kinds)
     spans = {"<5": 5.0, "5-9": 7.0, "10-19": 14.5, "20+": 20.0}
-    found = encoding_of(table, numeric=["span"], keep=["*"])
+    found = TableEncoder(numeric=["span"]).fit(table)
     X = found.encode(table).X[:, found.feature_names.index("span")]
     assert X.tolist() == [spans[word] for word in table.columns["span"]]
 
@@ -126,19 +125,19 @@ def test_every_decision_can_be_overruled(path):
 )
 def test_choices_that_cannot_be_are_refused(path, choices, words):
     with refused(path, *words):
-        open_source(str(path), ColumnChoices(**choices))
+        opened(str(path), **choices)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_other_rows_are_encoded_by_what_training_decided(write, rows, preparation, seed):
+def test_other_rows_are_encoded_by_what_training_decided(write, rows, encoder, seed):
     others = messy_rows(40, seed, holes=0.3)
-    table = read_table(write(written(others), "others.csv"), preparation.encoding.read_as)
-    X = preparation.features(table)
+    table = read_table(write(written(others), "others.csv"), encoder.read_as)
+    X = encoder.transform(table)
     assert X.tolist() == expected(others, rows)[1]
-    assert preparation.missing(table)[:, 1].sum() == 1
+    assert encoder.encode(table).missing[:, 1].sum() == 1
 
 
-def test_one_warning_counts_what_training_never_saw(write, rows, preparation):
+def test_one_warning_counts_what_training_never_saw(write, rows, encoder):
     others = [dict(row) for row in rows]
     for row in others:
         row["weight"] = "70.0"
@@ -148,11 +147,11 @@ def test_one_warning_counts_what_training_never_saw(write, rows, preparation):
     others[1]["sex"] = "?"
     path = write(written(others), "others.csv")
     with pytest.warns(UserWarning, match="never saw.*missing values") as caught:
-        X = preparation.features(read_table(path))
+        X = encoder.transform(read_table(path))
     assert len(caught) == 1
     for words in (path, "2 in 'colour' ('lila')", "1 in 'grade' ('highest')", "1 in 'sex'"):
         assert str(words) in str(caught[0].message)
-    named = dict(zip(preparation.feature_names, X.T, strict=True))
+    named = dict(zip(encoder.feature_names, X.T, strict=True))
     assert all(named[f"colour = {word}"][4] == 0.0 for word in ("rot", "grün", "weiß"))
     assert named["colour is missing"][4] == 0.0
     grades = [row["grade"] for row in rows if not is_missing(row["grade"])]
@@ -162,32 +161,29 @@ def test_one_warning_counts_what_training_never_saw(write, rows, preparation):
     sexes = [row["sex"] for row in rows]
     assert named[f"sex = {max(('m', 'w'), key=sexes.count)}"][1] == 1.0
     with refused(path, "line 6", "'colour'", "'lila'", "--strict"):
-        preparation.features(read_table(path), strict=True)
+        encoder.encode(read_table(path), UnknownValues(strict=True))
 
 
 def test_missing_values_can_be_refused(write, rows, path):
     with refused(path, "1 in 'weight' (first in line 5)", "fill them in"):
-        Preparation.of(read_table(path), ColumnChoices(missing="error"))
+        opened(read_table(path), missing="error")
     whole = [row for row in rows if not any(is_missing(cell) for cell in row.values())]
-    strict = Preparation.of(
-        read_table(write(written(whole), "whole.csv")), ColumnChoices(missing="error")
-    )
-    again = Preparation.from_json(json.loads(json.dumps(strict.to_json())))
+    strict = encoder_of(read_table(write(written(whole), "whole.csv")), missing="error")
+    again = TableEncoder.from_json(json.loads(json.dumps(strict.to_json())))
     for found in (strict, again):
         with refused(path, "1 in 'weight' (first in line 5)"):
-            found.features(read_table(path, found.encoding.read_as))
+            found.transform(read_table(path, found.read_as))
 
 
 def test_rows_without_a_label_are_left_out_and_counted(write, rows):
     others = [dict(row) for row in rows]
     others[0]["class"] = others[7]["class"] = "?"
     path = write(written(others))
-    found = open_source(str(path))
+    found = opened(str(path))
     assert found.rows.tolist() == [k for k in range(len(rows)) if k not in (0, 7)]
     assert found.X.tolist() == [x for k, x in enumerate(expected(others)[1]) if k not in (0, 7)]
     assert any("left out 2 rows without" in line and "line 2" in line for line in found.decisions)
-    known = Preparation.of(found)
-    all_of_them = open_source(str(path), preparation=known)
+    all_of_them = load_dataset(str(path), found.encoder)
     assert all_of_them.y is None
     assert len(all_of_them.X) == len(rows)
 
@@ -195,16 +191,16 @@ def test_rows_without_a_label_are_left_out_and_counted(write, rows):
 # -- mistakes in files ------------------------------------------------------------------------
 
 
-def test_a_bad_cell_is_named_with_its_line(write, rows, preparation):
+def test_a_bad_cell_is_named_with_its_line(write, rows, encoder):
     others = [dict(row) for row in rows]
     others[90]["note"] = "two\nlines"
     others[100]["age"] = "fourty"
     for dialect in DIALECTS.values():
         path = write(written(others, **dialect), "data.csv" + ".gz" * dialect.get("packed", False))
         readings = [
-            lambda p=path: Preparation.of(read_table(p)),
-            lambda p=path: open_source(str(p), preparation=preparation),
-            lambda p=path: list(stream_source(str(p), preparation)),
+            lambda p=path: opened(read_table(p)).encoder,
+            lambda p=path: load_dataset(str(p), encoder),
+            lambda p=path: list(stream_dataset(str(p), encoder)),
         ]
         for reading in readings:
             with refused(path, "line 103", "'age'", "'fourty'"):
@@ -221,17 +217,17 @@ def test_commas_and_points_may_be_in_one_file(write, monkeypatch, block):
     assert found.columns["b"].tolist() == [k + 0.25 for k in range(60)]
     assert found.columns["c"].tolist() == [k % 3 for k in range(60)]
     assert found.columns["d"].tolist() == ["1.234,5"] * 60
-    preparation = Preparation.of(found)
-    X = np.concatenate([part.X for part in stream_source(str(path), preparation)])
-    assert np.array_equal(X, preparation.features(found))
+    encoder = opened(found).encoder
+    X = np.concatenate([part.X for part in stream_dataset(str(path), encoder)])
+    assert np.array_equal(X, encoder.transform(found))
     lines[30] = lines[30].replace("30,5", "3o,5")
     path = write("\n".join(["a;b;c;d;y", *lines]))
     with refused(path, "line 32", "'a'", "'3o,5'"):
-        Preparation.of(read_table(path))
+        opened(read_table(path))
     lines[30] = lines[31].replace("31,5", "31.5")
     path = write("\n".join(["a;b;c;d;y", *lines]))
     with refused(path, "line 32", "'a'", "'31.5'"):
-        Preparation.of(read_table(path))
+        opened(read_table(path))
 
 
 @pytest.mark.parametrize("block", [400, 1 << 20])
@@ -241,7 +237,7 @@ def test_blank_lines_and_long_rows_are_counted(write, monkeypatch, block):
     lines[20] = '"7.5",1,"0"\n'
     lines[50] = "9.5,x1,0"
     path = write("\n".join(lines))
-    for read in (lambda: Preparation.of(read_table(path)), lambda: read_table(path, {"b": False})):
+    for read in (lambda: opened(read_table(path)).encoder, lambda: read_table(path, {"b": False})):
         with refused(path, "line 52", "'b'", "'x1'"):
             read()
 
@@ -270,7 +266,7 @@ def test_a_header_that_looks_like_data_is_noticed(write, header, is_data):
 
 def test_rows_numbers_without_a_name_are_left_out(table):
     text = ",x,y\n" + "".join(f"{k},{k % 7}.5,{k % 2}\n" for k in range(30))
-    encoding, decisions = decide(table(text))
+    encoding, decisions = decided(table(text))
     assert encoding.feature_names == ["x"]
     assert "'Unnamed: 0'" in decisions[0]
 
@@ -289,13 +285,13 @@ def test_preparations_survive_json(seed, holes, keep, categorical):
     rows = messy_rows(60, seed, holes)
     columns = {name: np.array([row[name] for row in rows], object) for name in HEADER}
     table = RawTable("t", columns)
-    found = Preparation.of(table, ColumnChoices("class", keep=keep, categorical=categorical))
+    found = opened(table, "class", keep=keep, categorical=categorical).encoder
     record = json.loads(json.dumps(found.to_json()))
-    again = Preparation.from_json(record)
+    again = TableEncoder.from_json(record)
     assert again.to_json() == record
-    assert again.encoding == found.encoding
-    assert again.decisions == found.decisions
-    assert np.array_equal(again.features(table), found.features(table))
+    assert again.columns_ == found.columns_
+    assert again.decisions_ == found.decisions_
+    assert np.array_equal(again.transform(table), found.transform(table))
     for ours, theirs in zip(again.domain(), found.domain(), strict=True):
         assert str(ours) == str(theirs)
 
@@ -304,8 +300,8 @@ NUMBER, RANKS, CATEGORY = (
     column.to_json()
     for column in (
         Number("a", 0.0),
-        Ranks("a", "x", words=("x", "y")),
-        Category("a", "x", words=("x", "y"), other=True),
+        Ordinal("a", "x", categories=("x", "y")),
+        Category("a", "x", categories=("x", "y"), other=True),
     )
 )
 WRONG_COLUMNS = {
@@ -316,39 +312,37 @@ WRONG_COLUMNS = {
     "fill is a word": NUMBER | {"fill": "1"},
     "fill is not finite": NUMBER | {"fill": float("inf")},
     "fill is too large": NUMBER | {"fill": 10**400},
-    "flag without fill": NUMBER | {"fill": None, "flagged": True},
-    "flag is a number": NUMBER | {"flagged": 1},
-    "holes are a number": NUMBER | {"holes": 3},
-    "in_words is a word": NUMBER | {"in_words": "no"},
+    "flag without fill": NUMBER | {"fill": None, "indicator": True},
+    "flag is a number": NUMBER | {"indicator": 1},
+    "holes are a number": NUMBER | {"had_missing": 3},
+    "in_words is a word": NUMBER | {"from_text": "no"},
     "other is nothing": CATEGORY | {"other": None},
-    "a word twice": CATEGORY | {"words": ["x", "x"]},
-    "other is a word": CATEGORY | {"words": ["x", "other"]},
+    "a word twice": CATEGORY | {"categories": ["x", "x"]},
+    "other is a word": CATEGORY | {"categories": ["x", "other"]},
     "ranks without fill": RANKS | {"fill": None},
-    "a word is a number": CATEGORY | {"words": ["x", 1]},
-    "no words": RANKS | {"words": []},
-    "words are a word": RANKS | {"words": "x"},
+    "a word is a number": CATEGORY | {"categories": ["x", 1]},
+    "no words": RANKS | {"categories": []},
+    "words are a word": RANKS | {"categories": "x"},
     "fill is no known word": RANKS | {"fill": "z"},
-    "one fact too many": NUMBER | {"words": []},
+    "one fact too many": NUMBER | {"categories": []},
 }
 
 
-def test_columns_survive_json(preparation):
-    record = preparation.to_json()
+def test_columns_survive_json():
     for column in (NUMBER, RANKS, CATEGORY):
-        found = Encoding.from_json(record["encoding"] | {"columns": [column]})
-        assert found.columns[0].to_json() == column
+        assert column_from_json(column).to_json() == column
 
 
 @pytest.mark.parametrize("column", WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
-def test_garbage_is_no_column(preparation, column):
-    record = preparation.to_json()
+def test_garbage_is_no_column(encoder, column):
+    record = encoder.to_json()
     with pytest.raises(ValueError, match="columns cannot be read"):
-        Preparation.from_json(record | {"encoding": record["encoding"] | {"columns": [column]}})
+        TableEncoder.from_json(record | {"columns": [column]})
 
 
-def test_the_domain_is_what_training_saw(preparation, path):
-    found = preparation.domain()
-    X, names = preparation.encoding.encode(read_table(path)).X, list(found.names)
+def test_the_domain_is_what_training_saw(encoder, path):
+    found = encoder.domain()
+    X, names = encoder.encode(read_table(path)).X, list(found.names)
     assert np.array_equal(found.low, X.min(axis=0))
     assert np.array_equal(found.high, X.max(axis=0))
     assert np.array_equal(found.unit, X.std(axis=0))
@@ -366,28 +360,28 @@ def test_the_domain_is_what_training_saw(preparation, path):
     assert ranks == {"grade": tuple(GRADES), "span": tuple(SPANS)}
     scale = Domain.of(found).certificate_scale()
     assert [names[p] for p in np.flatnonzero(scale)] == ["age", "weight", "grade", "span"]
-    assert preparation.features_of(["colour", "weight"]) == [
+    assert encoder.features_of(["colour", "weight"]) == [
         *(names.index(n) for n in names if n.startswith("colour")), names.index("weight"),
     ]  # fmt: skip
     with pytest.raises(ValueError, match="no column 'size'"):
-        preparation.features_of(["size"])
+        encoder.features_of(["size"])
 
 
 def test_two_valued_numbers_have_two_values():
     table = RawTable("t", {"sex": np.arange(40.0) % 2, "size": np.arange(40.0) % 2 * 1.5 + 2,
                            "y": np.arange(40) % 3})  # fmt: skip
-    values = Preparation.of(table).domain().values
+    values = opened(table).encoder.domain().values
     assert {p: v.tolist() for p, v in values.items()} == {0: [0.0, 1.0], 1: [2.0, 3.5]}
 
 
 def test_words_are_an_array_of_words():
-    words = Words.of(["b", None, "a", float("nan"), "b ", 3.0, "?"])
+    words = Categorical.of(["b", None, "a", float("nan"), "b ", 3.0, "?"])
     assert words.tolist() == ["b", "", "a", "", "b", "3", ""]
     assert words.values == ("b", "a", "3")
     assert words.counts.tolist() == [2, 1, 1]
     assert words[[0, 1, 5]].tolist() == ["b", "", "3"]
     assert (words[2], words[1], len(words)) == ("a", "", 7)
-    joined = Words.joined([words, Words.of(["c", "a"])])
+    joined = Categorical.joined([words, Categorical.of(["c", "a"])])
     assert joined.tolist() == [*words, "c", "a"]
     assert np.array(words).tolist() == words.strings().tolist() == words.tolist()
 
@@ -422,8 +416,8 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
     rows = measured_rows()
     rows[7][0] = "NA"
     path = write("weight,income,code,dose,y\n" + "\n".join(map(",".join, rows)))
-    found = open_source(str(path))
-    assert found.encoding.feature_names == [
+    found = opened(str(path))
+    assert found.encoder.feature_names == [
         "weight", "income", "dose = 0 mg", "dose = 1 mg", "dose = 2 mg",
     ]  # fmt: skip
     weights = [50.5 + k % 17 for k in range(40)]
@@ -434,24 +428,24 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
     assert "'50.5 kg' is 50.5" in line
     assert line.endswith("(--categorical weight for a feature each)")
     assert any("1 of 40 values is missing and becomes" in line for line in found.decisions)
-    as_words = encoding_of(read_table(path), categorical=["weight"])
+    as_words = encoder_of(read_table(path), categorical=["weight"])
     assert "weight = 50.5 kg" in as_words.feature_names
     rows[9][0] = "heavy"
     path = write("weight,income,code,dose,y\n" + "\n".join(map(",".join, rows)), "others.csv")
     with refused(path, "line 11", "'weight'", "'heavy'", "numbers are expected"):
-        open_source(str(path), preparation=Preparation.of(found))
+        load_dataset(str(path), found.encoder)
 
 
 def test_several_units_are_words(write):
     rows = [[f"{k % 15} {'kg' if k % 2 else 'g'}", str(k % 4), "ab"[k % 2]] for k in range(60)]
     path = write("weight,n,y\n" + "\n".join(map(",".join, rows)))
-    assert "weight = 3 kg" in open_source(str(path)).encoding.feature_names
+    assert "weight = 3 kg" in opened(str(path)).encoder.feature_names
 
 
 def test_left_out_text_column_quotes_no_cell(write):
     text = "came in for the {}th time, in the evening, with a cough and a fever"
     rows = [f"{k % 7},{text.format(k).replace(',', ';')},{'ab'[k % 2]}" for k in range(40)]
     path = write("a,note,y\n" + "\n".join(rows))
-    (line,) = (line for line in open_source(str(path)).decisions if "'note'" in line)
+    (line,) = (line for line in opened(str(path)).decisions if "'note'" in line)
     assert "free text" in line
     assert "came in" not in line

@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 
 from damage import mutations
-from maxplus.tables import (
-    TableError,
-    npz_files,
-    read_table,
-)
+from maxplus.tables import TableError, npz_files, read_table
 from memory_used import most_memory
-from table_helpers import encoding_of, refused, same
+from table_helpers import encoder_of, refused, same
 
 
 @pytest.fixture
@@ -53,10 +49,10 @@ def test_npz_numbers_of_any_kind(npz, kind):
 
 def test_npz_labels_are_the_target(npz):
     read = read_table(npz(X=SQUARE, y=["u", "v"]))
-    encoding = encoding_of(read)
-    assert encoding.target == "y"
-    assert np.array_equal(encoding.features(read), SQUARE)
-    assert encoding.labels(read).tolist() == ["u", "v"]
+    encoding = encoder_of(read)
+    assert encoding.target_.name == "y"
+    assert np.array_equal(encoding.transform(read), SQUARE)
+    assert encoding.target_.labels(read).tolist() == ["u", "v"]
 
 
 WRONG_ARRAYS = {

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import maxplus
-from commands import good, read_csv, run
+from commands import good, read_csv, run, settings
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
 from maxplus.io import Checkpoint
-from maxplus.tables import ColumnChoices, stream_source
+from maxplus.tables import TableEncoder, stream_dataset
 
-QUICK = ("-H", 6, "--slope", 3, "--epochs", 2)
+QUICK = ("-H", 6, *settings("slope=3", "warmup_epochs=2"))
 PAIN = ["low", "medium", "high"]
 # Decimal commas, umlauts in Latin-1, Windows' line ends.
 DIALECT = {"delimiter": ";", "lineterminator": "\r\n"}
@@ -72,7 +72,7 @@ def test_printed_numbers_are_those_of_another_computation(trained):
     _, rows = clinic()
     y = np.array([row[-1] for row in rows])
     clf = maxplus.load(model)
-    Z = scores_by_hand(clf, clf.preparation_.features(maxplus.tables.read_table(path)))
+    Z = scores_by_hand(clf, clf.encoder_.transform(maxplus.tables.read_table(path)))
     P = np.exp(Z - Z.max(axis=1, keepdims=True))
     P /= P.sum(axis=1, keepdims=True)
     guess = np.array(["gesund", "krank"])[Z.argmax(axis=1)]
@@ -93,8 +93,8 @@ def test_certificates_hold_against_corners(trained):
     path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
     told = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
     y = np.array([row[-1] for row in clinic()[1]])
-    X = clf.preparation_.features(maxplus.tables.read_table(path))
-    names = clf.preparation_.feature_names
+    X = clf.encoder_.transform(maxplus.tables.read_table(path))
+    names = clf.encoder_.feature_names
     step = 0.1 * X.std(axis=0) * np.isin(names, ["age", "dose", "pain"])
     stays = clf.predict(X) == y
     rng = np.random.default_rng(0)
@@ -167,10 +167,11 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
     assert "was missing" in told
     assert str(clf.explain(frame[:3])) == told.strip().replace("\n\n\n", "\n\n")
     table = maxplus.tables.read_table(folder / "clinic.csv")
-    preparation = clf.preparation_
-    assert np.array_equal(preparation.features(frame), preparation.features(table))
-    assert np.array_equal(preparation.missing(frame), preparation.missing(table))
-    assert preparation.samples(frame).y.tolist() == [row[-1] for row in clinic()[1]]
+    encoder = clf.encoder_
+    assert np.array_equal(encoder.transform(frame), encoder.transform(table))
+    raw = maxplus.tables.table_of(frame)
+    assert np.array_equal(encoder.encode(raw).missing, encoder.encode(table).missing)
+    assert encoder.target_.labels(raw).tolist() == [row[-1] for row in clinic()[1]]
     scale = clf.certificate_scale()
     (share,) = np.atleast_1d(clf.certified_accuracy(frame, frame["class"], [0.1], scale))
     document = json.loads(
@@ -182,21 +183,21 @@ def test_a_model_of_the_command_line_takes_data_frames(trained, library):
 def test_choices_go_with_a_data_frame(trained):
     frame = frame_of_clinic("pandas").drop(columns=["class", "patient", "Besuch"])
     y = [row[-1] for row in clinic()[1]]
-    choices = ColumnChoices(categorical=["pain", "smoker"], drop=["age"])
+    choices = TableEncoder(categorical=["pain", "smoker"], drop=["age"])
     clf = LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0).fit(choices.on(frame), y)
-    names = clf.preparation_.feature_names
+    names = clf.encoder_.feature_names
     assert {"pain = high", "smoker = 0", "smoker = 1", "dose"} <= set(names)
     assert "age" not in names
     assert np.array_equal(
-        clf.predict_proba(frame), clf.predict_proba(clf.preparation_.features(choices.on(frame)))
+        clf.predict_proba(frame), clf.predict_proba(clf.encoder_.transform(choices.on(frame)))
     )
     numbers = frame[["dose", "smoker"]].astype(float)
-    clf.fit(ColumnChoices(categorical=["smoker"]).on(numbers), y)
-    assert clf.preparation_.feature_names == ["dose", "smoker = 0", "smoker = 1"]
+    clf.fit(TableEncoder(categorical=["smoker"]).on(numbers), y)
+    assert clf.encoder_.feature_names == ["dose", "smoker = 0", "smoker = 1"]
     with pytest.raises(ValueError, match="has no column 'size'"):
-        clf.fit(ColumnChoices(drop=["size"]).on(frame), y)
+        clf.fit(TableEncoder(drop=["size"]).on(frame), y)
     unseen = [
-        maxplus.validate(clf, data, y, how=2, choices=own).figures.accuracy
+        maxplus.validate(clf, data, y, cv=2, encoder=own).figures.accuracy
         for data, own in ((choices.on(frame), None), (frame, choices))
     ]
     assert unseen[0] == unseen[1]
@@ -316,10 +317,10 @@ def test_parts_of_a_stream_may_have_no_labels(trained, tmp_path):
     names, rows = clinic()
     some = [[*row[:-1], "?" if k < 20 or k == 33 else row[-1]] for k, row in enumerate(rows)]
     path = write_clinic(tmp_path / "some.csv", names, some)
-    preparation = maxplus.load(folder / "m").preparation_
-    parts = list(stream_source(str(path), preparation, 10, labelled=True))
+    encoder = maxplus.load(folder / "m").encoder_
+    parts = list(stream_dataset(str(path), encoder, 10, labelled=True))
     found = np.concatenate([part.rows for part in parts]).tolist()
     assert found == [k for k in range(len(rows)) if k >= 20 and k != 33]
     none = write_clinic(tmp_path / "none.csv", names, [[*row[:-1], ""] for row in rows])
     with pytest.raises(ValueError, match="'class' has no values"):
-        list(stream_source(str(none), preparation, 10, labelled=True))
+        list(stream_dataset(str(none), encoder, 10, labelled=True))

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from damage import mutations
-from maxplus.tables import (
-    TableError,
-    read_table,
-)
-from table_helpers import encoding_of, refused, same
+from maxplus.tables import TableError, read_table
+from table_helpers import encoder_of, refused, same
 
 
 def test_parquet_columns_become_numbers_and_words(parquet):
@@ -23,7 +20,7 @@ def test_parquet_columns_become_numbers_and_words(parquet):
             "bool": pyarrow.array([True, False, None]),
             "float": pyarrow.array([0.5, None, float("nan")]),
             "single": pyarrow.array([0.5, 1.5, None], pyarrow.float32()),
-            "words": pyarrow.array(["x", None, "long word"]),
+            "categories": pyarrow.array(["x", None, "long word"]),
             "codes": pyarrow.array(["u", "v", "u"]).dictionary_encode(),
         }
     )
@@ -34,7 +31,7 @@ def test_parquet_columns_become_numbers_and_words(parquet):
         "bool": [1.0, 0.0, nan],
         "float": [0.5, nan, nan],
         "single": [0.5, 1.5, nan],
-        "words": ["x", "", "long word"],
+        "categories": ["x", "", "long word"],
         "codes": ["u", "v", "u"],
     }
     found = read_table(path)
@@ -52,14 +49,14 @@ def test_parquet_is_read_in_whole(parquet):
 def test_missing_values_of_parquet_are_counted(parquet):
     path = parquet({"a": [1.0, None, None], "w": ["x", None, "x"], "y": [0, 1, 1]})
     with refused(path, "2 in 'a'", "1 in 'w' (first in row 2)"):
-        encoding_of(read_table(path), missing="error")
+        encoder_of(read_table(path), missing="error")
 
 
 def test_a_parquet_column_of_nothing_is_missing_values(parquet):
     path = parquet({"a": [None, None, None], "b": [1, 2, 3], "y": [0, 1, 1]})
     with refused(path, "missing", "3 in 'a'"):
-        encoding_of(read_table(path), missing="error")
-    assert encoding_of(read_table(path)).feature_names == ["b"]
+        encoder_of(read_table(path), missing="error")
+    assert encoder_of(read_table(path)).feature_names == ["b"]
 
 
 def test_parquet_columns_of_one_name_are_refused(tmp_path):

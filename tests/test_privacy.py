@@ -9,9 +9,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import maxplus
-from commands import good
+from commands import good, settings
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
-from maxplus.tables import row_fingerprints
+from maxplus.tables import row_hashes
 
 # A prime that is no other size in these tests.
 N = 137
@@ -27,11 +27,11 @@ ESTIMATORS = [
     LMMRegressor(epochs=3, random_state=0),
 ]
 COMMANDS = {
-    "sum": ("--epochs", 3),
-    "boxes": ("-H", 9, "--slope", 2, "--epochs", 3),
-    "ensemble": ("-H", 5, "--slope", 2, "--epochs", 3, "--estimators", 2),
-    "paper": ("--paper", "-H", 9, "-n", 40),
-    "regression": ("--task", "regression", "--epochs", 3),
+    "sum": settings("warmup_epochs=3"),
+    "boxes": ("-H", 9, *settings("slope=2", "warmup_epochs=3")),
+    "ensemble": ("-H", 5, *settings("slope=2", "warmup_epochs=3"), "--estimators", 2),
+    "paper": ("--algorithm", "subgradient", "-H", 9, *settings("max_iter=40")),
+    "regression": ("--task", "regression", *settings("epochs=3")),
 }
 
 
@@ -85,7 +85,7 @@ def guesses():
 def recovered(path):
     """The guesses whose hashes stand in the file, as often as they do, and where."""
     arrays, document = contents(path)
-    known = dict(zip(row_fingerprints(guesses()).tolist(), guesses().tolist(), strict=True))
+    known = dict(zip(row_hashes(guesses()).tolist(), guesses().tolist(), strict=True))
     numbers = {name: array.ravel().tolist() for name, array in arrays.items()}
     numbers |= dict(lists_of(document))
     found = []
@@ -149,11 +149,9 @@ def test_cells_of_a_text_column_are_not_kept(tmp_path):
     ]
     table = tmp_path / "t.csv"
     table.write_text("x,remark,born,ill\n" + "\n".join(lines) + "\n")
-    options = ("-H", 4, "--slope", 2, "--epochs", 1, "--validate", "none")
+    options = ("-H", 4, *settings("slope=2", "warmup_epochs=1"), "--validate", "none")
     good("train", table, "-o", tmp_path / "m", *options)
-    assert "left out 'remark': free text" in str(
-        maxplus.load(tmp_path / "m").preparation_.decisions
-    )
+    assert "left out 'remark': free text" in str(maxplus.load(tmp_path / "m").encoder_.decisions_)
     stored = (tmp_path / "m").read_bytes()
     assert b"secret" not in stored
     assert b"-01-02" not in stored

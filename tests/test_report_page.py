@@ -123,7 +123,7 @@ def test_what_matters_comes_first_and_the_mathematics_last():
 )
 def test_a_tick_is_for_what_holds_on_new_rows_alone(holds, sign, state):
     report = clinic_report()
-    report["headline"] = {"holds": holds, "words": "The words", "text": "The text."}
+    report["headline"] = {"holds": holds, "categories": "The words", "text": "The text."}
     report["certificate"] |= {"max_loss": 0.1, "text": "All is right."}
     report["fit"] = {"right": 187, "rows": 189, "exact": True}
     page = render_page(report)

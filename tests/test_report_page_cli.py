@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clinics import patients
-from commands import BRIEF, bad, document, good, read_csv
+from commands import BRIEF, bad, document, good, read_csv, settings
 from maxplus import load
 from maxplus.report.editing import editable_columns
 from report_pages import Page
@@ -25,8 +25,8 @@ def clinic(tmp_path_factory):
     for name, part in (("all", lines), ("most", lines[:90])):
         with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([list(table.columns), *part])
-    good("train", folder / "most.csv", "-o", folder / "m.maxplus", "-H", 8, "--slope", 2,
-         "--epochs", 4, "--validate", 0.3)  # fmt: skip
+    options = ("-H", 8, *settings("slope=2", "warmup_epochs=4"), "--validate", 0.3)
+    good("train", folder / "most.csv", "-o", folder / "m.maxplus", *options)
     return folder
 
 
@@ -47,7 +47,7 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
     assert rows[1]["id"] == "P100"
     assert rows[120]["id"] == "P219"
     clf = load(clinic / "m.maxplus")
-    expected = editable_columns(clf.preparation_, clf.preparation_.feature_names)
+    expected = editable_columns(clf.encoder_, clf.encoder_.feature_names)
     assert [column["choices"] for column in data["columns"]] == [c["choices"] for c in expected]
     lacking = patients(120).columns["age"]
     assert {n for n, row in rows.items() if 0 in row["missing"]} == {

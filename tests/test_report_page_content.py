@@ -24,7 +24,8 @@ from maxplus.report.editing import editable_columns
 from maxplus.report.shapes import shape_drawings
 from maxplus.report.unseen import headline
 from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
-from maxplus.tables import RawTable, row_fingerprints
+from maxplus.tables import RawTable, UnknownValues, row_hashes
+from maxplus.tables.dataset import _encoded
 from report_pages import sum_report
 from thread_communicator import run_ranks, split
 
@@ -39,14 +40,14 @@ def clinic():
     clf = trained(patients())
     table = patients(120)
     # The same generator draws other patients for another number of them.
-    samples, old = clf.preparation_.samples(table), prepared(patients())[1]
+    samples, old = _encoded(table, clf.encoder_, False, UnknownValues(), 0), prepared(patients())[1]
     X, y = np.concatenate([old.X, samples.X]), np.concatenate([old.y, samples.y])
     return clf, X, y
 
 
 def about(clf, X, y, **options):
     return report_content(
-        clf, X, y, name="all.csv", feature_names=clf.preparation_.feature_names, **options
+        clf, X, y, name="all.csv", feature_names=clf.encoder_.feature_names, **options
     )
 
 
@@ -227,9 +228,9 @@ def test_the_certificate_says_for_whom_and_what_moves(clinic):
 
 def test_choices_become_the_features_that_the_model_s_own_encoding_gives(clinic):
     clf = clinic[0]
-    preparation = clf.preparation_
+    encoder = clf.encoder_
     table = patients()
-    columns = editable_columns(preparation, preparation.feature_names)
+    columns = editable_columns(encoder, encoder.feature_names)
     assert [column["name"] for column in columns] == ["age", "dose", "smoker", "ward", "pain"]
     kinds = {column["name"]: column["choices"] is not None for column in columns}
     assert kinds == {"age": False, "dose": False, "smoker": True, "ward": True, "pain": True}
@@ -245,7 +246,7 @@ def test_choices_become_the_features_that_the_model_s_own_encoding_gives(clinic)
                 row[column["name"]] = np.array([np.nan if text is None else float(text)])
             else:
                 row[column["name"]] = np.array([text or ""], object)
-            x = preparation.encoding.encode(RawTable("one row", row)).X[0]
+            x = encoder.encode(RawTable("one row", row)).X[0]
             first = column["first"]
             assert x[first : first + len(values)].tolist() == values
 
@@ -383,7 +384,7 @@ def test_a_regression_is_judged_on_new_rows():
     own = regression_content(reg, X[:60], y[:60], name="curve")
     assert own["headline"]["holds"] is None
     assert "was trained on the 60 rows" in own["where"]
-    reg.training_rows_ = row_fingerprints(X[:60])
+    reg.training_rows_ = row_hashes(X[:60])
     content = regression_content(reg, X, y, name="curve")
     (source,) = content["sources"]
     bounds = reg.predict_interval(X, 0.9)
@@ -477,7 +478,7 @@ def test_training_that_proves_nothing_has_no_such_heading(clinic):
 )
 def test_fingerprints_are_equal_where_rows_are(rows, dtype):
     X = np.array(rows) / 4
-    marks = row_fingerprints(X.astype(dtype))
+    marks = row_hashes(X.astype(dtype))
     assert marks.dtype == np.int64
     assert (marks >= 0).all()
     same = (X[:, None] == X[None]).all(axis=2)

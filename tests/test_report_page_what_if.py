@@ -148,10 +148,10 @@ def test_edits_are_computed_as_python_does(browser, kind):
     pytest.importorskip("matplotlib")
     table = patients()
     clf = trained(table, **MODELS[kind])
-    preparation, samples = prepared(table)
+    encoder, samples = prepared(table)
     scale = clf.certificate_scale()
     content = report_content(
-        clf, samples.X, samples.y, name="patients.csv", feature_names=preparation.feature_names,
+        clf, samples.X, samples.y, name="patients.csv", feature_names=encoder.feature_names,
         missing=samples.missing, scale=scale,
     )  # fmt: skip
     assert (clf.model_.dtype == np.float32) == ("single" in kind)
@@ -162,7 +162,7 @@ def test_edits_are_computed_as_python_does(browser, kind):
             cells, doings = random_edits(table, content["columns"], rng) if n_edits else ({}, [])
             tasks.append({"place": place, "edits": doings})
             rows.append(edited_table(table, place, cells))
-    X = np.concatenate([preparation.encoding.encode(row).X for row in rows])
+    X = np.concatenate([encoder.encode(row).X for row in rows])
     browser.show(render_page(content))
     found = browser.run(EDIT, tasks)
     expected = said_by_python(clf, X, scale)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from maxplus.tables import scales
-from maxplus.tables.leaving_out import _is_called_id
+from maxplus.tables.column_filters import is_id_name
 
 CELLS = {
     "spaces": lambda n: " " * n,
@@ -23,11 +23,11 @@ CELLS = {
     "separators": lambda n: "_-. " * (n // 4) + "!",
 }
 RECOGNISERS = {
-    "in_order": lambda word: scales.in_order([word, word + "1"]),
+    "ordered": lambda word: scales.ordered([word, word + "1"]),
     "number_in": scales.number_in,
-    "measured": lambda word: scales.measured([word]),
+    "measured": lambda word: scales.with_unit([word]),
     "is_date": scales.is_date,
-    "is_called_id": _is_called_id,
+    "is_called_id": is_id_name,
 }
 
 
@@ -58,4 +58,4 @@ def test_cells_with_several_spaces_are_still_recognised(word):
 def test_long_cells_hold_no_number():
     assert scales.number_in("12" + " " * 200 + "mg") == 12.0
     assert scales.number_in("x" * 200 + " 12") != scales.number_in("x" * 200 + " 12")
-    assert scales.in_order(["1-" + "1" * 200, "3-4"]) is None
+    assert scales.ordered(["1-" + "1" * 200, "3-4"]) is None

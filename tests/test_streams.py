@@ -8,17 +8,15 @@ import pytest
 
 from maxplus.tables import (
     Number,
-    Preparation,
+    UnknownValues,
     csv_files,
-    encoding,
-    open_source,
     read_batches,
     read_table,
-    stream_source,
+    stream_dataset,
 )
-from maxplus.tables.strangers import Strangers
+from maxplus.tables import encoder as encoder_module
 from messy import DIALECTS, HEADER, expected, messy_rows, written
-from table_helpers import refused
+from table_helpers import encoder_of, opened, refused
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +30,21 @@ def path(write, rows):
 
 
 @pytest.fixture
-def preparation(path):
-    return Preparation.of(read_table(path))
+def encoder(path):
+    return opened(read_table(path)).encoder
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_a_stream_is_the_table_in_parts(
-    write, rows, preparation, stdin, monkeypatch, rows_at_once, dialect
+    write, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
 ):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     # Among the last rows: that of all parts is told once, at the end.
     training = rows
     rows = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
     content = written(rows, **dialect)
-    names = preparation.feature_names
+    names = encoder.feature_names
     path = write(content, "new.csv" + ".gz" * dialect.get("packed", False))
     sources = [str(path)]
     if not dialect.get("packed"):
@@ -54,7 +52,7 @@ def test_a_stream_is_the_table_in_parts(
         sources.append("-")
     for source in sources:
         with pytest.warns(UserWarning, match="1 in 'colour'.* 1 in 'sex'") as caught:
-            parts = list(stream_source(source, preparation, rows_at_once, also=["patient"]))
+            parts = list(stream_dataset(source, encoder, rows_at_once, also=["patient"]))
         assert len(caught) == 1
         assert max(len(part.X) for part in parts) <= rows_at_once
         X = np.concatenate([part.X for part in parts])
@@ -69,45 +67,45 @@ def test_a_stream_is_the_table_in_parts(
 
 def test_standard_input_is_a_table(stdin, rows):
     stdin(written(rows))
-    assert open_source("-").X.tolist() == expected(rows)[1]
+    assert opened("-").X.tolist() == expected(rows)[1]
     stdin(b"a,b\n1,2,3\n")
     with refused("standard input", "3 values"):
-        open_source("-")
+        opened("-")
 
 
-def test_a_stream_has_the_table_s_errors(write, rows, preparation, stdin):
+def test_a_stream_has_the_table_s_errors(write, rows, encoder, stdin):
     with refused("'size'", "--keep-columns"):
-        list(stream_source(str(write(written(rows))), preparation, also=["size"]))
+        list(stream_dataset(str(write(written(rows))), encoder, also=["size"]))
     fewer = [{name: cell for name, cell in row.items() if name != "age"} for row in rows]
     with refused("lacks column 'age'", "'town'"):
-        list(stream_source(str(write(written(fewer))), preparation))
+        list(stream_dataset(str(write(written(fewer))), encoder))
     others = [dict(row) for row in rows]
     others[100]["age"] = "x"
     stdin(written(others))
     with refused("standard input, row 101", "'age'", "'x'"):
-        list(stream_source("-", preparation))
+        list(stream_dataset("-", encoder))
     with refused("no rows"):
-        list(stream_source(str(write(",".join(HEADER) + "\n")), preparation))
+        list(stream_dataset(str(write(",".join(HEADER) + "\n")), encoder))
 
 
 def test_rows_are_encoded_some_at_a_time(path, rows, monkeypatch):
-    monkeypatch.setattr(encoding, "ROWS_AT_ONCE", 7)
-    found = open_source(str(path))
+    monkeypatch.setattr(encoder_module, "ROWS_AT_ONCE", 7)
+    found = opened(str(path))
     assert found.X.tolist() == expected(rows)[1]
     with refused(path, "line 5", "'weight'"):
-        Number("weight").encode(found.table, np.zeros((150, 1)), Strangers())
+        Number("weight").encode(found.table, np.zeros((150, 1)), UnknownValues())
 
 
 def test_words_late_in_a_file_are_found_in_a_stream(write, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 300)
     lines = [f"{k}.5,{'x' if k % 2 else 7},{k % 2}" for k in range(200)]
-    preparation = Preparation.of(read_table(write("\n".join(["a,b,y", *lines]))))
+    encoder = encoder_of(read_table(write("\n".join(["a,b,y", *lines]))))
     lines[150] = lines[150].replace("150.5", " NA ")
     lines[:100] = [line.replace("x", "7") for line in lines[:100]]
     path = write("\n".join(["a,b,y", *lines]))
     with pytest.warns(UserWarning, match="1 in 'a'"):
-        X = np.concatenate([part.X for part in stream_source(str(path), preparation)])
-    assert preparation.feature_names == ["a", "b = 7", "b = x"]
+        X = np.concatenate([part.X for part in stream_dataset(str(path), encoder)])
+    assert encoder.feature_names == ["a", "b = 7", "b = x"]
     assert X[:100, 1].all()
     assert X[150:, 1].tolist() == [1.0, 0.0] * 25
     assert X[150, 0] == sorted(k + 0.5 for k in range(200))[99]
@@ -118,13 +116,13 @@ def test_a_stream_takes_no_more_memory_for_more_rows(tmp_path, monkeypatch):
     line = "1.25,7.5,red,0\n2.5,1.5,blue,1\n"
     path = tmp_path / "long.csv"
     path.write_text("a,b,c,y\n" + line * 500)
-    preparation = Preparation.of(read_table(path))
+    encoder = opened(read_table(path)).encoder
 
     def peak(n):
         path.write_text("a,b,c,y\n" + line * n)
         tracemalloc.start()
         n_rows = arrow = 0
-        for part in stream_source(str(path), preparation):
+        for part in stream_dataset(str(path), encoder):
             n_rows += len(part.X)
             arrow = max(arrow, pyarrow.total_allocated_bytes())
         _, most = tracemalloc.get_traced_memory()

@@ -11,9 +11,10 @@ import pytest
 from pyarrow import parquet
 
 from commands import bad
-from maxplus.tables import RawTable, TableError, decide, read_table, samples_of
-from maxplus.tables import memory as table_memory
+from maxplus.tables import RawTable, TableError, read_table
+from maxplus.tables import files as table_memory
 from maxplus.training import memory
+from table_helpers import opened
 
 N_ROWS = 400_000
 
@@ -65,7 +66,7 @@ def test_features_larger_than_memory_are_refused(little_memory):
     words = np.array([f"w{k % 25}" for k in range(60_000)], object)
     table = RawTable("t", {"a": words, "y": np.arange(60_000.0) % 2})
     with pytest.raises(TableError, match=r"t needs at least 12\.0 MB of memory"):
-        samples_of(table, decide(table).encoding)
+        opened(table)
 
 
 @pytest.mark.parametrize("kind", [MemoryError, pyarrow.ArrowMemoryError])
@@ -113,7 +114,7 @@ def test_folders_that_contain_themselves_are_table_errors(tmp_path):
 
 
 def test_text_without_lines_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("maxplus.tables.csv_dialect.LONGEST_NAMES", 1 << 22)
+    monkeypatch.setattr("maxplus.tables.csv_files.LONGEST_NAMES", 1 << 22)
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"a" * (1 << 23)))
     with pytest.raises(TableError, match="no line of names"):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from commands import bad, document, good, run
-from maxplus.tables import ColumnChoices, RawTable, decide, read_batches, read_table, samples_of
-from table_helpers import encoding_of
+from commands import bad, document, good, run, settings
+from maxplus.tables import RawTable, read_batches, read_table
+from table_helpers import decided, encoder_of, opened
 
 ARMS = ["None", "placebo", "drug"]
 
@@ -19,9 +19,7 @@ def trial(n=60):
 
 def samples_in(path, **choices):
     """What `maxplus train` learns from."""
-    table = read_table(path)
-    encoding, decisions = decide(table, ColumnChoices(**choices))
-    return samples_of(table, encoding, labelled=True, decisions=decisions)
+    return opened(read_table(path), **choices)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
@@ -39,13 +37,13 @@ def test_the_word_none_is_a_class_in_the_target(tmp_path, ending):
     assert sorted(set(samples.y)) == sorted(ARMS)
     assert len(samples.y) == 60
     # Among features it is a missing value, as before.
-    assert "grade is missing" in samples.encoding.feature_names
+    assert "grade is missing" in samples.encoder.feature_names
     assert sum(part.n_rows for part in read_batches(path)) == 60
 
 
 def test_none_in_python_is_a_missing_label():
     table = RawTable("t", {"x": np.arange(40) * 0.3, "class": np.array(["a", "b", None, "b"] * 10)})
-    samples = samples_of(table, decide(table).encoding, labelled=True)
+    samples = opened(table)
     assert sorted(set(samples.y)) == ["a", "b"]
     assert len(samples.y) == 30
 
@@ -53,14 +51,14 @@ def test_none_in_python_is_a_missing_label():
 def test_none_among_numbers_is_missing(write):
     rows = "\n".join(f"{k * 0.3},{'None' if k % 5 == 0 else k / 7}" for k in range(60))
     samples = samples_in(write(f"x,price\n{rows}\n"), target="price")
-    assert samples.encoding.task == "regression"
+    assert samples.target.task == "regression"
     assert len(samples.y) == 48
 
 
 def test_none_is_predicted_and_evaluated_as_a_class(tmp_path):
     (tmp_path / "trial.csv").write_text(trial(90))
-    good("train", tmp_path / "trial.csv", "-o", tmp_path / "m", "--hidden", 6, "--slope", 2,
-         "--epochs", 2, "--validate", "none")  # fmt: skip
+    options = ("--hidden", 6, *settings("slope=2", "warmup_epochs=2"), "--validate", "none")
+    good("train", tmp_path / "trial.csv", "-o", tmp_path / "m", *options)
     found = document("evaluate", tmp_path / "m", tmp_path / "trial.csv")
     assert [one["label"] for one in found["classes"]] == sorted(ARMS)
     assert sum(map(sum, found["confusion"])) == 90
@@ -74,8 +72,8 @@ def test_none_is_predicted_and_evaluated_as_a_class(tmp_path):
 def test_many_whole_numbers_are_a_regression(n_different, n_rows, task):
     cells = np.arange(float(n_rows)) % n_different
     table = RawTable("t", {"x": np.sin(np.arange(n_rows)), "y": cells})
-    encoding, lines = decide(table)
-    assert encoding.task == task
+    encoding, lines = decided(table)
+    assert encoding.target_.task == task
     assert any("--task classification" in line for line in lines) == (task == "regression")
 
 
@@ -84,12 +82,12 @@ def test_many_classes_of_few_rows_are_told(words):
     codes = np.arange(60) % 12
     cells = np.array([f"c{k}" for k in codes], object) if words else codes.astype(float)
     table = RawTable("t", {"x": np.sin(np.arange(60)), "y": cells})
-    encoding, lines = decide(table, ColumnChoices(task="classification"))
-    assert encoding.task == "classification"
+    encoding, lines = decided(table, task="classification")
+    assert encoding.target_.task == "classification"
     assert any("12 classes in 60 rows" in line and "--target" in line for line in lines)
     table = RawTable("t", {"x": np.sin(np.arange(600)), "y": np.tile(cells, 10)})
-    assert not any("classes in" in line for line in decide(table)[1])
-    assert encoding_of(table).task == "classification"
+    assert not any("classes in" in line for line in decided(table)[1])
+    assert encoder_of(table).target_.task == "classification"
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +107,10 @@ def flowers(tmp_path_factory):
     (folder / "known.csv").write_text(head + "\n".join(map(",".join, rows[:20])) + "\n")
     (folder / "test.csv").write_text(head + "\n".join(map(",".join, test)) + "\n")
     (folder / "other.csv").write_text(head + "1.0,0.5,new\n")
-    good("train", folder / "train.csv", "-o", folder / "m", "-H", 6, "--slope", 2, "--epochs", 3,
-         "--validate", "none")  # fmt: skip
+    good(
+        "train", folder / "train.csv", "-o", folder / "m", "-H", 6,
+        *settings("slope=2", "warmup_epochs=3"), "--validate", "none",
+    )  # fmt: skip
     return folder
 
 

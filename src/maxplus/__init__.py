@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from maxplus.evaluation import compare, validate
     from maxplus.export import export_onnx, to_torch
     from maxplus.io import load, resume
+    from maxplus.tables import TableEncoder
 
 _MODULE_OF = {
     "LMMClassifier": "maxplus.estimators",
@@ -51,6 +52,7 @@ _MODULE_OF = {
     "LipschitzInterpolator": "maxplus.estimators",
     "MaxPlusClassifier": "maxplus.estimators",
     "SubgradientLMMClassifier": "maxplus.estimators",
+    "TableEncoder": "maxplus.tables",
     "compare": "maxplus.evaluation",
     "export_onnx": "maxplus.export",
     "from_pipeline": "maxplus.estimators",
@@ -73,6 +75,7 @@ __all__ = [
     "LipschitzInterpolator",
     "MaxPlusClassifier",
     "SubgradientLMMClassifier",
+    "TableEncoder",
     "compare",
     "export_onnx",
     "from_pipeline",

@@ -1,17 +1,22 @@
-"""What commands share: arguments, and errors without tracebacks."""
+"""Arguments that commands share, errors without tracebacks, and runs on several ranks."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from maxplus.cli._output import printable
+from maxplus.cli._console import printable
+
+if TYPE_CHECKING:
+    from maxplus.distributed import Communicator
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -20,8 +25,8 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A CSV, Parquet, NPZ or NPY file (maybe packed), a folder of Parquet files, - for "
-        "standard input, or a built-in data set such as iris.",
+        help="A CSV (maybe compressed), Excel, Parquet, NPZ or NPY file, a folder of Parquet "
+        "files, - for standard input, or a built-in data set such as iris.",
     ),
 ]
 ModelArgument = Annotated[
@@ -31,7 +36,7 @@ RawUnitsOption = Annotated[
     bool,
     typer.Option(
         "--raw-units",
-        help="Count changes in the features' own units; by default in each feature's standard "
+        help="Measure changes in the features' own units; by default in each feature's standard "
         "deviation in the training data.",
     ),
 ]
@@ -39,65 +44,65 @@ MoveCategoriesOption = Annotated[
     bool,
     typer.Option(
         "--move-categories",
-        help="Let the 0/1 features of words move as well; by default categories are held fixed.",
+        help="Let the 0/1 features of categories change, too; by default they are held fixed.",
     ),
 ]
 StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse values that training has never seen; by default they are none of the known "
-        "ones, and one warning counts them.",
+        help="Refuse unknown categories; by default they are encoded as none of the known ones, "
+        "and one warning counts them.",
     ),
 ]
 
 
 @contextmanager
-def plain_errors(quiet: bool = False, *, speaks: bool = True) -> Iterator[None]:
-    """Turn what a user can cause into one line and exit code 2; Ctrl-C into 130.
+def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
+    """Turn errors that a user can cause into one line and exit code 2; Ctrl-C into 130.
 
     A warning is printed as one line, once for all folds and networks that give it, and so is the
     note that kernels are being compiled; nothing is printed if ``quiet``. Of ranks that fail with
-    the same error one prints it (``speaks``); if a single rank fails, all are ended
+    the same error one prints it (``prints``); if a single rank fails, all are ended
     (`maxplus.distributed.use_mpi`).
     """
     from maxplus.training.monitor import announce_compilation
 
-    told: set[str] = set()
+    given: set[str] = set()
 
-    def tell(message: Warning | str, *rest: object) -> None:
-        if str(message) not in told:
-            told.add(str(message))
+    def show(message: Warning | str, *rest: object) -> None:
+        if str(message) not in given:
+            given.add(str(message))
             _remark(f"Warning: {message}")
 
     try:
-        silent = quiet or not speaks
-        with warnings.catch_warnings(), announce_compilation(_nothing if silent else _remark):
+        silent = quiet or not prints
+        with warnings.catch_warnings(), announce_compilation(_discard if silent else _remark):
             warnings.simplefilter("ignore" if silent else "always", UserWarning)
-            warnings.showwarning = tell  # type: ignore[assignment]
+            warnings.showwarning = show  # type: ignore[assignment]
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read the output, as head does, has enough of it: no error of the user's.
+        # The reader of the output, such as head, has closed it: not an error.
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        remedy = _where_to_look(error.filename) if isinstance(error, FileNotFoundError) else ""
-        fail_together(error, speaks, f"{where}{error.strerror or error}{remedy}")
-    # Everything that the library refuses is a ValueError, a TypeError, a MemoryError, or an
-    # ImportError that names what to install; each message is written for users.
+        remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""
+        fail_on_all_ranks(error, prints, f"{where}{error.strerror or error}{remedy}")
+    # The library raises ValueError, TypeError, MemoryError, or ImportError that names what to
+    # install; each message is written for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
-        fail_together(error, speaks)
+        fail_on_all_ranks(error, prints)
 
 
 def _remark(text: str) -> None:
     typer.echo(printable(text), err=True)
 
 
-def _where_to_look(name: object) -> str:
-    """What may have been meant by a file that is not there."""
+def _similar_file(name: object) -> str:
+    """Return a remedy for a file that does not exist."""
     path = Path(str(name))
     folder = path.resolve().parent
     if not folder.is_dir():
@@ -110,29 +115,29 @@ def _where_to_look(name: object) -> str:
     return f"; is it {path.with_name(alike[0])}?" if alike else f"; look for it in {folder}"
 
 
-def _nothing(text: str) -> None:
+def _discard(text: str) -> None:
     pass
 
 
-def fail_together(error: Exception, speaks: bool, message: str | None = None) -> NoReturn:
-    """`fail`, once: unless the error is this rank's alone, which ends the others too."""
+def fail_on_all_ranks(error: Exception, prints: bool, message: str | None = None) -> NoReturn:
+    """Fail once; an error of this rank alone is raised, which ends the others."""
     from maxplus.distributed import current
 
     if not current().raised_on_all_ranks(error):
         raise error
-    if speaks:
+    if prints:
         fail(message or str(error))
     raise typer.Exit(BAD_INPUT)
 
 
 def fail(message: str) -> NoReturn:
-    """Say what is wrong and leave with exit code 2."""
+    """Print an error and exit with code 2."""
     typer.echo(printable(f"Error: {message}"), err=True)
     raise typer.Exit(BAD_INPUT)
 
 
 def require_folder(path: Path, option: str) -> None:
-    """A training should not be lost because its file cannot be written."""
+    """Fail before a long training if its file could not be written."""
     if not path.resolve().parent.is_dir():
         fail(f"{option} {path}: the folder {path.resolve().parent} does not exist; make it first")
     if path.is_dir():
@@ -140,10 +145,92 @@ def require_folder(path: Path, option: str) -> None:
 
 
 def make_folder(out: Path) -> None:
-    """Make the folder for results, or say which option is at fault."""
+    """Make the folder for results."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(
             f"the folder {out} cannot be made: {error.strerror}", param_hint="--out"
         ) from error
+
+
+class OneLineErrors(TyperGroup):
+    """Commands whose usage errors are one line, as all others are, without typer's box."""
+
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command; a usage error is a line and exit code 2."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except UsageError as error:
+            code = _print_usage_error(error)
+        except typer.Abort:
+            code = INTERRUPTED
+        sys.exit(code)
+
+
+# The base class of errors about options; typer has its own copy of it, or click's.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+def _print_usage_error(error: Any) -> int:
+    if type(error).show is not UsageError.show:
+        error.show()  # Without any argument, it shows the help.
+        return BAD_INPUT
+    message = " ".join(error.format_message().split()).rstrip(".")
+    where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
+    typer.echo(printable(f"Error: {message}{where}"), err=True)
+    return BAD_INPUT
+
+
+# -- several ranks ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def all_ranks() -> Iterator[Communicator]:
+    """Use the communicator of all ranks that a launcher has started; `SERIAL` without one."""
+    from maxplus.distributed import SERIAL, use_mpi
+    from maxplus.distributed.communicator import is_launched
+
+    if not is_launched():
+        yield SERIAL
+        return
+    left: typer.Exit | None = None
+    with use_mpi() as comm:
+        try:
+            yield comm
+        except typer.Exit as leaving:
+            # All ranks exit here: not a failure of one rank.
+            left = leaving
+    if left is not None:
+        raise left
+
+
+def leave_to_first() -> None:
+    """End this process if another one of the launcher's runs the command for all."""
+    from maxplus.distributed.communicator import is_launched, launched_rank
+
+    if is_launched() and launched_rank() > 0:
+        raise typer.Exit
+
+
+def require_one_process(command: str) -> None:
+    """Fail on rank 0, and exit on the others, if a launcher has started several ranks."""
+    from maxplus.distributed.communicator import is_launched
+
+    if is_launched():
+        leave_to_first()
+        fail(
+            f"maxplus {command} runs in one process; start it without mpiexec (train and predict "
+            "run on several ranks)"
+        )
+
+
+def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
+    """Raise ValueError, on all ranks, for an option that is for one process."""
+    from maxplus.distributed.communicator import mark_collective
+
+    raise mark_collective(
+        ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")
+    )

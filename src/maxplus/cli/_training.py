@@ -1,96 +1,87 @@
-"""A training by the command line: what is read, fitted, kept and told."""
+"""Training by the command line: one call of ``fit`` with a table, and its validation."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from maxplus.cli._columns import column_choices
-from maxplus.cli._recipe import recipe
-from maxplus.cli._tables_out import write_csv
+from maxplus.cli._estimator import SUBGRADIENT, build_estimator, parse_setting
+from maxplus.cli._text_tables import percent, validation_table
+from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
+from maxplus.evaluation import Validation, make_splits, validate
 from maxplus.evaluation.leaks import find_leaks
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
+from maxplus.metrics import ClassifierFigures
 from maxplus.models import LOG2
-from maxplus.tables import (
-    ColumnChoices,
-    Preparation,
-    Samples,
-    open_source,
-    row_fingerprints,
-)
-from maxplus.tables.kind_of import in_shell
+from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
+from maxplus.tables.dataset import SMALL
+from maxplus.tables.schema import AUTO, REGRESSION, in_shell
 from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from maxplus.cli._output import Voice
+    from maxplus.cli._console import Console
 
-
-# Models of an ensemble are trained side by side, and what one has reached is not written down.
+# The models of an ensemble are trained in parallel, and their states are not stored.
 NO_STATE = "{} is for one network, and --estimators trains several; leave one of both out"
 # Seconds between two checkpoints.
 EVERY_MINUTE = 60.0
-# In a checkpoint's notes, beside the preparation.
-CHOICES = "choices"
+STANDARDIZE = "standardize"
 
 
 @dataclass(frozen=True)
 class Training:
-    """A fitted estimator with all that it came from.
-
-    ``estimator`` takes raw features: scaling is in its weights.
-    """
+    """A fitted estimator, whose ``encoder_`` takes the table, and its training data."""
 
     estimator: Any
-    samples: Samples
-    preparation: Preparation
-    choices: ColumnChoices
+    data: Dataset
     seed: int
     seconds: float
     checkpoint: Path | None
-
-    @property
-    def y(self) -> NDArray:
-        """What was to be learned."""
-        return targets(self.samples)
+    # Whether features were standardised for the training, and this was folded into the weights.
+    is_folded: bool = False
 
     @property
     def is_classifier(self) -> bool:
-        """Whether classes were learned, not numbers."""
+        """Whether the target is a class."""
         return hasattr(self.estimator, "classes_")
 
     @property
-    def interrupted(self) -> bool:
-        """Whether somebody pressed Ctrl-C."""
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C ended the training."""
         return self.estimator.status_ == Status.INTERRUPTED.value
 
     def save(self, out: Path, validation: Any = None, *, remember_rows: bool) -> None:
-        """Write the model file, with how it did on rows that it had not seen."""
+        """Write the model file, with its validation."""
         self.estimator.validation_ = validation
         if remember_rows and not hasattr(self.estimator, "training_rows_"):
-            # A model file knows all of its training rows, whichever ranks had them.
-            self.estimator.training_rows_ = gather_any(row_fingerprints(self.samples.X))
+            self.estimator.training_rows_ = gather_any(row_hashes(self.data.X))
         save(self.estimator, out, remember_rows=remember_rows)
 
     def describe(self, out: Path) -> dict[str, Any]:
-        """What there is to know about the training, for programs."""
+        """Return the JSON document of the training."""
         estimator = self.estimator
         document: dict[str, Any] = {
             "model": str(out),
-            "data": self.samples.name,
-            "rows": current().total(len(self.samples.X)),
-            "features": self.samples.X.shape[1],
-            "target": self.samples.encoding.target,
-            "decisions": self.preparation.decisions,
+            "data": self.data.name,
+            "rows": current().total(len(self.data.X)),
+            "features": self.data.X.shape[1],
+            "target": self.data.target.name,
+            "decisions": estimator.encoder_.decisions_,
             "task": "classification" if self.is_classifier else "regression",
             "estimator": type(estimator).__name__,
             "status": estimator.status_,
@@ -109,12 +100,12 @@ class Training:
             }
         return document
 
-    def tell_fit(self, voice: Voice) -> None:
-        """How the training rows fit, in one line that is not to be mistaken for more."""
+    def print_fit(self, console: Console) -> None:
+        """Print how the training rows fit, in one line that is not about new rows."""
         if not self.is_classifier:
             return
-        right, n = self._n_right, current().total(len(self.y))
-        voice.console.print(
+        right, n = self._n_right, current().total(len(self.data.X))
+        console.rich.print(
             f"fits {'all' if right == n else f'{right:,} of'} {n:,} training rows (largest loss "
             f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); this says "
             "nothing about new rows", style="dim", soft_wrap=True,
@@ -122,9 +113,8 @@ class Training:
 
     @property
     def _n_right(self) -> int:
-        if not len(self.y):
-            return current().total(0)
-        return current().total(int((self.estimator.predict(self.samples.X) == self.y).sum()))
+        X, y = self.data.X, self.data.y
+        return current().total(int((self.estimator.predict(X) == y).sum()) if len(X) else 0)
 
     @property
     def _suspects(self) -> NDArray:
@@ -134,156 +124,253 @@ class Training:
         return rows[np.argsort(-losses[rows], kind="stable")]
 
     def write_suspects(self, path: Path) -> None:
-        """A CSV file of rows that do not fit, the most surprising first, as users count them."""
+        """Write a CSV file of rows that do not fit, those with the largest losses first."""
+        assert self.data.y is not None
         rows, losses = self._suspects, self.estimator.training_losses_
-        predicted = self.estimator.predict(self.samples.X[rows]) if rows.size else []
+        predicted = self.estimator.predict(self.data.X[rows]) if rows.size else []
         write_csv(path, {
-            "row": self.samples.rows[rows] + 1, "label": self.y[rows], "predicted": predicted,
+            "row": self.data.rows[rows] + 1, "label": self.data.y[rows], "predicted": predicted,
             "probability of its label": np.exp(-losses[rows]).round(6),
             "loss": losses[rows].round(6),
         })  # fmt: skip
 
 
-def begin(data: str, options: Mapping[str, Any], checkpoint: Path | None, voice: Voice) -> Training:
-    """Read DATA and train by the options that were given."""
-    choices = column_choices(options)
-    if checkpoint is not None and "estimators" in options:
+def train_table(
+    data: str,
+    encoder: TableEncoder,
+    target: Mapping[str, Any],
+    options: Mapping[str, Any],
+    checkpoint: Path | None,
+    console: Console,
+    *,
+    writes_suspects: bool = False,
+) -> Training:
+    """Read DATA, infer its target and call ``fit``.
+
+    Parameters
+    ----------
+    data : the argument of the command
+    encoder : unfitted, with the options about columns
+    target : options --target, --task and --groups
+    options : those of `build_estimator`
+    checkpoint : file of checkpoints, if any
+    console : for text and bars
+    writes_suspects : whether suspects are to be written
+    """
+    if checkpoint is not None and options["estimators"] is not None:
         raise ValueError(NO_STATE.format("--checkpoint"))
-    if choices.task != "auto" or "loss" not in options:
-        # What cannot be is told before a large table is read.
-        recipe(options, regression=choices.task == "regression")
-    samples, regression = open_training(data, choices, voice)
-    if regression and checkpoint is not None:
-        raise ValueError("--checkpoint is for classes, and the target is a number; leave it out")
-    if regression and "suspects" in options:
-        raise ValueError("--suspects lists rows whose class does not fit; the target is a number")
-    estimator = recipe(options, regression=regression)
-    scale = options.get("scale", samples.image_shape is None)
+    options, standardize = _without_standardize(options)
+    _check_options(options, target["task"])
+    read = open_training(data, encoder, target, console)
+    is_regression = read.target.task == REGRESSION
+    for option, is_given in (
+        ("--checkpoint", checkpoint is not None), ("--suspects-out", writes_suspects)
+    ):  # fmt: skip
+        if is_regression and is_given:
+            raise ValueError(
+                f"{option} is for classes, and the target is a number; leave it out, or add --task "
+                "classification"
+            )
+    estimator = build_estimator(**options, regression=is_regression)
     network = getattr(estimator, "estimator", estimator)
-    if "standardize" in network.get_params(deep=False):
-        # A sum of terms keeps the unit of pixels by itself.
-        if "scale" in options or not network._is_sum:
-            network.set_params(standardize="auto" if scale else False)
-    elif regression and "scale" in options:
-        raise ValueError("--scale and --no-scale are for classes: a regression always scales")
-    # The paper's algorithm does not scale by itself.
-    preparation = Preparation.of(samples, scale=scale and bool(options.get("paper")))
-    X, y = preparation.scaled(samples.X), targets(samples)
-    notes = {**preparation.to_json(), CHOICES: choices._asdict()}
+    own = network.get_params(deep=False)
+    assert read.encoder is not None
+    if STANDARDIZE not in own:
+        # The paper's algorithm does not standardise: the encoder does, and the weights follow.
+        is_paper = options["algorithm"] == SUBGRADIENT
+        is_image = read.image_shape is not None
+        read.encoder.standardize = is_paper and (
+            not is_image if standardize is None else standardize
+        )
+    elif standardize is None and read.image_shape is not None and not network._is_sum:
+        network.set_params(standardize=False)
     began = time.perf_counter()
-    with _bar(estimator, voice) as bar:
-        own = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
-        estimator.set_params(callbacks=[bar, *own, KeepBestOnInterrupt()])
-        _quietly(lambda: estimator.fit(X, y))
-    return _finished(estimator, samples, preparation, choices, options["seed"], began, checkpoint)
+    frame = replace(read.frame, encoded=read.encoder.standardized(read.X))
+    with _bar(estimator, console) as bar:
+        notes = {"encoder": read.encoder.to_json(), "groups": target["groups"]}
+        writers = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
+        estimator.set_params(callbacks=[bar, *writers, KeepBestOnInterrupt()])
+        _without_interrupt_warning(lambda: estimator.fit(frame, read.y))
+    return _finished(estimator, read, options["seed"], began, checkpoint)
 
 
-def resume_training(data: str, path: Path, checkpoint: Path, voice: Voice) -> Training:
-    """Train on from a checkpoint, with its options, on the same data."""
+def _check_options(options: Mapping[str, Any], task: str) -> None:
+    """Raise ValueError for invalid options before a large table is read."""
+    try:
+        build_estimator(**options, regression=task == REGRESSION)
+    except ValueError:
+        if task != AUTO:
+            raise
+        # Options that a classifier refuses may be for a regression.
+        try:
+            build_estimator(**options, regression=True)
+        except ValueError:
+            pass
+        else:
+            return
+        raise
+
+
+def _without_standardize(options: Mapping[str, Any]) -> tuple[dict[str, Any], bool | None]:
+    """Separate ``--set standardize=…`` of the paper's algorithm, which the encoder takes."""
+    own = dict(options)
+    settings = [(text, *parse_setting(text)) for text in options["settings"] or ()]
+    given = [value for _, name, value in settings if name == STANDARDIZE]
+    if options["algorithm"] == SUBGRADIENT:
+        own["settings"] = [text for text, name, _ in settings if name != STANDARDIZE]
+        if given and type(given[-1]) is not bool:
+            raise ValueError(f"--set standardize={given[-1]}: write true or false")
+    return own, given[-1] if given else None
+
+
+def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -> Training:
+    """Continue from a checkpoint, with its options, on the same data."""
     trained, _, _, document = read_checkpoint(path)
     notes = document.get("notes")
-    if not isinstance(notes, dict) or "encoding" not in notes:
+    if not isinstance(notes, dict) or not {"encoder", "groups"} <= set(notes):
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
-    preparation = Preparation.from_json(notes)
-    choices = _choices_of(notes, path)
-    samples = open_source(data, preparation=preparation, labelled=True)
-    X, y = preparation.scaled(samples.X), targets(samples)
+    encoder = TableEncoder.from_json(notes["encoder"])
+    standardize, encoder.standardize = encoder.standardize, False
+    read = load_dataset(data, encoder, labelled=True)
+    if notes["groups"] is not None:
+        groups = load_training(data, encoder.target_.name, encoder.target_.task, notes["groups"])
+        read = replace(read, groups=groups.groups)
+    read = replace(read, table=read.table.without(encoder.target_.name, notes["groups"]))
+    encoder.standardize = standardize
+    frame = replace(read.frame, encoded=encoder.standardized(read.X))
     began = time.perf_counter()
-    with _bar(trained, voice) as bar:
+    with _bar(trained, console) as bar:
         callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes), KeepBestOnInterrupt()]
-        estimator = _quietly(lambda: resume(path, X, y, callbacks))
-    seed = estimator.random_state
-    return _finished(estimator, samples, preparation, choices, seed, began, checkpoint)
-
-
-def _choices_of(notes: Mapping[str, Any], path: Path) -> ColumnChoices:
-    """What the user had said about columns when the training began."""
-    try:
-        return ColumnChoices(**notes[CHOICES])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: its choices of columns cannot be read") from error
+        estimator = _without_interrupt_warning(lambda: resume(path, frame, read.y, callbacks))
+    return _finished(estimator, read, estimator.random_state, began, checkpoint)
 
 
 def _finished(
-    estimator: Any, samples: Samples, preparation: Preparation, choices: Any, seed: int,
-    began: float, checkpoint: Path | None,
-) -> Training:  # fmt: skip
-    """Fold the scaling into the weights, so that the model takes raw features."""
+    estimator: Any, data: Dataset, seed: int, began: float, checkpoint: Path | None
+) -> Training:
+    """Fold a standardisation into the weights, so that the model takes raw features."""
     seconds = time.perf_counter() - began
     estimator.set_params(callbacks=None)
-    if preparation.centre is not None and preparation.spread is not None:
-        estimator.fold(preparation.centre, preparation.spread, samples.X)
-    estimator.preparation_ = preparation
-    # A model file counts all of its training rows, whichever ranks had them.
+    encoder, is_folded = data.encoder, data.encoder.standardize  # type: ignore[union-attr]
+    assert encoder is not None
+    if is_folded:
+        encoder.standardize = False
+        estimator.fold(encoder.ranges_.mean, encoder.ranges_.deviations, data.X)
+    # A model file counts the training rows of all ranks.
     for name in ("training_losses_", "training_labels_"):
         if hasattr(estimator, name):
             setattr(estimator, name, gather_any(getattr(estimator, name)))
-    return Training(estimator, samples, preparation, choices, seed, seconds, checkpoint)
+    return Training(estimator, data, seed, seconds, checkpoint, is_folded)
 
 
-def targets(samples: Samples) -> NDArray:
-    """Labels or numbers to learn; ValueError if there are none."""
-    if samples.y is None:
-        raise ValueError(f"{samples.name} has no column {samples.encoding.target!r} with labels")
-    return samples.y
-
-
-def open_training(data: str, choices: ColumnChoices, voice: Voice) -> tuple[Samples, bool]:
-    """DATA to learn from, and whether its target is a number; what was decided is told."""
-    samples = open_source(data, choices)
-    y, target = targets(samples), samples.encoding.target
-    regression = samples.encoding.task == "regression"
+def open_training(
+    data: str, encoder: TableEncoder, target: Mapping[str, Any], console: Console
+) -> Dataset:
+    """Read DATA to learn from, encode it, and print what was inferred about it."""
+    if data in SMALL:
+        # Their columns are known to be features.
+        dropped = [name for name in encoder.drop or () if name != AUTO]
+        encoder = clone(encoder).set_params(drop=dropped)
+    read = load_training(data, **target).encoded(encoder)
+    assert read.y is not None
+    assert read.encoder is not None
+    regression, name = read.target.task == REGRESSION, read.target.name
     comm = current()
-    classes = [] if regression else sorted(set().union(*comm.allgather(np.unique(y).tolist())))
-    n_classes = len(classes)
-    if n_classes == 1:
+    classes = [] if regression else sorted(set().union(*comm.allgather(np.unique(read.y).tolist())))
+    if len(classes) == 1:
         raise ValueError(
-            f"{samples.name}: the target {target!r} holds one class only "
+            f"{read.name}: the target {name!r} holds one class only "
             f"({str(classes[0])!r}); add rows of another, or name another column with --target"
         )
-    kind = "a number" if regression else f"with {n_classes} classes"
-    voice.say(
-        f"{samples.name}: {comm.total(len(samples.X)):,} rows, {samples.X.shape[1]:,} features, "
-        f"target {target!r}{',' * regression} {kind}"
+    kind = "a number" if regression else f"with {len(classes)} classes"
+    console.print(
+        f"{read.name}: {comm.total(len(read.X)):,} rows, {read.X.shape[1]:,} features, "
+        f"target {name!r}{',' * regression} {kind}"
     )
-    for line in samples.decisions:
-        voice.say(f"  {line}")
+    for line in read.decisions:
+        console.print(f"  {line}")
     if comm.is_alone:
-        leaks = tuple(_leak_lines(samples))
+        leaks = tuple(_leak_lines(read))
         for line in leaks:
-            voice.remark(f"Warning: {line}")
-        samples = replace(samples, decisions=samples.decisions + leaks)
-    if not comm.is_alone:
-        rows = comm.allgather(len(samples.X))
-        voice.say(f"  {comm.size} ranks, {min(rows):,} to {max(rows):,} rows each")
-    return samples, regression
+            console.remark(f"Warning: {line}")
+        read.encoder.decisions_ += leaks
+    else:
+        rows = comm.allgather(len(read.X))
+        console.print(f"  {comm.size} ranks, {min(rows):,} to {max(rows):,} rows each")
+    return read
 
 
-def _leak_lines(samples: Samples) -> Iterator[str]:
-    """A line for each column that alone predicts the target nearly perfectly."""
-    regression = samples.encoding.task == "regression"
-    for leak in find_leaks(samples):
-        how_well = f"R² {leak.score:.3f}" if regression else f"{leak.score:.1%} right"
+def _leak_lines(data: Dataset) -> Iterator[str]:
+    """Yield a line for each column that alone predicts the target nearly perfectly."""
+    for leak in find_leaks(data):
+        is_number = data.target.task == REGRESSION
+        score = f"R² {leak.score:.3f}" if is_number else f"{leak.score:.1%} right"
         yield (
-            f"{leak.column!r} alone predicts {samples.encoding.target!r} nearly perfectly "
-            f"({how_well} on held-out rows): if it is known only after the target, it is a leak; "
+            f"{leak.column!r} alone predicts {data.target.name!r} nearly perfectly "
+            f"({score} on held-out rows): if it is known only after the target, it is a leak; "
             f"leave it out with --drop {in_shell(leak.column)}"
         )
 
 
-def _bar(estimator: Any, voice: Voice) -> ProgressBar:
+def validate_training(
+    training: Training, cv: str | int | float, console: Console
+) -> Validation | None:
+    """Validate and print; None, with a remark, where rows are too few or Ctrl-C ends it."""
+    model, data = clone(training.estimator), training.data
+    assert data.y is not None
+    if training.is_folded:
+        model = make_pipeline(StandardScaler(), model)
+    try:
+        splits = make_splits(data.y, cv, classes=training.is_classifier, groups=data.groups)
+        n_trainings = len(splits.pairs)
+        with ExitStack() as stack:
+            progress: dict[str, Any]
+            if n_trainings == 1:
+                # The progress of one long training is counted in epochs.
+                one = stack.enter_context(ProgressBar("validating", console.stderr))
+                progress = {"callbacks": [one]}
+            else:
+                several = stack.enter_context(console.bar(n_trainings))
+                progress = {"on_progress": partial(several, "validating")}
+            validation = validate(model, data, cv=cv, random_state=training.seed, **progress)
+    except ValueError as error:
+        console.remark(f"Not validated: {error}")
+        return None
+    except KeyboardInterrupt:
+        console.remark("Validation was interrupted; the model is complete.")
+        return None
+    console.print("")
+    console.rich.print(validation_table(validation))
+    console.print(_validation_text(validation))
+    return validation
+
+
+def _validation_text(validation: Validation) -> str:
+    text = f"Judged by {validation.description}; the model itself was trained on all rows."
+    if isinstance(validation.figures, ClassifierFigures):
+        n = validation.figures.n_rows
+        low, high = map(percent, validation.score_interval(n))
+        text += f" Of other tables with {n:,} rows, 95 % score {low} to {high}."
+    if validation.n_untested:
+        n = validation.n_untested
+        whose = "its class" if n == 1 else "their classes"
+        text += f" {n} row{'s' * (n > 1)} could not be held out: no other row or group has {whose}."
+    return text
+
+
+def _bar(estimator: Any, console: Console) -> ProgressBar:
     certificate = getattr(estimator, "objective", "") == "max"
-    return ProgressBar("training", voice.aside, certificate=certificate)
+    return ProgressBar("training", console.stderr, certificate=certificate)
 
 
-def gather_any(facts: NDArray) -> NDArray:
-    """What ranks know of their own rows, together; of any type."""
+def gather_any(values: NDArray) -> NDArray:
+    """Return the values of the rows of all ranks, of any type."""
     comm = current()
-    return facts if comm.is_alone else np.concatenate(comm.allgather(facts))
+    return values if comm.is_alone else np.concatenate(comm.allgather(values))
 
 
-def _quietly(fit: Callable[[], Any]) -> Any:
-    """Fit without the warning about Ctrl-C: the command says it in its own words."""
+def _without_interrupt_warning(fit: Callable[[], Any]) -> Any:
+    """Fit without the warning about Ctrl-C, which the command prints itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "training was interrupted")
         return fit()

@@ -1,4 +1,4 @@
-"""What the command line offers."""
+"""The command line: ten commands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from maxplus import __version__
-from maxplus.cli._one_line import OneLineErrors
-from maxplus.cli._ranks import leave_to_first
+from maxplus.cli._common import OneLineErrors, require_one_process
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
 from maxplus.cli.compile import compile_kernels
@@ -20,16 +19,16 @@ from maxplus.cli.report import report
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
-# What several ranks share; of all else the first one takes care.
-OVER_RANKS = ("train", "predict", "evaluate", "certify", "report")
+# Commands that run on several ranks of MPI.
+OVER_RANKS = ("train", "predict")
 app = typer.Typer(
     cls=OneLineErrors,
-    help="Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.",
+    help="Max-plus neural networks for tables: train, validate, explain and certify.",
     no_args_is_help=True,
     add_completion=False,
 )
-# In the order in which they are used.
-for command in (train, compare, predict, evaluate, explain, rules, certify, report, export):
+# In the usual order of use.
+for command in (train, predict, evaluate, explain, rules, certify, report, compare, export):
     app.command()(command)
 app.command("compile")(compile_kernels)
 
@@ -51,8 +50,9 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
-    if context.invoked_subcommand not in OVER_RANKS:
-        leave_to_first()
+    command = str(context.invoked_subcommand)
+    if command not in OVER_RANKS:
+        require_one_process(command)
 
 
 def main() -> None:

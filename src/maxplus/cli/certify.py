@@ -1,9 +1,11 @@
-"""``maxplus certify``: what small changes of the input cannot do."""
+"""``maxplus certify``: accuracy that is certified against small changes of the input."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,11 +18,27 @@ from maxplus.cli._common import (
     plain_errors,
     require_folder,
 )
-from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, in_turns, require_file
-from maxplus.cli._trained import UnknownLabels, held_words, open_model, sample_blocks
+from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli._model import (
+    DEVIATIONS,
+    LoadedModel,
+    Measure,
+    UnknownLabels,
+    held_text,
+    open_model,
+    stream_parts,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from maxplus.tables import Dataset
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
+# Radii of more rows are computed only on request: each takes several certificates.
+ROWS_WITH_RADII = 100_000
+# Rows are buffered up to so many bytes before their radii are computed: a large table has none.
+MOST_WAITING = 50_000_000
 
 
 def certify(
@@ -29,7 +47,7 @@ def certify(
     eps: Annotated[
         list[float] | None,
         typer.Option(
-            help="How far every feature may move; repeatable, 0, 0.05, 0.1, 0.2 and 0.3 by default."
+            help="How far every feature may change; repeatable. 0, 0.05, 0.1, 0.2, 0.3 by default."
         ),
     ] = None,
     raw_units: RawUnitsOption = False,
@@ -44,50 +62,198 @@ def certify(
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw certified accuracy against ε to this file; none by default."),
+        typer.Option(help="Plot certified accuracy against ε to this file; none by default."),
     ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Certified accuracy: rows that are right and provably stay right; larger than memory, too.
+    """Print certified accuracy: the share of rows that are right and provably stay right.
+
+    Tables may be larger than memory.
 
     Example: maxplus certify model.maxplus test.csv --eps 0.1 --eps 0.2
     """
-    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
-        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
-        require_file(comm, data)
+    console = Console(as_json, quiet)
+    with plain_errors(quiet):
         if plot is not None:
             require_folder(plot, "--plot")
-        from maxplus.cli._certifying import ROWS_WITH_RADII, Count, check_eps
-        from maxplus.cli._show import plain_table
+        from maxplus.cli._text_tables import plain_table
 
-        trained = open_model(model)
-        measure = trained.measure(raw_units, move_categories)
+        loaded = open_model(model)
+        measure = loaded.measure(raw_units, move_categories)
         steps = check_eps(eps or EPS)
         wants_radii = radii or plot is not None
-        count = Count(trained, measure, steps, None if wants_radii else ROWS_WITH_RADII)
-        blocks = sample_blocks(data, trained, labelled=True, strict=strict)
-        unknown = UnknownLabels(trained, data, strict=strict)
-        for _ in in_turns(comm, blocks, lambda samples: count.add(*unknown.known(samples))):
-            pass
-        unknown.settle(comm, voice)
-        count.unite(comm)
-        if not comm.is_first:
-            return
-        voice.say(f"ε and radii are in {measure.unit}{held_words(measure)}.")
+        count = CertifiedCounts(loaded, measure, steps, None if wants_radii else ROWS_WITH_RADII)
+        unknown = UnknownLabels(loaded, data, strict=strict)
+        for part in stream_parts(data, loaded, labelled=True, strict=strict):
+            count.add(*unknown.known(part))
+        unknown.report(console)
+        console.print(f"ε and radii are in {measure.unit}{held_text(measure)}.")
         table = plain_table("ε", "certified accuracy")
         for step, share in zip(steps, count.shares, strict=True):
             table.add_row(f"{step:g}", f"{share:.2%}")
-        voice.console.print(table)
+        console.rich.print(table)
         for line in count.sentences():
-            voice.say(line)
+            console.print(line)
         document = {"model": str(model), "data": data, **count.document()}
         document["rows_with_unknown_labels"] = unknown.n_unknown
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 
             plot_certified_accuracy(count.radius, count.right, unit=measure.unit).savefig(plot)
-            voice.say(f"Figure: {plot}")
+            console.print(f"Figure: {plot}")
             document["figure"] = str(plot)
-        voice.result(document)
+        console.result(document)
+
+
+def check_eps(eps: Sequence[float]) -> list[float]:
+    """Return distances in ascending order; ValueError for invalid ones."""
+    for step in eps:
+        if not (math.isfinite(step) and step >= 0):
+            raise ValueError(f"eps must be a finite number >= 0, or several; got {step}")
+    return sorted(eps)
+
+
+class CertifiedCounts:
+    """Counts of rows that are right, and that provably stay right for each ε.
+
+    Parameters
+    ----------
+    model, measure : the model, and the unit of ε
+    steps : ascending
+    most_radii : rows from which on single radii are not computed; None is never
+    """
+
+    def __init__(
+        self, model: LoadedModel, measure: Measure, steps: list[float], most_radii: int | None
+    ) -> None:
+        import numpy as np
+
+        self.steps = steps
+        self._model, self._measure, self._most_radii = model, measure, most_radii
+        self._kept = np.zeros(len(steps), np.int64)
+        self._n_right = 0
+        self._rights: list[NDArray] = []
+        self._radii: list[NDArray] = []
+        self._waiting: list[NDArray] = []
+        self.rows = self.filled = self.seen = 0
+
+    def add(self, data: Dataset, codes: NDArray) -> None:
+        """Count more rows, whose classes are ``codes``.
+
+        Most cost a forward pass, others two more for each ε that they reach.
+        """
+        import numpy as np
+
+        from maxplus.certify import certified_at
+        from maxplus.report.unseen import equal_to_training
+        from maxplus.tables import row_hashes
+
+        estimator, scale = self._model.estimator, self._measure.scale
+        X = data.X
+        if not len(X):
+            return
+        scores = estimator._scores(X)
+        right = scores.argmax(axis=1) == codes
+        self.rows += len(right)
+        self._n_right += int(np.count_nonzero(right))
+        if data.missing is not None:
+            self.filled += int(data.missing.any(axis=1).sum())
+        kept = right
+        for k, step in enumerate(self.steps):
+            # A row that a small change can flip is not certified for larger ones.
+            kept = certified_at(estimator.model_, X, step, scale, scores=scores, where=kept)
+            self._kept[k] += np.count_nonzero(kept)
+        if not self.has_radii:
+            self._waiting.clear()
+            return
+        equal = equal_to_training(estimator, row_hashes(X))
+        self.seen += 0 if equal is None else int(equal.sum())
+        self._rights.append(right)
+        self._waiting.append(X)
+        if sum(rows.nbytes for rows in self._waiting) > MOST_WAITING:
+            self._find_radii()
+
+    def _find_radii(self) -> None:
+        estimator, scale = self._model.estimator, self._measure.scale
+        self._radii += [estimator.certified_radius(X, scale) for X in self._waiting]
+        self._waiting.clear()
+
+    @property
+    def has_radii(self) -> bool:
+        """Whether each row has a radius."""
+        return self._most_radii is None or self.rows <= self._most_radii
+
+    @property
+    def right(self) -> NDArray:
+        """Whether each row is right, if rows have radii."""
+        import numpy as np
+
+        return np.concatenate(self._rights)
+
+    @property
+    def radius(self) -> NDArray:
+        """Certified radius of each row."""
+        import numpy as np
+
+        self._find_radii()
+        return np.concatenate(self._radii)
+
+    @property
+    def shares(self) -> NDArray:
+        """Certified accuracy for each ε."""
+        return self._kept / self.rows
+
+    def sentences(self) -> Iterator[str]:
+        """Yield sentences about the rows for which the certificate holds."""
+        from maxplus.certify import CertifiedRows
+        from maxplus.metrics._readable import readable
+
+        unit = self._measure.unit
+        unit_text = unit if unit == DEVIATIONS else f"in {unit}"
+        if self._measure.scale is not None and not self._measure.scale.any():
+            yield (
+                "Every column is held fixed: nothing moves, and nothing is certified. "
+                "--move-categories lets categories move."
+            )
+        elif self.has_radii:
+            found = CertifiedRows.of(self.radius, self.right)
+            if found.right:
+                yield (
+                    f"median certified radius {readable(found.median)}, least "
+                    f"{readable(found.least)}"
+                )
+            yield found.sentence(unit_text, self._measure.held)
+            if self.seen:
+                have = "row has" if self.seen == 1 else "rows have"
+                yield f"{self.seen:,} {have} the same values as a training row."
+        else:
+            yield (
+                f"{self._kept[-1]:,} of these {self.rows:,} rows are right and provably stay right "
+                f"while every number moves by up to {self.steps[-1]:g} {unit_text}. Nothing is "
+                "said about other rows. --radii gives the median and the least radius."
+            )
+        if self.filled:
+            has = "has" if self.filled == 1 else "have"
+            yield (
+                f"{self.filled:,} of the rows {has} missing values: what is proven there is about "
+                "the values that were filled in."
+            )
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        from maxplus.certify import CertifiedRows
+
+        found = CertifiedRows.of(self.radius, self.right) if self.has_radii else None
+        return {
+            "rows": self.rows,
+            "right": self._n_right,
+            "rows_with_missing_values": self.filled,
+            "unit": self._measure.unit,
+            "held_fixed": self._measure.held,
+            "eps": self.steps,
+            "certified_accuracy": self.shares,
+            "median_radius_of_right_rows": None if found is None else found.median,
+            "least_radius_of_right_rows": None if found is None else found.least,
+        }

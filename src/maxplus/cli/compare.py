@@ -1,17 +1,21 @@
-"""``maxplus compare``: other models on the same table."""
+"""``maxplus compare``: models of this library and of scikit-learn on one table."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from maxplus.cli import _options as opt
 from maxplus.cli._common import DataArgument, plain_errors, require_folder
-from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._console import Console, JsonOption, QuietOption
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from maxplus.evaluation import Comparison
 
 
@@ -20,7 +24,7 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Option(
-            help="Which models: --models LMM,forest or repeated. All by default: LMM, "
+            help="Models: --models LMM,forest or repeated. All by default: LMM, "
             "ensemble, logistic, kNN, forest, boosting, MLP, SVC; for numbers LMM, ridge, kNN, "
             "forest, boosting, MLP, SVR."
         ),
@@ -29,7 +33,7 @@ def compare(
         str,
         typer.Option(
             metavar="auto|cv|FOLDS|SHARE",
-            help="How rows are held out, as for train; all models get the same ones.",
+            help="How rows are held out, as for train; the same for all models.",
         ),
     ] = "auto",
     csv: Annotated[
@@ -39,7 +43,7 @@ def compare(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     target: opt.Target = None,
-    task: opt.TaskOption = "auto",
+    task: opt.Task = "auto",
     drop: opt.Drop = None,
     keep: opt.Keep = None,
     categorical: opt.Categorical = None,
@@ -47,45 +51,145 @@ def compare(
     missing: opt.Missing = "impute",
     groups: opt.Groups = None,
 ) -> None:
-    """Cross-validate our models and scikit-learn's usual ones on a table, side by side.
+    """Cross-validate models of this library and of scikit-learn on a table, side by side.
 
     All with their defaults, scikit-learn's on standardised features. Certified is the share of
-    held-out rows that are right and provably stay so while every feature moves by up to 0.1 of its
-    deviation; a dash is a model that offers no proof here.
+    held-out rows that are right and provably stay so while every feature changes by up to 0.1 of
+    its deviation; a dash is a model without certificates.
     Example: maxplus compare patients.csv --target disease
     """
-    given = {name: value for name, value in locals().items() if value is not None}
-    voice = Voice(as_json, quiet)
+    console = Console(as_json, quiet)
     with plain_errors(quiet):
-        from maxplus.cli._columns import column_choices
-        from maxplus.cli._comparing import comparison_columns, comparison_table, run_comparison
-        from maxplus.cli._validating import validation_plan
+        from maxplus.cli._training import open_training
+        from maxplus.evaluation import compare as compare_models
+        from maxplus.evaluation import make_splits, usual_models
+        from maxplus.tables.schema import REGRESSION
 
         if csv is not None:
             require_folder(csv, "--csv")
-        how = validation_plan(validate)
-        if how is None:
+        cv = opt.validation_splits(validate)
+        if cv is None:
             raise ValueError("--validate none leaves nothing to compare by; name another way")
-        choices = column_choices(given)
-        samples, comparison = run_comparison(data, choices, models, how, seed, voice)
-        voice.console.print(comparison_table(comparison))
-        voice.say(_how(comparison))
+        encoder = opt.table_encoder(drop, keep, categorical, numeric, missing)
+        about = {"target": target, "task": task, "groups": groups}
+        read = open_training(data, encoder, about, console)
+        assert read.y is not None
+        regression = read.target.task == REGRESSION
+        chosen = _chosen(usual_models(regression=regression, seed=seed), opt.names(models))
+        splits = make_splits(read.y, cv, classes=not regression, seed=seed, groups=read.groups)
+        each, order = len(splits.pairs), list(chosen)
+        with console.bar(each * len(chosen)) as bar:
+            comparison = compare_models(
+                read, models=chosen, cv=cv, random_state=seed,
+                on_progress=lambda name, done: bar(name, each * order.index(name) + done),
+            )  # fmt: skip
+        console.rich.print(comparison_table(comparison))
+        console.print(_description(comparison))
         if csv is not None:
-            from maxplus.cli._tables_out import write_csv
+            from maxplus.cli._writers import write_csv
 
             write_csv(csv, comparison_columns(comparison))
-            voice.say(f"Table: {csv}")
-        document: dict[str, Any] = {"data": samples.name, "models": comparison.to_json()}
-        voice.result(document)
+            console.print(f"Table: {csv}")
+        document: dict[str, Any] = {"data": read.name, "models": comparison.to_json()}
+        console.result(document)
 
 
-def _how(comparison: Comparison) -> str:
+def _description(comparison: Comparison) -> str:
+    from maxplus.cli._text_tables import percent
+
     one = next(iter(comparison.validations.values()))
-    guess = f"Always guessing {one.guessed}: {_guess(one.guess)}."
-    return f"Judged by {one.words}, the same for all. {guess}"
+    baseline: Any = one.baseline
+    is_class = hasattr(baseline, "accuracy")
+    score = percent(baseline.accuracy) if is_class else f"R² {baseline.r2:.3f}"
+    return (
+        f"Judged by {one.description}, the same for all. "
+        f"Always guessing {one.baseline_label}: {score}."
+    )
 
 
-def _guess(guess: Any) -> str:
-    from maxplus.cli._show import percent
+class Figure(NamedTuple):
+    """A column of the table: its head, the value of a validation, its text, and the best one."""
 
-    return percent(guess.accuracy) if hasattr(guess, "accuracy") else f"R² {guess.r2:.3f}"
+    head: str
+    of: Callable[[Any], float]
+    text: Callable[[float], str]
+    best: Callable[[Sequence[float]], float] = min
+
+
+def _chosen(models: dict[str, Any], wanted: tuple[str, ...]) -> dict[str, Any]:
+    known = {name.lower(): name for name in models}
+    unknown = [name for name in wanted if name.lower() not in known]
+    if unknown:
+        raise ValueError(f"--models: there is no {unknown[0]!r}; choose from {', '.join(models)}")
+    chosen = [known[name.lower()] for name in wanted] or list(models)
+    return {name: models[name] for name in chosen}
+
+
+def _columns(comparison: Comparison) -> tuple[Figure, ...]:
+    from maxplus.cli._text_tables import number, percent
+    from maxplus.metrics import ClassifierFigures
+    from maxplus.metrics._readable import readable
+
+    seconds = Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}")
+    first = next(iter(comparison.validations.values()))
+    if isinstance(first.figures, ClassifierFigures):
+        return (
+            Figure("accuracy", lambda v: v.figures.accuracy, percent, max),
+            Figure("log loss", lambda v: v.figures.log_loss, number),
+            Figure("calibration\nerror", lambda v: v.figures.calibration_error, number),
+            seconds,
+            Figure(
+                "certified", lambda v: math.nan if v.certified is None else v.certified, percent,
+                max,
+            ),
+        )  # fmt: skip
+    return (
+        Figure("R²", lambda v: v.figures.r2, number, max),
+        Figure("mean abs.\nerror", lambda v: v.figures.mae, readable),
+        Figure("root mean\nsquare error", lambda v: v.figures.rmse, readable),
+        Figure("inside 90 %\ninterval", lambda v: v.figures.covered, percent, lambda x: math.nan),
+        seconds,
+    )
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return a text table with the best value of each column in bold."""
+    from maxplus.cli._text_tables import plain_table
+    from maxplus.evaluation.comparison import EXPLAINED
+
+    figures = _columns(comparison)
+    table = plain_table("model", *(figure.head for figure in figures), "explained")
+    found = comparison.validations
+    best = {figure.head: _best(figure, [figure.of(one) for one in found.values()])
+            for figure in figures}  # fmt: skip
+    for name, one in found.items():
+        cells = []
+        for figure in figures:
+            value = figure.of(one)
+            text = figure.text(value) + (_error(one) if figure.head == "accuracy" else "")
+            cells.append(f"[bold]{text}[/]" if value == best[figure.head] else text)
+        table.add_row(name, *cells, EXPLAINED.get(name, "no"))
+    return table
+
+
+def _best(figure: Figure, values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return figure.best(known) if known else math.nan
+
+
+def _error(validation: Any) -> str:
+    return f" ± {100 * validation.figures.accuracy_error:.1f}"
+
+
+def comparison_columns(comparison: Comparison) -> dict[str, list[Any]]:
+    """Return the same numbers, unrounded, as columns."""
+    from maxplus.evaluation.comparison import EXPLAINED
+
+    found: dict[str, Any] = comparison.validations
+    columns: dict[str, list[Any]] = {"model": list(found)}
+    for figure in _columns(comparison):
+        columns[figure.head.replace("\n", " ")] = [figure.of(one) for one in found.values()]
+        if figure.head == "accuracy":
+            columns["standard error"] = [one.figures.accuracy_error for one in found.values()]
+    columns["explained"] = [EXPLAINED.get(name, "no") for name in found]
+    return columns

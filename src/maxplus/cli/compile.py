@@ -1,4 +1,4 @@
-"""``maxplus compile``: kernels beforehand, for images, clusters and continuous integration."""
+"""``maxplus compile``: compile kernels ahead of time, for containers, clusters and CI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from maxplus.cli._common import plain_errors
-from maxplus.cli._output import JsonOption, QuietOption, Voice
+from maxplus.cli._console import Console, JsonOption, QuietOption
 
 # Enough copies of the rows for the parallel kernels.
 COPIES = 3_000
@@ -19,19 +19,19 @@ COPIES = 3_000
 def compile_kernels(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PART…]", help="Which parts; all of them by default."),
+        typer.Argument(metavar="[PART…]", help="Parts to compile; all of them by default."),
     ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compile the usual kernels now, so that the first use finds them.
+    """Compile the usual kernels now, so that the first use does not.
 
-    They are kept beside the package, or in the folder that NUMBA_CACHE_DIR names, and are for this
+    They are stored beside the package, or in the folder NUMBA_CACHE_DIR, and are for this
     processor and for these versions of maxplus, Numba and NumPy.
 
     Example: maxplus compile default paper
     """
-    voice = Voice(as_json, quiet)
+    console = Console(as_json, quiet)
     wanted = list(dict.fromkeys(names or PARTS))
     unknown = [name for name in wanted if name not in PARTS]
     if unknown:
@@ -40,19 +40,19 @@ def compile_kernels(
         )
     seconds = {}
     with plain_errors(quiet), warnings.catch_warnings():
-        # Trainings of a few steps do not get far, and say so.
+        # Trainings of a few steps warn that they did not converge.
         warnings.simplefilter("ignore")
         for name in wanted:
             began = time.perf_counter()
-            with voice.busy(f"{name}: {SUMMARIES[name]}"):
+            with console.busy(f"{name}: {SUMMARIES[name]}"):
                 compile_part(name)
             seconds[name] = time.perf_counter() - began
-            voice.say(f"{name:<12} {seconds[name]:5.1f} s  {SUMMARIES[name]}")
-    voice.result({"seconds": seconds})
+            console.print(f"{name:<12} {seconds[name]:5.1f} s  {SUMMARIES[name]}")
+    console.result({"seconds": seconds})
 
 
 def compile_part(name: str) -> None:
-    """Use what a part is about on a few rows, in both float types."""
+    """Run the functions of a part on a few rows, in both float types."""
     import numpy as np
 
     rng = np.random.default_rng(0)

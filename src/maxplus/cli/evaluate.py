@@ -1,4 +1,4 @@
-"""``maxplus evaluate``: how good a model is on labelled data."""
+"""``maxplus evaluate``: metrics of a model on labelled data."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from maxplus.cli._common import (
     plain_errors,
     require_folder,
 )
-from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, in_turns, require_file
-from maxplus.cli._trained import Trained, UnknownLabels, open_model, sample_blocks
+from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli._model import LoadedModel, UnknownLabels, open_model, stream_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from maxplus.metrics import ClassifierFigures
-    from maxplus.tables import Samples
+    from maxplus.tables import Dataset
 
 
 def evaluate(
@@ -31,95 +30,87 @@ def evaluate(
     data: DataArgument,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw how far probabilities can be trusted to this file; none by default."
-        ),
+        typer.Option(help="Plot the reliability of probabilities to this file; none by default."),
     ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Accuracy, losses, calibration and confusion on labelled data; R² and errors of a regression.
+    """Print accuracy, losses, calibration and confusion; R² and errors of a regression.
 
     Rows count from 1, the first line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
-    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
+    console = Console(as_json, quiet)
+    with plain_errors(quiet):
         import numpy as np
 
-        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
-        require_file(comm, data)
         if plot is not None:
             require_folder(plot, "--plot")
-        trained = open_model(model, classifier=False)
-        if plot is not None and not trained.is_classifier:
+        loaded = open_model(model, classifier=False)
+        if plot is not None and not loaded.is_classifier:
             raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
-
-        answers = _of_classes if trained.is_classifier else _of_numbers
-        blocks = sample_blocks(data, trained, labelled=True, strict=strict)
-
-        unknown = UnknownLabels(trained, data, strict=strict)
-
-        def told_of(samples: Samples) -> tuple[Any, ...] | None:
-            samples, y = unknown.known(samples)
-            if not len(y):
-                return None
-            return samples.name, _equal_rows(trained, samples), *answers(trained, samples, y)
-
-        # What is said about rows is kept, in the order of the file; the rows are not.
-        told = [part for part in in_turns(comm, blocks, told_of) if part is not None]
-        unknown.settle(comm, voice)
-        if not comm.is_first:
-            return
-        equal, *columns = map(np.concatenate, zip(*(block[1:] for block in told), strict=True))
-        name, n_equal = told[0][0], int(equal.sum()) if _knows_its_rows(trained) else None
-        is_training = _are_training_rows(trained, columns)
-        voice.say(f"{name}: {len(equal):,} rows{_row_words(is_training, n_equal)}")
+        predicted = _classes if loaded.is_classifier else _numbers
+        unknown = UnknownLabels(loaded, data, strict=strict)
+        # Predictions are kept in memory, the rows are not.
+        found, name = [], data
+        for part in stream_parts(data, loaded, labelled=True, strict=strict):
+            rows, y = unknown.known(part)
+            name = rows.name
+            if len(y):
+                found.append((_equal_rows(loaded, rows), *predicted(loaded, rows, y)))
+        unknown.report(console)
+        equal, *columns = map(np.concatenate, zip(*found, strict=True))
+        n_equal = int(equal.sum()) if _has_row_hashes(loaded) else None
+        is_training = _are_training_rows(loaded, columns)
+        console.print(f"{name}: {len(equal):,} rows{_rows_text(is_training, n_equal)}")
         document: dict[str, Any] = {"model": str(model), "data": name}
         document["is_training_table"] = is_training
         document["rows_equal_to_training_rows"] = n_equal
         document["rows_with_unknown_labels"] = unknown.n_unknown
         document["unknown_labels"] = dict(unknown.counts)
-        judge = _judge_classes if trained.is_classifier else _judge_numbers
-        document |= judge(trained, plot, voice, *columns)
+        report = _report_classes if loaded.is_classifier else _report_numbers
+        document |= report(loaded, plot, console, *columns)
         if unknown.n_unknown:
             right = document["accuracy"] * len(equal) / unknown.n_rows
-            voice.say(f"With the {unknown.n_unknown:,} rows of unknown labels, {right:.2%} right.")
-        voice.result(document)
+            console.print(
+                f"With the {unknown.n_unknown:,} rows of unknown labels, {right:.2%} right."
+            )
+        console.result(document)
 
 
-def _knows_its_rows(trained: Trained) -> bool:
-    return hasattr(trained.estimator, "training_rows_")
+def _has_row_hashes(model: LoadedModel) -> bool:
+    return hasattr(model.estimator, "training_rows_")
 
 
-def _equal_rows(trained: Trained, samples: Samples) -> NDArray:
-    """Which rows have the values of a training row, if the model keeps those; else none."""
+def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
+    """Return which rows equal a training row, if the model has their hashes; else none."""
     import numpy as np
 
     from maxplus.report.unseen import equal_to_training
-    from maxplus.tables import row_fingerprints
+    from maxplus.tables import row_hashes
 
-    if not _knows_its_rows(trained):
-        return np.zeros(len(samples.X), bool)
-    found = equal_to_training(trained.estimator, row_fingerprints(samples.X))
+    if not _has_row_hashes(model):
+        return np.zeros(len(data.X), bool)
+    found = equal_to_training(model.estimator, row_hashes(data.X))
     assert found is not None
     return found
 
 
-def _are_training_rows(trained: Trained, columns: list[NDArray]) -> bool:
-    """Whether the table as a whole is the one that the model was trained on."""
+def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
+    """Return whether the table as a whole is the one that the model was trained on."""
     import numpy as np
 
     from maxplus.estimators._base import is_training_table
 
-    if not trained.is_classifier:
-        return is_training_table(trained.estimator, columns[0])
+    if not model.is_classifier:
+        return is_training_table(model.estimator, columns[0])
     _, codes, log_proba = columns
-    return is_training_table(trained.estimator, -log_proba[np.arange(len(codes)), codes])
+    return is_training_table(model.estimator, -log_proba[np.arange(len(codes)), codes])
 
 
-def _row_words(is_training: bool, n_equal: int | None) -> str:
-    """A remark where figures may not be those of new rows."""
+def _rows_text(is_training: bool, n_equal: int | None) -> str:
+    """Return a remark where metrics may not be those of new rows."""
     if is_training:
         return ", which the model was trained on: this says nothing about new rows"
     if not n_equal:
@@ -127,71 +118,70 @@ def _row_words(is_training: bool, n_equal: int | None) -> str:
     return f", {n_equal:,} of them with the same values as a training row"
 
 
-def _of_classes(trained: Trained, samples: Samples, codes: NDArray) -> tuple[Any, ...]:
-    """Numbers of rows, true classes and logarithms of probabilities."""
-    return samples.rows, codes, trained.estimator.predict_log_proba(samples.X)
+def _classes(model: LoadedModel, data: Dataset, codes: NDArray) -> tuple[Any, ...]:
+    """Return numbers of rows, true classes and logarithms of probabilities."""
+    return data.rows, codes, model.estimator.predict_log_proba(data.X)
 
 
-def _of_numbers(trained: Trained, samples: Samples, y: NDArray) -> tuple[Any, ...]:
-    """True and predicted numbers, and the bounds of intervals."""
-    estimator, X = trained.estimator, samples.X
+def _numbers(model: LoadedModel, data: Dataset, y: NDArray) -> tuple[Any, ...]:
+    """Return true and predicted numbers, and the bounds of intervals."""
+    estimator, X = model.estimator, data.X
     return y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
 
 
-def _judge_classes(
-    trained: Trained, plot: Path | None, voice: Voice,
+def _report_classes(
+    model: LoadedModel, plot: Path | None, console: Console,
     rows: NDArray, codes: NDArray, log_proba: NDArray,
 ) -> dict[str, Any]:  # fmt: skip
     import numpy as np
 
-    from maxplus.cli._show import classes_table, confusion_table
+    from maxplus.cli._text_tables import classes_table, confusion_table
     from maxplus.metrics import judge_classifier, reliability
 
     P = np.exp(log_proba)
     figures = judge_classifier(
-        codes, P, trained.estimator.classes_, predicted=log_proba.argmax(axis=1),
+        codes, P, model.estimator.classes_, predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
     )  # fmt: skip
-    # Rows without a label were left out, and count all the same.
+    # The number of the row in the file, where rows without a label count.
     figures = replace(figures, worst=int(rows[figures.worst]))
     document = figures.to_json()
-    console = voice.console
-    _tell(figures, voice)
-    console.print(classes_table(figures))
-    console.print(confusion_table(figures, console.width))
+    _print_metrics(figures, console)
+    console.rich.print(classes_table(figures))
+    console.rich.print(confusion_table(figures, console.rich.width))
     if plot is not None:
         from maxplus.plots import plot_reliability
 
         plot_reliability(reliability(codes, P)).savefig(plot)
-        voice.say(f"Figure: {plot}")
+        console.print(f"Figure: {plot}")
         document["figure"] = str(plot)
     return document
 
 
-def _tell(figures: ClassifierFigures, voice: Voice) -> None:
-    from maxplus.cli._show import number
+def _print_metrics(figures: ClassifierFigures, console: Console) -> None:
+    from maxplus.cli._text_tables import number
     from maxplus.models import LOG2
 
     error = f"{figures.accuracy_error:.2%}"
-    voice.say(f"right          {figures.accuracy:.2%}, standard error {error}")
-    voice.say(f"balanced       {figures.balanced_accuracy:.2%}, the mean recall")
-    voice.say(f"macro F1       {figures.macro_f1:.4f}")
-    voice.say(f"AUC            {number(figures.auc)}")
-    voice.say(f"log loss       {figures.log_loss:.4f}, the mean")
-    voice.say(f"calibration    {figures.calibration_error:.4f} expected error")
+    console.print(f"right          {figures.accuracy:.2%}, standard error {error}")
+    console.print(f"balanced       {figures.balanced_accuracy:.2%}, the mean recall")
+    console.print(f"macro F1       {figures.macro_f1:.4f}")
+    console.print(f"AUC            {number(figures.auc)}")
+    console.print(f"log loss       {figures.log_loss:.4f}, the mean")
+    console.print(f"calibration    {figures.calibration_error:.4f} expected error")
     side = "below" if figures.max_loss < LOG2 else "not below"
-    voice.say(
+    console.print(
         f"maximum loss   {figures.max_loss:.4f} (row {figures.worst + 1}), {side} log 2 = 0.693"
     )
 
 
-def _judge_numbers(
-    trained: Trained, plot: Path | None, voice: Voice,
+def _report_numbers(
+    model: LoadedModel, plot: Path | None, console: Console,
     y: NDArray, predicted: NDArray, lower: NDArray, upper: NDArray,
 ) -> dict[str, Any]:  # fmt: skip
-    from maxplus.cli._show import regression_table
+    from maxplus.cli._text_tables import regression_table
     from maxplus.metrics import judge_regression
 
     figures = judge_regression(y, predicted, lower, upper)
-    voice.console.print(regression_table(figures))
+    console.rich.print(regression_table(figures))
     return figures.to_json()

@@ -1,4 +1,4 @@
-"""``maxplus explain``: why rows got their labels or numbers."""
+"""``maxplus explain``: explanations of single predictions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxplus.cli._columns import names
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
@@ -16,14 +15,15 @@ from maxplus.cli._common import (
     plain_errors,
     require_folder,
 )
-from maxplus.cli._output import JsonOption, QuietOption, Voice, native_output_discarded
-from maxplus.cli._trained import Trained, open_model, open_samples
+from maxplus.cli._console import Console, JsonOption, QuietOption, native_output_discarded
+from maxplus.cli._model import LoadedModel, open_dataset, open_model
+from maxplus.cli._options import names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from maxplus.explain import Explanation, PredictionContributions
-    from maxplus.tables import Samples
+    from maxplus.tables import Dataset
 
     Explained = Explanation | PredictionContributions
 
@@ -48,8 +48,8 @@ def explain(
     fixed: Annotated[
         list[str] | None,
         typer.Option(
-            help="Columns that cannot change, where a change is sought that flips the prediction: "
-            "--fixed sex,age or repeated; none by default."
+            help="Columns that counterfactuals do not change: --fixed sex,age or repeated; none by "
+            "default."
         ),
     ] = None,
     ranges: Annotated[
@@ -57,16 +57,16 @@ def explain(
         typer.Option(
             "--range",
             metavar="COLUMN=LOW:HIGH|free",
-            help="Values that a column may change to, either side of which may be empty; free lets "
-            "all leave the range seen in training, which is the default. Repeatable.",
+            help="Range of a column in counterfactuals, either side of which may be empty; free "
+            "lets all columns leave the range seen in training, which is the default. Repeatable.",
         ),
     ] = None,
-    together: Annotated[
+    max_columns: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Also the smallest change of up to so many columns together; exact, and takes "
-            "longer. None by default.",
+            help="Also the smallest change of up to this number of columns at once; exact, and "
+            "takes longer. None by default.",
         ),
     ] = None,
     table: Annotated[
@@ -79,87 +79,87 @@ def explain(
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Draw to this file what decided the first row: contributions, or units and pixels "
-            "of a single network of images; none by default."
+            help="Plot the explanation of the first row to this file: contributions, or units and "
+            "pixels of a single network of images; none by default."
         ),
     ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what decided each prediction, and the smallest change that flips a class.
+    """Explain predictions: contributions of columns, and the smallest change of the class.
 
     Rows count from 1, the first line of data.
     Example: maxplus explain model.maxplus flowers.csv --row 70
     """
-    voice = Voice(as_json, quiet)
+    console = Console(as_json, quiet)
     with plain_errors(quiet):
         for path, option in ((table, "--table"), (picture, "--picture")):
             if path is not None:
                 require_folder(path, option)
-        trained = open_model(model, classifier=False)
-        if not trained.is_classifier and (fixed or ranges or together is not None):
+        loaded = open_model(model, classifier=False)
+        if not loaded.is_classifier and (fixed or ranges or max_columns is not None):
             raise ValueError(
                 f"{model} predicts numbers, which no change flips; leave out --fixed, --range and "
-                "--together"
+                "--max-columns"
             )
-        samples = open_samples(data, trained, labelled=False, strict=strict)
-        chosen = _chosen(rows, samples, data)
+        read = open_dataset(data, loaded, labelled=False, strict=strict)
+        chosen = _chosen(rows, read, data)
         options: dict[str, Any] = {}
-        if trained.is_classifier:
-            options = {"fixed": names(fixed), **_limits(trained, samples, names(ranges))}
+        if loaded.is_classifier:
+            options = {"fixed": names(fixed), **_limits(loaded, read, names(ranges))}
         shown = chosen if rows else chosen[:SHOWN]
-        why = _explained(trained, samples, shown, options)
-        numbers = (samples.rows[shown] + 1).tolist()
-        heads = [""] * len(shown) if trained.is_classifier else [f"Row {n}: " for n in numbers]
+        why = _explained(loaded, read, shown, options)
+        numbers = (read.rows[shown] + 1).tolist()
+        heads = [""] * len(shown) if loaded.is_classifier else [f"Row {n}: " for n in numbers]
         texts = [head + why.text(n) for n, head in enumerate(heads)]
-        if together is not None:
+        if max_columns is not None:
             for n, row in enumerate(shown):
                 # HiGHS prints notes to standard output whatever its options are.
                 with native_output_discarded():
-                    change = trained.estimator.smallest_change(samples.X[row], together, **options)
-                texts[n] += f"\n  of up to {together} columns: {change}"
+                    change = loaded.estimator.smallest_change(read.X[row], max_columns, **options)
+                texts[n] += f"\n  of up to {max_columns} columns: {change}"
         for text in texts:
-            voice.say(text + "\n")
-        document: dict[str, Any] = {"model": str(model), "data": samples.name}
+            console.print(text + "\n")
+        document: dict[str, Any] = {"model": str(model), "data": read.name}
         if as_json:
             document["rows"] = _documents(why, numbers, texts)
         if table is not None:
-            _write_table(trained, samples, chosen, options, table)
-            voice.say(f"Table: {table}")
+            _write_table(loaded, read, chosen, options, table)
+            console.print(f"Table: {table}")
             document["table"] = str(table)
         if picture is not None:
-            _draw(why, trained, picture)
-            voice.say(f"Picture: {picture}")
+            _draw(why, loaded, picture)
+            console.print(f"Picture: {picture}")
             document["picture"] = str(picture)
-        voice.result(document)
+        console.result(document)
 
 
-def _chosen(rows: list[int] | None, samples: Samples, data: str) -> NDArray:
-    """Which rows to explain, as positions; all of them unless the user names some."""
+def _chosen(rows: list[int] | None, read: Dataset, data: str) -> NDArray:
+    """Return the positions of the rows to explain; all of them unless some are named."""
     import numpy as np
 
-    everyone = np.arange(len(samples.X))
+    positions = np.arange(len(read.X))
     if not rows:
-        return everyone
-    outside = [row for row in rows if not 1 <= row <= len(everyone)]
+        return positions
+    outside = [row for row in rows if not 1 <= row <= len(positions)]
     if outside:
         raise ValueError(
-            f"{data} has no row {outside[0]} (--row); its rows are 1 to {len(everyone)}"
+            f"{data} has no row {outside[0]} (--row); its rows are 1 to {len(positions)}"
         )
     return np.array(rows) - 1
 
 
-def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[str, Any]:
-    """What --range says, or else limits of pixels."""
+def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
+    """Return the limits of --range, or else those of pixels."""
     import numpy as np
 
     if not ranges:
-        return trained.limits(samples)
-    preparation = trained.preparation
-    if preparation is None:
+        return model.limits(read)
+    encoder = model.encoder
+    if encoder is None:
         raise ValueError("--range needs names of columns, which this model file has not")
-    domain = preparation.domain()
+    domain = encoder.domain()
     low, high = domain.low.astype(float), domain.high.astype(float)
     for text in ranges:
         if text == FREE:
@@ -176,7 +176,7 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
                 f"--range must be {FREE}, or a column with its least and largest value such as "
                 f"age=18:90; got {text!r}"
             )
-        places = preparation.features_of([column])
+        places = encoder.features_of([column])
         if domain.names[places[0]] != column or places[0] in domain.ranks:
             raise ValueError(
                 f"--range is for numbers, and {column!r} holds words; to hold them as they are: "
@@ -187,19 +187,19 @@ def _limits(trained: Trained, samples: Samples, ranges: Sequence[str]) -> dict[s
 
 
 def _explained(
-    trained: Trained, samples: Samples, rows: NDArray, options: dict[str, Any]
+    model: LoadedModel, read: Dataset, rows: NDArray, options: dict[str, Any]
 ) -> Explained:
-    if not trained.is_classifier:
-        return trained.estimator.explain(samples.X[rows])
-    missing = None if samples.missing is None else samples.missing[rows]
-    return trained.estimator.explain(
-        samples.X[rows], feature_names=trained.feature_names, missing=missing,
-        row_numbers=(samples.rows[rows] + 1).tolist(), **options,
+    if not model.is_classifier:
+        return model.estimator.explain(read.X[rows])
+    missing = None if read.missing is None else read.missing[rows]
+    return model.estimator.explain(
+        read.X[rows], feature_names=model.feature_names, missing=missing,
+        row_numbers=(read.rows[rows] + 1).tolist(), **options,
     )  # fmt: skip
 
 
 def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
-    """Each row's text and records, for programs."""
+    """Return the text and records of each row, for JSON."""
     from maxplus.explain import PredictionContributions
     from maxplus.metrics import plain
 
@@ -232,25 +232,25 @@ def _columns(why: Explained) -> dict[str, Any]:
 
 
 def _write_table(
-    trained: Trained, samples: Samples, chosen: NDArray, options: dict[str, Any], path: Path
+    model: LoadedModel, read: Dataset, chosen: NDArray, options: dict[str, Any], path: Path
 ) -> None:
-    from maxplus.cli._tables_out import csv_file
+    from maxplus.cli._writers import csv_file
 
     with csv_file(path) as sink:
         for k in range(0, len(chosen), ROWS_AT_ONCE):
             part = chosen[k : k + ROWS_AT_ONCE]
-            columns = _columns(_explained(trained, samples, part, options))
-            columns["row"] = samples.rows[part][columns["row"]] + 1
+            columns = _columns(_explained(model, read, part, options))
+            columns["row"] = read.rows[part][columns["row"]] + 1
             sink.write(columns)
 
 
-def _draw(why: Explained, trained: Trained, path: Path) -> None:
+def _draw(why: Explained, model: LoadedModel, path: Path) -> None:
     from maxplus.explain import Explanation
     from maxplus.plots import plot_explanation
 
-    if isinstance(why, Explanation) and why.paths is not None and trained.image_shape is None:
+    if isinstance(why, Explanation) and why.paths is not None and model.image_shape is None:
         raise ValueError(
             "--picture is for models of images (digits, mnist, fashion_mnist) and for sums of "
             "terms; this model is a single network whose features have no places in a picture"
         )
-    plot_explanation(why, 0, trained.image_shape).savefig(path)
+    plot_explanation(why, 0, model.image_shape).savefig(path)

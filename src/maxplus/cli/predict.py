@@ -1,33 +1,47 @@
-"""``maxplus predict``: labels or numbers for the rows of a table."""
+"""``maxplus predict``: predictions for the rows of a table."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from maxplus.cli._columns import names
 from maxplus.cli._common import (
     DataArgument,
     ModelArgument,
     MoveCategoriesOption,
     RawUnitsOption,
     StrictOption,
+    all_ranks,
     plain_errors,
+    refuse_over_ranks,
     require_folder,
 )
-from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, in_turns, refuse_over_ranks
-from maxplus.cli._trained import DEVIATIONS, Measure, Trained, held_words, open_model, sample_blocks
+from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli._model import (
+    DEVIATIONS,
+    LoadedModel,
+    Measure,
+    held_text,
+    open_model,
+    stream_parts,
+)
+from maxplus.cli._options import names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.cli._tables_out import Sink
-    from maxplus.tables import Samples
+    from maxplus.cli._writers import Sink
+    from maxplus.distributed import Communicator
+    from maxplus.tables import Dataset
+
+B = TypeVar("B")
+R = TypeVar("R")
 
 
 def predict(
@@ -35,12 +49,12 @@ def predict(
     data: DataArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The CSV file to write; the screen by default."),
+        typer.Option("--out", "-o", help="The CSV file to write; standard output by default."),
     ] = None,
     keep_columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="Columns of DATA to carry through, such as an id: --keep-columns id,date or "
+            help="Columns of DATA to copy to the output, such as an id: --keep-columns id,date or "
             "repeated; none by default."
         ),
     ] = None,
@@ -52,8 +66,8 @@ def predict(
         bool,
         typer.Option(
             "--radius",
-            help="Add a column with how far all features may move before the prediction could "
-            "change; none by default.",
+            help="Add a column with the certified radius: how far all features may change before "
+            "the prediction could; none by default.",
         ),
     ] = False,
     intervals: Annotated[
@@ -79,59 +93,90 @@ def predict(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Predict a label or number for each row, as CSV; tables larger than memory are welcome.
+    """Predict a label or number for each row, as CSV; tables may be larger than memory.
 
     Rows count from 1, the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
-    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
-        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
+    with all_ranks() as comm, plain_errors(quiet, prints=comm.is_first):
+        console = Console(as_json and comm.is_first, quiet or not comm.is_first)
         if not comm.is_alone and (data == "-" or out is None):
             refuse_over_ranks("standard input or output", "name a file for DATA and for --out")
+        if not comm.is_alone:
+            from maxplus.tables.dataset import is_built_in
+            from maxplus.tables.partitioned import require_partitionable
+
+            if not is_built_in(data):
+                require_partitionable(data)
         if out is not None:
             require_folder(out, "--out")
-        trained = open_model(model, classifier=False)
-        _check_options(trained, probabilities, radius, intervals)
-        measure = trained.measure(raw_units, move_categories) if radius else None
+        loaded = open_model(model, classifier=False)
+        _check_options(loaded, probabilities, radius, intervals)
+        measure = loaded.measure(raw_units, move_categories) if radius else None
         if measure is not None and (measure.scale is None or measure.held):
-            voice.remark(f"certified radius in {measure.unit}{held_words(measure)}")
+            console.remark(f"certified radius in {measure.unit}{held_text(measure)}")
         n, carried = 0, names(keep_columns)
         head = {"model": str(model), "data": data}
 
-        def columns_of(samples: Samples) -> dict[str, Any]:
-            columns: dict[str, Any] = {"row": samples.rows + 1, **_carried(samples, carried)}
-            columns |= _predictions(trained, samples, probabilities, intervals)
-            return columns if measure is None else columns | _radii(trained, samples, measure)
+        def columns_of(part: Dataset) -> dict[str, Any]:
+            columns: dict[str, Any] = {"row": part.rows + 1, **_carried(part, carried)}
+            columns |= _predictions(loaded, part, probabilities, intervals)
+            return columns if measure is None else columns | _radii(loaded, part, measure)
 
-        blocks = sample_blocks(data, trained, strict=strict, also=carried)
-        with _sink(out, voice, head, spreadsheet_safe) if comm.is_first else nullcontext() as sink:
-            for columns in in_turns(comm, blocks, columns_of):
+        parts = stream_parts(data, loaded, strict=strict, also=carried)
+        with (
+            _sink(out, console, head, spreadsheet_safe) if comm.is_first else nullcontext() as sink
+        ):
+            for columns in in_turns(comm, parts, columns_of):
                 assert sink is not None
                 sink.write(columns)
                 n += len(columns["row"])
         if out is not None:
-            voice.say(f"{n:,} predictions in {out}")
-            voice.result({**head, "rows": n, "out": str(out)})
+            console.print(f"{n:,} predictions in {out}")
+            console.result({**head, "rows": n, "out": str(out)})
 
 
-def _check_options(trained: Trained, probabilities: bool, radius: bool, intervals: bool) -> None:
-    if trained.is_classifier and intervals:
+def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+    """Yield ``work(block)`` of each block, in their order, on rank 0.
+
+    All ranks read the same blocks, and each works on every size-th of them. An error on one rank
+    is raised on all.
+    """
+    from maxplus.distributed import SERIAL, using
+
+    left = iter(blocks)
+    while True:
+        # Each rank reads by itself what the others read as well.
+        with using(SERIAL):
+            some = list(islice(left, comm.size))
+        own = None
+        with comm.raise_on_all_ranks(), using(SERIAL):
+            own = work(some[comm.rank]) if comm.rank < len(some) else None
+        done = comm.allgather(own)[: len(some)]
+        if not some:
+            return
+        if comm.is_first:
+            yield from done  # type: ignore[misc]
+
+
+def _check_options(model: LoadedModel, probabilities: bool, radius: bool, intervals: bool) -> None:
+    if model.is_classifier and intervals:
         raise ValueError("--intervals is for regressions; this model predicts classes, for which "
                          "there is --probabilities")  # fmt: skip
-    if not trained.is_classifier and (probabilities or radius):
+    if not model.is_classifier and (probabilities or radius):
         option = "--probabilities" if probabilities else "--radius"
         raise ValueError(f"{option} is for classes; this model predicts numbers, for which there "
                          "is --intervals")  # fmt: skip
 
 
 def _sink(
-    out: Path | None, voice: Voice, head: dict[str, Any], spreadsheet_safe: bool
+    out: Path | None, console: Console, head: dict[str, Any], spreadsheet_safe: bool
 ) -> AbstractContextManager[Sink]:
-    from maxplus.cli._tables_out import CsvSink, csv_file, json_list
+    from maxplus.cli._writers import CsvSink, csv_file, json_list
 
     if out is not None:
         return csv_file(out, spreadsheet_safe=spreadsheet_safe)
-    if voice.as_json:
+    if console.as_json:
         return json_list(sys.stdout, head, "predictions")
     return nullcontext(
         CsvSink(
@@ -140,29 +185,29 @@ def _sink(
     )
 
 
-def _carried(samples: Samples, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Columns of the table as they are."""
+def _carried(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Return columns of the table as they were written."""
     if not columns:
         return {}
-    table = samples.table
+    table = data.table
     if not table.columns:
-        raise ValueError(f"{samples.name} holds images, which have no columns to keep")
+        raise ValueError(f"{data.name} holds images, which have no columns to keep")
     absent = [name for name in columns if name not in table.columns]
     if absent:
         raise ValueError(
-            f"{samples.name} has no column {absent[0]!r} (--keep-columns); it has "
+            f"{data.name} has no column {absent[0]!r} (--keep-columns); it has "
             f"{', '.join(map(repr, list(table.columns)[:20]))}"
         )
-    from maxplus.cli._tables_out import as_written
+    from maxplus.cli._writers import as_written
 
     return {name: as_written(table.columns[name]) for name in columns}
 
 
 def _predictions(
-    trained: Trained, samples: Samples, probabilities: bool, intervals: bool
+    model: LoadedModel, data: Dataset, probabilities: bool, intervals: bool
 ) -> dict[str, Any]:
-    estimator, X = trained.estimator, samples.X
-    if not trained.is_classifier:
+    estimator, X = model.estimator, data.X
+    if not model.is_classifier:
         columns = {"predicted": estimator.predict(X).tolist()}
         if intervals:
             bounds = estimator.predict_interval(X, 0.9)
@@ -171,34 +216,34 @@ def _predictions(
             }
         return columns
     if not probabilities:
-        return {"predicted": _labels(trained, X)}
+        return {"predicted": _labels(model, X)}
     P = estimator.predict_proba(X)
     labels = estimator.classes_
     each = {f"probability of {c}": p.round(6).tolist() for c, p in zip(labels, P.T, strict=True)}
-    return {"predicted": _labels(trained, X), **each}
+    return {"predicted": _labels(model, X), **each}
 
 
-def _labels(trained: Trained, X: NDArray) -> Any:
-    """What is predicted; Arrow repeats a few labels sooner than it reads many."""
+def _labels(model: LoadedModel, X: NDArray) -> Any:
+    """Return labels; Arrow repeats a few distinct ones faster than it converts many."""
     import pyarrow as pa
 
-    winners = trained.estimator._scores(X).argmax(axis=1)
-    return pa.array(trained.estimator.classes_).take(pa.array(winners))
+    winners = model.estimator._scores(X).argmax(axis=1)
+    return pa.array(model.estimator.classes_).take(pa.array(winners))
 
 
-def _radii(trained: Trained, samples: Samples, measure: Measure) -> dict[str, Any]:
+def _radii(model: LoadedModel, data: Dataset, measure: Measure) -> dict[str, Any]:
     unit = f" in {measure.unit}" if measure.unit == DEVIATIONS else ""
-    radius = trained.estimator.certified_radius(samples.X, measure.scale)
+    radius = model.estimator.certified_radius(data.X, measure.scale)
     return {f"certified radius{unit}": _six_digits_down(radius)}
 
 
 def _six_digits_down(radius: NDArray) -> NDArray:
-    """Six digits, never more than the truth: a radius is a promise."""
+    """Round down to six digits: a rounded radius must be certified, too."""
     import numpy as np
 
     some = np.isfinite(radius) & (radius > 0)
     power = 10.0 ** (5 - np.floor(np.log10(np.where(some, radius, 1.0))))
     digits = np.floor(np.where(some, radius, 0.0) * power)
-    # The product may have been rounded up to the next whole number.
+    # The product may have been rounded up to the next integer.
     digits -= digits / power > radius
     return np.where(some, digits / power, radius)

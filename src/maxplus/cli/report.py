@@ -1,4 +1,4 @@
-"""``maxplus report``: one page about a model."""
+"""``maxplus report``: an HTML page about a model."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from maxplus.cli._common import (
     plain_errors,
     require_folder,
 )
-from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._ranks import all_ranks, require_file
-from maxplus.cli._trained import Trained, UnknownLabels, open_model, open_samples
+from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli._model import LoadedModel, UnknownLabels, open_dataset, open_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maxplus.distributed import Communicator
-    from maxplus.tables import Samples
+    from maxplus.tables import Dataset
 
-# Words that tell so many rows apart at most are looked for; more are called by their numbers.
+# Ids are looked for among at most so many rows; others are named by their numbers.
 MOST_IDS = 1_000_000
 
 
@@ -40,82 +38,74 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a page that people can read: how good on new rows, whom it fails, what decides.
+    """Write an HTML page: scores on new rows, errors, explanations and certificates.
 
     One file that needs no network, with an explorer in which values can be changed. DATA with
     labels is test data, and scored in full; without labels the page has predictions, certificates
     and explanations. Rows count from 1.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    with all_ranks() as comm, plain_errors(quiet, speaks=comm.is_first):
-        voice = Voice(as_json and comm.is_first, quiet or not comm.is_first)
-        require_file(comm, data)
+    console = Console(as_json, quiet)
+    with plain_errors(quiet):
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
         require_folder(out, "--out")
-        trained = open_model(model, classifier=False)
-        samples = open_samples(data, trained, labelled=True, optional=True, strict=strict)
+        loaded = open_model(model, classifier=False)
+        rows = open_dataset(data, loaded, labelled=True, optional=True, strict=strict)
         y = None
-        if samples.y is not None:
-            unknown = UnknownLabels(trained, data, strict=strict)
-            with comm.raise_on_all_ranks():
-                samples, y = unknown.known(samples)
-            unknown.settle(comm, voice)
-            if trained.is_classifier:
-                y = trained.estimator.classes_[y]
-        with voice.busy("Certifying and explaining"):
-            content = _content(trained, samples, y, raw_units)
-            page = render_page(content) if comm.is_first else ""
-        if not comm.is_first:
-            return
+        if rows.y is not None:
+            unknown = UnknownLabels(loaded, data, strict=strict)
+            rows, y = unknown.known(rows)
+            unknown.report(console)
+            if loaded.is_classifier:
+                y = loaded.estimator.classes_[y]
+        with console.busy("Certifying and explaining"):
+            content = _content(loaded, rows, y, raw_units)
+            page = render_page(content)
         write_whole(out, page.encode("utf-8"))
-        voice.say(f"{content['headline']['words']}. {content['headline']['text']}")
-        voice.say(f"Report: {out}")
-        voice.result({
-            "model": str(model), "data": samples.name, "report": str(out),
+        console.print(f"{content['headline']['words']}. {content['headline']['text']}")
+        console.print(f"Report: {out}")
+        console.result({
+            "model": str(model), "data": rows.name, "report": str(out),
             "headline": content["headline"], "sources": content["sources"],
         })  # fmt: skip
 
 
 def _content(
-    trained: Trained, samples: Samples, y: NDArray | None, raw_units: bool
+    model: LoadedModel, data: Dataset, y: NDArray | None, raw_units: bool
 ) -> dict[str, Any]:
-    """All that the page says."""
-    from maxplus.distributed import current
+    """Return the content of the page."""
     from maxplus.report import regression_content, report_content
 
-    comm = current()
     about: dict[str, Any] = {
-        "name": Path(samples.name).name, "feature_names": trained.feature_names,
-        "row_numbers": samples.rows + 1, "ids": _ids(samples, comm),
+        "name": Path(data.name).name, "feature_names": model.feature_names,
+        "row_numbers": data.rows + 1, "ids": _ids(data),
     }  # fmt: skip
-    if not trained.is_classifier:
-        return regression_content(trained.estimator, samples.X, y, **about)
-    measure = trained.measure(raw_units)
-    about |= {"scale": measure.scale, "unit": measure.unit, "missing": samples.missing}
-    if trained.image_shape is not None:
-        about |= {"image_shape": trained.image_shape, "missing": None, **trained.limits(samples)}
-    return report_content(trained.estimator, samples.X, y, **about)
+    if not model.is_classifier:
+        return regression_content(model.estimator, data.X, y, **about)
+    measure = model.measure(raw_units)
+    about |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
+    if model.image_shape is not None:
+        about |= {"image_shape": model.image_shape, "missing": None, **model.limits(data)}
+    return report_content(model.estimator, data.X, y, **about)
 
 
-def _ids(samples: Samples, comm: Communicator) -> list[str] | None:
-    """The first column that the model does not use and that tells all rows apart."""
-    encoding = samples.encoding
-    used = {encoding.target, *(column.name for column in encoding.columns)}
-    if comm.total(len(samples.X)) > MOST_IDS:
+def _ids(data: Dataset) -> list[str] | None:
+    """Return the first column that the model does not use and whose values are all distinct."""
+    assert data.encoder is not None
+    used = {data.target.name, *(column.name for column in data.encoder.columns_)}
+    if len(data.X) > MOST_IDS:
         return None
-    for name, cells in samples.table.columns.items():
-        if name in used:
-            continue
-        own = [_word(cell) for cell in cells.tolist()]
-        words = own if comm.is_alone else [word for words in comm.allgather(own) for word in words]
-        if words and "" not in words and len(set(words)) == len(words):
-            return own
+    for name, cells in data.table.columns.items():
+        if name not in used:
+            texts = [_id_text(cell) for cell in cells.tolist()]
+            if texts and "" not in texts and len(set(texts)) == len(texts):
+                return texts
     return None
 
 
-def _word(cell: Any) -> str:
+def _id_text(cell: Any) -> str:
     if isinstance(cell, float):
         return "" if cell != cell else f"{cell:.17g}"
     return str(cell)

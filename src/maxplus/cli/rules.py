@@ -1,4 +1,4 @@
-"""``maxplus rules``: a model's boxes as rules."""
+"""``maxplus rules``: rules extracted from a model."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ from typing import Annotated
 import typer
 
 from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
-from maxplus.cli._output import JsonOption, QuietOption, Voice
-from maxplus.cli._trained import UnknownLabels, open_model, open_samples
+from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli._model import UnknownLabels, open_dataset, open_model
 
 
 def rules(
     model: ModelArgument,
     data: DataArgument,
-    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rules at most.")] = 10,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="Maximum number of rules.")] = 10,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Print a model's boxes as rules, counted on the rows of DATA, which change no rule.
+    """Print rules of a model, with support and precision on the rows of DATA.
 
-    Inside of a rule's box its class wins; what decides a single row is told by maxplus explain.
+    DATA changes no rule. Rows that a rule covers are predicted as its class; maxplus explain
+    explains single rows.
     Example: maxplus rules model.maxplus train.csv
     """
-    voice = Voice(as_json, quiet)
+    console = Console(as_json, quiet)
     with plain_errors(quiet):
-        from maxplus.distributed import SERIAL
-
-        trained = open_model(model)
-        samples = open_samples(data, trained, labelled=True, strict=strict)
-        unknown = UnknownLabels(trained, data, strict=strict)
-        samples, codes = unknown.known(samples)
-        unknown.settle(SERIAL, voice)
-        found = trained.estimator.rules(samples.X, trained.estimator.classes_[codes], n)
-        voice.say(str(found))
-        voice.result({
+        loaded = open_model(model)
+        rows = open_dataset(data, loaded, labelled=True, strict=strict)
+        unknown = UnknownLabels(loaded, data, strict=strict)
+        rows, codes = unknown.known(rows)
+        unknown.report(console)
+        found = loaded.estimator.rules(rows.X, loaded.estimator.classes_[codes], n)
+        console.print(str(found))
+        console.result({
             "model": str(model),
-            "data": samples.name,
+            "data": rows.name,
             "rows": found.n_rows,
             "rules": [
                 {"rule": rule.premise, "class": rule.label, "rows": rule.rows,

@@ -3,7 +3,7 @@
 from maxplus.datasets._idx import DamagedFileError
 from maxplus.datasets.images import DataNotFoundError, ImageData, load_fashion_mnist, load_mnist
 from maxplus.datasets.small import (
-    Dataset,
+    SmallData,
     load_breast_cancer,
     load_digits,
     load_iris,
@@ -13,8 +13,8 @@ from maxplus.datasets.small import (
 __all__ = [
     "DamagedFileError",
     "DataNotFoundError",
-    "Dataset",
     "ImageData",
+    "SmallData",
     "load_breast_cancer",
     "load_digits",
     "load_fashion_mnist",

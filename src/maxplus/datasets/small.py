@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Dataset(NamedTuple):
+class SmallData(NamedTuple):
     """Samples, their labels, and what both are called."""
 
     X: NDArray
@@ -17,12 +17,12 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...]
 
 
-def load_iris() -> Dataset:
+def load_iris() -> SmallData:
     """150 flowers of three species, four lengths each.
 
     Returns
     -------
-    Dataset
+    SmallData
 
     Examples
     --------
@@ -35,12 +35,12 @@ def load_iris() -> Dataset:
     return _named(load_iris())
 
 
-def load_digits() -> Dataset:
+def load_digits() -> SmallData:
     """1,797 digits of 8 × 8 pixels, values 0 to 16.
 
     Returns
     -------
-    Dataset
+    SmallData
 
     Examples
     --------
@@ -53,12 +53,12 @@ def load_digits() -> Dataset:
     return _named(load_digits())
 
 
-def load_wine() -> Dataset:
+def load_wine() -> SmallData:
     """178 wines of three growers, thirteen measurements each; scale them before training.
 
     Returns
     -------
-    Dataset
+    SmallData
 
     Examples
     --------
@@ -71,12 +71,12 @@ def load_wine() -> Dataset:
     return _named(load_wine())
 
 
-def load_breast_cancer() -> Dataset:
+def load_breast_cancer() -> SmallData:
     """569 tumours, thirty measurements each; scale them before training.
 
     Returns
     -------
-    Dataset
+    SmallData
 
     Examples
     --------
@@ -89,8 +89,8 @@ def load_breast_cancer() -> Dataset:
     return _named(load_breast_cancer())
 
 
-def _named(bunch: Any) -> Dataset:
-    return Dataset(
+def _named(bunch: Any) -> SmallData:
+    return SmallData(
         np.asarray(bunch.data, float),
         np.asarray(bunch.target),
         tuple(str(name) for name in bunch.feature_names),

@@ -392,7 +392,7 @@ def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> 
     for c, own in losses.items():
         more = own - losses[best]
         mean = float(share @ more)
-        # Dataset of large weights count as fewer.
+        # Rows of large weights count as fewer.
         error = math.sqrt(float(share @ (more - mean) ** 2) * float(share @ share))
         if mean <= WITHIN * error:
             return c

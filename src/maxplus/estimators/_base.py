@@ -326,7 +326,7 @@ class BaseMaxPlusClassifier(
         ----------
         X : array of shape (n_samples, n_features), or a data frame
             Columns of words, dates or missing values become features by a
-            `maxplus.tables.Preparation`, which is kept as ``preparation_``; other methods then
+            `maxplus.tables.TableEncoder`, which is kept as ``encoder_``; other methods then
             take such data frames as well as arrays of these features. No column is left out.
         y : labels of shape (n_samples,), at least two different ones
         sample_weight : array of shape (n_samples,), optional

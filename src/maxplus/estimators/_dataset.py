@@ -17,7 +17,13 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 from maxplus.distributed import Communicator, SharedRows, current
 from maxplus.distributed.communicator import mark_collective
 from maxplus.distributed.shared_rows import count_nonzero
-from maxplus.estimators._frames import COLUMNS, PREPARATION, as_numbers, of_features, prepared
+from maxplus.estimators._frames import (
+    COLUMNS,
+    as_numbers,
+    encoders_differ,
+    of_features,
+    prepared,
+)
 from maxplus.estimators._parameters import threads
 from maxplus.models import LMM, Network
 from maxplus.models.lmm import TermSum
@@ -55,7 +61,7 @@ class Dataset:
     index : positions of the rows in the input; rows of weight 0 are left out
     labels : labels of all rows of the input
     columns : fitted attributes about the columns: n_features_in_ and, if there are any, their
-        names; ``preparation_``, if X was a data frame that had to be encoded
+        names; ``encoder_``, if X was a data frame that had to be encoded
     """
 
     X: NDArray
@@ -205,11 +211,11 @@ def _validated(
     estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False, **options: Any
 ) -> tuple[NDArray, NDArray, dict[str, Any]]:
     """Return X and y as arrays, and the fitted attributes about the columns."""
-    X, preparation = prepared(estimator, X, y, task, goes_on=continues)
+    X, encoded = prepared(estimator, X, y, task, goes_on=continues)
     # scikit-learn sets the attributes of the columns on the estimator that it is given.
     probe = copy(of_features(estimator) if continues else estimator)
     X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
-    return X, y, preparation or {n: v for n, v in vars(probe).items() if n in COLUMNS}
+    return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
 
 
 def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
@@ -237,11 +243,11 @@ def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -
 
 def _agree(comm: Communicator, own: Dataset, is_weighted: bool, classes: ArrayLike | None) -> None:
     """Raise DifferentRanksError, or ValueError, unless ranks can be fitted together."""
-    if comm.any(PREPARATION in own.columns):
+    if encoders_differ(comm, own.columns):
         raise mark_collective(
             ValueError(
-                "ranks cannot agree on what words, dates and missing values of their data frames "
-                "become; make one Preparation of all rows, and give its features"
+                "ranks have inferred different encodings of their data frames; fit one "
+                "TableEncoder to all rows, and give its features"
             )
         )
     names = own.columns.get("feature_names_in_")

@@ -38,7 +38,7 @@ class ExplainMixin:
     training_losses_: NDArray
     training_labels_: NDArray
     term_means_: NDArray
-    preparation_: Any
+    encoder_: Any
 
     def _validated(self, X: Any) -> NDArray:
         """Return X, validated, in the type of the fitted model."""
@@ -154,7 +154,7 @@ class ExplainMixin:
         domain : Domain, optional
             The values that columns may take where the smallest change of one is sought that
             flips the prediction, and the units in which changes are counted. That of
-            ``preparation_`` if there is one (words change as a whole, nothing leaves the range
+            ``encoder_`` if there is one (words change as a whole, nothing leaves the range
             seen in training, distances are training deviations); else any number may be taken,
             and distances are in units of ``scale_``.
         fixed : names of columns, or indices of features, that cannot change
@@ -250,11 +250,11 @@ class ExplainMixin:
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
-        """Return the given domain, or that of the preparation, or a free one; perhaps renamed."""
+        """Return the given domain, or that of the encoder, or a free one; perhaps renamed."""
         P = self.model_.n_features
-        prepared: Any = getattr(self, "preparation_", None)
-        if domain is None and hasattr(prepared, "domain"):
-            domain = Domain.of(prepared.domain())
+        encoder: Any = getattr(self, "encoder_", None)
+        if domain is None and hasattr(encoder, "domain"):
+            domain = Domain.of(encoder.domain())
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_names())
         check_domain(domain, P)
@@ -348,7 +348,7 @@ class ExplainMixin:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return the usual ``scale`` of certificates: the change of each feature for a radius of 1.
 
-        Numbers move by their deviation in training: those of ``preparation_`` if there is one,
+        Numbers move by their deviation in training: those of ``encoder_`` if there is one,
         else ``scale_``. Categories and two-valued columns, of which fractions mean nothing, are
         held fixed (0); with ``categories`` their 0/1 features move as well.
 
@@ -419,7 +419,7 @@ class ExplainMixin:
 
     def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
-        if hasattr(self, "preparation_"):
-            names = self.preparation_.feature_names
+        if hasattr(self, "encoder_"):
+            names = self.encoder_.feature_names
         P = self.model_.n_features
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]

@@ -1,19 +1,19 @@
-"""Data frames with words, dates and missing values become numbers at the door, in one way.
+"""Encoding of data frames in `fit` and prediction.
 
 `maxplus.tables` is imported when a data frame is passed, not before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
-import numpy as np
-
+from maxplus.distributed import SERIAL, Communicator, using
 from maxplus.estimators._parameters import warn_user
 
-PREPARATION = "preparation_"
-# What scikit-learn notes of the columns that `fit` was given.
+ENCODER = "encoder_"
+# Attributes of the columns that `fit` was given, as scikit-learn defines them.
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
@@ -23,59 +23,58 @@ def prepared(
     """Return X as numbers, and the fitted attributes about its columns.
 
     Arrays and data frames of numbers without missing values are returned unchanged, with no
-    attributes, unless choices come with them (`maxplus.tables.ColumnChoices.on`). Every column
-    becomes a feature, but for those that the choices drop by name. A training that goes on from
-    an earlier one (``goes_on``) keeps its preparation.
+    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.on`). Every column
+    becomes a feature, but for those that the encoder drops. A fitted encoder is used as it is;
+    a training that goes on from an earlier one (``goes_on``) keeps its encoder.
 
     Parameters
     ----------
     task : "classification" or "regression"
     """
-    known = getattr(estimator, PREPARATION, None) if goes_on else None
-    if known is not None:
-        return as_numbers(estimator, X), {
-            name: getattr(estimator, name)
-            for name in (PREPARATION, *COLUMNS)
-            if hasattr(estimator, name)
-        }
+    if goes_on and getattr(estimator, ENCODER, None) is not None:
+        names = (ENCODER, *COLUMNS)
+        known = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+        return as_numbers(estimator, X), known
     if not _has_columns(X):
         return X, {}
-    from maxplus.tables import (
-        EVERYTHING,
-        ColumnChoices,
-        Preparation,
-        is_plain,
-        label_name,
-        table_of,
-    )
-    from maxplus.tables.leaving_out import NO_VALUES, doubtful
+    from sklearn.base import clone
+
+    from maxplus.tables import TableEncoder, Target, is_plain, table_of
+    from maxplus.tables.schema import label_name
 
     table = table_of(X)
-    chosen = table.choices
-    if chosen is None and is_plain(table):
+    encoder = table.encoder
+    if encoder is None and is_plain(table):
         return X, {}
-    chosen = chosen or ColumnChoices()
-    target = chosen.target or label_name(y, table)
-    choices = chosen._replace(target=target, task=task, keep=(EVERYTHING,))
-    preparation = Preparation.of(table, choices, scale=False, labels_apart=True)
-    for name, reason in doubtful(table, preparation.encoding.columns):
+    if encoder is None or not hasattr(encoder, "columns_"):
+        encoder = TableEncoder() if encoder is None else clone(encoder)
+        # Ranks that call `fit` with their own frames infer their own schemas; `fit` compares them.
+        with using(SERIAL):
+            encoder.fit(X, y)
+        encoder.target_ = Target(label_name(y, table), task)
+        _warn_of_doubtful_columns(encoder, table)
+    found = {ENCODER: encoder, **{n: v for n, v in vars(encoder).items() if n in COLUMNS}}
+    return encoder.encode(table).X if table.encoded is None else table.encoded, found
+
+
+def _warn_of_doubtful_columns(encoder: Any, table: Any) -> None:
+    from maxplus.tables.column_filters import NO_VALUES, doubtful_columns
+
+    for name, reason in doubtful_columns(table, encoder.columns_):
         if reason == NO_VALUES:
             warn_user(f"the column {name!r} has no values to learn from: later ones are ignored")
-        elif name not in (*chosen.categorical, *chosen.keep):
+        elif name not in (*encoder.categorical, *encoder.keep):
             warn_user(
                 f"the column {name!r} holds {reason}, which says little about new rows; its most "
                 "frequent values are features, so drop it, or make numbers or categories of it"
             )
-    return preparation.encoding.encode(table).X, {PREPARATION: preparation, **_columns_of(X)}
 
 
-def _columns_of(frame: Any) -> dict[str, Any]:
-    """scikit-learn's attributes of a frame's columns; names only if all are strings."""
-    names = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
-    columns: dict[str, Any] = {"n_features_in_": len(names)}
-    if all(isinstance(name, str) for name in names):
-        columns["feature_names_in_"] = np.array(names, object)
-    return columns
+def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
+    """Return whether ranks have fitted different encoders to their data frames."""
+    own = columns[ENCODER].to_json() if ENCODER in columns else None
+    found = comm.allgather(own)
+    return any(other != found[0] for other in found)
 
 
 def of_features(estimator: Any) -> Any:
@@ -83,7 +82,7 @@ def of_features(estimator: Any) -> Any:
 
     ``n_features_in_`` and ``feature_names_in_`` are about the frame that was given to ``fit``.
     """
-    if getattr(estimator, PREPARATION, None) is None:
+    if getattr(estimator, ENCODER, None) is None:
         return estimator
     encoded = copy(estimator)
     vars(encoded).pop("feature_names_in_", None)
@@ -92,17 +91,26 @@ def of_features(estimator: Any) -> Any:
 
 
 def as_numbers(estimator: Any, X: Any) -> Any:
-    """What a fitted estimator is asked about: a data frame as it was prepared in training."""
-    preparation = getattr(estimator, PREPARATION, None)
-    if preparation is None or not _has_columns(X):
+    """Return X for a fitted estimator: a data frame is encoded as in training."""
+    encoder = getattr(estimator, ENCODER, None)
+    if encoder is None or not _has_columns(X):
         return X
-    return preparation.features(X)
+    from maxplus.tables import UnknownValues, table_of
+
+    table, unknown = table_of(X), UnknownValues()
+    found = encoder.encode(table, unknown).X
+    unknown.warn(table.name)
+    return found
 
 
 def missing_in(estimator: Any, X: Any) -> Any:
-    """Which values a data frame lacks, by columns of the preparation; None of anything else."""
-    preparation = getattr(estimator, PREPARATION, None)
-    return preparation.missing(X) if preparation is not None and _has_columns(X) else None
+    """Return which values of a data frame are missing, by columns; None for other input."""
+    encoder = getattr(estimator, ENCODER, None)
+    if encoder is None or not _has_columns(X):
+        return None
+    from maxplus.tables import table_of
+
+    return encoder.encode(table_of(X)).missing
 
 
 def _has_columns(X: Any) -> bool:

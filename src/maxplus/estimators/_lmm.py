@@ -363,7 +363,7 @@ def from_pipeline(pipeline: Any) -> Any:
         )
     check_is_fitted(last, "model_")
     maps = [_affine_of(name, step) for name, step in before if step not in (None, "passthrough")]
-    if maps and hasattr(last, "preparation_"):
+    if maps and hasattr(last, "encoder_"):
         raise ValueError(
             "the pipeline's classifier has columns of words, dates or missing values beside the "
             "scaled ones, which cannot be told apart; give the data frame to the classifier itself"

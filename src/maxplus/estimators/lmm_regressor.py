@@ -259,11 +259,11 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         """
         check_is_fitted(self, "model_")
         rows = validated_rows(self, X, self.model_)
-        prepared: Any = getattr(self, "preparation_", None)
-        if domain is None and hasattr(prepared, "domain"):
-            domain = Domain.of(prepared.domain())
+        encoder: Any = getattr(self, "encoder_", None)
+        if domain is None and hasattr(encoder, "domain"):
+            domain = Domain.of(encoder.domain())
         if domain is None:
-            words = getattr(prepared, "feature_names", getattr(self, "feature_names_in_", None))
+            words = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
             P = self.model_.n_features
             domain = Domain.free(P, names=[f"x{p}" for p in range(P)] if words is None else words)
         with threads(self.n_jobs):

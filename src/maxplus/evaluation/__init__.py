@@ -1,19 +1,15 @@
-"""How good models are on rows that they have not seen: one model, or several side by side."""
+"""Validation of models on rows that they have not seen, and comparisons of several models."""
 
 from maxplus.evaluation.comparison import Comparison, compare, usual_models
-from maxplus.evaluation.plans import Plan, plan_for
-from maxplus.evaluation.rows import ArrayRows, TableRows, as_rows
+from maxplus.evaluation.splits import Splits, make_splits
 from maxplus.evaluation.validation import Validation, validate
 
 __all__ = [
-    "ArrayRows",
     "Comparison",
-    "Plan",
-    "TableRows",
+    "Splits",
     "Validation",
-    "as_rows",
     "compare",
-    "plan_for",
+    "make_splits",
     "usual_models",
     "validate",
 ]

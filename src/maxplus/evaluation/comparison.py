@@ -9,18 +9,16 @@ from typing import Any
 
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
 from maxplus.evaluation.peers import PEERS, REGRESSION_PEERS
-from maxplus.evaluation.rows import as_rows
-from maxplus.evaluation.validation import Validation, validate
-from maxplus.tables import ColumnChoices
+from maxplus.evaluation.validation import Validation, as_dataset, validate
+from maxplus.tables import TableEncoder
+from maxplus.tables.schema import REGRESSION
 
 OURS, ENSEMBLE = "LMM", "ensemble"
-# How a prediction can be told from the model itself; of the others it cannot.
+# How predictions are explained by the model itself; those of other models are not.
 EXPLAINED = {
     OURS: "exactly", ENSEMBLE: "exactly", "logistic": "weights", "ridge": "weights",
     "kNN": "neighbours",
 }  # fmt: skip
-# Told which model is at work, and how many of its trainings are done.
-CompareWatch = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Comparison:
     validations: dict[str, Validation]
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers and words by model, with the seconds of one training and its predictions.
+        """Return plain data by model, with the seconds of one training and its predictions.
 
         Returns
         -------
@@ -44,7 +42,7 @@ class Comparison:
 
 
 def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Those of this library, and what else a user of scikit-learn would take.
+    """Return the models of this library and the usual ones of scikit-learn.
 
     Parameters
     ----------
@@ -76,10 +74,11 @@ def compare(
     y: Any = None,
     models: Mapping[str, Any] | None = None,
     *,
-    how: str | int | float = "auto",
-    choices: ColumnChoices | None = None,
+    cv: str | int | float = "auto",
+    groups: Any = None,
+    encoder: TableEncoder | None = None,
     random_state: int = 0,
-    watch: CompareWatch = lambda name, done: None,
+    on_progress: Callable[[str, int], None] = lambda name, done: None,
 ) -> Comparison:
     """Validate each model with the same rows held out.
 
@@ -89,8 +88,8 @@ def compare(
     models : mapping of names and estimators, optional
         Classifiers with ``predict_proba``, or regressors; those of
         `maxplus.evaluation.usual_models` by default.
-    how, choices, random_state : as in `validate`
-    watch : told the model at work, and how many of its trainings are done
+    cv, groups, encoder, random_state : as in `validate`
+    on_progress : called with the name of a model and the number of its trainings that are done
 
     Returns
     -------
@@ -104,16 +103,17 @@ def compare(
     >>> X, y = load_iris(return_X_y=True)
     >>> models = {"LMM": LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0),
     ...           "kNN": KNeighborsClassifier()}
-    >>> found = compare(X, y, models, how=2)
+    >>> found = compare(X, y, models, cv=2)
     >>> {name: one.figures.accuracy > 0.8 for name, one in found.validations.items()}
     {'LMM': True, 'kNN': True}
     """
-    rows = as_rows(X, y, choices)
+    data = as_dataset(X, y, groups)
     if models is None:
-        models = usual_models(regression=rows.regression, seed=random_state)
+        models = usual_models(regression=data.target.task == REGRESSION, seed=random_state)
     return Comparison({
         name: validate(
-            model, rows, how=how, random_state=random_state, watch=partial(watch, name)
+            model, data, cv=cv, encoder=encoder, random_state=random_state,
+            on_progress=partial(on_progress, name),
         )
         for name, model in models.items()
     })  # fmt: skip

@@ -8,11 +8,12 @@ import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from maxplus.tables import Samples
+from maxplus.tables import Dataset
+from maxplus.tables.schema import REGRESSION
 
 # Accuracy, or R² of a regression, from which on a column is named; no class may be more frequent.
 NEARLY_PERFECT, MOST_FREQUENT = 0.99, 0.9
-# Fewer rows tell little; of more rows and columns than these a part is looked at.
+# Minimum number of rows; of more rows and columns than these a part is used.
 LEAST_ROWS, MOST_ROWS, MOST_COLUMNS = 30, 1000, 200
 FOLDS, DEPTH = 3, 6
 
@@ -24,16 +25,18 @@ class Leak(NamedTuple):
     score: float
 
 
-def find_leaks(samples: Samples, seed: int = 0) -> list[Leak]:
+def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
     """Return the columns on which alone a small decision tree is nearly perfect.
 
     Costs three small trees for each of at most 200 columns, on at most 1,000 rows.
     """
-    if samples.y is None or samples.image_shape is not None or len(samples.y) < LEAST_ROWS:
+    if data.y is None or data.encoder is None or len(data.y) < LEAST_ROWS:
         return []
-    regression = samples.encoding.task == "regression"
-    rows = np.random.default_rng(seed).permutation(len(samples.y))[:MOST_ROWS]
-    X, y = samples.X[rows], samples.y[rows]
+    if data.image_shape is not None:
+        return []
+    regression = data.target.task == REGRESSION
+    rows = np.random.default_rng(seed).permutation(len(data.y))[:MOST_ROWS]
+    X, y = data.X[rows], data.y[rows]
     tree: DecisionTreeClassifier | DecisionTreeRegressor
     if regression:
         tree = DecisionTreeRegressor(max_depth=DEPTH, random_state=seed)
@@ -42,12 +45,12 @@ def find_leaks(samples: Samples, seed: int = 0) -> list[Leak]:
         counts = np.unique(y, return_counts=True)[1]
         if counts.max() > MOST_FREQUENT * len(y) or counts.max() < FOLDS:
             return []
-        # A class with fewer rows than folds cannot be predicted, and is no reason to say nothing.
+        # A class with fewer rows than folds cannot be predicted in all of them.
         kept = np.isin(y, np.unique(y)[counts >= FOLDS])
         X, y = X[kept], y[kept]
         tree = DecisionTreeClassifier(max_depth=DEPTH, random_state=seed)
         folds = StratifiedKFold(FOLDS)
-    places = zip(samples.encoding.columns, samples.encoding.places, strict=True)
+    places = zip(data.encoder.columns_, data.encoder.places, strict=True)
     found = []
     for column, place in list(places)[:MOST_COLUMNS]:
         scores = cross_val_score(tree, X[:, place], y, cv=folds)

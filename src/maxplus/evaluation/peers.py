@@ -1,4 +1,4 @@
-"""What else a user of scikit-learn would take for a table, with as little tuning as our default."""
+"""Usual models of scikit-learn for tables, with as little tuning as the default here."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-# Until nothing gets better. An MLP that goes on for longer than this gets surer of itself, but not
-# better: its log loss rises on most small tables.
+# Until convergence. An MLP that is trained for longer becomes more confident, but not better: its
+# log loss rises on most small tables.
 ITERATIONS, EPOCHS = 2_000, 400
 
 
@@ -33,8 +33,8 @@ def _both_scaled(model: Any) -> Any:
     return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
 
 
-# Given a seed. Support vectors have no probabilities of their own: scikit-learn's are sigmoids of
-# scores that five folds have held out.
+# Functions of a seed. Support vector machines have no probabilities: sigmoids of their scores are
+# fitted by cross-validation.
 PEERS: dict[str, Callable[[int], Any]] = {
     "logistic": lambda seed: _scaled(LogisticRegression(max_iter=ITERATIONS)),
     "kNN": lambda seed: _scaled(KNeighborsClassifier()),
@@ -46,7 +46,7 @@ PEERS: dict[str, Callable[[int], Any]] = {
     "MLP": lambda seed: _scaled(MLPClassifier(max_iter=EPOCHS, random_state=seed)),
     "SVC": lambda seed: _scaled(CalibratedClassifierCV(SVC(), ensemble=False)),
 }
-# The same for numbers; what depends on the target's size gets it standardised.
+# Regressors; those that depend on the scale of the target get it standardised.
 REGRESSION_PEERS: dict[str, Callable[[int], Any]] = {
     "ridge": lambda seed: _scaled(RidgeCV()),
     "kNN": lambda seed: _scaled(KNeighborsRegressor()),

@@ -1,18 +1,21 @@
-"""How good a model is on rows that it has not seen."""
+"""Validation of a model on rows that it has not been trained on."""
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.exceptions import ConvergenceWarning
 
-from maxplus.evaluation.held_out import CERTIFIED_AT, COVERAGE, HeldOut, Watch, held_out
-from maxplus.evaluation.plans import plan_for
-from maxplus.evaluation.rows import as_rows
+from maxplus.evaluation.splits import Splits, make_splits
+from maxplus.explain import Domain
 from maxplus.metrics import (
     ClassifierFigures,
     RegressionFigures,
@@ -22,47 +25,73 @@ from maxplus.metrics import (
     reliability,
 )
 from maxplus.metrics._intervals import fold_dispersion, score_interval, wilson_interval
-from maxplus.tables import ColumnChoices
+from maxplus.tables import Dataset, RawTable, TableEncoder, Target, is_frame, split_target, table_of
+from maxplus.tables.schema import CLASSIFICATION, REGRESSION, label_name
 
+# Changes of features, in deviations of the training rows, for which accuracy is certified.
+CERTIFIED_AT = 0.1
+# Promised coverage of the intervals of a regression.
+COVERAGE = 0.9
 Figures = ClassifierFigures | RegressionFigures
-# What is worth telling about a guess.
-GUESSED = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
+# Metrics of the baseline that a document holds.
+BASELINE = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
 # Rows of each kind that a document names.
 N_NAMED = 25
 
 
-@dataclass(frozen=True)
-class Validation:
-    """Figures of held-out rows, beside those of a guess that looks at no feature.
+class HeldOut(NamedTuple):
+    """Predictions of n rows by models that were not trained on them, in the order of the folds.
 
     Attributes
     ----------
-    words : how rows were held out
-    figures : of the model
-    guess : of the classes' frequencies as probabilities, so that the most frequent class is always
-        predicted; in a regression, of the mean
-    unjudged : rows that were never held out, because no other row or group has their class
-    seconds : of all trainings and predictions
+    names, fold : number of each row as users count, from 1, and its fold
+    seconds : of each fold, to train and to predict
+    y : classes of the rows as columns of ``outcome``, or their numbers
+    outcome : probabilities (n, C), or predictions (n,)
+    certified : certified accuracy for changes of all features up to 0.1 deviations; None without
+        certificates
+    interval : lower and upper bounds for 90 %; None for models without
+    """
+
+    names: NDArray
+    fold: NDArray
+    seconds: NDArray
+    y: NDArray
+    outcome: NDArray
+    certified: float | None = None
+    interval: tuple[NDArray, NDArray] | None = None
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Metrics of held-out rows, beside those of a baseline without features.
+
+    Attributes
+    ----------
+    description : how rows were held out
+    figures : metrics of the model
+    baseline : metrics of `sklearn.dummy.DummyClassifier`, whose probabilities are the frequencies
+        of the classes, or of the mean in a regression
+    n_untested : rows that were never held out, because no other row or group has their class
     held_out : the predictions themselves
     """
 
-    words: str
+    description: str
     figures: Figures
-    guess: Figures
-    unjudged: int
-    seconds: float
+    baseline: Figures
+    n_untested: int
     held_out: HeldOut
 
     @property
     def dispersion(self) -> float:
-        """How much more the accuracy of folds differs than by chance, at least 1."""
+        """Overdispersion of the accuracy of folds, at least 1."""
         assert isinstance(self.figures, ClassifierFigures)
         right = self.held_out.outcome.argmax(axis=1) == self.held_out.y
         return fold_dispersion(right, self.held_out.fold)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the accuracy on many new rows lies, 95 times of 100.
+        """95 % interval of the accuracy on many new rows.
 
         Wilson's interval of the held-out rows, widened where folds differ more than by chance.
         """
@@ -72,7 +101,7 @@ class Validation:
         return found
 
     def score_interval(self, n_rows: int) -> tuple[float, float]:
-        """Where the accuracy on a table of so many new rows lies, 95 times of 100.
+        """Return the 95 % interval of the accuracy on a table of ``n_rows`` new rows.
 
         Parameters
         ----------
@@ -88,50 +117,50 @@ class Validation:
 
     @property
     def certified(self) -> float | None:
-        """The share of rows that are right and stay so for changes up to 0.1 deviations."""
+        """Certified accuracy for changes up to 0.1 deviations; None without certificates."""
         return self.held_out.certified
 
     @property
     def seconds_each(self) -> float:
-        """Of one training and its predictions, the mean."""
+        """Mean seconds of one training and its predictions."""
         return float(self.held_out.seconds.mean())
 
     @property
-    def guessed(self) -> str:
-        """The class that is guessed, or "the mean"."""
-        if isinstance(self.guess, RegressionFigures):
+    def baseline_label(self) -> str:
+        """The class that the baseline predicts, or "the mean"."""
+        if isinstance(self.baseline, RegressionFigures):
             return "the mean"
-        return max(self.guess.classes, key=lambda one: one.n_predicted).label
+        return max(self.baseline.classes, key=lambda one: one.n_predicted).label
 
     def to_json(self) -> dict[str, Any]:
-        """All but the predictions, as numbers, words, lists and dicts.
+        """Return everything but the predictions as plain data.
 
         Returns
         -------
         dict
         """
-        guess = self.guess.to_json()
+        baseline = self.baseline.to_json()
         document: dict[str, Any] = {
-            "how": self.words,
+            "how": self.description,
             "figures": self.figures.to_json(),
-            "guess": {name: guess[name] for name in GUESSED if name in guess},
-            "rows_never_held_out": self.unjudged,
-            "seconds": self.seconds,
+            "guess": {name: baseline[name] for name in BASELINE if name in baseline},
+            "rows_never_held_out": self.n_untested,
+            "seconds": float(self.held_out.seconds.sum()),
         }
         if isinstance(self.figures, RegressionFigures):
             return document | {"coverage_promised": COVERAGE}
-        # Rows are in the order of the folds here; the user counts them otherwise.
+        # Rows are in the order of the folds here, and are named by their numbers in the file.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
-        document["guess"]["label"] = self.guessed
+        document["guess"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
-        document |= self._told_by_row()
+        document |= self._by_row()
         if self.certified is not None:
             document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}
         return document
 
-    def _told_by_row(self) -> dict[str, Any]:
-        """How far probabilities can be trusted, and the rows that a classifier has trouble with."""
+    def _by_row(self) -> dict[str, Any]:
+        """Return the reliability of probabilities, and uncertain and surprising rows."""
         assert isinstance(self.figures, ClassifierFigures)
         y, P = self.held_out.y, self.held_out.outcome
         labels = [one.label for one in self.figures.classes]
@@ -159,28 +188,30 @@ def validate(
     X: Any,
     y: Any = None,
     *,
-    how: str | int | float = "auto",
-    choices: ColumnChoices | None = None,
+    cv: str | int | float = "auto",
+    groups: Any = None,
+    encoder: TableEncoder | None = None,
     random_state: int = 0,
-    watch: Watch = lambda done: None,
+    on_progress: Callable[[int], None] = lambda done: None,
     callbacks: Sequence[Callable] = (),
 ) -> Validation:
-    """Hold rows out, train on the others and judge; everything is chosen again in each training.
+    """Hold rows out, train on the others and predict; everything is chosen again in each training.
 
-    That is: columns, categories, fill-ins and scales as well as a capacity. So a column that
-    only serves to know rows again, or a model that only remembers them, looks as bad as it is.
+    That is: columns, categories, imputed values and scales as well as a capacity. So ids, or a
+    model that memorises rows, get the scores that they have on new rows.
 
     Parameters
     ----------
-    model : a classifier with ``predict_proba``, or a regressor; it is cloned and stays as it is
-    X : a data frame with words, holes and the target, a `maxplus.tables.RawTable`, or an array
-    y : labels or numbers, if they are no column of X
-    how : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
+    model : a classifier with ``predict_proba``, or a regressor; it is cloned
+    X : a data frame, a `maxplus.tables.RawTable` or `maxplus.tables.Dataset`, or an array
+    y : labels or numbers; of a data frame also the name of a column, or None for the usual one
+    cv : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
         a number of folds, or a share to hold out
-    choices : what is to be overruled about the columns (`maxplus.tables.ColumnChoices`); rows of
-        one value of its ``groups`` are held out together
-    random_state : of the shuffling
-    watch : told how many trainings are done
+    groups : name of a column of the data frame; rows of one value are held out together
+    encoder : how a data frame is encoded; a `maxplus.tables.TableEncoder` that drops no column by
+        default
+    random_state : seed of the shuffling
+    on_progress : called with the number of trainings that are done
     callbacks : for trainings of estimators of this library
 
     Returns
@@ -193,28 +224,140 @@ def validate(
     >>> from maxplus import LMMClassifier, validate
     >>> X, y = load_iris(return_X_y=True)
     >>> found = validate(LMMClassifier(9, slope=5.0, warmup_epochs=5, random_state=0), X, y)
-    >>> found.words, found.figures.accuracy > 0.9, round(found.guess.accuracy, 2)
+    >>> found.description, found.figures.accuracy > 0.9, round(found.baseline.accuracy, 2)
     ('5-fold cross-validation', True, 0.33)
     """
-    rows = as_rows(X, y, choices)
+    data = as_dataset(X, y, groups)
+    if encoder is None:
+        encoder = data.encoder or data.table.encoder or TableEncoder()
+    assert data.y is not None
     classify = is_classifier(model)
-    plan = plan_for(rows.y, how, classes=classify, seed=random_state, groups=rows.groups)
-    found = held_out(model, rows, plan, watch, callbacks)
-    labels = np.unique(rows.y) if classify else None
+    splits = make_splits(data.y, cv, classes=classify, seed=random_state, groups=data.groups)
+    found = _held_out(model, data, encoder, splits, on_progress, callbacks)
+    labels = np.unique(data.y) if classify else None
     return Validation(
-        plan.words, _judge(found, labels), _judge_guess(found, labels), plan.unjudged,
-        float(found.seconds.sum()), found,
+        splits.description, _metrics(found, labels), _baseline(found, labels), splits.n_untested,
+        found,
     )  # fmt: skip
 
 
-def _judge(found: HeldOut, labels: Any) -> Figures:
+def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
+    """Return rows with labels; ValueError without labels."""
+    if isinstance(X, Dataset):
+        if X.y is None:
+            raise ValueError(f"{X.name} has no labels in {X.target.name!r}")
+        return X
+    if is_frame(X):
+        table, name = table_of(X), y
+        if y is not None and not isinstance(y, str):
+            name = label_name(y, table)
+            columns = {**table.columns, name: np.asarray(y)}
+            table = RawTable(table.name, columns, encoder=table.encoder)
+        return split_target(table, name, groups=groups)
+    if y is None:
+        raise ValueError("an array needs its labels: y is None")
+    X, y = np.asarray(X), np.asarray(y)
+    is_number = y.dtype.kind == "f" and (y != np.round(y)).any()
+    target = Target("y", REGRESSION if is_number else CLASSIFICATION)
+    return Dataset(RawTable("the array", {}, encoded=X), target, y, np.arange(len(y)), groups, X=X)
+
+
+def _held_out(
+    model: Any, data: Dataset, encoder: TableEncoder, splits: Splits,
+    on_progress: Callable[[int], None], callbacks: Sequence[Callable],
+) -> HeldOut:  # fmt: skip
+    """Train a clone of the model on each split and predict the rows that were held out."""
+    assert data.y is not None
+    classes = np.unique(data.y) if is_classifier(model) else None
+    parts = []
+    on_progress(0)
+    for done, (training, test) in enumerate(splits.pairs, 1):
+        parts.append(_predicted(model, data, encoder, training, test, classes, callbacks))
+        on_progress(done)
+    lengths = [len(test) for _, test in splits.pairs]
+    tests = np.concatenate([test for _, test in splits.pairs])
+    shares: list[Any] = [part.certified for part in parts]
+    interval = None
+    if parts[0].interval is not None:
+        low, high = zip(*(part.interval for part in parts), strict=True)
+        interval = np.concatenate(low), np.concatenate(high)
+    return HeldOut(
+        names=data.rows[tests] + 1,
+        fold=np.repeat(np.arange(len(lengths)), lengths),
+        seconds=np.array([part.seconds for part in parts]),
+        y=data.y[tests] if classes is None else np.searchsorted(classes, data.y[tests]),
+        outcome=np.concatenate([part.outcome for part in parts]),
+        certified=None if None in shares else float(np.average(shares, weights=lengths)),
+        interval=interval,
+    )
+
+
+class _Fold(NamedTuple):
+    outcome: NDArray
+    seconds: float
+    certified: float | None = None
+    interval: Any = None
+
+
+def _predicted(
+    model: Any, data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray,
+    classes: NDArray | None, callbacks: Sequence[Callable],
+) -> _Fold:  # fmt: skip
+    """Train on some rows and predict others."""
+    assert data.y is not None
+    X, X_test, scale = _features(data, encoder, training, test)
+    began = time.perf_counter()
+    fitted = clone(model)
+    if "callbacks" in fitted.get_params(deep=False):
+        fitted.set_params(callbacks=list(callbacks) or None)
+    with warnings.catch_warnings():
+        # Models of scikit-learn may reach their limit of epochs.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted.fit(X, data.y[training])
+    outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
+    seconds = time.perf_counter() - began
+    if classes is None:
+        interval = None
+        if hasattr(fitted, "predict_interval"):
+            interval = fitted.predict_interval(X_test, COVERAGE)
+        return _Fold(outcome, seconds, interval=interval)
+    # A class without a training row in this split has no column.
+    P = np.zeros((len(test), len(classes)))
+    P[:, np.searchsorted(classes, fitted.classes_)] = outcome
+    certified = None
+    if hasattr(fitted, "certified_accuracy"):
+        certified = fitted.certified_accuracy(X_test, data.y[test], CERTIFIED_AT, scale)
+    return _Fold(P, seconds, certified)
+
+
+def _features(
+    data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return both parts, encoded as the training rows say, and the scale of certificates."""
+    if data.table.columns:
+        own, others = data.table.take(training), data.table.take(test)
+        fitted = clone(encoder).set_params(standardize=False).fit_table(own)
+        scale = Domain.of(fitted.domain()).certificate_scale()
+        # An unknown category is expected here and needs no warning.
+        return fitted.encode(own).X, fitted.encode(others).X, scale
+    X = data.X[training]
+    deviation = X.std(axis=0, dtype=np.float64)
+    constant = (X.min(axis=0) == X.max(axis=0)) | (deviation == 0.0)
+    return X, data.X[test], np.where(constant, 1.0, deviation)
+
+
+def _metrics(found: HeldOut, labels: Any) -> Figures:
     if labels is None:
         return judge_regression(found.y, found.outcome, *(found.interval or ()))
     return judge_classifier(found.y, found.outcome, labels)
 
 
-def _judge_guess(found: HeldOut, labels: Any) -> Figures:
+def _baseline(found: HeldOut, labels: Any) -> Figures:
+    no_features = np.zeros((len(found.y), 1))
     if labels is None:
-        return judge_regression(found.y, np.full(len(found.y), found.y.mean()))
-    frequencies = np.bincount(found.y, minlength=len(labels)) / len(found.y)
-    return judge_classifier(found.y, np.tile(frequencies, (len(found.y), 1)), labels)
+        mean = DummyRegressor().fit(no_features, found.y)
+        return judge_regression(found.y, mean.predict(no_features))
+    prior = DummyClassifier(strategy="prior").fit(no_features, found.y)
+    P = np.zeros((len(found.y), len(labels)))
+    P[:, prior.classes_] = prior.predict_proba(no_features)
+    return judge_classifier(found.y, P, labels)

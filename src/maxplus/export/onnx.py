@@ -292,8 +292,8 @@ def _description(network: TermSum) -> str:
 
 def _feature_names(estimator: Any) -> list[str] | None:
     """Return the names of the features, if the estimator has them."""
-    if hasattr(estimator, "preparation_"):
-        return [str(name) for name in estimator.preparation_.feature_names]
+    if hasattr(estimator, "encoder_"):
+        return [str(name) for name in estimator.encoder_.feature_names]
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 

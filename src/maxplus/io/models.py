@@ -45,7 +45,7 @@ from maxplus.io.schema import (
     write_attributes,
 )
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Network, Term
-from maxplus.tables import Preparation
+from maxplus.tables import TableEncoder
 from maxplus.training import History
 
 KIND = "maxplus-model"
@@ -79,14 +79,14 @@ def save(
 
     Notes
     -----
-    The encoding of tables (``preparation_``, a `maxplus.tables.Preparation`) and the validation on
+    The encoding of tables (``encoder_``, a `maxplus.tables.TableEncoder`) and the validation on
     held-out rows (``validation_``, what `maxplus.evaluation.Validation.to_json` gives) are kept
     with an estimator that has them, and `maxplus.load` gives them back.
 
     By default nothing per training row is written, only counts and means. ``remember_rows`` keeps
     labels, losses, ``suspects_``, ``residuals_``, the samples in ``history_``, the rows that a
     validation names, and hashes of the rows where ``training_rows_`` has them (from
-    `maxplus.tables.row_fingerprints`; ``maxplus train --remember-rows`` sets it). Labels and losses
+    `maxplus.tables.row_hashes`; ``maxplus train --remember-rows`` sets it). Labels and losses
     can then be read from the file, in the order of the training rows, and guesses of rows can be
     tested against the hashes. What a file tells in any case is in SECURITY.md.
 
@@ -189,9 +189,9 @@ def describe(
         document["search"] = {
             name: np.asarray(value).tolist() for name, value in estimator.search_.items()
         }
-    preparation = getattr(estimator, "preparation_", None)
-    if preparation is not None:
-        document["preparation"] = preparation.to_json()
+    encoder = getattr(estimator, "encoder_", None)
+    if encoder is not None:
+        document["encoder"] = encoder.to_json()
     if getattr(estimator, "validation_", None) is not None:
         document["validation"] = _validation(estimator.validation_, remember_rows)
     if hasattr(estimator, "classes_"):
@@ -228,7 +228,7 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         document.get("n_features"), lambda v: v == model.n_features, "the number of features"
     )
     # Of a data frame that was encoded, the columns are counted, not the features.
-    is_encoded = document.get("preparation") is not None
+    is_encoded = document.get("encoder") is not None
     estimator.n_features_in_ = require(
         document.get("n_columns", n_features),
         lambda v: v == n_features or (is_encoded and type(v) is int and v > 0),
@@ -241,8 +241,8 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.feature_names_in_ = np.array(names, object)
     if document.get("search") is not None:
         estimator.search_ = check_search(document["search"])
-    if document.get("preparation") is not None:
-        estimator.preparation_ = _preparation(document["preparation"], model.n_features)
+    if document.get("encoder") is not None:
+        estimator.encoder_ = _encoder(document["encoder"], model.n_features)
     labels = None
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
@@ -274,15 +274,15 @@ def unfitted(document: dict[str, Any]) -> Any:
     return estimator
 
 
-def _preparation(record: Any, n_features: int) -> Preparation:
+def _encoder(record: Any, n_features: int) -> TableEncoder:
     try:
-        preparation = Preparation.from_json(record)
+        encoder = TableEncoder.from_json(record)
     except ValueError as error:
         raise FileError(str(error)) from None
-    n = len(preparation.feature_names)
+    n = len(encoder.feature_names)
     if n != n_features:
         raise FileError(f"its columns make {n} features, but the model has {n_features}")
-    return preparation
+    return encoder
 
 
 def _rebuild_classifier(

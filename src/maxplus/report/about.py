@@ -23,8 +23,8 @@ UNTOLD = ("callbacks", "verbose", "n_jobs", "warm_start")
 
 def about_page(estimator: Any, name: str) -> dict[str, Any]:
     """Title and origin."""
-    preparation = getattr(estimator, "preparation_", None)
-    target = name if preparation is None else f"“{preparation.encoding.target}”"
+    encoder = getattr(estimator, "encoder_", None)
+    target = name if encoder is None else f"“{encoder.target_.name}”"
     return {
         "title": f"A model that tells {target}",
         "made_by": f"maxplus {maxplus.__version__}",
@@ -34,7 +34,7 @@ def about_page(estimator: Any, name: str) -> dict[str, Any]:
 
 def about_model(estimator: Any) -> dict[str, Any]:
     """What it was trained for and how, in numbers and words."""
-    preparation = getattr(estimator, "preparation_", None)
+    encoder = getattr(estimator, "encoder_", None)
     n_features = estimator.model_.n_features
     facts = {
         "ended": getattr(estimator, "status_message_", None),
@@ -47,11 +47,11 @@ def about_model(estimator: Any) -> dict[str, Any]:
         "n_hidden": estimator.n_hidden_,
         "n_terms": len(getattr(estimator.model_, "terms", ())),
         "n_features": n_features,
-        "n_columns": n_features if preparation is None else len(preparation.encoding.columns),
-        "target": None if preparation is None else preparation.encoding.target,
-        "trained_on": None if preparation is None else PurePath(preparation.data).name,
+        "n_columns": n_features if encoder is None else len(encoder.columns_),
+        "target": None if encoder is None else encoder.target_.name,
+        "trained_on": None if encoder is None else PurePath(encoder.data_).name,
         "n_training": training_summary(estimator).get("n_rows"),
-        "decisions": [] if preparation is None else list(preparation.decisions),
+        "decisions": [] if encoder is None else list(encoder.decisions_),
         "parameters": {
             name: str(value)
             for name, value in estimator.get_params(deep=False).items()
@@ -71,7 +71,7 @@ def _number(value: float | None) -> str | None:
 
 def columns_of(estimator: Any, words: Sequence[str]) -> list[str]:
     """The column that each feature is made of."""
-    return column_of_features(getattr(estimator, "preparation_", None), words)
+    return column_of_features(getattr(estimator, "encoder_", None), words)
 
 
 def importances(estimator: Any, X: NDArray, words: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.distributed import current
-from maxplus.tables import row_fingerprints
+from maxplus.tables import row_hashes
 
 # Rules, and importances that a model does not know, are counted on so many rows at most.
 MOST_COUNTED = 100_000
@@ -63,7 +63,7 @@ class Asked:
         """Those of all ranks; X is this rank's own until `seen` says what the others have."""
         comm = current()
         return cls(
-            X, None if y is None else together(y), together(row_fingerprints(X)), name,
+            X, None if y is None else together(y), together(row_hashes(X)), name,
             None if numbers is None else together(np.asarray(numbers)).tolist(),
             None if ids is None else [one for own in comm.allgather(ids) for one in own],
             None if missing is None else together(missing),

@@ -323,6 +323,6 @@ def _what_if(
         return {"network": None, "columns": [], "why_not": why_not}
     return {
         "network": model_data(clf.model_, scale),
-        "columns": editable_columns(getattr(clf, "preparation_", None), words),
+        "columns": editable_columns(getattr(clf, "encoder_", None), words),
         "why_not": None,
     }

@@ -48,8 +48,8 @@ def of_validation(estimator: Any, asked: Asked, is_training: bool) -> dict[str, 
     record = getattr(estimator, "validation_", None)
     if record is None:
         return None
-    preparation = getattr(estimator, "preparation_", None)
-    data = "the training data" if preparation is None else PurePath(preparation.data).name
+    encoder = getattr(estimator, "encoder_", None)
+    data = "the training data" if encoder is None else PurePath(encoder.data_).name
     return _source(
         title=record["how"],
         whose="that it had not seen",

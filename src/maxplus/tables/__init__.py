@@ -1,43 +1,43 @@
-"""Users' data: files and data frames read into columns, columns turned into features and labels."""
+"""Users' data: files and data frames as columns, and their encoding as features and labels."""
 
-from maxplus.tables.choices import EVERYTHING, ColumnChoices
-from maxplus.tables.deciding import Decided, decide, label_name
-from maxplus.tables.domain import FeatureValues
-from maxplus.tables.encoding import Encoding
-from maxplus.tables.fingerprints import row_fingerprints
+from maxplus.tables.categorical import Categorical
+from maxplus.tables.columns import Category, Column, Number, Ordinal, UnknownValues
+from maxplus.tables.dataset import (
+    Dataset,
+    load_dataset,
+    load_training,
+    split_target,
+    stream_dataset,
+)
+from maxplus.tables.encoder import FeatureValues, Ranges, TableEncoder
+from maxplus.tables.files import read_batches, read_table
 from maxplus.tables.frames import is_frame, is_plain, table_of
-from maxplus.tables.kinds import Category, Column, Number, Ranks
-from maxplus.tables.preparation import Preparation
-from maxplus.tables.reading import read_batches, read_table
-from maxplus.tables.samples import Samples, samples_of
-from maxplus.tables.sources import open_source, stream_source
+from maxplus.tables.row_hashes import row_hashes
+from maxplus.tables.schema import Target
 from maxplus.tables.table import RawTable, TableError
-from maxplus.tables.words import Words
 
 __all__ = [
-    "EVERYTHING",
+    "Categorical",
     "Category",
     "Column",
-    "ColumnChoices",
-    "Decided",
-    "Encoding",
+    "Dataset",
     "FeatureValues",
     "Number",
-    "Preparation",
-    "Ranks",
+    "Ordinal",
+    "Ranges",
     "RawTable",
-    "Samples",
+    "TableEncoder",
     "TableError",
-    "Words",
-    "decide",
+    "Target",
+    "UnknownValues",
     "is_frame",
     "is_plain",
-    "label_name",
-    "open_source",
+    "load_dataset",
+    "load_training",
     "read_batches",
     "read_table",
-    "row_fingerprints",
-    "samples_of",
-    "stream_source",
+    "row_hashes",
+    "split_target",
+    "stream_dataset",
     "table_of",
 ]

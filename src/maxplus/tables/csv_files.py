@@ -1,96 +1,216 @@
-"""CSV files in batches: pyarrow splits, unquotes and converts; columns become numbers or words."""
+"""CSV and other delimited text: dialects are detected, pyarrow parses and converts.
+
+Own code does what pyarrow lacks: decimal commas, checks of the header, spellings of missing values,
+and messages with line numbers.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.bytes_of import Source, Utf8
-from maxplus.tables.csv_dialect import Dialect, sniff
-from maxplus.tables.table import Cells, TableError, row_in_words
-from maxplus.tables.words import ALWAYS_MISSING, MISSING, Words, in_quotes
+from maxplus.tables.categorical import ALWAYS_MISSING, MISSING, Categorical, quoted
+from maxplus.tables.table import Cells, TableError, check_different, row_text
+from maxplus.tables.text_source import BYTES_AT_ONCE, Source, Utf8
 
-# pyarrow is imported where it is used, so that importing this stays quick.
+# pyarrow is imported where it is used, so that importing this module stays fast.
 if TYPE_CHECKING:
     import pyarrow
 
-# The names of missing values as they are mostly written: others are found more slowly.
+DELIMITERS = ",;\t|"
+# Name of a first column without one, where data frames write their index.
+UNNAMED = "Unnamed: 0"
+# Bytes after which a file without a line is refused.
+LONGEST_NAMES = 1 << 25
+# Rows that decimal commas are detected in.
+ROWS_LOOKED_AT = 1000
+_NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
+
+
+class Dialect(NamedTuple):
+    """The format of a CSV file.
+
+    Attributes
+    ----------
+    names : of the columns
+    delimiter : separator of columns
+    commas : the columns whose numbers have decimal commas
+    blank_lines : how many come before the names
+    """
+
+    names: list[str]
+    delimiter: str
+    commas: frozenset[str]
+    blank_lines: int
+
+
+def sniff(text: Utf8, name: str) -> Dialect:
+    """Detect the dialect from the beginning of a text, which is put back.
+
+    Raises
+    ------
+    TableError
+        Where there are no columns, or no names for them.
+    """
+    head = more = text.read(BYTES_AT_ONCE)
+    # The header of a wide table may be long.
+    while not re.search(rb"[^\r\n][\r\n]", head[-len(more) - 1 :]):
+        if not (more := text.read(BYTES_AT_ONCE)):
+            break
+        head += more
+        if len(head) > LONGEST_NAMES:
+            raise TableError(
+                f"{name} has no line of names in its first {LONGEST_NAMES:,} bytes; is it a table?"
+            )
+    text.unread(head)
+    lines = io.StringIO(head.decode("utf-8-sig", "replace"), newline="")
+    blank_lines, first_line = next(
+        ((k, line) for k, line in enumerate(lines) if line.strip()), (0, "")
+    )
+    delimiter = max(DELIMITERS, key=first_line.count)
+    # A quoted name may have several lines.
+    reader = csv.reader(chain([first_line], lines), delimiter=delimiter)
+    names = [cell.strip() for cell in next(reader, [])]
+    _check_names(name, names)
+    if names[0] == "" and UNNAMED not in names:
+        names[0] = UNNAMED
+    if "" in names:
+        raise TableError(f"{name}: column {names.index('') + 1} has no name; give it one")
+    check_different(name, names)
+    commas = frozenset() if delimiter == "," else _commas(names, reader)
+    return Dialect(names, delimiter, commas, blank_lines)
+
+
+def _check_names(name: str, names: list[str]) -> None:
+    if not names:
+        raise TableError(f"{name} is empty; it should hold a line of names and rows of data")
+    if len(names) < 2:
+        raise TableError(
+            f"{name} has one column only ({names[0]}); columns must be separated by commas, "
+            "semicolons, tabs or bars"
+        )
+    numbers = [cell for cell in names if _NUMBER.fullmatch(cell)]
+    if len(numbers) == len(names):
+        raise TableError(
+            f"{name} has no header: its first line holds numbers only; put the columns' names there"
+        )
+    if 2 * len(numbers) >= len(names) and not _are_names(numbers):
+        raise TableError(
+            f"{name} has no header, it seems: its first line ({','.join(names)[:40]}…) looks like "
+            "data; put a line with the columns' names before it"
+        )
+
+
+def _are_names(numbers: list[str]) -> bool:
+    """Return whether numbers may be names: 0, 1, 2, … or years."""
+    if not all(cell.isdecimal() for cell in numbers):
+        return False
+    steps = {int(b) - int(a) for a, b in pairwise(numbers)}
+    return steps == {1} or (len(numbers) > 2 and len(steps) == 1 and steps != {0})
+
+
+def _commas(names: list[str], reader: Any) -> frozenset[str]:
+    """Return columns whose numbers mostly have commas; all columns where none has points."""
+    columns: dict[int, list[str]] = {}
+    try:
+        for cells in islice(reader, ROWS_LOOKED_AT):
+            for k, cell in enumerate(cells[: len(names)]):
+                columns.setdefault(k, []).append(cell.strip())
+    except csv.Error:
+        return frozenset()
+    commas: set[str] = set()
+    points = False
+    for k, cells in columns.items():
+        numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
+        if 2 * len(numbers) > len([cell for cell in cells if cell]):
+            n_commas = sum("," in cell for cell in numbers)
+            n_points = sum("." in cell for cell in numbers)
+            points |= n_points > n_commas
+            if n_commas > n_points:
+                commas.add(names[k])
+    return frozenset(names if commas and not points else commas)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+# Common spellings of missing values; others are found more slowly.
 SPELLINGS = sorted(
     {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
 )
 READABLE = (
     ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
 )
-# How much of a CSV file is text in memory at a time, and so the longest row: for so many columns,
-# and more for more of them, up to a limit.
+# Bytes of text in memory at a time, and so the longest row: for so many columns, and more for more
+# of them, up to a limit.
 BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
-# Longer cells are taken for a quote that was never closed.
+# Longer cells are refused: a quote is probably not closed.
 LONGEST_CELL = 1 << 17
 
 Batch = dict[str, Cells]
-# Columns that hold words (True), that must hold numbers (False), and that are as they look (None).
+# Columns that hold text (True), that must hold numbers (False), or whose type is inferred (None).
 ReadAs = Mapping[str, bool | None]
 
 
-class OtherKindsError(ValueError):
-    """A column that was taken for numbers holds something else."""
+class OtherTypesError(ValueError):
+    """A column that was read as numbers holds text."""
 
 
 def typed_batches(
     source: Source, read_as: ReadAs, only: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """The columns of one block after the other, all or ``only`` some, converted while reading.
+    """Yield the columns of each block, all or ``only`` some, converted while reading.
 
-    ``read_as`` tells which are words; others are as they are in the first block.
+    ``read_as`` marks text columns; others have their types in the first block.
 
     Raises
     ------
-    OtherKindsError
-        Where a cell is no number, nor plainly missing: `text_batches` looks closer.
+    OtherTypesError
+        Where a cell is neither a number nor a common spelling of a missing value; `text_batches`
+        reads such columns.
     """
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
-        dialect = source.dialect or sniff(text, source.name)
+        dialect = sniff(text, source.name)
         source.commas = dialect.commas
         wanted = _wanted(dialect, only)
-        kinds = {name: is_words for name, is_words in read_as.items() if is_words is not None}
-        if not set(wanted) <= set(kinds):
-            kinds = _first_kinds(source, wanted) | kinds
-        words = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-        types = {name: words if kinds[name] else pyarrow.float64() for name in wanted}
-        if len({name in dialect.commas for name in wanted if not kinds[name]}) > 1:
-            raise OtherKindsError("pyarrow takes decimal commas in all columns or in none")
+        types_of = {name: is_text for name, is_text in read_as.items() if is_text is not None}
+        if not set(wanted) <= set(types_of):
+            types_of = _first_types(source, wanted) | types_of
+        text_type = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+        types = {name: text_type if types_of[name] else pyarrow.float64() for name in wanted}
+        if len({name in dialect.commas for name in wanted if not types_of[name]}) > 1:
+            raise OtherTypesError("pyarrow takes decimal commas in all columns or in none")
         for batch in _read(text, dialect, types, ragged):
             yield {
-                name: _words(source.name, name, cells) if kinds[name] else _floats(cells)
+                name: _text(source.name, name, cells) if types_of[name] else _floats(cells)
                 for name, cells in zip(wanted, batch.columns, strict=True)
             }
 
 
 def text_batches(
     source: Source,
-    words: set[str],
+    texts: set[str],
     only: Sequence[str] | None = None,
     numbers: Container[str] = (),
 ) -> Iterator[Batch]:
-    """The same, with all cells read as text first.
+    """Yield the same, with all cells read as text first.
 
-    Columns in ``words``, and from their first word on others too, which are added there,
-    are words: a type that pyarrow guessed could not change later. In ``numbers``, a word is an
-    error that names its line.
+    Columns in ``texts`` are text, and so are others from their first text on, which are added
+    there. In ``numbers``, text is an error that names its line.
     """
     import pyarrow
 
     with _csv_errors(source) as ragged, source.text() as text:
-        dialect = source.dialect or sniff(text, source.name)
+        dialect = sniff(text, source.name)
         source.commas = dialect.commas
         wanted = _wanted(dialect, only)
         types = dict.fromkeys(wanted, pyarrow.string())
@@ -99,12 +219,12 @@ def text_batches(
             columns: Batch = {}
             for name, cells in zip(wanted, batch.columns, strict=True):
                 comma = name in dialect.commas
-                found = _numbers_or_words(source.name, name, cells, words, comma)
-                if name in numbers and isinstance(found, Words):
-                    row = _first_word(cells, comma)
+                found = _numbers_or_text(source.name, name, cells, texts, comma)
+                if name in numbers and isinstance(found, Categorical):
+                    row = _first_text(cells, comma)
                     raise TableError(
                         f"{source.name}, {line_of(source, n_rows + row)}: {name!r} holds "
-                        f"{in_quotes(found[row])}, where numbers are expected; correct it, or "
+                        f"{quoted(found[row])}, where numbers are expected; correct it, or "
                         "leave it empty"
                     )
                 columns[name] = found
@@ -113,25 +233,23 @@ def text_batches(
 
 
 def _wanted(dialect: Dialect, only: Sequence[str] | None) -> list[str]:
-    """The columns to read; all of a file that has none of those asked for."""
+    """Return the columns to read; all of a file that has none of the requested ones."""
     asked = set(dialect.names if only is None else only)
     # The caller reports the columns that are not there.
     return [name for name in dialect.names if name in asked] or dialect.names
 
 
 def line_of(source: Source, row: int) -> str:
-    """The line where a row of data begins, as editors count; lines are counted when needed."""
-    if source.span is not None:
-        return f"{row_in_words(row)} after byte {source.span.first:,}"
+    """Return the line where a row of data begins, as editors count; O(file)."""
     rows = ((line, cells) for line, cells in _lines(source) if cells)
-    # The names are a row as well.
+    # The header is a row as well.
     found = next(islice(rows, row + 1, None), None)
-    return row_in_words(row) if found is None else f"line {found[0]:,}"
+    return row_text(row) if found is None else f"line {found[0]:,}"
 
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """All rows with the lines where they begin, as far as they can be read again."""
-    if not source.again or source.span is not None:
+    """Yield rows with the lines where they begin, if the source can be read again."""
+    if not source.again:
         return
     with source.text() as text, suppress(csv.Error):
         delimiter = sniff(text, source.name).delimiter
@@ -153,8 +271,8 @@ def _read(
         return "error"
 
     decimal = "," if dialect.commas & set(types) else "."
-    # By number, so that no name can be mistaken; the line of names is skipped as a row, which
-    # may take several lines.
+    # Columns have numbers as names here; the header, which may have several lines, is skipped as a
+    # row.
     ids = {name: str(k) for k, name in enumerate(dialect.names)}
     reader = arrow_csv.open_csv(
         text,
@@ -177,35 +295,35 @@ def _read(
             yield batch
 
 
-def _first_kinds(source: Source, wanted: Sequence[str]) -> dict[str, bool]:
-    """Which columns hold words in the first block, looked at as text."""
+def _first_types(source: Source, wanted: Sequence[str]) -> dict[str, bool]:
+    """Return which columns hold text in the first block."""
     if not source.again:
-        raise OtherKindsError
-    words: set[str] = set()
-    next(text_batches(source, words, wanted), None)
-    return {name: name in words for name in wanted}
+        raise OtherTypesError
+    texts: set[str] = set()
+    next(text_batches(source, texts, wanted), None)
+    return {name: name in texts for name in wanted}
 
 
 def _floats(cells: pyarrow.Array) -> NDArray:
     return cells.to_numpy(zero_copy_only=False)
 
 
-def _numbers_or_words(
-    file: str, name: str, cells: pyarrow.Array, words: set[str], comma: bool
+def _numbers_or_text(
+    file: str, name: str, cells: pyarrow.Array, texts: set[str], comma: bool
 ) -> Cells:
-    """One column of a batch."""
-    if name not in words:
+    """Return one column of a batch."""
+    if name not in texts:
         numbers = _numbers(cells, comma)
         if numbers is None:
             numbers = _numbers(_trimmed(cells), comma)
         if numbers is not None:
             return numbers
-        words.add(name)
-    return _words(file, name, cells.dictionary_encode())
+        texts.add(name)
+    return _text(file, name, cells.dictionary_encode())
 
 
-def _first_word(cells: pyarrow.Array, comma: bool) -> int:
-    """The first row of a column that holds no number."""
+def _first_text(cells: pyarrow.Array, comma: bool) -> int:
+    """Return the first row of a column that does not hold a number."""
     different = _trimmed(cells).dictionary_encode()
     bad = [
         k for k in range(len(different.dictionary))
@@ -215,7 +333,7 @@ def _first_word(cells: pyarrow.Array, comma: bool) -> int:
 
 
 def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
-    """Cells without the spaces around them, null where a value is missing."""
+    """Return stripped cells, null where a value is missing."""
     import pyarrow
     from pyarrow import compute
 
@@ -225,7 +343,7 @@ def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
 
 
 def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
-    """Cells as float64, NaN where one is missing; None if one is a word."""
+    """Return cells as float64, NaN where one is missing; None if one is text."""
     import pyarrow
     from pyarrow import compute
 
@@ -239,7 +357,7 @@ def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
         return None
 
 
-def _words(file: str, name: str, cells: pyarrow.DictionaryArray) -> Words:
+def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
     values = cells.dictionary.to_pylist()
     longest = max(map(len, values), default=0)
     if longest > LONGEST_CELL:
@@ -248,12 +366,12 @@ def _words(file: str, name: str, cells: pyarrow.DictionaryArray) -> Words:
             f"{LONGEST_CELL:,} are read; is a quote not closed?"
         )
     codes = cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Words.tidy(codes.astype(np.int32, copy=False), values)
+    return Categorical.tidy(codes.astype(np.int32, copy=False), values)
 
 
 @contextmanager
 def _csv_errors(source: Source) -> Iterator[list[Any]]:
-    """What is wrong with a CSV file, in words for the person who made it.
+    """Turn errors of pyarrow and csv into TableError.
 
     Gives a list for ragged rows to be noted in.
     """
@@ -269,7 +387,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
         if ragged:
             raise TableError(_ragged(source, ragged[0])) from None
         if "conversion error" in str(error):
-            raise OtherKindsError(str(error)) from None
+            raise OtherTypesError(str(error)) from None
         if "straddling" in str(error):
             raise TableError(
                 f"{name} has a row of more than {BLOCK_BYTES:,} bytes; is a quote not closed?"
@@ -285,7 +403,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
 
 
 def _ragged(source: Source, row: Any) -> str:
-    """Where the row is: pyarrow does not tell in a stream, so lines are counted now."""
+    """Return a message with the line, which pyarrow does not know in a stream."""
     n = row.actual_columns
     first = next((line for line, cells in _lines(source) if len(cells) == n), None)
     line = "" if first is None else f" in line {first:,}"
@@ -296,5 +414,5 @@ def _ragged(source: Source, row: Any) -> str:
     )
     return (
         f"{source.name}: a row{line} has {n} value{'s' if n != 1 else ''}, but there are "
-        f"{row.expected_columns} columns: {in_quotes(row.text)}; {remedy}"
+        f"{row.expected_columns} columns: {quoted(row.text)}; {remedy}"
     )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maxplus.tables.arrow_columns import cells_of
+from maxplus.tables.categorical import Categorical
 from maxplus.tables.table import Cells, RawTable, TableError, check_different
-from maxplus.tables.words import Words
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 def is_frame(data: Any) -> bool:
-    """Whether data has named columns, as data frames of any library have.
+    """Return whether data has named columns, as data frames of any library have.
 
     Parameters
     ----------
@@ -38,14 +40,14 @@ def is_frame(data: Any) -> bool:
 
 
 def table_of(frame: Any, name: str = "the data frame") -> RawTable:
-    """The columns of a data frame, as a file of the same content would have them.
+    """Return the columns of a data frame, as a file of the same content would have them.
 
     Parameters
     ----------
     frame : data frame
         Of pandas, polars or pyarrow.
     name : str, default="the data frame"
-        What messages call it.
+        Its name in messages.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
     import pyarrow
 
     if hasattr(frame, "iloc"):
-        # pandas: its index is no column, and its columns of objects may hold anything.
+        # pandas: its index is not a column, and columns of objects may hold anything.
         columns = {str(key): _of_pandas(frame.iloc[:, k]) for k, key in enumerate(frame.columns)}
         check_different(name, [str(key) for key in frame.columns])
         return RawTable(name, columns)
@@ -78,7 +80,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
 
 
 def is_plain(table: RawTable) -> bool:
-    """Whether there are numbers only, and all of them.
+    """Return whether a table holds numbers only, and none is missing.
 
     Parameters
     ----------
@@ -98,9 +100,46 @@ def is_plain(table: RawTable) -> bool:
     False
     """
     return all(
-        not isinstance(cells, Words) and not np.isnan(cells).any()
+        not isinstance(cells, Categorical) and not np.isnan(cells).any()
         for cells in table.columns.values()
     )
+
+
+def cells_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
+    """Return a column of pyarrow: numbers and truth values as numbers, all else as text.
+
+    Dates are text in ISO format.
+    """
+    import pyarrow
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_decimal(kind):
+        return column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+    numbers = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
+    if any(is_kind(kind) for is_kind in numbers):
+        floats = column.cast(pyarrow.float64(), safe=False)
+        if isinstance(floats, pyarrow.ChunkedArray):
+            return floats.to_numpy()
+        return floats.to_numpy(zero_copy_only=False)
+    if isinstance(column, pyarrow.ChunkedArray):
+        column = _one_chunk(column)
+    if not types.is_dictionary(kind):
+        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+            return Categorical.of(column.to_pylist())
+        column = column.cast(pyarrow.string()).dictionary_encode()
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    values = ["" if value is None else str(value) for value in column.dictionary.to_pylist()]
+    return Categorical.tidy(codes, values, bool(column.type.ordered))
+
+
+def _one_chunk(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    chunk = column.combine_chunks()
+    return chunk.chunk(0) if isinstance(chunk, pyarrow.ChunkedArray) else chunk
 
 
 def _of_pandas(column: Any) -> Cells:
@@ -109,4 +148,4 @@ def _of_pandas(column: Any) -> Cells:
     try:
         return cells_of(pyarrow.Array.from_pandas(column))
     except (TypeError, ValueError, pyarrow.ArrowException):
-        return Words.of(column.tolist())
+        return Categorical.of(column.tolist())

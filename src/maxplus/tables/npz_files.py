@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.table import Cells, TableError
-from maxplus.tables.words import Words
+from maxplus.tables.categorical import Categorical
+from maxplus.tables.table import Cells, NoRowsError, TableError
 
-# Packed arrays of zeros unpack to a thousand times their size. More than so many bytes are
-# unpacked only up to so many times the size of the file.
+# Compressed arrays of zeros expand to a thousand times their size. More than so many bytes are
+# decompressed only up to so many times the size of the file.
 ALWAYS, TIMES = 100_000_000, 100
-# Rows of a mapped array that become columns together.
+# Rows of a mapped array that are converted to columns together.
 ROWS_AT_ONCE = 1 << 16
 
 HEADERS = {
@@ -27,35 +27,50 @@ HEADERS = {
 
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
-    """All rows at once, since packed arrays are read whole; those of a map some at a time."""
+    """Yield all rows of an NPZ file at once, those of an NPY file, which is mapped, in batches."""
     if path.suffix.lower() == ".npy":
         X = _single(path)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             yield columns_of(path, {"X": X[lo : lo + ROWS_AT_ONCE]})
         return
     arrays = read_arrays(path)
-    # No bytes stand behind the width of an array without rows: it is not believed.
+    # An array without rows has no bytes that confirm its width, which may be huge.
     has_rows = arrays.get("X", np.ones(1)).shape[:1] != (0,)
     columns = columns_of(path, arrays) if has_rows else {}
     if columns:
         yield columns
 
 
+def npz_rows(path: Path, rank: int, size: int) -> dict[str, Cells]:
+    """Return the rows [rank·N / size, (rank + 1)·N / size) of X and y."""
+    arrays = read_arrays(path)
+    X = arrays.get("X")
+    n = 0 if X is None or not X.ndim else len(X)
+    if X is not None and not n:
+        raise NoRowsError(path)
+    rows = slice(rank * n // size, (rank + 1) * n // size)
+    own = {
+        name: array[rows] if name in ("X", "y") and array.shape[:1] == (n,) else array
+        for name, array in arrays.items()
+    }
+    return columns_of(path, own)
+
+
 def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
-    """X, y and feature_names as columns, checked."""
+    """Return X, y and feature_names as columns, checked."""
     X = arrays.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise TableError(
             f"{path} must hold an array X of numbers with a row for each sample, and y with the "
             f"labels; it holds {', '.join(sorted(arrays)) or 'nothing'}"
         )
-    words = [f"feature {p}" for p in range(X.shape[1])]
+    names = [f"feature {p}" for p in range(X.shape[1])]
     if "feature_names" in arrays:
-        names = arrays["feature_names"]
-        words = [str(name) for name in names] if names.shape == X.shape[1:] else []
-    if len(words) != X.shape[1] or len(set(words)) != len(words):
+        given = arrays["feature_names"]
+        names = [str(name) for name in given] if given.shape == X.shape[1:] else []
+    if len(names) != X.shape[1] or len(set(names)) != len(names):
         raise TableError(f"{path}: feature_names must be {X.shape[1]} different names")
-    columns: dict[str, Cells] = {word: X[:, p].astype(np.float64) for p, word in enumerate(words)}
+    columns: dict[str, Cells] = {name: X[:, p].astype(np.float64) for p, name in enumerate(names)}
     y = arrays.get("y")
     if y is not None:
         if y.shape != (len(X),):
@@ -63,12 +78,12 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
         if "y" in columns:
             raise TableError(f"{path}: a feature is named 'y', as the labels are; rename it")
         numbers = y.dtype.kind in "biuf"
-        columns["y"] = y.astype(np.float64) if numbers else Words.of(map(str, y))
+        columns["y"] = y.astype(np.float64) if numbers else Categorical.of(map(str, y))
     return columns
 
 
 def read_arrays(path: Path) -> dict[str, NDArray]:
-    """The arrays by name; TableError for a file that is none, or would take far more memory."""
+    """Return the arrays by name; TableError for another file, or one that takes far more memory."""
     if path.suffix.lower() == ".npy":
         return {"X": _single(path)}
     with open(path, "rb") as file:
@@ -82,7 +97,7 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
                 }
         except TableError:
             raise
-        # Whatever is wrong with a file, NumPy and zipfile have an error of their own for it.
+        # NumPy and zipfile have errors of many types for damaged files.
         except Exception:
             raise TableError(
                 f"{path} is no NPZ file, or a damaged one; write it anew with "
@@ -91,7 +106,7 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
 
 
 def _single(path: Path) -> NDArray:
-    """The one array of an NPY file, as a map of it; its last column is the label by default."""
+    """Return the array of an NPY file, memory-mapped; its last column is the label by default."""
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
@@ -119,7 +134,7 @@ def _check_size(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:
 
 
 def _array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray:
-    """One of the arrays, of no more bytes than the archive says; any error if it is damaged."""
+    """Return an array of no more bytes than the archive states; any error if it is damaged."""
     with archive.open(member) as stream:
         shape, columns_first, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
         if dtype.hasobject:

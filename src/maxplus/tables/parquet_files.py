@@ -3,46 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from maxplus.tables.arrow_columns import cells_of
+import numpy as np
+
+from maxplus.tables.frames import cells_of
 from maxplus.tables.table import Cells, TableError, check_different
 
 ENDINGS = (".parquet", ".pq")
-# Rows that are turned into arrays together.
+# Rows that are converted to arrays together.
 ROWS_AT_ONCE = 1 << 16
 
 
-def parquet_batches(path: Path, only: Sequence[str] | None = None) -> Iterator[dict[str, Cells]]:
-    """The columns of some rows after the other, all or ``only`` some; a folder's file by file."""
-    files, names = files_of(path), None
+def parquet_batches(
+    path: Path, only: Sequence[str] | None = None, part: tuple[int, int] = (0, 1)
+) -> Iterator[dict[str, Cells]]:
+    """Yield the columns of batches of rows, all or ``only`` some; of a folder file by file.
+
+    ``part`` is (rank, size): the rows [rank·N / size, (rank + 1)·N / size) of all files together.
+    A rank without rows gets one empty batch.
+    """
+    files, (rank, size), names, first = files_of(path), part, None, 0
+    n = 0 if size == 1 else sum(_metadata(file).num_rows for file in files)
+    begin, end = (rank * n // size, (rank + 1) * n // size) if size > 1 else (0, np.inf)
+    is_empty = True
     for file in files:
-        for batch in _batches(file, only):
-            names = names or batch.keys()
-            if batch.keys() != names:
-                raise other_columns(file, files[0])
-            yield batch
+        with _opened(file) as content:
+            own = content.schema_arrow.names
+            check_different(str(file), own)
+            names = names or own
+            if set(own) != set(names):
+                raise TableError(
+                    f"{file} has other columns than {files[0]}; all must have the same"
+                )
+            wanted = None if only is None else [name for name in own if name in set(only)]
+            for group in range(content.num_row_groups):
+                n_rows = content.metadata.row_group(group).num_rows
+                if first < end and first + n_rows > begin:
+                    batches = content.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=wanted)
+                    for batch in batches:
+                        rows = slice(int(max(begin - first, 0)), int(min(end - first, len(batch))))
+                        first += len(batch)
+                        if rows.start < rows.stop and batch.num_columns:
+                            is_empty = False
+                            yield _columns(batch.slice(rows.start, rows.stop - rows.start))
+                else:
+                    first += n_rows
+    if is_empty and size > 1:
+        with _opened(files[0]) as content:
+            table = content.schema_arrow.empty_table()
+            yield dict(zip(table.column_names, map(cells_of, table.columns), strict=True))
 
 
 def parquet_bytes(path: Path) -> int:
     """Return the memory of all columns, as the files state it: 8 bytes for each value."""
-    import pyarrow
-    from pyarrow import parquet
-
     total = 0
     for file in files_of(path):
-        with open(file, "rb") as stream:
-            try:
-                found = parquet.read_metadata(stream)
-            except (pyarrow.ArrowException, OSError):
-                # What is wrong with it is told when it is read.
-                continue
-            total += 8 * found.num_rows * found.num_columns
+        try:
+            found = _metadata(file)
+        except TableError:
+            # Reading it reports the error.
+            continue
+        total += 8 * found.num_rows * found.num_columns
     return total
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file, or those of a folder in the order of their names."""
+    """Return a file, or those of a folder in the order of their names."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
@@ -54,31 +83,30 @@ def files_of(path: Path) -> list[Path]:
     return found
 
 
-def other_columns(file: Path, first: Path) -> TableError:
-    """The error for files of a folder that do not belong together."""
-    return TableError(f"{file} has other columns than {first}; all must have the same")
-
-
-def _batches(path: Path, only: Sequence[str] | None) -> Iterator[dict[str, Cells]]:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a Parquet file; Python opens it, since its errors name the file and the reason."""
     import pyarrow
     from pyarrow import parquet
 
     with open(path, "rb") as file:
         try:
-            content = parquet.ParquetFile(file)
-            names = content.schema_arrow.names
-            check_different(str(path), names)
-            asked = set(only or ())
-            wanted = None if only is None else [name for name in names if name in asked]
-            for batch in content.iter_batches(ROWS_AT_ONCE, columns=wanted):
-                if batch.num_rows and batch.num_columns:
-                    yield {
-                        str(name): cells_of(cells)
-                        for name, cells in zip(batch.schema.names, batch.columns, strict=True)
-                    }
+            yield parquet.ParquetFile(file)
         except MemoryError:
             raise
         except (pyarrow.ArrowException, OSError) as error:
             raise TableError(
                 f"{path} is not a readable Parquet file: {error}; write it anew, or as CSV"
             ) from None
+
+
+def _metadata(path: Path) -> Any:
+    with _opened(path) as content:
+        return content.metadata
+
+
+def _columns(batch: Any) -> dict[str, Cells]:
+    return {
+        str(name): cells_of(cells)
+        for name, cells in zip(batch.schema.names, batch.columns, strict=True)
+    }

@@ -1,4 +1,4 @@
-"""Words that can be read: well-known scales, ranges of numbers, numbers with a unit; dates."""
+"""Recognition of text: ordinal scales, ranges of numbers, numbers with a unit, dates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-# Low to high; words of one step mean the same, so that only one of them is in a column.
+# Low to high; texts of one step are synonyms, of which a column has only one.
 SCALES = [
     [step.split("/") for step in scale.split(", ")]
     for scale in (
@@ -43,46 +43,46 @@ _DATE = re.compile(
 )
 
 
-# No longer cell is a number, a range or a date: patterns that backtrack see short words only.
-LONGEST_WORD = 100
+# Longer cells are not recognised, so that patterns that backtrack are given short text only.
+LONGEST_TEXT = 100
 
 
-def _cleaned(word: str) -> str:
-    """Return a word in lower case with single spaces, or nothing if it is too long to be read."""
-    word = " ".join(word.lower().split())
-    return word if len(word) <= LONGEST_WORD else ""
+def _cleaned(text: str) -> str:
+    """Return text in lower case with single spaces, or nothing if it is too long."""
+    text = " ".join(text.lower().split())
+    return text if len(text) <= LONGEST_TEXT else ""
 
 
-def is_date(word: str) -> bool:
-    """Whether a word is a day or a time, written in one of the usual ways."""
-    return _DATE.fullmatch(_cleaned(word)) is not None
+def is_date(text: str) -> bool:
+    """Return whether a text is a date or a time in one of the usual formats."""
+    return _DATE.fullmatch(_cleaned(text)) is not None
 
 
-def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
-    """The words from low to high, if they are of one scale or ranges that do not overlap."""
-    if len(words) < 2:
+def ordered(texts: Sequence[str]) -> tuple[str, ...] | None:
+    """Return texts from low to high if they are of one scale or ranges that do not overlap."""
+    if len(texts) < 2:
         return None
-    return _by_scale(words) or _by_range(words)
+    return _by_scale(texts) or _by_range(texts)
 
 
-def measured(words: Sequence[str]) -> tuple[list[float], str] | None:
-    """The numbers of "70 kg", "81.5 kg", or of "1,250", and their unit, if all have the same."""
-    found = [match for word in words if (match := _EXACTLY.fullmatch(_cleaned(word)))]
+def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
+    """Return the numbers of "70 kg" or "1,250", and their unit, if all have the same."""
+    found = [match for text in texts if (match := _EXACTLY.fullmatch(_cleaned(text)))]
     units = {match[2].strip() for match in found}
-    if len(found) < len(words) or len(units) != 1:
+    if len(found) < len(texts) or len(units) != 1:
         return None
     return [_number(match[1]) for match in found], units.pop()
 
 
-def number_in(word: str) -> float:
-    """The number that a word is about: the middle of a range, the bound of an open one.
+def number_in(text: str) -> float:
+    """Return the number in a text: the middle of a range, the bound of an open one.
 
     Otherwise the only number in it, as in "grade 2" or "12 mg"; NaN if there is none.
     """
-    word = _cleaned(word)
-    found = _bounds(word)
+    text = _cleaned(text)
+    found = _bounds(text)
     if found is None:
-        digits = re.findall(_NUMBER, word)
+        digits = re.findall(_NUMBER, text)
         return _number(digits[0].lstrip("-")) if len(digits) == 1 else math.nan
     low, high = found
     if math.isinf(low) or math.isinf(high):
@@ -90,39 +90,39 @@ def number_in(word: str) -> float:
     return (low + high) / 2.0
 
 
-def _by_scale(words: Sequence[str]) -> tuple[str, ...] | None:
+def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
     # Single letters mean many things: s and m may be single and married.
-    if len(words) < 3 and all(len(word) <= 2 for word in words):
+    if len(texts) < 3 and all(len(text) <= 2 for text in texts):
         return None
     for scale in SCALES:
         place = {name: k for k, step in enumerate(scale) for name in step}
-        places = [place.get(word.lower(), -1) for word in words]
+        places = [place.get(text.lower(), -1) for text in texts]
         if min(places) >= 0 and len(set(places)) == len(places):
-            return tuple(word for _, word in sorted(zip(places, words, strict=True)))
+            return tuple(text for _, text in sorted(zip(places, texts, strict=True)))
     return None
 
 
-def _by_range(words: Sequence[str]) -> tuple[str, ...] | None:
-    found = [(_bounds(_cleaned(word)), word) for word in words]
-    ranges = sorted((bounds, word) for bounds, word in found if bounds is not None)
-    if len(ranges) < len(words) or all(low == high for (low, high), _ in ranges):
+def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
+    found = [(_bounds(_cleaned(text)), text) for text in texts]
+    ranges = sorted((bounds, text) for bounds, text in found if bounds is not None)
+    if len(ranges) < len(texts) or all(low == high for (low, high), _ in ranges):
         return None
     overlaps = any(
         before[1] > after[0] or before == after for (before, _), (after, _) in pairwise(ranges)
     )
-    return None if overlaps else tuple(word for _, word in ranges)
+    return None if overlaps else tuple(text for _, text in ranges)
 
 
-def _bounds(word: str) -> tuple[float, float] | None:
-    """What a range spans, if the word is one, or a number with a unit at most."""
-    if match := _BELOW.fullmatch(word):
+def _bounds(text: str) -> tuple[float, float] | None:
+    """Return the bounds of a range, or of a number with a unit; None for other text."""
+    if match := _BELOW.fullmatch(text):
         return -math.inf, _number(match[1])
-    if match := (_ABOVE.fullmatch(word) or _AND_MORE.fullmatch(word)):
+    if match := (_ABOVE.fullmatch(text) or _AND_MORE.fullmatch(text)):
         return _number(match[1]), math.inf
-    if match := _BETWEEN.fullmatch(word):
+    if match := _BETWEEN.fullmatch(text):
         low, high = _number(match[1]), _number(match[2])
         return (low, high) if low < high else None
-    if match := _EXACTLY.fullmatch(word):
+    if match := _EXACTLY.fullmatch(text):
         return _number(match[1]), _number(match[1])
     return None
 

@@ -1,29 +1,29 @@
-"""What every file and every data frame becomes: named columns."""
+"""Tables in memory: named columns of numbers or text, whatever they were read from."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.words import Words
+from maxplus.tables.categorical import Categorical
 
 if TYPE_CHECKING:
-    from maxplus.tables.choices import ColumnChoices
+    from maxplus.tables.encoder import TableEncoder
 
-# A column: float64 with NaN for missing values, or words.
-Cells = NDArray | Words
+# A column: float64 with NaN for missing values, or text.
+Cells = NDArray | Categorical
 
 
 class TableError(ValueError):
     """Data that cannot be used; one line names the file, the column and the remedy."""
 
     def __init__(self, message: str) -> None:
-        # What others say of a file may have several.
+        # Messages of other libraries may have several lines.
         super().__init__(" ".join(message.splitlines()).strip())
 
 
@@ -36,8 +36,8 @@ class NoRowsError(TableError):
         )
 
 
-def row_in_words(row: int) -> str:
-    """A row as people count where lines of a file are unknown: from 1."""
+def row_text(row: int) -> str:
+    """Return the name of a row where lines of a file are unknown; rows count from 1."""
     return f"row {row + 1:,}"
 
 
@@ -48,52 +48,72 @@ class RawTable:
     Parameters
     ----------
     name : the file's name, for messages
-    columns : float64 with NaN for missing values, or `Words`; other arrays are turned into them
-    where : names a row of the table as the user counts, for example "line 17"
-    notes : what was assumed to read it, in words
+    columns : float64 with NaN for missing values, or `Categorical`; other arrays are converted
+    where : function that returns the user's name of a row, for example "line 17"
+    notes : what was assumed to read it, as text
     commas : the columns whose numbers were written with decimal commas
-    choices : what the user says about the columns, for whoever is to learn from them
+    encoder : a `TableEncoder` for these columns, fitted or not, that ``fit`` of an estimator uses
+    encoded : the features of shape (N, P) that a fitted encoder made of the columns
     """
 
     name: str
     columns: dict[str, Cells]
-    where: Callable[[int], str] = row_in_words
+    where: Callable[[int], str] = row_text
     notes: tuple[str, ...] = ()
     commas: frozenset[str] = frozenset()
-    choices: ColumnChoices | None = None
+    encoder: TableEncoder | None = None
+    encoded: NDArray | None = None
 
     def __post_init__(self) -> None:
-        columns = {name: _as_cells(cells) for name, cells in self.columns.items()}
+        columns = {name: as_cells(cells) for name, cells in self.columns.items()}
         object.__setattr__(self, "columns", columns)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
+        if self.encoded is not None:
+            return len(self.encoded)
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
+    def __len__(self) -> int:
+        return self.n_rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.n_rows, len(self.columns)
+
     def feature(self, name: str) -> Cells:
-        """Return a column that is no target: the word none is a missing value there."""
+        """Return a column that is not the target: the text none is a missing value there."""
         cells = self.columns[name]
-        return cells.without_none() if isinstance(cells, Words) else cells
+        return cells.without_none() if isinstance(cells, Categorical) else cells
 
     def part(self, start: int, stop: int) -> RawTable:
-        """Consecutive rows, which keep their place in the file."""
-        columns = {name: cells[start:stop] for name, cells in self.columns.items()}
-        return replace(self, columns=columns, where=lambda row: self.where(row + start))
+        """Return consecutive rows, which keep their names."""
+        return self._rows(slice(start, stop), lambda row: self.where(row + start))
 
     def take(self, rows: NDArray) -> RawTable:
-        """Some of the rows, which keep their place in the file."""
+        """Return some of the rows, which keep their names."""
+        return self._rows(rows, lambda row: self.where(int(rows[row])))
+
+    def _rows(self, rows: Any, where: Callable[[int], str]) -> RawTable:
         columns = {name: cells[rows] for name, cells in self.columns.items()}
-        return replace(self, columns=columns, where=lambda row: self.where(int(rows[row])))
+        encoded = None if self.encoded is None else self.encoded[rows]
+        return replace(self, columns=columns, where=where, encoded=encoded)
+
+    def without(self, *names: str | None) -> RawTable:
+        """Return the table without some columns."""
+        columns = {name: cells for name, cells in self.columns.items() if name not in names}
+        return replace(self, columns=columns)
 
 
 def join(batches: Sequence[Mapping[str, Cells]]) -> dict[str, Cells]:
-    """Parts of the same columns as one."""
+    """Concatenate parts of the same columns."""
     return {name: _joined([part[name] for part in batches]) for name in batches[0]}
 
 
 def check_different(name: str, names: Sequence[str]) -> None:
-    """TableError if a name comes twice."""
+    """Raise TableError if two columns have the same name."""
     twice = sorted(name for name, n in Counter(names).items() if n > 1)
     if twice:
         raise TableError(
@@ -102,14 +122,54 @@ def check_different(name: str, names: Sequence[str]) -> None:
         )
 
 
+def require(table: RawTable, name: str, option: str, *others: str) -> None:
+    """Raise TableError if there is no such column; ``others`` are further columns of the file."""
+    if name not in table.columns:
+        names = [*table.columns, *others]
+        raise TableError(
+            f"{table.name} has no column {name!r} ({option}); it has "
+            f"{', '.join(map(repr, names[:20]))}"
+        )
+
+
+def is_missing(cells: Cells) -> NDArray:
+    """Return the mask of missing values of a column, shape (N,)."""
+    return cells.missing if isinstance(cells, Categorical) else np.isnan(cells)
+
+
+def refuse_missing(table: RawTable, columns: Mapping[str, Cells]) -> None:
+    """Raise TableError that counts what is missing in columns and names the first row."""
+    listed = []
+    for name, cells in columns.items():
+        missing = is_missing(cells)
+        if missing.any():
+            first = table.where(int(missing.argmax()))
+            listed.append(f"{np.count_nonzero(missing):,} in {name!r} (first in {first})")
+    if listed:
+        raise TableError(
+            f"{table.name} has missing values: {', '.join(listed[:10])}; fill them in or remove "
+            "such rows"
+        )
+
+
 def _joined(parts: list[Cells]) -> Cells:
-    if any(isinstance(part, Words) for part in parts):
-        return Words.joined([p if isinstance(p, Words) else Words.of_numbers(p) for p in parts])
+    if any(isinstance(part, Categorical) for part in parts):
+        return Categorical.joined(
+            [p if isinstance(p, Categorical) else Categorical.of_numbers(p) for p in parts]
+        )
     return np.concatenate(parts)
 
 
-def _as_cells(cells: Cells) -> Cells:
-    if isinstance(cells, Words):
+def as_cells(cells: Any) -> Cells:
+    """Return numbers and truth values as float64, everything else as text."""
+    if isinstance(cells, Categorical):
         return cells
     cells = np.asarray(cells)
-    return cells.astype(np.float64, copy=False) if cells.dtype.kind in "biuf" else Words.of(cells)
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64, copy=False)
+    return Categorical.of(cells)
+
+
+def as_text(cells: Cells) -> Categorical:
+    """Return cells as text; integers without a decimal point."""
+    return cells if isinstance(cells, Categorical) else Categorical.of_numbers(cells)

@@ -1,4 +1,4 @@
-"""Hashes of rows, by which a model can count rows that are equal to training rows."""
+"""Hashes of rows, to count rows that are equal to training rows."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-# Rows that are brought into float64 at once.
+# Rows that are converted to float64 at once.
 ROWS_AT_ONCE = 4096
 BITS = 63
 
 
-def row_fingerprints(X: NDArray) -> NDArray:
+def row_hashes(X: NDArray) -> NDArray:
     """Return a hash from 0 to 2^63 − 1 of each row, equal for equal rows; int64, shape (N,).
 
     The same for any float type that holds the values. Two different rows have the same hash
-    once in 2^63 pairs. A hash hides nothing: where values are few enough to be enumerated, whoever
-    has the hashes finds the rows by hashing guesses. O(N·P).
+    once in 2^63 pairs. A hash hides nothing: where values are few enough to be enumerated, the
+    rows can be found by hashing guesses. O(N·P).
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def row_fingerprints(X: NDArray) -> NDArray:
     Examples
     --------
     >>> import numpy as np
-    >>> a, b, c = row_fingerprints(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]]))
+    >>> a, b, c = row_hashes(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]]))
     >>> bool(a == c), bool(a == b)
     (True, False)
     """

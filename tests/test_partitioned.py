@@ -6,7 +6,8 @@ import pytest
 from pyarrow import parquet
 
 from maxplus.distributed import current
-from maxplus.tables import Preparation, TableError, open_source, stream_source
+from maxplus.tables import TableError, load_dataset, stream_dataset
+from table_helpers import opened
 from thread_communicator import run_ranks
 
 
@@ -26,75 +27,33 @@ def messy_columns(n=203):
     }
 
 
-def write_csv(path, columns):
-    def cell(value):
-        text = "" if value is None else str(value)
-        return '"' + text.replace('"', '""') + '"' if set(text) & set('",\n') else text
-
-    lines = [",".join(columns)]
-    lines += [",".join(map(cell, row)) for row in zip(*columns.values(), strict=True)]
-    path.write_text("\n".join(lines) + "\n")
-
-
 def write_parquet(path, columns, rows_per_group):
     table = pyarrow.table({name: pyarrow.array(list(cells)) for name, cells in columns.items()})
     parquet.write_table(table, path, row_group_size=rows_per_group)
 
 
-def opened(path):
-    samples = open_source(str(path))
-    preparation = Preparation.of(samples, scale=True)
-    return current().rank, samples, preparation
+def read(path):
+    samples = opened(str(path))
+    return current().rank, samples, samples.encoder
 
 
 def same_as_alone(path, size):
-    _, alone, prepared = opened(path)
-    found = run_ranks(size, lambda _: opened(path))
+    _, alone, prepared = read(path)
+    found = run_ranks(size, lambda _: read(path))
     assert sum(len(samples.X) for _, samples, _ in found) == len(alone.X)
     np.testing.assert_array_equal(np.concatenate([s.X for _, s, _ in found]), alone.X)
     np.testing.assert_array_equal(np.concatenate([s.y for _, s, _ in found]), alone.y)
     np.testing.assert_array_equal(np.concatenate([s.rows for _, s, _ in found]), alone.rows)
-    for _, samples, preparation in found:
+    for _, samples, encoder in found:
         assert samples.decisions == alone.decisions
-        assert preparation.to_json() == prepared.to_json()
+        assert encoder.to_json() == prepared.to_json()
     return [len(samples.X) for _, samples, _ in found]
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_csv_files_are_cut_between_rows(tmp_path, size):
-    write_csv(tmp_path / "messy.csv", messy_columns())
-    counts = same_as_alone(tmp_path / "messy.csv", size)
-    assert max(counts) < 1.5 * min(counts)
-
-
-def test_a_csv_file_of_fewer_rows_than_ranks(tmp_path):
-    (tmp_path / "few.csv").write_text("a,b,y\n1,2,p\n3,4,q\n5,7,p\n")
-    assert min(same_as_alone(tmp_path / "few.csv", 5)) == 0
-
-
-@pytest.mark.parametrize("cut", range(1, 12))
-def test_every_cut_of_quoted_lines_is_right(tmp_path, cut):
-    rows = [f'{k},"{"a" * cut}\n""{k % 3}""\n","{"xy"[k % 2]}"' for k in range(20)]
-    (tmp_path / "q.csv").write_text("n,words,y\n" + "\r\n".join(rows))
-    same_as_alone(tmp_path / "q.csv", 3)
-
-
-def test_files_in_other_encodings_are_read_or_refused_by_all_ranks(tmp_path):
-    rows = [f"{k / 4},{['über', 'klein'][k % 2]},{'pq'[k % 3 == 0]}" for k in range(40)]
-    text = "size,Größe,y\n" + "\n".join(rows) + "\n"
-    path = tmp_path / "t.csv"
-    path.write_bytes(text.encode("latin-1"))
-    _, alone, _ = opened(path)
-    assert alone.encoding.feature_names == ["size", "Größe = klein", "Größe = über"]
-    assert any("it is read as Latin-1" in line for line in alone.decisions)
-    found = run_ranks(3, lambda _: opened(path)[1])
-    assert all(part.decisions == alone.decisions for part in found)
-    np.testing.assert_array_equal(np.concatenate([part.X for part in found]), alone.X)
-    np.testing.assert_array_equal(np.concatenate([part.y for part in found]), alone.y)
-    path.write_bytes(text.encode("utf-16"))
-    for size in (1, 3):
-        with pytest.raises(TableError, match="is UTF-16 text; save it as UTF-8"):
-            run_ranks(size, lambda _: opened(path))
+def test_csv_files_are_refused_over_several_ranks(tmp_path):
+    (tmp_path / "data.csv").write_text("a,y\n1,x\n2,z\n")
+    with pytest.raises(TableError, match=r"data\.csv cannot be read by several ranks.*Parquet"):
+        run_ranks(2, lambda _: read(tmp_path / "data.csv"))
 
 
 @pytest.mark.parametrize("rows_per_group", [17, 1000])
@@ -112,34 +71,34 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
         own = {name: cells[part] for name, cells in columns.items()}
         write_parquet(folder / f"{k}.parquet", own, 25)
     write_parquet(tmp_path / "whole.parquet", columns, 50)
-    alone = opened(tmp_path / "whole.parquet")[1]
-    found = run_ranks(3, lambda _: opened(folder))
+    alone = read(tmp_path / "whole.parquet")[1]
+    found = run_ranks(3, lambda _: read(folder))
     np.testing.assert_array_equal(np.concatenate([s.X for _, s, _ in found]), alone.X)
     # One process reads it as well, whole and in parts.
-    _, samples, preparation = opened(folder)
+    _, samples, encoder = read(folder)
     np.testing.assert_array_equal(samples.X, alone.X)
-    parts = stream_source(str(folder), preparation, rows_at_once=40)
+    parts = stream_dataset(str(folder), encoder, rows_at_once=40)
     np.testing.assert_array_equal(np.concatenate([part.X for part in parts]), alone.X)
 
     write_parquet(folder / "8.parquet", {"class": columns["class"]}, 50)
     for size in (1, 2):
         with pytest.raises(TableError, match=r"8\.parquet has other columns"):
-            run_ranks(size, lambda _: opened(folder))
+            run_ranks(size, lambda _: read(folder))
     (folder / "8.parquet").unlink()
     (folder / "9.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(TableError, match="not readable as Parquet"):
-        run_ranks(2, lambda _: opened(folder))
+    with pytest.raises(TableError, match="is not a readable Parquet file"):
+        run_ranks(2, lambda _: read(folder))
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_files_are_mapped_or_read(tmp_path, save):
+def test_npz_files_are_read_in_parts(tmp_path, save):
     rng = np.random.default_rng(0)
     y = np.array(["a", "b"])[rng.integers(0, 2, 50)]
     save(tmp_path / "data.npz", X=rng.normal(size=(50, 3)).astype(np.float32), y=y)
     assert same_as_alone(tmp_path / "data.npz", 4) == [12, 13, 12, 13]
 
 
-def test_npz_files_that_cannot_be_mapped_are_read(tmp_path):
+def test_damaged_npz_files_are_refused_as_in_one_process(tmp_path):
     """Columns that lie one after the other; what is no table is refused over ranks as alone."""
     rng = np.random.default_rng(0)
     X, y = np.asfortranarray(rng.normal(size=(50, 3))), rng.integers(0, 2, 50)
@@ -152,14 +111,14 @@ def test_npz_files_that_cannot_be_mapped_are_read(tmp_path):
         words = []
         for size in (1, 3):
             with pytest.raises((TableError, OSError)) as refused:
-                run_ranks(size, lambda _, name=name: opened(tmp_path / name))
+                run_ranks(size, lambda _, name=name: read(tmp_path / name))
             words.append((refused.type, str(refused.value)))
         assert words[0] == words[1]
         assert name in words[0][1]
     np.savez(tmp_path / "nothing.npz")
     for size in (1, 3):
         with pytest.raises(TableError, match=r"nothing\.npz .*hold"):
-            run_ranks(size, lambda _: opened(tmp_path / "nothing.npz"))
+            run_ranks(size, lambda _: read(tmp_path / "nothing.npz"))
 
 
 def test_npy_files_are_mapped(tmp_path):
@@ -167,22 +126,22 @@ def test_npy_files_are_mapped(tmp_path):
     X, y = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 2, 50)
     np.save(tmp_path / "data.npy", np.column_stack([X, y]))
     assert same_as_alone(tmp_path / "data.npy", 4) == [12, 13, 12, 13]
-    _, samples, preparation = opened(tmp_path / "data.npy")
+    _, samples, encoder = read(tmp_path / "data.npy")
     np.testing.assert_array_equal(samples.X, X)
     np.testing.assert_array_equal(samples.y, y)
-    (part,) = stream_source(str(tmp_path / "data.npy"), preparation)
+    (part,) = stream_dataset(str(tmp_path / "data.npy"), encoder)
     np.testing.assert_array_equal(part.X, X)
 
     np.save(tmp_path / "flat.npy", y)
     with pytest.raises(TableError, match=r"flat\.npy must hold .* has the shape \(50,\)"):
-        opened(tmp_path / "flat.npy")
+        read(tmp_path / "flat.npy")
     np.save(tmp_path / "objects.npy", np.array([[1, "a"]], object))
     with pytest.raises(TableError, match="no NPY file of numbers"):
-        opened(tmp_path / "objects.npy")
+        read(tmp_path / "objects.npy")
     np.save(tmp_path / "empty.npy", np.zeros((0, 3)))
     for size in (1, 2):
         with pytest.raises(TableError, match="no rows"):
-            run_ranks(size, lambda _: opened(tmp_path / "empty.npy"))
+            run_ranks(size, lambda _: read(tmp_path / "empty.npy"))
 
 
 @pytest.mark.parametrize("lacking", [slice(140, None), slice(0, 90), slice(5, 7)])
@@ -194,30 +153,30 @@ def test_rows_without_labels_are_left_out_by_all_alike(tmp_path, lacking):
     same_as_alone(tmp_path / "messy.parquet", 3)
     columns["class"][:] = None
     write_parquet(tmp_path / "none.parquet", columns, 50)
-    preparation = opened(tmp_path / "messy.parquet")[2]
+    encoder = read(tmp_path / "messy.parquet")[2]
     for size in (1, 3):
         with pytest.raises(TableError, match="'class' has no values"):
-            run_ranks(size, lambda _: reopened(tmp_path / "none.parquet", preparation))
+            run_ranks(size, lambda _: reopened(tmp_path / "none.parquet", encoder))
 
 
-def reopened(path, preparation, **options):
-    return open_source(str(path), preparation=preparation, labelled=True, **options)
+def reopened(path, encoder, **options):
+    return load_dataset(str(path), encoder, labelled=True, **options)
 
 
 def test_values_that_training_never_saw_are_counted_over_all_ranks(tmp_path):
     columns = messy_columns()
     write_parquet(tmp_path / "old.parquet", columns, 50)
-    preparation = opened(tmp_path / "old.parquet")[2]
+    encoder = read(tmp_path / "old.parquet")[2]
     columns["note"][[3, 100, 200]] = "new"
     write_parquet(tmp_path / "new.parquet", columns, 50)
     for size in (1, 3):
         with pytest.warns(UserWarning, match=r"never saw.*: 3 in 'note' \('new'\)") as told:
-            run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", preparation))
+            run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", encoder))
         assert len(told) == 1
         with pytest.raises(TableError, match="'note' holds 'new'"):
-            run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", preparation, strict=True))
+            run_ranks(size, lambda _: reopened(tmp_path / "new.parquet", encoder, strict=True))
 
 
 def test_a_missing_file_is_told_once_by_all(tmp_path):
     with pytest.raises(FileNotFoundError):
-        run_ranks(2, lambda _: opened(tmp_path / "none.csv"))
+        run_ranks(2, lambda _: read(tmp_path / "none.parquet"))

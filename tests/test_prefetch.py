@@ -1,15 +1,15 @@
-"""Parts that are made while somebody looks at the one before."""
+"""Parts of a table that are read ahead by a thread."""
 
 import threading
 
 import pytest
 
-from maxplus.tables.ahead import ahead
+from maxplus.tables.dataset import prefetch
 
 
 def test_parts_come_in_their_order():
-    assert list(ahead(range(5))) == [0, 1, 2, 3, 4]
-    assert list(ahead([])) == []
+    assert list(prefetch(range(5))) == [0, 1, 2, 3, 4]
+    assert list(prefetch([])) == []
 
 
 def test_the_next_part_is_made_while_one_is_looked_at():
@@ -20,7 +20,7 @@ def test_the_next_part_is_made_while_one_is_looked_at():
             event.set()
             yield event
 
-    for k, _ in enumerate(ahead(parts())):
+    for k, _ in enumerate(prefetch(parts())):
         assert all(event.wait(5.0) for event in made[: k + 2])
         # One ahead, and no more: memory holds two parts.
         assert not any(event.is_set() for event in made[k + 2 :])
@@ -31,7 +31,7 @@ def test_an_error_comes_where_it_would_have():
         yield 1
         raise ValueError("line 7 is damaged")
 
-    found = ahead(parts())
+    found = prefetch(parts())
     assert next(found) == 1
     with pytest.raises(ValueError, match="line 7"):
         next(found)
@@ -47,7 +47,7 @@ def test_somebody_may_stop():
             closed.set()
 
     made = parts()
-    found = ahead(made)
+    found = prefetch(made)
     next(found)
     found.close()
     made.close()

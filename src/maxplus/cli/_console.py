@@ -1,4 +1,4 @@
-"""What a command says: to people, to programs, or nothing."""
+"""Output of commands: text for people, JSON for programs, progress bars."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from rich.console import Console
+    from rich.console import Console as RichConsole
     from rich.text import Text
 
 # All control characters but tab and line feed.
@@ -26,8 +26,7 @@ JsonOption = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print the outcome as one JSON document and nothing else; by default it is told in "
-        "words.",
+        help="Print the result as one JSON document and nothing else; text by default.",
     ),
 ]
 QuietOption = Annotated[
@@ -35,14 +34,13 @@ QuietOption = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Print nothing but what --json prints, and errors. By "
-        "default remarks and bars are shown.",
+        help="Print only errors and what --json prints; text and progress bars by default.",
     ),
 ]
 
 
-class Voice:
-    """Results go to standard output, in words or as JSON; bars and remarks to standard error.
+class Console:
+    """Results on standard output, as text or JSON; bars and remarks on standard error.
 
     Parameters
     ----------
@@ -54,57 +52,76 @@ class Voice:
         self.as_json, self.quiet = as_json, quiet
 
     @property
-    def console(self) -> Console:
-        """For results in words; silent where they are not wanted."""
-        return _console(quiet=self.as_json or self.quiet)
+    def rich(self) -> RichConsole:
+        """Console for tables; silent with --json and --quiet."""
+        return _rich_console(quiet=self.as_json or self.quiet)
 
     @property
-    def aside(self) -> Console:
-        """For bars and remarks."""
-        return _console(quiet=self.quiet, stderr=True)
+    def stderr(self) -> RichConsole:
+        """Console for bars."""
+        return _rich_console(quiet=self.quiet, stderr=True)
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print text to standard output, without control characters."""
         if not (self.as_json or self.quiet):
             typer.echo(printable(text))
 
     def remark(self, text: str) -> None:
-        """One line beside the results."""
+        """Print a line to standard error."""
         if not self.quiet:
             typer.echo(printable(text), err=True)
 
     def result(self, document: dict[str, Any]) -> None:
-        """The one JSON document, if it is wanted."""
+        """Print the JSON document, with --json."""
         if self.as_json:
             sys.stdout.write(as_json(document) + "\n")
 
     def busy(self, text: str) -> AbstractContextManager[Any]:
-        """A sign of life while something takes its time."""
-        return self.aside.status(text)
+        """Show a spinner during work without a progress bar."""
+        return self.stderr.status(text)
+
+    @contextmanager
+    def bar(self, total: int) -> Iterator[Callable[[str, int], None]]:
+        """Show a bar that counts trainings; yield a function of a text and how many are done."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=self.stderr, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda text, done: bar.update(task, description=text, completed=done)
 
 
 def as_json(document: Any) -> str:
-    """JSON as people read it; NaN, which it has not got, is null."""
+    """Return indented JSON; NaN is null."""
     from maxplus.metrics import plain
 
     text = json.dumps(plain(document), ensure_ascii=False, indent=1, allow_nan=False)
-    # JSON leaves some control characters as they are, and terminals obey them.
+    # JSON does not escape some control characters, which terminals interpret.
     return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def printable(text: str) -> str:
     """Return the text without control characters, but for line breaks and tabs.
 
-    Names of columns and classes come from files; terminals would obey what is in them.
+    Names of columns and classes come from files, and terminals interpret such characters.
     """
     return CONTROLS.sub("", text)
 
 
-def _console(*, quiet: bool, stderr: bool = False) -> Console:
-    """Return a console that prints texts without control characters."""
-    from rich.console import Console
+def _rich_console(*, quiet: bool, stderr: bool = False) -> RichConsole:
+    """Return a console that prints text without control characters."""
+    from rich.console import Console as RichConsole
 
-    class PrintableConsole(Console):
+    class PrintableConsole(RichConsole):
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
@@ -115,7 +132,7 @@ def _console(*, quiet: bool, stderr: bool = False) -> Console:
 def native_output_discarded() -> Iterator[None]:
     """Discard what compiled libraries print to file descriptor 1, around Python's ``sys.stdout``.
 
-    For calls that have no option for it, in commands, where no other thread prints.
+    For solvers without an option for it, in commands, where no other thread prints.
     """
     sys.stdout.flush()
     _flush_c()

@@ -1,4 +1,4 @@
-"""Figures as tables for people."""
+"""Metrics as text tables."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from maxplus.evaluation import Validation
     from maxplus.metrics import ClassifierFigures, RegressionFigures
 
-# Where a matrix is too wide, the classes that each is most often taken for.
+# Confusions of each class that are listed where the whole matrix is too wide.
 MOST_CONFUSED = 3
 LONGEST_LABEL = 24
 CORNER = "true \\ predicted"
-# Of more classes, only those with the lowest recall are shown beside a training.
+# Classes whose recall a validation prints: of more, those with the lowest.
 MOST_RECALLS = 12
 
 
 def percent(share: float | None) -> str:
-    """With one decimal; a dash where there is nothing to tell."""
+    """Return a percentage with one decimal; a dash for NaN and None."""
     return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Rounded; a dash where there is nothing to tell."""
+    """Return a rounded number; a dash for NaN."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def plain_table(*heads: str, title: str | None = None) -> Table:
-    """Words at the left, which may go on in a second line; numbers, never cut, at the right."""
+    """Return a table with text at the left, which may be wrapped, and numbers at the right."""
     from rich import box
     from rich.table import Table
 
@@ -45,27 +45,29 @@ def plain_table(*heads: str, title: str | None = None) -> Table:
 
 
 def validation_table(validation: Validation) -> Table:
-    """The model beside a guess that looks at no feature."""
+    """Return metrics of a validation beside those of the baseline."""
     from rich.markup import escape
 
     from maxplus.metrics import ClassifierFigures
 
-    figures, guess = validation.figures, validation.guess
+    figures, baseline = validation.figures, validation.baseline
     if not isinstance(figures, ClassifierFigures):
-        return _curve_table(validation)
-    assert isinstance(guess, ClassifierFigures)
+        return _regression_validation(validation)
+    assert isinstance(baseline, ClassifierFigures)
     table = plain_table(
-        "on rows it has not seen", "this model", f"always {escape(shorten(validation.guessed))}"
+        "on rows it has not seen",
+        "this model",
+        f"always {escape(shorten(validation.baseline_label))}",
     )
-    table.add_row("accuracy", percent(figures.accuracy), percent(guess.accuracy))
+    table.add_row("accuracy", percent(figures.accuracy), percent(baseline.accuracy))
     table.add_row("  95 % interval for many new rows", _between(validation.interval), "")
     table.add_row(
-        "balanced accuracy", percent(figures.balanced_accuracy), percent(guess.balanced_accuracy)
+        "balanced accuracy", percent(figures.balanced_accuracy), percent(baseline.balanced_accuracy)
     )
-    table.add_row("log loss", number(figures.log_loss), number(guess.log_loss))
-    table.add_row("AUC", number(figures.auc), number(guess.auc))
+    table.add_row("log loss", number(figures.log_loss), number(baseline.log_loss))
+    table.add_row("AUC", number(figures.auc), number(baseline.auc))
     for d in _worst_recalled(figures):
-        own, theirs = figures.classes[d], guess.classes[d]
+        own, theirs = figures.classes[d], baseline.classes[d]
         name = f"recall of {escape(shorten(own.label))}, {own.n_rows:,} rows"
         table.add_row(name, percent(own.recall), percent(theirs.recall))
     hidden = len(figures.classes) - MOST_RECALLS
@@ -81,7 +83,7 @@ def _between(interval: tuple[float, float]) -> str:
 
 
 def _worst_recalled(figures: ClassifierFigures) -> list[int]:
-    """All classes in their order, or of many those with the lowest recall."""
+    """Return all classes in their order, or of many those with the lowest recall."""
     order = range(len(figures.classes))
     if len(order) <= MOST_RECALLS:
         return list(order)
@@ -90,20 +92,20 @@ def _worst_recalled(figures: ClassifierFigures) -> list[int]:
     return sorted(order, key=lambda d: recall[d])[:MOST_RECALLS]
 
 
-def _curve_table(validation: Validation) -> Table:
+def _regression_validation(validation: Validation) -> Table:
     figures: Any = validation.figures
-    guess: Any = validation.guess
+    baseline: Any = validation.baseline
     table = plain_table("on rows it has not seen", "this model", "always the mean")
-    table.add_row("R²", number(figures.r2), number(guess.r2))
-    table.add_row("mean absolute error, 95 % interval", _mae(figures), readable(guess.mae))
-    table.add_row("root mean square error", readable(figures.rmse), readable(guess.rmse))
+    table.add_row("R²", number(figures.r2), number(baseline.r2))
+    table.add_row("mean absolute error, 95 % interval", _mae(figures), readable(baseline.mae))
+    table.add_row("root mean square error", readable(figures.rmse), readable(baseline.rmse))
     if not math.isnan(figures.covered):
         table.add_row("inside their 90 % interval", percent(figures.covered), "–")
     return table
 
 
 def regression_table(figures: RegressionFigures) -> Table:
-    """R², errors and intervals."""
+    """Return R², errors and intervals of a regression."""
     table = plain_table("", "")
     table.show_header = False
     table.add_row("R²", number(figures.r2))
@@ -122,7 +124,7 @@ def _mae(figures: RegressionFigures) -> str:
 
 
 def classes_table(figures: ClassifierFigures) -> Table:
-    """Precision, recall, F1 and AUC of each class."""
+    """Return precision, recall, F1 and AUC of each class."""
     from rich.markup import escape
 
     table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
@@ -135,9 +137,9 @@ def classes_table(figures: ClassifierFigures) -> Table:
 
 
 def confusion_table(figures: ClassifierFigures, width: int) -> Table:
-    """The whole matrix where it fits into so many columns of text, else the largest confusions.
+    """Return the confusion matrix where it fits the width, else the largest confusions.
 
-    What is right stands in brackets, so that it is seen without colours.
+    Correct predictions are in brackets, so that they are seen without colours.
     """
     labels = [shorten(one.label) for one in figures.classes]
     cells = [[_cell(int(n), d == k) for k, n in enumerate(row)]
@@ -167,8 +169,8 @@ def _largest_confusions(figures: ClassifierFigures) -> Table:
     for d, one in enumerate(figures.classes):
         row = figures.confusion[d]
         others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
-        words = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
-        shown = ", ".join(words[:MOST_CONFUSED]) + (", …" if len(words) > MOST_CONFUSED else "")
+        listed = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
+        shown = ", ".join(listed[:MOST_CONFUSED]) + (", …" if len(listed) > MOST_CONFUSED else "")
         right = escape(f"[{row[d]:,}]")
         table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")
     return table
@@ -179,5 +181,5 @@ def _cell(count: int, is_right: bool) -> str:
 
 
 def shorten(label: str) -> str:
-    """A label that does not push the figures off the screen."""
+    """Return a label of at most 24 characters."""
     return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"

@@ -1,4 +1,4 @@
-"""Columns as CSV or JSON, whole or part by part."""
+"""Writing of columns as CSV or JSON, whole or in parts."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from maxplus._files import whole_file
 from maxplus.metrics import plain
 
 Columns = Mapping[str, Sequence[Any]]
-# What makes a spreadsheet take a cell for a formula.
+# First characters of cells that spreadsheets evaluate as formulas.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Sink(Protocol):
-    """Takes the rows of one table in parts with the same columns."""
+    """Writer of the rows of one table, in parts with the same columns."""
 
     def write(self, columns: Columns) -> None:
         """Write some rows."""
 
 
 class CsvSink:
-    """Rows as lines of CSV, below one with the names; Arrow writes millions in seconds.
+    """Rows as CSV, below a header; Arrow writes millions in seconds.
 
-    With ``spreadsheet_safe``, text that a spreadsheet would take for a formula begins with an
+    With ``spreadsheet_safe``, text that a spreadsheet would evaluate as a formula begins with an
     apostrophe.
     """
 
@@ -76,7 +76,7 @@ def _without_formula(cell: Any) -> Any:
 
 
 def _lines(table: pa.Table) -> bytes:
-    """Words are quoted only where one of them has to be."""
+    """Return CSV lines, in which text is quoted only where one cell requires it."""
     for style in ("none", "needed"):
         lines = io.BytesIO()
         try:
@@ -110,14 +110,14 @@ class JsonSink:
 
 @contextmanager
 def csv_file(path: Path, *, spreadsheet_safe: bool = False) -> Iterator[CsvSink]:
-    """A CSV file that is there when all rows are."""
+    """Write a CSV file, which exists once all rows are written."""
     with whole_file(path) as file:
         yield CsvSink(file.write, spreadsheet_safe=spreadsheet_safe)
 
 
 @contextmanager
 def json_list(file: TextIO, head: Mapping[str, Any], name: str) -> Iterator[JsonSink]:
-    """A JSON object with a head and, under a name, a list of rows."""
+    """Write a JSON object with the entries of ``head`` and a list of rows."""
     start = json.dumps(plain(dict(head)), ensure_ascii=False)
     file.write(f"{start[:-1]}{', ' if head else ''}{json.dumps(name)}: [")
     yield JsonSink(file)
@@ -125,13 +125,13 @@ def json_list(file: TextIO, head: Mapping[str, Any], name: str) -> Iterator[Json
 
 
 def write_csv(path: Path, columns: Columns) -> None:
-    """All rows at once."""
+    """Write all rows at once."""
     with csv_file(path) as sink:
         sink.write(columns)
 
 
 def as_written(cells: Any) -> list[Any]:
-    """A table's column as people write it: whole numbers without a point, nothing for a hole."""
+    """Return the cells of a column as written: integers without a point, None if missing."""
     return [_written(cell) for cell in cells.tolist()]
 
 

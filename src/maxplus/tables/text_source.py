@@ -1,4 +1,4 @@
-"""Where a table's bytes come from: a file, maybe packed, or standard input; as UTF-8 text."""
+"""Sources of text: a file, maybe compressed, or standard input, decoded to UTF-8."""
 
 from __future__ import annotations
 
@@ -9,102 +9,72 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from maxplus.tables.table import TableError
 
 STDIN = "-"
-# Behind a CSV file's ending; pyarrow unpacks them while it reads.
-PACKED = (".gz", ".bz2", ".zst", ".lz4")
+# Suffixes after that of a CSV file; pyarrow decompresses while it reads.
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 BYTES_AT_ONCE = 1 << 20
-
-
-class Span(NamedTuple):
-    """A file's first ``head`` bytes, which hold the names, and those from ``first`` to ``last``."""
-
-    head: int
-    first: int
-    last: int
-
-
-class _Spanned:
-    """A span's bytes, one after the other."""
-
-    def __init__(self, file: BinaryIO, span: Span) -> None:
-        self._file, self._span = file, span
-        self._left = [(0, span.head), (span.first, span.last)]
-
-    def read(self, size: int) -> bytes:
-        while self._left:
-            begin, end = self._left[0]
-            self._file.seek(begin)
-            chunk = self._file.read(min(size, end - begin))
-            if chunk:
-                self._left[0] = begin + len(chunk), end
-                return chunk
-            del self._left[0]
-        return b""
 
 
 @dataclass
 class Source:
-    """A file's bytes, or those of standard input, which come once only unless they are kept."""
+    """A file, or standard input, which can be read once only unless its bytes are kept."""
 
     path: Path | None
     kept: bytes | None = None
-    # Whether bytes were found that are no UTF-8 and were taken for Latin-1.
+    # Whether bytes were found that are not UTF-8 and were decoded as Latin-1.
     latin: bool = field(default=False, init=False)
-    # The columns whose numbers have decimal commas, once that was looked at.
+    # The columns whose numbers have decimal commas, once the dialect is known.
     commas: frozenset[str] = field(default=frozenset(), init=False)
-    # The part to read, and how the file is written, where somebody knows.
-    span: Span | None = field(default=None, init=False)
-    dialect: Any = field(default=None, init=False)
 
     @classmethod
     def of(cls, data: str | Path, *, once: bool = False) -> Source:
-        """A file by its name; "-" is standard input, kept in memory unless it is read once."""
+        """Return the source of a path; "-" is standard input, kept in memory unless read once."""
         if str(data) != STDIN:
             return cls(Path(data))
         return cls(None, None if once else sys.stdin.buffer.read())
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name for messages."""
         return "standard input" if self.path is None else str(self.path)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know of how it was read."""
-        words = f"{self.name} is not all UTF-8 text: it is read as Latin-1"
-        return (words,) if self.latin else ()
+        """Assumptions that were made to read it."""
+        note = f"{self.name} is not all UTF-8 text: it is read as Latin-1"
+        return (note,) if self.latin else ()
 
     @property
     def again(self) -> bool:
-        """Whether it can be read again."""
+        """Whether it can be read more than once."""
         return self.path is not None or self.kept is not None
 
     @contextmanager
     def text(self) -> Iterator[Utf8]:
-        """The bytes, unpacked, as UTF-8; Python opens files, since its errors say which and why."""
+        """Open the text; Python opens files, since its errors name the file and the reason."""
         import pyarrow
 
         if self.path is None:
             yield Utf8(sys.stdin.buffer if self.kept is None else io.BytesIO(self.kept), self)
             return
-        packed = self.path.suffix.lower() in PACKED
-        codec = pyarrow.Codec.detect(self.path.name.lower()).name if packed else None
+        is_compressed = self.path.suffix.lower() in COMPRESSED
+        codec = pyarrow.Codec.detect(self.path.name.lower()).name if is_compressed else None
         with open(self.path, "rb") as file:
             if codec is None:
-                yield Utf8(file if self.span is None else _Spanned(file, self.span), self)
+                yield Utf8(file, self)
                 return
             with pyarrow.input_stream(file, compression=codec) as stream:
                 yield Utf8(stream, self)
 
 
 class Utf8(io.RawIOBase):
-    """Text as UTF-8: bytes that are none are taken for Latin-1, as Windows extends it.
+    """Text as UTF-8: bytes that are not UTF-8 are decoded as cp1252 or Latin-1.
 
-    Text without accents is handed through as it is.
+    ASCII text is passed on unchanged.
     """
 
     def __init__(self, stream: BinaryIO | Any, source: Source) -> None:
@@ -114,15 +84,15 @@ class Utf8(io.RawIOBase):
         self._began = False
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def unread(self, chunk: bytes) -> None:
-        """Put back what was looked at."""
+        """Put bytes back that were read."""
         self._ready = chunk + self._ready
 
     def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes, none at the end; all that are left if negative."""
+        """Return at most ``size`` bytes, none at the end; all that are left if negative."""
         if size < 0:
             return b"".join(iter(lambda: self.read(BYTES_AT_ONCE), b""))
         if not self._ready:
@@ -131,13 +101,13 @@ class Utf8(io.RawIOBase):
         return chunk
 
     def readinto(self, buffer: Any) -> int:
-        """As `read`, into a buffer."""
+        """Read into a buffer."""
         chunk = self.read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
     def _next(self, size: int) -> bytes:
-        """Some bytes more; none at the end only."""
+        """Return more bytes; none at the end only."""
         while True:
             chunk = self._stream.read(size)
             if not self._began:
@@ -146,20 +116,20 @@ class Utf8(io.RawIOBase):
                     raise TableError(f"{self._source.name} is UTF-16 text; save it as UTF-8")
             if b"\0" in chunk:
                 raise TableError(f"{self._source.name} holds bytes of zero: it is no UTF-8 text")
-            waiting = self._decoder.getstate()[0]
-            if not waiting and chunk.isascii():
+            pending = self._decoder.getstate()[0]
+            if not pending and chunk.isascii():
                 return chunk
-            text = self._decode(waiting, chunk)
+            text = self._decode(pending, chunk)
             if text or not chunk:
                 return text.encode()
 
-    def _decode(self, waiting: bytes, chunk: bytes) -> str:
+    def _decode(self, pending: bytes, chunk: bytes) -> str:
         try:
             return self._decoder.decode(chunk, not chunk)
         except UnicodeDecodeError:
             self._source.latin = True
             self._decoder = codecs.getincrementaldecoder("utf-8")("maxplus-latin")
-            return self._decoder.decode(waiting + chunk, not chunk)
+            return self._decoder.decode(pending + chunk, not chunk)
 
 
 def _as_latin(error: UnicodeError) -> tuple[str, int]:

@@ -1,0 +1,423 @@
+"""Data sets: rows of a file or a built-in data set, their labels and encoded features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from maxplus import datasets
+from maxplus.distributed import current
+from maxplus.distributed.communicator import mark_collective
+from maxplus.tables.categorical import Categorical
+from maxplus.tables.columns import UnknownValues
+from maxplus.tables.encoder import TableEncoder
+from maxplus.tables.files import read_batches, read_table
+from maxplus.tables.partitioned import TableShare, read_partition
+from maxplus.tables.schema import AUTO, Target, infer_target
+from maxplus.tables.table import Cells, RawTable, TableError, is_missing, require
+from maxplus.tables.text_source import STDIN
+
+SMALL = ("iris", "digits", "wine", "breast_cancer")
+IMAGES = ("mnist", "fashion_mnist")
+SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
+# Rows of a part of a stream.
+ROWS_AT_ONCE = 1 << 16
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows of a table with their labels, if there are any, and their features, if encoded.
+
+    Attributes
+    ----------
+    table : the columns; in training without the target and the groups
+    target : what is to be predicted
+    y : labels or numbers of shape (N,), or None
+    rows : numbers of the rows in the file, from 0, shape (N,)
+    groups : the group of each row, shape (N,), or None
+    decisions : a line for each decision about target and rows, in training also about columns
+    encoder : the fitted encoder, or None
+    X : features of shape (N, P), or None
+    missing : which values were imputed, shape (N, columns of the encoder), or None
+    all_rows : the columns of all rows, if some have no label and were left out
+    """
+
+    table: RawTable
+    target: Target
+    y: NDArray | None
+    rows: NDArray
+    groups: NDArray | None = None
+    decisions: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None
+    X: Any = None
+    missing: NDArray | None = None
+    all_rows: RawTable | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file or data set."""
+        return self.table.name
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) if the features are the pixels of an image."""
+        return None if self.encoder is None else self.encoder.image_shape_
+
+    @property
+    def frame(self) -> RawTable:
+        """The table for ``fit`` of an estimator, with its encoder and features."""
+        return replace(self.table, encoder=self.encoder, encoded=self.X)
+
+    def take(self, rows: NDArray) -> Dataset:
+        """Return some of the rows, which keep their numbers.
+
+        Parameters
+        ----------
+        rows : positions among these rows
+
+        Returns
+        -------
+        Dataset
+        """
+        parts: dict[str, Any] = {
+            name: None if (values := getattr(self, name)) is None else values[rows]
+            for name in ("y", "groups", "X", "missing")
+        }
+        return replace(self, table=self.table.take(rows), rows=self.rows[rows], **parts)
+
+    def encoded(self, encoder: TableEncoder) -> Dataset:
+        """Fit a clone of an encoder to the table and encode it.
+
+        Parameters
+        ----------
+        encoder : TableEncoder
+
+        Returns
+        -------
+        Dataset
+        """
+        if self.encoder is not None:
+            return self
+        shape = SHAPES.get(self.name) if self.name in SMALL else None
+        fitted = clone(encoder)
+        X, missing = fitted.fit_encode(self.table, self.target, shape, self.all_rows)
+        fitted.decisions_ = self.decisions + fitted.decisions_
+        return replace(self, encoder=fitted, X=X, missing=missing, decisions=fitted.decisions_)
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def load_training(
+    data: str, target: str | None = None, task: str = AUTO, groups: str | None = None
+) -> Dataset:
+    """Read DATA to train on: a file, standard input, or a built-in data set; not yet encoded.
+
+    A built-in name is iris, digits, wine, breast_cancer, mnist or fashion_mnist; the last two
+    are the training images, and mnist:test and fashion_mnist:test the others. A file of such a
+    name has to be written with its folder: ./iris. A dash is standard input. Of several ranks each
+    reads a part of a Parquet, NPZ or NPY file.
+
+    Parameters
+    ----------
+    data : a built-in name, a file's path, or a dash
+    target, task, groups : as in `split_target`
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from maxplus.tables import TableEncoder, load_training
+    >>> load_training("iris").encoded(TableEncoder()).X.shape
+    (150, 4)
+    """
+    if is_images(data):
+        return _images(data)
+    return split_target(_read(data), target, task, groups)
+
+
+def split_target(
+    table: RawTable, target: str | None = None, task: str = AUTO, groups: str | None = None
+) -> Dataset:
+    """Separate the target from the other columns, and leave out rows without a label.
+
+    Parameters
+    ----------
+    table : RawTable
+        A rank's part of the rows, if there are several.
+    target : name of the target; by default a column named target, label, class or y, else the last
+    task : "classification", "regression", or "auto": many distinct numbers are a regression's
+    groups : name of a column that is not a feature; its rows of one value are held out together
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import split_target, table_of
+    >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0], "label": ["small", "large", "large"]})
+    >>> split_target(table_of(frame)).target.name
+    'label'
+    """
+    comm = current()
+    found, lines = comm.root_only(
+        lambda whole: infer_target(whole, target, task),
+        table if comm.is_alone else TableShare(table),
+    )
+    lines = (*table.notes, *lines)
+    if groups is not None:
+        require(table, groups, "--groups")
+        if groups == found.name:
+            raise TableError(
+                f"{table.name}: the target {groups!r} is no feature, so it cannot be in --groups "
+                "as well"
+            )
+        lines += (f"left out {groups!r}: its rows are held out together (--groups)",)
+    missing = found.missing(table)
+    n, first = int(missing.sum()), table.where(int(missing.argmax())) if missing.any() else None
+    counts = comm.allgather((table.n_rows, n, first))
+    n = sum(count for _, count, _ in counts)
+    if n == sum(n_rows for n_rows, _, _ in counts):
+        raise mark_collective(found.error_without_labels(table.name))
+    rows, first_row, all_rows = np.arange(table.n_rows), comm.before(table.n_rows), None
+    if n:
+        first = next(where for _, _, where in counts if where is not None)
+        lines += (found.line_of_unlabelled(n, first),)
+        rows = np.flatnonzero(~missing)
+        all_rows, table = table.without(found.name, groups), table.take(rows)
+    with comm.raise_on_all_ranks():
+        y = found.labels(table)
+        codes = None if groups is None else _group_codes(table, groups)
+    features = table.without(found.name, groups)
+    return Dataset(features, found, y, rows + first_row, codes, lines, all_rows=all_rows)
+
+
+def _group_codes(table: RawTable, name: str) -> NDArray:
+    cells = table.columns[name]
+    n_missing = int(np.count_nonzero(is_missing(cells)))
+    if n_missing:
+        raise TableError(
+            f"{table.name}: {name!r} (--groups) has {n_missing:,} missing "
+            f"value{'s' * (n_missing > 1)}; fill them in"
+        )
+    return cells.codes if isinstance(cells, Categorical) else cells
+
+
+# -- data for a fitted encoder ---------------------------------------------------------------------
+
+
+def load_dataset(
+    data: str, encoder: TableEncoder, *, labelled: bool = False, strict: bool = False
+) -> Dataset:
+    """Read DATA for a model.
+
+    Parameters
+    ----------
+    data : as in `load_training`
+    encoder : the model's
+    labelled : whether rows without a label are left out
+    strict : whether unknown categories are refused
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from maxplus.tables import TableEncoder, load_dataset, load_training
+    >>> encoder = load_training("wine").encoded(TableEncoder()).encoder
+    >>> load_dataset("wine", encoder).X.shape
+    (178, 13)
+    """
+    if is_images(data):
+        return replace(_images(data), encoder=encoder)
+    table, unknown = _read(data, encoder), UnknownValues(strict=strict)
+    comm, target = current(), encoder.target_
+    first_row = comm.before(table.n_rows)
+    n_missing = comm.total(int(target.missing(table).sum()))
+    if labelled and n_missing and n_missing == comm.total(table.n_rows):
+        raise mark_collective(target.error_without_labels(table.name))
+    with comm.raise_on_all_ranks():
+        found = _encoded(table, encoder, labelled, unknown, first_row)
+    unknown.unite(comm)
+    if comm.is_first:
+        unknown.warn(table.name)
+    return found
+
+
+def stream_dataset(
+    data: str,
+    encoder: TableEncoder,
+    rows_at_once: int = ROWS_AT_ONCE,
+    *,
+    labelled: bool = False,
+    strict: bool = False,
+    also: Sequence[str] = (),
+) -> Iterator[Dataset]:
+    """Read DATA for a model in parts: memory does not grow with the table.
+
+    Only columns that the model needs, its target and those named in ``also`` are read. Unknown
+    categories are counted over all parts, and reported in one warning at the end. With
+    ``labelled``, a part without any label is left out, as rows without one are.
+
+    Parameters
+    ----------
+    data : as in `load_training`
+    encoder : the model's
+    rows_at_once : int, default=65536
+    labelled : bool, default=False
+    strict : bool, default=False
+        Whether unknown categories are refused.
+    also : names of columns
+        Read beside those that the model needs.
+
+    Yields
+    ------
+    Dataset
+        A part of the rows.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pandas as pd
+    >>> from maxplus import LMMClassifier
+    >>> from maxplus.tables import stream_dataset
+    >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
+    >>> y = ["small", "large", "large"] * 4
+    >>> clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(frame, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "new.csv")
+    ...     frame.to_csv(path, index=False)
+    ...     [len(part.X) for part in stream_dataset(path, clf.encoder_, rows_at_once=5)]
+    [5, 5, 2]
+    """
+    if is_built_in(data):
+        yield load_dataset(data, encoder, labelled=labelled)
+        return
+    _check_file(data)
+    target, unknown = encoder.target_, UnknownValues(strict=strict)
+    first_row, name, n_parts = 0, data, 0
+    for table in read_batches(data, encoder.read_as, also=also):
+        for k in range(0, table.n_rows, rows_at_once):
+            part = table.part(k, k + rows_at_once)
+            if labelled and target.name in part.columns and target.missing(part).all():
+                continue
+            n_parts += 1
+            yield _encoded(part, encoder, labelled, unknown, first_row + k)
+        first_row, name = first_row + table.n_rows, table.name
+    if not n_parts:
+        raise target.error_without_labels(name)
+    unknown.warn(name)
+
+
+def _encoded(
+    table: RawTable, encoder: TableEncoder, labelled: bool, unknown: UnknownValues, first_row: int
+) -> Dataset:
+    """Return the rows of a table as a fitted encoder takes them, with labels if it has them."""
+    target, rows = encoder.target_, np.arange(table.n_rows)
+    lines: tuple[str, ...] = ()
+    has_labels = target.name in table.columns
+    if has_labels:
+        without = target.missing(table)
+        if labelled and without.any():
+            n, first = int(without.sum()), table.where(int(without.argmax()))
+            lines = (target.line_of_unlabelled(n, first),)
+            rows = np.flatnonzero(~without)
+            table = table.take(rows)
+        elif without.any():
+            has_labels = False
+    y = target.labels(table) if has_labels else None
+    X, missing = encoder.encode(table, unknown)
+    return Dataset(table, target, y, rows + first_row, None, lines, encoder, X, missing)
+
+
+# -- sources ---------------------------------------------------------------------------------------
+
+
+def is_built_in(data: str) -> bool:
+    """Return whether DATA names a built-in data set."""
+    return data in SMALL or is_images(data)
+
+
+def is_images(data: str) -> bool:
+    """Return whether DATA names a built-in data set of images."""
+    name, _, part = data.partition(":")
+    return name in IMAGES and part in ("", "train", "test")
+
+
+def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
+    comm = current()
+    if data in SMALL:
+        return _partition(_built_in(data))
+    _check_file(data)
+    if not comm.is_alone:
+        return read_partition(data, comm)
+    return read_table(data, None if encoder is None else encoder.read_as)
+
+
+def _check_file(data: str) -> None:
+    if not (data == STDIN or Path(data).exists() or Path(data).suffix):
+        raise TableError(
+            f"{data!r} is neither a file nor a built-in data set; there are "
+            f"{', '.join(SMALL + IMAGES)}"
+        )
+
+
+def _partition(table: RawTable) -> RawTable:
+    """Return a rank's part of a built-in data set."""
+    comm, n = current(), table.n_rows
+    if comm.is_alone:
+        return table
+    return table.part(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
+
+
+def _built_in(name: str) -> RawTable:
+    data = getattr(datasets, f"load_{name}")()
+    columns: dict[str, Cells] = dict(zip(data.feature_names, data.X.T, strict=True))
+    texts = [str(text) for text in data.class_names]
+    if all(text.isdigit() for text in texts):
+        columns["class"] = data.y.astype(np.float64)
+    else:
+        columns["class"] = np.array([texts[code] for code in data.y], object)
+    return RawTable(name, columns)
+
+
+def _images(data: str) -> Dataset:
+    """Return images, which stay in float32: as columns they would take twice the memory."""
+    name, _, part = data.partition(":")
+    images = getattr(datasets, f"load_{name}")()
+    is_test = part == "test"
+    X, y = (images.X_test, images.y_test) if is_test else (images.X_train, images.y_train)
+    comm, n = current(), len(y)
+    rows = np.arange(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
+    if not comm.is_alone:
+        X, y = X[rows], y[rows]
+    title = f"{name}:{part or 'train'}"
+    encoder = TableEncoder.of_images(X, title, SHAPES[name])
+    return Dataset(RawTable(title, {}, encoded=X), encoder.target_, y, rows, encoder=encoder, X=X)
+
+
+def prefetch(parts: Iterable[T]) -> Iterator[T]:
+    """Yield parts in their order while a thread makes the next one.
+
+    One more part is in memory. Reading files releases Python's lock.
+    """
+    left, end = iter(parts), object()
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, left, end)
+        while (part := coming.result()) is not end:
+            coming = reader.submit(next, left, end)
+            yield part  # type: ignore[misc]

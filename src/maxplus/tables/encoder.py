@@ -1,0 +1,649 @@
+"""TableEncoder: a scikit-learn transformer that turns tables into features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from maxplus.distributed import current
+from maxplus.distributed.shared_rows import column_blocks
+from maxplus.tables.columns import (
+    Category,
+    Column,
+    Number,
+    Ordinal,
+    UnknownValues,
+    column_from_json,
+    listed_names,
+)
+from maxplus.tables.files import check_memory
+from maxplus.tables.frames import is_frame, table_of
+from maxplus.tables.partitioned import TableShare
+from maxplus.tables.schema import (
+    CLASSIFICATION,
+    IMPUTE,
+    REFUSE,
+    REGRESSION,
+    Overrides,
+    Target,
+    infer_schema,
+    label_name,
+)
+from maxplus.tables.table import RawTable, TableError, refuse_missing
+
+# Rows that are encoded together.
+ROWS_AT_ONCE = 1 << 15
+# Rows whose ranges are measured together: images are not held in float64 as a whole.
+ROWS_MEASURED = 4096
+
+
+class Encoded(NamedTuple):
+    """X, shape (N, P), and which values of which columns were missing, shape (N, columns)."""
+
+    X: NDArray
+    missing: NDArray
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode the columns of a table as numbers: features for any scikit-learn estimator.
+
+    A number is a feature. A category is a 0/1 feature for each of its values; of many values the
+    frequent ones have a feature each and the rest one together. Text in order ("low", "medium",
+    "high"; "<5", "5-9"; ordered categoricals) is its position, and text with units ("70 kg") the
+    number in it. Missing values are imputed by the median or the most frequent value; where there
+    are several, a 0/1 feature indicates them. An unknown category is encoded as none of the known
+    ones, and one warning counts such values. Estimators of this library have an encoder of their
+    own (``encoder_``) where ``fit`` gets a data frame.
+
+    Parameters
+    ----------
+    categorical : sequence of str, default=()
+        Columns each value of which is a category, also where they hold numbers.
+    numeric : sequence of str, default=()
+        Text columns that are encoded as the number in them ("12 mg", "grade 2", "5-10").
+    drop : None, "auto" or sequence of str, default=None
+        Columns to leave out. "auto", alone or in the sequence, leaves out ids, dates, free text,
+        constants and columns without values; by default every column becomes a feature.
+    keep : sequence of str, default=()
+        Columns that "auto" does not leave out.
+    missing : {"impute", "error"}, default="impute"
+        Whether missing values are imputed or refused.
+    standardize : bool, default=False
+        Whether features are brought to mean 0 and deviation 1.
+
+    Attributes
+    ----------
+    columns_ : tuple of `maxplus.tables.Column`
+        The columns that are used, in their order.
+    ranges_ : `maxplus.tables.Ranges`
+        Values of each feature in training, before they are standardised.
+    decisions_ : tuple of str
+        A line for each decision about a column that a parameter can overrule.
+    n_features_in_ : int
+        Number of columns that `fit` was given.
+    feature_names_in_ : array of str
+        Their names, if all are strings.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from maxplus.tables import TableEncoder
+    >>> frame = pd.DataFrame({"ward": [1, 2, 3] * 4, "pain": ["low", "high", "medium"] * 4})
+    >>> encoder = TableEncoder(categorical=["ward"]).set_output(transform="pandas")
+    >>> encoder.fit_transform(frame).head(2)
+       ward = 1  ward = 2  ward = 3  pain
+    0       1.0       0.0       0.0   0.0
+    1       0.0       1.0       0.0   2.0
+    """
+
+    columns_: tuple[Column, ...]
+    ranges_: Ranges
+    decisions_: tuple[str, ...]
+    target_: Target
+    # (height, width) if the features are the pixels of an image.
+    image_shape_: tuple[int, int] | None
+    # Name of the training table.
+    data_: str
+    n_features_in_: int
+
+    def __init__(
+        self,
+        *,
+        categorical: Sequence[str] = (),
+        numeric: Sequence[str] = (),
+        drop: str | Sequence[str] | None = None,
+        keep: Sequence[str] = (),
+        missing: str = IMPUTE,
+        standardize: bool = False,
+    ) -> None:
+        self.categorical = categorical
+        self.numeric = numeric
+        self.drop = drop
+        self.keep = keep
+        self.missing = missing
+        self.standardize = standardize
+
+    # -- scikit-learn's interface ------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Infer the type of each column.
+
+        Parameters
+        ----------
+        X : data frame of pandas, polars or pyarrow, or array of shape (n_samples, n_columns)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        table = self._table(X, reset=True)
+        self._fit(table, Target(label_name(y, table)))
+        return self
+
+    def fit_table(
+        self,
+        table: RawTable,
+        target: Target | None = None,
+        image_shape: tuple[int, int] | None = None,
+    ) -> TableEncoder:
+        """Infer the type of each column of a table without its target, on the rows of all ranks.
+
+        Parameters
+        ----------
+        table : RawTable
+        target : what the features are to predict; kept with the encoder
+        image_shape : (height, width) if the columns are pixels
+
+        Returns
+        -------
+        self
+        """
+        self.fit_encode(table, target or Target(label_name(None, table)), image_shape)
+        return self
+
+    def fit_encode(
+        self,
+        table: RawTable,
+        target: Target,
+        image_shape: tuple[int, int] | None = None,
+        all_rows: RawTable | None = None,
+    ) -> Encoded:
+        """Call `fit_table`, and return the encoded table.
+
+        Types and imputed values are inferred from ``all_rows``, also those without labels, if
+        given.
+        """
+        self.n_features_in_ = len(table.columns)
+        self.feature_names_in_ = np.array(list(table.columns), object)
+        X, missing = self._fit(table, target, image_shape, all_rows)
+        return Encoded(self.standardized(X), missing)
+
+    def _fit(
+        self,
+        table: RawTable,
+        target: Target,
+        image_shape: tuple[int, int] | None = None,
+        all_rows: RawTable | None = None,
+    ) -> Encoded:
+        overrides, comm = Overrides.of(self.get_params(deep=False)), current()
+        schema = comm.root_only(
+            lambda whole: infer_schema(whole, overrides, target.name),
+            (all_rows or table) if comm.is_alone else TableShare(all_rows or table),
+        )
+        self.columns_, self.decisions_ = schema.columns, schema.decisions
+        self.target_, self.image_shape_, self.data_ = target, image_shape, table.name
+        with comm.raise_on_all_ranks():
+            found = self._encode(table, UnknownValues())
+        self._measure(found.X)
+        return found
+
+    @classmethod
+    def of_images(cls, X: NDArray, name: str, shape: tuple[int, int]) -> TableEncoder:
+        """Return an encoder whose columns are the pixels of images, shape (N, height·width)."""
+        encoder = cls()
+        names = [f"pixel {r},{c}" for r in range(shape[0]) for c in range(shape[1])]
+        encoder.columns_, encoder.decisions_ = tuple(map(Number, names)), ()
+        encoder.target_, encoder.image_shape_, encoder.data_ = Target("class"), shape, name
+        encoder.n_features_in_ = len(names)
+        encoder._measure(X)
+        return encoder
+
+    def _measure(self, X: NDArray) -> None:
+        names, name = self.feature_names, self.data_
+        self.ranges_ = current().root_only(lambda rows: Ranges.of(rows, name, names), X)
+
+    def transform(self, X: Any) -> Any:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : data frame, whose columns may come in any order, or array
+
+        Returns
+        -------
+        array of shape (n_samples, n_features), or a frame as ``set_output`` says
+        """
+        check_is_fitted(self, "columns_")
+        table, unknown = self._table(X, reset=False), UnknownValues()
+        found = self.encode(table, unknown).X
+        unknown.warn(table.name)
+        return found
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray:
+        """Return the names of the features.
+
+        Parameters
+        ----------
+        input_features : None or the names of the columns in `fit`
+
+        Returns
+        -------
+        array of str
+        """
+        check_is_fitted(self, "columns_")
+        if input_features is not None:
+            expected = getattr(self, "feature_names_in_", None)
+            if len(input_features) != self.n_features_in_:
+                raise ValueError(
+                    f"input_features should have length equal to number of features "
+                    f"({self.n_features_in_}), got {len(input_features)}"
+                )
+            if expected is not None and list(input_features) != list(expected):
+                raise ValueError("input_features is not equal to feature_names_in_")
+        return np.array(self.feature_names, object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _table(self, X: Any, *, reset: bool) -> RawTable:
+        """Return the columns of X, and set or check what scikit-learn stores of them."""
+        if is_frame(X):
+            table = table_of(X)
+            if reset:
+                names = list(X.column_names if hasattr(X, "column_names") else X.columns)
+                self.n_features_in_ = len(names)
+                self.__dict__.pop("feature_names_in_", None)
+                if all(isinstance(name, str) for name in names):
+                    self.feature_names_in_ = np.array(names, object)
+            return table
+        X = validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
+        names = getattr(self, "feature_names_in_", [f"x{p}" for p in range(X.shape[1])])
+        columns = {str(name): X[:, p] for p, name in enumerate(names)}
+        if X.dtype.kind == "O":
+            columns = {name: _of_objects(cells) for name, cells in columns.items()}
+        return RawTable("the array", columns)
+
+    # -- what estimators and commands use ----------------------------------------------------------
+
+    def on(self, frame: Any) -> RawTable:
+        """Return a data frame that ``fit`` of an estimator encodes with a clone of this encoder.
+
+        Parameters
+        ----------
+        frame : data frame of pandas, polars or pyarrow
+
+        Returns
+        -------
+        RawTable
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from maxplus import LMMClassifier
+        >>> from maxplus.tables import TableEncoder
+        >>> frame = pd.DataFrame({"ward": [1, 2, 3] * 20, "age": [30, 42, 55, 67] * 15})
+        >>> ill = frame["age"] + 20 * (frame["ward"] == 2) > 60
+        >>> encoder = TableEncoder(categorical=["ward"])
+        >>> clf = LMMClassifier(6, slope=2.0, random_state=0).fit(encoder.on(frame), ill)
+        >>> clf.encoder_.feature_names
+        ['ward = 1', 'ward = 2', 'ward = 3', 'age']
+        >>> clf.predict(frame).shape
+        (60,)
+        """
+        return replace(table_of(frame), encoder=self)
+
+    def encode(self, table: RawTable, unknown: UnknownValues | None = None) -> Encoded:
+        """Return features and missing values; unexpected values are counted in ``unknown``."""
+        X, missing = self._encode(table, UnknownValues() if unknown is None else unknown)
+        return Encoded(self.standardized(X), missing)
+
+    def standardized(self, X: NDArray) -> NDArray:
+        """Return features with mean 0 and deviation 1, or X itself without ``standardize``."""
+        return (X - self.ranges_.mean) / self.ranges_.deviations if self.standardize else X
+
+    def _encode(self, table: RawTable, unknown: UnknownValues) -> Encoded:
+        names = [column.name for column in self.columns_]
+        absent = [name for name in names if name not in table.columns]
+        if absent:
+            raise TableError(
+                f"{table.name} lacks column{'s' * (len(absent) > 1)} {listed_names(absent)}, which "
+                f"the model needs; it has {listed_names(list(table.columns))}"
+            )
+        if self.missing == REFUSE:
+            refuse_missing(table, {name: table.feature(name) for name in names})
+        check_memory(table.name, 8 * table.n_rows * self.n_features)
+        X = np.zeros((table.n_rows, self.n_features))
+        missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
+        places = list(enumerate(zip(self.columns_, self.places, strict=True)))
+        # In blocks of rows: a column is written across rows, which should stay in the cache.
+        for start in range(0, table.n_rows, ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            part = table.part(rows.start, rows.stop)
+            for k, (column, place) in places:
+                missing[rows, k] = column.encode(part, X[rows, place], unknown)
+        return Encoded(X, missing)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features."""
+        return [feature for column in self.columns_ for feature in column.features]
+
+    @property
+    def n_features(self) -> int:
+        """P, the number of features."""
+        return sum(len(column.features) for column in self.columns_)
+
+    @property
+    def places(self) -> list[slice]:
+        """The features of each column."""
+        ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
+        return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+    @property
+    def read_as(self) -> dict[str, bool | None]:
+        """The columns to be read and whether they hold text; None: as they look."""
+        columns: dict[str, bool | None] = {c.name: c.is_text for c in self.columns_}
+        return {**columns, self.target_.name: True if self.target_.is_text else None}
+
+    def features_of(self, columns: Sequence[str]) -> list[int]:
+        """Return the features of columns, or of features, given by name."""
+        names = self.feature_names
+        places = {c.name: p for c, p in zip(self.columns_, self.places, strict=True)}
+        found: list[int] = []
+        for name in columns:
+            if name in places:
+                found += range(places[name].start, places[name].stop)
+            elif name in names:
+                found.append(names.index(name))
+            else:
+                raise ValueError(
+                    f"the model has no column {name!r}; it has {', '.join(list(places)[:20])}"
+                )
+        return found
+
+    def domain(self) -> FeatureValues:
+        """Return the values that features can take, for counterfactuals: those of training."""
+        ranges = self.ranges_
+        low, high, integer = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
+        fixed = np.zeros(self.n_features, bool)
+        values: dict[int, NDArray] = {}
+        categories: list[Group] = []
+        indicators: dict[int, int] = {}
+        ordinals: dict[int, tuple[str, ...]] = {}
+        for column, place in zip(self.columns_, self.places, strict=True):
+            own = range(place.start, place.stop - column.indicator)
+            if column.indicator:
+                fixed[place.stop - 1] = True
+                indicators |= dict.fromkeys(own, place.stop - 1)
+            if isinstance(column, Category):
+                if own:
+                    categories.append(Group(column.name, tuple(own), column.values))
+            elif isinstance(column, Ordinal):
+                low[place.start], high[place.start] = 0.0, len(column.categories) - 1.0
+                integer[place.start] = True
+                ordinals[place.start] = tuple(column.categories)
+            elif ranges.two_valued[place.start]:
+                values[place.start] = np.array([low[place.start], high[place.start]])
+        return FeatureValues(
+            ranges.deviations, low, high, integer, fixed, tuple(self.feature_names), values,
+            tuple(categories), indicators, ordinals,
+        )  # fmt: skip
+
+    # -- JSON --------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fitted encoder as plain data, for a model file."""
+        check_is_fitted(self, "columns_")
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "parameters": {
+                name: list(value) if isinstance(value, (tuple, list)) else value
+                for name, value in self.get_params(deep=False).items()
+            },
+            "columns": [column.to_json() for column in self.columns_],
+            "ranges": self.ranges_.to_json(),
+            "target": self.target_._asdict(),
+            "n_inputs": self.n_features_in_,
+            "inputs": None if names is None else [str(name) for name in names],
+            "image_shape": None if self.image_shape_ is None else list(self.image_shape_),
+            "data": self.data_,
+            "decisions": list(self.decisions_),
+        }
+
+    @classmethod
+    def from_json(cls, record: Any) -> TableEncoder:
+        """Return the encoder that `to_json` described; ValueError if something is not valid."""
+        _require(isinstance(record, dict), "", record)
+        absent = [name for name in _FIELDS if name not in record]
+        if absent:
+            raise ValueError(f"the encoder lacks {', '.join(absent)}")
+        encoder = cls(**_parameters(record["parameters"]))
+        _require(isinstance(record["columns"], list), "columns", record["columns"])
+        try:
+            encoder.columns_ = tuple(column_from_json(column) for column in record["columns"])
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise ValueError(f"the encoder's columns cannot be read: {error!r:.120}") from None
+        encoder.target_ = _target(record["target"])
+        names = [*(column.name for column in encoder.columns_), encoder.target_.name]
+        _require(len(set(names)) == len(names), "names", names)
+        encoder.ranges_ = Ranges.from_json(record["ranges"], encoder.n_features)
+        encoder.image_shape_ = _image_shape(record["image_shape"], encoder.n_features)
+        _require(isinstance(record["data"], str), "data", record["data"])
+        _require(_is_texts(record["decisions"]), "decisions", record["decisions"])
+        encoder.data_, encoder.decisions_ = record["data"], tuple(record["decisions"])
+        n, inputs = record["n_inputs"], record["inputs"]
+        _require(type(n) is int and n >= len(encoder.columns_), "n_inputs", n)
+        _require(inputs is None or (_is_texts(inputs) and len(inputs) == n), "inputs", inputs)
+        encoder.n_features_in_ = n
+        if inputs is not None:
+            encoder.feature_names_in_ = np.array(inputs, object)
+        return encoder
+
+
+class Group(NamedTuple):
+    """The 0/1 features of a categorical column; with ``none``, all of them may be 0."""
+
+    name: str
+    features: tuple[int, ...]
+    words: tuple[str, ...]
+    none: bool = False
+
+
+class FeatureValues(NamedTuple):
+    """The fields of `maxplus.explain.Domain` as plain data, of P features.
+
+    Attributes
+    ----------
+    unit : deviations in training, shape (P,)
+    low, high : the least and largest value in training, shape (P,)
+    whole : features that take integers only, shape (P,)
+    fixed : features that cannot be changed: indicators of missing values; shape (P,)
+    names : P names
+    values : the two values of a feature that takes no others
+    categories : categorical columns, which change as a whole
+    indicators : for a feature that may be missing, the feature that indicates it
+    ranks : for an ordinal feature, its categories, the lowest first
+    """
+
+    unit: NDArray
+    low: NDArray
+    high: NDArray
+    whole: NDArray
+    fixed: NDArray
+    names: tuple[str, ...]
+    values: Mapping[int, NDArray]
+    categories: tuple[Group, ...]
+    indicators: Mapping[int, int]
+    ranks: Mapping[int, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Values of P features in training, as arrays of shape (P,).
+
+    Attributes
+    ----------
+    deviations : standard deviations; 1 for a constant feature, so that a radius never takes it
+        for one that is held fixed
+    mean, low, high : the mean, the least and the largest value
+    whole : whether all values were integers
+    two_valued : whether there were two values only, ``low`` and ``high``
+    """
+
+    deviations: NDArray
+    mean: NDArray
+    low: NDArray
+    high: NDArray
+    whole: NDArray
+    two_valued: NDArray
+
+    @classmethod
+    def of(cls, X: NDArray, name: str, feature_names: list[str]) -> Ranges:
+        """Measure training data of shape (N, P); O(N·P)."""
+        low, high = X.min(axis=0), X.max(axis=0)
+        integer, two = np.ones(X.shape[1], bool), low < high
+        deviations = np.empty(X.shape[1])
+        for columns, block in column_blocks(X):
+            for k in range(0, len(X), ROWS_MEASURED):
+                part = block[k : k + ROWS_MEASURED]
+                integer[columns] &= (part == np.round(part)).all(axis=0)
+                two[columns] &= ((part == low[columns]) | (part == high[columns])).all(axis=0)
+            deviations[columns] = _deviations(block)
+        if not np.isfinite(deviations).all():
+            p = int(np.flatnonzero(~np.isfinite(deviations))[0])
+            raise TableError(
+                f"{name}: {feature_names[p]!r} reaches {max(high[p], -low[p]):g}, too large to "
+                "square; divide it by a power of ten"
+            )
+        # The rounded mean of equal numbers may differ from them, and their deviation from 0.
+        deviations = np.where((low == high) | (deviations == 0.0), 1.0, deviations)
+        mean = X.mean(axis=0, dtype=np.float64)
+        return cls(deviations, mean, low.astype(float), high.astype(float), integer, two)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a model file."""
+        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, record: Any, n: int) -> Ranges:
+        """Return what `to_json` described for n features; ValueError if it is not valid."""
+        names = {field.name for field in fields(cls)}
+        _require(isinstance(record, dict) and set(record) == names, "ranges", record)
+        numbers = {name: _numbers(record, name, n) for name in ("mean", "low", "high")}
+        flags = {name: _flags(record, name, n) for name in ("whole", "two_valued")}
+        found = cls(_numbers(record, "deviations", n, positive=True), **numbers, **flags)
+        if (found.low > found.high).any():
+            p = int((found.low > found.high).argmax())
+            raise ValueError(
+                f"the encoder's ranges have low {found.low[p]:g} above high {found.high[p]:g}"
+            )
+        return found
+
+
+def _deviations(X: NDArray) -> NDArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if X.dtype == np.float64:
+            return X.std(axis=0)
+        mean = X.mean(axis=0, dtype=np.float64)
+        parts = (X[k : k + ROWS_MEASURED] - mean for k in range(0, len(X), ROWS_MEASURED))
+        return np.sqrt(sum(np.square(part).sum(axis=0) for part in parts) / len(X))
+
+
+def _of_objects(cells: NDArray) -> NDArray:
+    """Return a column of an object array as numbers where all of its cells are."""
+    try:
+        return cells.astype(np.float64)
+    except (TypeError, ValueError):
+        return cells
+
+
+# -- validation of JSON ----------------------------------------------------------------------------
+
+_FIELDS = (
+    "parameters", "columns", "ranges", "target", "n_inputs", "inputs", "image_shape", "data",
+    "decisions",
+)  # fmt: skip
+
+
+def _require(is_valid: bool, what: str, value: Any) -> None:
+    if not is_valid:
+        raise ValueError(f"the encoder{what and chr(39) + 's ' + what} cannot be {value!r:.60}")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(text) is str for text in value)
+
+
+def _parameters(record: Any) -> dict[str, Any]:
+    lists = ("categorical", "numeric", "keep")
+    names = {*lists, "drop", "missing", "standardize"}
+    _require(isinstance(record, dict) and set(record) == names, "parameters", record)
+    drop = record["drop"]
+    _require(drop is None or type(drop) is str or _is_texts(drop), "drop", drop)
+    for name in lists:
+        _require(_is_texts(record[name]), name, record[name])
+    _require(record["missing"] in (IMPUTE, REFUSE), "missing", record["missing"])
+    _require(type(record["standardize"]) is bool, "standardize", record["standardize"])
+    return record
+
+
+def _target(record: Any) -> Target:
+    _require(isinstance(record, dict) and set(record) == set(Target._fields), "target", record)
+    target = Target(**record)
+    _require(type(target.name) is str, "target", target.name)
+    _require(target.task in (CLASSIFICATION, REGRESSION), "task", target.task)
+    _require(type(target.is_text) is bool, "is_text", target.is_text)
+    return target
+
+
+def _numbers(record: dict[str, Any], name: str, n: int, *, positive: bool = False) -> NDArray:
+    values = record[name]
+    if not isinstance(values, list) or len(values) != n:
+        raise ValueError(f"the encoder's {name} must be {n} numbers, not {values!r:.60}")
+    for value in values:
+        # Integers of JSON may be larger than any float.
+        good = type(value) is float or (type(value) is int and abs(value) <= 2**53)
+        if not good or not math.isfinite(value) or (positive and value <= 0):
+            what = "positive finite" if positive else "finite"
+            raise ValueError(f"the encoder's {name} must be {what}, not {value!r:.60}")
+    return np.array(values, np.float64)
+
+
+def _flags(record: dict[str, Any], name: str, n: int) -> NDArray:
+    flags = record[name]
+    if not (isinstance(flags, list) and len(flags) == n and all(type(f) is bool for f in flags)):
+        raise ValueError(f"the encoder's {name} must be {n} truth values, not {flags!r:.60}")
+    return np.array(flags, bool)
+
+
+def _image_shape(shape: Any, n: int) -> tuple[int, int] | None:
+    if shape is None:
+        return None
+    good = isinstance(shape, list) and len(shape) == 2 and all(type(side) is int for side in shape)
+    if not good or min(shape) < 1 or shape[0] * shape[1] != n:
+        raise ValueError(
+            f"the encoder's image_shape must be two sides of {n} pixels, not {shape!r:.60}"
+        )
+    return shape[0], shape[1]

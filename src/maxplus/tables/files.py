@@ -1,0 +1,367 @@
+"""Files as tables, by their suffixes; whole or in batches, within the memory that is available."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxplus.tables.categorical import MISSING, Categorical
+from maxplus.tables.csv_files import (
+    READABLE,
+    Batch,
+    OtherTypesError,
+    ReadAs,
+    line_of,
+    text_batches,
+    typed_batches,
+)
+from maxplus.tables.npz_files import npz_batches
+from maxplus.tables.parquet_files import ENDINGS as PARQUET
+from maxplus.tables.parquet_files import parquet_batches, parquet_bytes
+from maxplus.tables.table import (
+    Cells,
+    NoRowsError,
+    RawTable,
+    TableError,
+    check_different,
+    join,
+    require,
+    row_text,
+)
+from maxplus.tables.text_source import COMPRESSED, STDIN, Source
+
+CSV = (".csv", ".tsv", ".txt")
+NUMPY = (".npz", ".npy")
+EXCEL = (".xlsx", ".xlsm")
+# Smaller tables are read without a check of the available memory.
+ALWAYS_READ = 1 << 27
+# While a table is read, its parts, its columns and its features are in memory at once.
+COPIES = 3
+# Memory of a distinct value besides its characters: a string and a dictionary entry.
+BYTES_PER_VALUE = 128
+
+
+def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
+    """Read a file by its ending, or CSV text from standard input, which is "-".
+
+    The endings are .csv, .tsv and .txt, maybe packed; .xlsx; .parquet, or a folder of such files;
+    .npz with X, maybe y; .npy with a column for each feature and one for labels.
+    A column of a CSV file is numbers if every value is one, or missing, else text;
+    ``read_as`` tells for some whether they hold text (True) or must hold numbers (False).
+
+    Parameters
+    ----------
+    path : str or path
+    read_as : mapping from names of columns to bool, optional
+
+    Returns
+    -------
+    RawTable
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from maxplus.tables import read_table
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "apples.csv")
+    >>> with open(path, "w") as file:
+    ...     print("weight,goes to", "150,shop", "98,juice", "120,shop", sep=chr(10), file=file)
+    >>> list(read_table(path).columns)
+    ['weight', 'goes to']
+    >>> folder.cleanup()
+    """
+    try:
+        return _read_table(path, _ending(path), read_as)
+    except MemoryError as error:
+        raise TableError(
+            f"{path} does not fit into memory ({error}); use fewer rows or columns"
+        ) from None
+
+
+def _read_table(path: str | Path, ending: str, read_as: ReadAs | None) -> RawTable:
+    if ending in EXCEL:
+        return read_excel(Path(path))
+    if ending not in CSV:
+        if ending in PARQUET:
+            check_memory(str(path), COPIES * parquet_bytes(Path(path)))
+        batches = collect(str(path), _other_batches(Path(path), ending))
+        if not batches:
+            raise NoRowsError(path)
+        return RawTable(str(path), join(batches))
+    source = Source.of(path)
+    types = read_as or {}
+    try:
+        batches = collect(source.name, typed_batches(source, types))
+        late = []
+    except OtherTypesError:
+        texts, numbers = _by_type(types)
+        batches = collect(source.name, text_batches(source, texts, None, numbers))
+        # Columns with numbers first and text later are read again, all at once.
+        late = [
+            n for n in texts if any(not isinstance(part.get(n), Categorical) for part in batches)
+        ]
+        late = [name for name in late if batches and name in batches[0]]
+    if not batches:
+        raise NoRowsError(source.name)
+    columns = join(batches)
+    if late:
+        columns |= join(collect(source.name, text_batches(source, set(late), late)))
+    return _csv_table(source, columns)
+
+
+def read_batches(
+    path: str | Path,
+    read_as: ReadAs | None = None,
+    *,
+    also: Sequence[str] = (),
+) -> Iterator[RawTable]:
+    """Read a file in parts, for tables that do not fit into memory.
+
+    Parameters
+    ----------
+    path : str or path
+    read_as : the columns to read, if they exist, and whether they hold text
+        All columns by default, which takes a second pass over a CSV file, whose first pass finds
+        the columns that hold text.
+    also : further columns that must exist
+
+    Yields
+    ------
+    RawTable
+        A part of the rows.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from maxplus.tables import read_batches
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "apples.csv")
+    >>> with open(path, "w") as file:
+    ...     print("weight,goes to", "150,shop", "98,juice", "120,shop", sep=chr(10), file=file)
+    >>> sum(part.n_rows for part in read_batches(path))
+    3
+    >>> folder.cleanup()
+    """
+    ending = _ending(path)
+    n_parts = 0
+    for part in _parts(path, ending, read_as, also):
+        for name in also:
+            require(part, name, "--keep-columns")
+        yield part
+        n_parts += 1
+    if not n_parts:
+        raise NoRowsError(path)
+
+
+def _parts(
+    path: str | Path, ending: str, read_as: ReadAs | None, also: Sequence[str]
+) -> Iterator[RawTable]:
+    if ending in EXCEL:
+        yield read_excel(Path(path))
+        return
+    source = Source.of(path, once=read_as is not None) if ending in CSV else Source(Path(path))
+    if read_as is None:
+        types, only = _all_types(source) if ending in CSV else {}, None
+    else:
+        # Columns that are only copied to the output are text, as they were written.
+        types = {**dict.fromkeys(also, True), **read_as}
+        only = list(types)
+    batches = (
+        _csv_batches(source, types, only)
+        if ending in CSV
+        else _other_batches(Path(path), ending, only)
+    )
+    first_row = 0
+    for columns in batches:
+        part = (
+            _csv_table(source, columns, first_row)
+            if ending in CSV
+            else RawTable(source.name, columns, partial(_later_row, first_row))
+        )
+        yield part
+        first_row += part.n_rows
+
+
+def _csv_batches(source: Source, types: ReadAs, only: Sequence[str] | None) -> Iterator[Batch]:
+    """Yield batches converted by pyarrow, and from the first failure on converted from text."""
+    n_given = 0
+    if source.again:
+        try:
+            for columns in typed_batches(source, types, only):
+                yield columns
+                n_given += _n_rows(columns)
+            return
+        except OtherTypesError:
+            pass
+    texts, numbers = _by_type(types)
+    for columns in text_batches(source, texts, only, numbers):
+        skipped = min(n_given, _n_rows(columns))
+        n_given -= skipped
+        if skipped < _n_rows(columns):
+            yield {name: cells[skipped:] for name, cells in columns.items()}
+
+
+def _all_types(source: Source) -> dict[str, bool | None]:
+    """Return which columns of a CSV file hold text; all of it is read."""
+    texts: set[str] = set()
+    names: list[str] = []
+    for columns in text_batches(source, texts):
+        names = list(columns)
+    return {name: name in texts for name in names}
+
+
+def _by_type(types: ReadAs) -> tuple[set[str], set[str]]:
+    """Return the columns that hold text, and those that must hold numbers."""
+    return {n for n, is_text in types.items() if is_text}, {n for n in types if types[n] is False}
+
+
+def _csv_table(source: Source, columns: Batch, first_row: int = 0) -> RawTable:
+    return RawTable(
+        source.name, columns, lambda row: line_of(source, first_row + row), source.notes,
+        source.commas,
+    )  # fmt: skip
+
+
+def _later_row(first_row: int, row: int) -> str:
+    return row_text(first_row + row)
+
+
+def _other_batches(
+    path: Path, ending: str, only: Sequence[str] | None = None
+) -> Iterator[Batch]:  # fmt: skip
+    return parquet_batches(path, only) if ending in PARQUET else npz_batches(path)
+
+
+def _n_rows(columns: Batch) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
+def _ending(path: str | Path) -> str:
+    if str(path) == STDIN:
+        return CSV[0]
+    path = Path(path)
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TableError(
+                f"{path} is a symbolic link that leads back to itself; name the file"
+            ) from None
+    if path.is_dir():
+        return PARQUET[0]
+    ending = path.suffix.lower()
+    if ending in COMPRESSED and path.with_suffix("").suffix.lower() in CSV:
+        return path.with_suffix("").suffix.lower()
+    if ending not in (*CSV, *PARQUET, *EXCEL, *NUMPY):
+        raise TableError(f"{path} ends in {ending!r}; data is read from {READABLE}")
+    return ending
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def check_memory(name: str, needed: int, taken: int = 0) -> None:
+    """Raise TableError if a table needs more bytes than are available or ``taken`` by it."""
+    if needed < ALWAYS_READ:
+        return
+    from maxplus.training.memory import available_bytes, human_bytes
+
+    available = available_bytes()
+    if available is not None and needed > available + taken:
+        raise TableError(
+            f"{name} needs at least {human_bytes(needed)} of memory, but only "
+            f"{human_bytes(available + taken)} are available; use fewer rows or columns (predict, "
+            "evaluate and certify read a file in parts)"
+        )
+
+
+def collect(name: str, batches: Iterable[Mapping[str, Cells]]) -> list[Mapping[str, Cells]]:
+    """Return all batches of a table; TableError as soon as they would not fit into memory."""
+    found: list[Mapping[str, Cells]] = []
+    n_bytes = checked = 0
+    for batch in batches:
+        found.append(batch)
+        n_bytes += sum(map(_size, batch.values()))
+        if n_bytes - checked > ALWAYS_READ // COPIES:
+            check_memory(name, COPIES * n_bytes, n_bytes)
+            checked = n_bytes
+    return found
+
+
+def _size(cells: Cells) -> int:
+    if isinstance(cells, Categorical):
+        n_letters = sum(map(len, cells.values))
+        return int(cells.codes.nbytes) + n_letters + BYTES_PER_VALUE * len(cells.values)
+    return int(cells.nbytes)
+
+
+# -- Excel -----------------------------------------------------------------------------------------
+
+
+def read_excel(path: Path) -> RawTable:
+    """Return the first sheet, whose first row that is not empty names the columns."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise ImportError(
+            f"{path} is read by openpyxl: pip install 'maxplus[excel]', or save it as CSV"
+        ) from None
+    with open(path, "rb") as file:
+        # openpyxl and zipfile have errors of many types for damaged files.
+        try:
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            sheet = book.worksheets[0]
+            rows = list(_filled_rows(sheet.iter_rows(values_only=True)))
+            sheets = book.sheetnames
+            book.close()
+        except Exception as error:
+            raise TableError(
+                f"{path} is not a readable Excel workbook: {error}; save it anew, or as CSV"
+            ) from None
+    if len(rows) < 2:
+        raise NoRowsError(path, " in its first sheet")
+    (_, header), *body = rows
+    width = max(k + 1 for _, row in rows for k, cell in enumerate(row) if cell is not None)
+    names = ["" if cell is None else str(cell).strip() for cell in header]
+    names += [""] * (width - len(names))
+    if "" in names[:width]:
+        raise TableError(f"{path}: column {names.index('') + 1} has no name; give it one")
+    check_different(str(path), names[:width])
+    columns = {
+        name: _cells([row[k] if k < len(row) else None for _, row in body])
+        for k, name in enumerate(names[:width])
+    }
+    numbers = [number for number, _ in body]
+    notes = (
+        (f"{path} has {len(sheets)} sheets: the first, {sheets[0]!r}, is read",)
+        if len(sheets) > 1
+        else ()
+    )
+    return RawTable(str(path), columns, lambda row: f"row {numbers[row]:,} of the sheet", notes)
+
+
+def _filled_rows(rows: Iterator[tuple]) -> Iterator[tuple[int, tuple]]:
+    """Yield rows that are not empty, with their numbers in the sheet."""
+    return (
+        (k, row) for k, row in enumerate(rows, 1) if any(cell is not None for cell in row)
+    )  # fmt: skip
+
+
+def _cells(cells: list[Any]) -> Cells:
+    """Return numbers if every cell is one, or missing, else text."""
+    numbers = [_number(cell) for cell in cells]
+    if None in numbers:
+        return Categorical.of(cells)
+    return np.array(numbers, np.float64)
+
+
+def _number(cell: Any) -> float | None:
+    if isinstance(cell, (int, float)):
+        return float(cell)
+    missing = cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING)
+    return np.nan if missing else None
