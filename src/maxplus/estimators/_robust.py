@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from maxplus.certify import certified_at
 from maxplus.estimators._additive import on_first_rank
 from maxplus.estimators._cross_validation import deal_folds, stratified_part, temperature
-from maxplus.estimators._dataset import Dataset
+from maxplus.estimators._dataset import Dataset, share_a_unit
+from maxplus.estimators._frames import ENCODER, number_features
+from maxplus.explain import Domain
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Term
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
@@ -90,6 +93,64 @@ STRUCTURES = (
 PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
 
+def asks_for_certificates(robust_eps: Any) -> bool:
+    """Return whether any feature may change by more than 0."""
+    if isinstance(robust_eps, Mapping):
+        robust_eps = list(robust_eps.values())
+    return bool(np.any(np.asarray(robust_eps) != 0))
+
+
+def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
+    """Return how far each feature may move, in its own unit, (P,).
+
+    Parameters
+    ----------
+    robust_eps : number or array in units of the scale, or mapping of column names to raw units
+    scale : array of shape (P,), the features' spread
+    columns : fitted attributes about the columns
+    """
+    if isinstance(robust_eps, Mapping):
+        reach = np.zeros(len(scale))
+        for name, p in number_features(columns, robust_eps).items():
+            reach[p] = robust_eps[name]
+        return reach
+    if ENCODER in columns:
+        # As in `certificate_scale`: categories and two-valued columns are held.
+        unit = Domain.of(columns[ENCODER].domain()).certificate_scale()
+        scale = np.where(unit > 0, 1.0, 0.0) if (scale == 1.0).all() else unit
+    eps = np.asarray(robust_eps, np.float64)
+    if eps.ndim and eps.shape != scale.shape:
+        raise ValueError(
+            f"robust_eps must be a number or have one for each of the {scale.size} features; got "
+            f"an array of shape {eps.shape}"
+        )
+    return eps * scale
+
+
+def candidates_for(
+    X: NDArray, structures: Sequence[Structure], clip: Any, factor: float
+) -> list[Candidate]:
+    """Return the candidates for rows X: windows for square images, else sums over features.
+
+    Parameters
+    ----------
+    X : array of shape (N, P)
+    structures : those of tables
+    clip : levels of `FeatureMap.clip`, or None for the usual ones
+    factor : of the first trainings
+    """
+    side = math.isqrt(X.shape[1])
+    if not (side * side == X.shape[1] and share_a_unit(X)):
+        clip = "range" if clip is None else clip
+        return [Candidate(structure, clip, factor) for structure in structures]
+    window = -(-side // 2)
+    structure = Windows((side, side), window, max(1, round(window * 5 / 14)))
+    largest = float(X.max()) or 1.0
+    usual = [np.multiply(levels, largest).tolist() for levels in PIXEL_CLIPS]
+    clips = usual if clip is None else [clip]
+    return [Candidate(structure, levels, factor) for levels in clips]
+
+
 class RobustChoice(NamedTuple):
     """Accuracies of candidates on held-out rows, and the one that was chosen.
 
@@ -109,6 +170,21 @@ class RobustChoice(NamedTuple):
     constant: NDArray
     chosen: int
     temperature: float
+
+    @property
+    def as_search(self) -> dict[str, Any]:
+        """The fitted attribute ``search_``; nothing if there was no choice."""
+        if not self.certified.size:
+            return {}
+        words = [*map(str, self.candidates), "a constant"]
+        return {
+            "search_": {
+                "candidates": np.array(words),
+                "losses": 1.0 - np.vstack([self.clean, self.constant]),
+                "scores": np.vstack([self.certified, self.constant]),
+                "chosen": self.chosen % len(words),
+            }
+        }
 
 
 @dataclass(frozen=True)
