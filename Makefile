@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-experiments test-optional test-lowest test-mpi coverage soak \
+.PHONY: demo test test-fast test-experiments test-documentation test-optional test-lowest test-mpi coverage soak \
         reproduce reproduce-quick pictures lint format dist bench bench-quick bench-mpi clean
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
@@ -22,18 +22,18 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	touch $@
 
 demo: $(VENV)/.kernels
-	$(BIN)/python -m experiments demo
+	$(BIN)/python -m experiments.demo
 
 # Compiled once for all tests and experiments, whichever process needs them first.
-test test-fast test-experiments test-optional test-mpi coverage docs reproduce \
+test test-fast test-experiments test-documentation test-optional test-mpi coverage docs reproduce \
   reproduce-quick $(VENV)/.compiled: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
 # Three workers for two cores, because tests wait for processes that they start; one thread each:
-# libraries for matrix products would take both cores. Who is done first helps the others.
+# libraries for matrix products would take both cores. A worker that is done takes over tests of others.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
-# The experiments have tests of their own: `make test-experiments`.
-LIBRARY := --ignore=tests/experiments
+# Experiments and documentation have tests of their own: the two targets below.
+LIBRARY := --ignore=tests/experiments --ignore=tests/documentation
 test: $(VENV)/.compiled
 	$(PYTEST) $(LIBRARY)
 
@@ -43,6 +43,10 @@ test-fast: $(VENV)/.compiled
 
 test-experiments: $(VENV)/.compiled
 	$(PYTEST) tests/experiments
+
+# README's numbers, docstrings and their examples, the parts of the site, the package page.
+test-documentation: $(VENV)/.compiled
+	$(PYTEST) tests/documentation
 
 # What nearly all tests need, on both cores, before their workers start.
 $(VENV)/.compiled: $(VENV)/.kernels
@@ -131,17 +135,17 @@ dist: $(VENV)/.installed
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python tests/dist_contents.py dist
 
-# The whole takes about half an hour; bench-quick leaves the three long runs out. Results go to BENCH;
+# The whole takes about half an hour; bench-quick leaves the two long runs out. Results go to BENCH;
 # BENCH=results renews what is committed, and then the numbers in README.md, which a test compares.
 BENCH ?= build/bench
 bench: bench-quick
-	$(BIN)/python -m experiments long-run million streams --out $(BENCH)
+	$(BIN)/python -m experiments long-run million --out $(BENCH)
 
 bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	$(BIN)/python -m experiments products answers iris-torch timing --out $(BENCH)
+	$(BIN)/python -m experiments products timing first-use --out $(BENCH)
 
-# What several ranks cost and gain: six minutes on two cores that nobody else uses.
+# Cost and gain of several ranks: six minutes on two otherwise idle cores.
 bench-mpi: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[mpi,plot]"
 	$(BIN)/python -m experiments mpi --out $(BENCH)

@@ -64,8 +64,12 @@ left.set(xlabel="epoch", ylabel="mean soft loss", title="On the training images"
 right.plot(epochs, watch.accuracy, "o-", color="#D55E00", markersize=3)
 best = int(np.argmax(watch.accuracy))
 right.axvline(epochs[best], color="#222222", linestyle="--", linewidth=1)
-right.annotate(f"best: {watch.accuracy[best]:.1%}", (epochs[best], min(watch.accuracy)),
-               xytext=(5, 5), textcoords="offset points")  # fmt: skip
+right.annotate(
+    f"best: {watch.accuracy[best]:.1%}",
+    (epochs[best], min(watch.accuracy)),
+    xytext=(5, 5),
+    textcoords="offset points",
+)
 right.set(xlabel="epoch", ylabel="accuracy", title="On other images")
 for ax in (left, right):
     ax.xaxis.get_major_locator().set_params(integer=True)

@@ -33,12 +33,17 @@ age, dose = rng.integers(25, 85, n), rng.gamma(2.0, 1.5, n).round(2)
 smoker, ward = rng.choice(["yes", "no"], n, p=[0.3, 0.7]), rng.choice(["A", "B", "C"], n)
 pain = rng.integers(0, 3, n)
 risk = (age - 55) / 15 + 1.2 * (smoker == "yes") + 0.9 * (pain - 1) + 0.2 * dose
-frame = pd.DataFrame({
-    "patient": [f"P{1000 + 7 * k}" for k in range(n)],
-    "age": age.astype(float), "dose": dose, "smoker": smoker, "ward": ward,
-    "pain": np.array(["low", "medium", "high"], object)[pain],
-    "outcome": np.where(risk + rng.normal(0, 0.8, n) > 1.2, "returned", "well"),
-})  # fmt: skip
+frame = pd.DataFrame(
+    {
+        "patient": [f"P{1000 + 7 * k}" for k in range(n)],
+        "age": age.astype(float),
+        "dose": dose,
+        "smoker": smoker,
+        "ward": ward,
+        "pain": np.array(["low", "medium", "high"], object)[pain],
+        "outcome": np.where(risk + rng.normal(0, 0.8, n) > 1.2, "returned", "well"),
+    }
+)
 for column in ("age", "smoker", "pain"):
     frame.loc[rng.random(n) < 1 / 12, column] = None
 frame.to_csv(folder / "patients.csv", index=False)

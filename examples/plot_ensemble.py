@@ -62,8 +62,9 @@ fig, axes = plt.subplots(2, 8, figsize=(9, 3.6), layout="constrained")
 for ax, n in zip(axes.flat, split, strict=False):
     ax.imshow(X_test[n].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
     said = " ".join(str(vote) for vote in votes[:, n])
-    ax.set_title(f"{said} → {final[n]}", size=10,
-                 color="#009E73" if final[n] == y_test[n] else "#D55E00")  # fmt: skip
+    ax.set_title(
+        f"{said} → {final[n]}", size=10, color="#009E73" if final[n] == y_test[n] else "#D55E00"
+    )
     ax.axis("off")
 fig.suptitle("Four votes and the ensemble's: green if it is right")
 plt.show()

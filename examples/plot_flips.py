@@ -39,8 +39,13 @@ for d, colour in enumerate(("#009E73", "#0072B2", "#D55E00")):
     ax.plot(line, scores[:, d], color=colour, linewidth=2, label=names[d])
 for at, words, style in ((now, "the bottle", "-"), (value, f"flips at {value:.3g}", "--")):
     ax.axvline(at, color="#222222", linestyle=style, linewidth=1)
-    ax.annotate(words, (at, 1), xycoords=("data", "axes fraction"), xytext=(5, -12),
-                textcoords="offset points")  # fmt: skip
+    ax.annotate(
+        words,
+        (at, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(5, -12),
+        textcoords="offset points",
+    )
 ax.set(xlabel=X.columns[p], ylabel="score", ylim=(None, scores.max() + 3))
 ax.legend(frameon=False)
 

@@ -45,8 +45,15 @@ fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 image = ax.imshow(loss, cmap="viridis_r", aspect="auto")
 for (row, column), value in np.ndenumerate(loss):
     best = value == loss.min()
-    ax.text(column, row, f"{value:.3f}", ha="center", va="center", weight="bold" if best else None,
-            color="white" if value > loss.mean() else "black")  # fmt: skip
+    ax.text(
+        column,
+        row,
+        f"{value:.3f}",
+        ha="center",
+        va="center",
+        weight="bold" if best else None,
+        color="white" if value > loss.mean() else "black",
+    )
 ax.set_xticks(range(4), grid["lmmclassifier__slope"])
 ax.set_yticks(range(3), grid["pca__n_components"])
 ax.set(xlabel="slope", ylabel="components", title="Log loss on held-out images")

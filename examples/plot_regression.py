@@ -56,8 +56,10 @@ lower, upper = learned.predict_interval(x, coverage=0.9)
 new = rng.uniform(0, 10, (2_000, 1))
 low, high = learned.predict_interval(new, coverage=0.9)
 target = f(new[:, 0]) + rng.normal(0, 0.25, 2_000)
-print(f"{learned.n_hidden_} units; {np.mean((low <= target) & (target <= high)):.1%} of new points "
-      "lie in their 90 % interval")  # fmt: skip
+print(
+    f"{learned.n_hidden_} units; {np.mean((low <= target) & (target <= high)):.1%} of new points "
+    "lie in their 90 % interval"
+)
 
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 ax.fill_between(x[:, 0], lower, upper, color="#0072B2", alpha=0.15, linewidth=0, label="90 %")

@@ -42,8 +42,11 @@ fig, axes = plt.subplots(3, 8, figsize=(9, 5), layout="constrained")
 for ax, n in zip(axes.flat, order, strict=True):
     ax.imshow(X[n].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
     changed = n in wrong
-    ax.set_title(f"label {y[n]}\nlooks like {clf.predict(X[n : n + 1])[0]}", size=9,
-                 color="#D55E00" if changed else "#222222")  # fmt: skip
+    ax.set_title(
+        f"label {y[n]}\nlooks like {clf.predict(X[n : n + 1])[0]}",
+        size=9,
+        color="#D55E00" if changed else "#222222",
+    )
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(color="#D55E00" if changed else "#DCDCDC", linewidth=2)
 

@@ -2,47 +2,121 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
-from experiments.bench import bench
-from experiments.demo import demo
-from experiments.run import run
-from maxplus.cli._common import OneLineErrors, leave_to_first
+from experiments.harness import BENCHMARKS, EXPERIMENTS, Cache, Experiment, Settings
+from experiments.records import is_finished, write_report, write_result
+from maxplus.datasets import DamagedFileError, DataNotFoundError
+from maxplus.training.progress import ProgressBar
 
-DEFAULT = "run"
-
-
-class DefaultCommand(OneLineErrors):
-    """Commands of which ``run`` is the default: its name may be left out."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the default command before names and options that are not of the group."""
-        if not args or args[0] not in (*self.commands, "--help"):
-            args = [DEFAULT, *args]
-        return super().parse_args(ctx, args)
+app = typer.Typer(add_completion=False)
 
 
-app = typer.Typer(
-    cls=DefaultCommand,
-    help="Experiments: `python -m experiments NAME…` is `python -m experiments run NAME…`.",
-    add_completion=False,
-)
-for command in (run, demo, bench):
-    app.command()(command)
+@app.command()
+def run(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME…|all|benchmarks]",
+            help="Names of experiments, all of the paper's, or all benchmarks; without any, they "
+            "are listed.",
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Measure at a reduced scale.")] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Random repetitions; by default each experiment's own number."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(file_okay=False, writable=True, help="Folder of all results.")
+    ] = Path("results"),
+    resume: Annotated[
+        bool, typer.Option(help="Keep parts that are finished for the same settings.")
+    ] = False,
+) -> None:
+    """Run experiments; write tables, figures and a report.
+
+    Example: python -m experiments iris init --quick --out results
+    """
+    console, progress = Console(), Console(stderr=True)
+    if not names:
+        for heading, group in (("all: the paper's", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
+            console.print(heading)
+            for experiment in group.values():
+                console.print(f"  [bold]{experiment.name:<14}[/] {experiment.summary}")
+        return
+    selected = _select(names)
+    make_folder(out)
+    settings = Settings(
+        quick=quick,
+        seeds=seeds,
+        track=partial(_track, progress),
+        watch=lambda name: ProgressBar(name, progress),
+    )
+    try:
+        for experiment in selected:
+            experiment.require()
+        for experiment in selected:
+            name = experiment.name
+            if resume and is_finished(out / name, name, settings):
+                console.print(f"{name}: finished before")
+                continue
+            cache = Cache(out / name / f"parts-{'quick' if quick else 'full'}-{seeds}")
+            if not resume:
+                cache.clear()
+            result = experiment.run(replace(settings, cache=cache))
+            write_result(out / name, name, result, settings)
+            cache.clear()
+            # No markup: W[d, p] is not a style.
+            console.print(result.title, style="bold", markup=False)
+            console.print(f"{result.text}\n", markup=False)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; finished parts are kept: go on with --resume.", err=True)
+        raise typer.Exit(130) from None
+    except (DataNotFoundError, DamagedFileError, ImportError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+    finally:
+        write_report(out)
+    console.print(f"Report: {out / 'REPORT.md'}")
 
 
-@app.callback()
-def options() -> None:
-    """Run on the first rank only."""
-    leave_to_first()
+def make_folder(out: Path) -> None:
+    """Make the folder for results, or raise an error that names the option."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"the folder {out} cannot be made: {error.strerror}", param_hint="--out"
+        ) from error
 
 
-def main() -> None:
-    """Run the command line."""
-    app(prog_name="python -m experiments")
+def _select(names: list[str]) -> list[Experiment]:
+    """Return the experiments that names and groups stand for, each once."""
+    groups = {"all": list(EXPERIMENTS), "benchmarks": list(BENCHMARKS)}
+    known = EXPERIMENTS | BENCHMARKS
+    selected = list(dict.fromkeys(one for name in names for one in groups.get(name, [name])))
+    unknown = [name for name in selected if name not in known]
+    if unknown:
+        raise typer.BadParameter(
+            f"there is no experiment {', '.join(map(repr, unknown))}; "
+            f"choose from {', '.join((*known, *groups))}",
+            param_hint="NAME",
+        )
+    return [known[name] for name in selected]
+
+
+def _track(console: Console, items: Iterable[Any], text: str) -> Iterator[Any]:
+    yield from track(list(items), text, transient=True, console=console)
 
 
 if __name__ == "__main__":
-    main()
+    app(prog_name="python -m experiments")

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import MinMaxScaler
 
-from experiments.finding import Finding, Settings, Table
-from experiments.metrics import LOG2
+from experiments.harness import Result, Settings, Table
 from maxplus import datasets
 from maxplus.estimators import SubgradientLMMClassifier
+from maxplus.models import LOG2
 
 FULL_SEEDS, QUICK_SEEDS = 5, 2
 # Units per data set: enough for a certificate on most seeds.
 UNITS = {"iris": 40, "wine": 40, "breast_cancer": 120}
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """For each run: the first iteration below log 2, and the training accuracy there."""
     seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
     iterations = 5_000 if settings.quick else 50_000
@@ -25,8 +25,9 @@ def run(settings: Settings) -> Finding:
     for name, seed in settings.track([(n, s) for n in UNITS for s in seeds], "certificates"):
         data = getattr(datasets, f"load_{name}")()
         X = MinMaxScaler().fit_transform(data.X)
-        values.append({"data": name, "seed": seed, **_first_below(X, data.y, UNITS[name], seed,
-                                                                   iterations)})  # fmt: skip
+        values.append(
+            {"data": name, "seed": seed, **_first_below(X, data.y, UNITS[name], seed, iterations)}
+        )
     reached = [v for v in values if v["iteration"] is not None]
     right = sum(v["accuracy"] == 1.0 for v in reached)
     text = (
@@ -37,14 +38,17 @@ def run(settings: Settings) -> Finding:
     )
     rows = [
         (
-            v["data"], v["seed"], UNITS[v["data"]],
+            v["data"],
+            v["seed"],
+            UNITS[v["data"]],
             "not reached" if v["iteration"] is None else f"{v['iteration']:,}",
-            f"{v['loss']:.4f}", f"{v['accuracy']:.1%}",
+            f"{v['loss']:.4f}",
+            f"{v['accuracy']:.1%}",
         )
         for v in values
-    ]  # fmt: skip
+    ]
     columns = ("data", "seed", "units", "first below log 2", "max loss there", "train accuracy")
-    return Finding(
+    return Result(
         "The log 2 certificate",
         text,
         [Table("First iterate below log 2 (or the best one)", columns, rows)],

@@ -1,4 +1,4 @@
-"""Models compared on one split: trained in the same way, judged by the same losses."""
+"""Models compared on one split, trained alike and evaluated by the same losses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.finding import Table, Watch, unwatched
+from experiments.harness import Table, Watch, unwatched
 from experiments.measure import timed
-from experiments.metrics import Evaluation, evaluate
-from experiments.rivals import MLP, AdamEngine
+from experiments.mlp import MLP, train_by_adam
 from maxplus.estimators import LMMClassifier, NoEffectWarning, SubgradientLMMClassifier
-from maxplus.models import Model
-from maxplus.training import MeanLoss, TrainingProblem, constant, train
+from maxplus.models import LOG2, Model
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Cross-entropy of each sample of a set, not clipped, its class and its prediction."""
+
+    losses: NDArray
+    labels: NDArray
+    predicted: NDArray
+
+    @property
+    def correct(self) -> NDArray:
+        """Boolean for each sample: classified right."""
+        return self.labels == self.predicted
+
+    @property
+    def max_loss(self) -> float:
+        """The worst sample's loss."""
+        return float(self.losses.max())
+
+    @property
+    def mean_loss(self) -> float:
+        """The average loss."""
+        return float(self.losses.mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of samples whose label has the highest score."""
+        return float(self.correct.mean())
+
+    @property
+    def certified(self) -> bool:
+        """True if every loss is below log 2, so that every sample is classified right."""
+        return self.max_loss < LOG2
+
+
+def evaluate(model: Model | MLP, X: NDArray, y: NDArray) -> Evaluation:
+    """Evaluate a model on samples with classes 0..C−1."""
+    return Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))
+
 
 SIDES = ("train", "test")
 FIGURES = ("max_loss", "mean_loss", "accuracy")
@@ -25,7 +63,7 @@ Cells = tuple[str, str, str]
 
 
 class PaperResult(NamedTuple):
-    """What the paper's tables say: max loss, average loss, accuracy; NaN where they are silent."""
+    """The paper's max loss, average loss and accuracy; NaN where a table lacks them."""
 
     train: tuple[float, float, float]
     test: tuple[float, float, float]
@@ -72,16 +110,22 @@ class MLPSettings(NamedTuple):
 def train_mlp(
     settings: MLPSettings, split: Split, seed: int, iterations: int, watch: Watch = unwatched
 ) -> TrainedModel:
-    """Train an MLP by Adam on the mean loss and judge what it ends with."""
+    """Train an MLP by Adam on the mean loss and evaluate its last iterate."""
     n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     rng = np.random.default_rng(seed)
     model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
-    problem = TrainingProblem(
-        split.X_train, split.y_train, MeanLoss(), constant(settings.rate), rng=rng
-    )
     with watch("MLP (mean)") as callback:
-        result = train(AdamEngine(model, problem, settings.batch), iterations, [callback])
-    return _judge("MLP (mean)", model, split, result.seconds, result.history["loss"])
+        seconds, curve = train_by_adam(
+            model,
+            split.X_train,
+            split.y_train,
+            settings.rate,
+            iterations,
+            batch=settings.batch,
+            rng=rng,
+            callback=callback,
+        )
+    return _evaluated("MLP (mean)", model, split, seconds, curve)
 
 
 def train_lmm(
@@ -92,16 +136,16 @@ def train_lmm(
     iterations: int,
     watch: Watch = unwatched,
 ) -> TrainedModel:
-    """Train the paper's classifier and judge what it keeps."""
+    """Train the paper's classifier and evaluate its best iterate."""
     with watch(name) as callback:
         model = SubgradientLMMClassifier(
             **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
-        seconds, _ = timed(fit_or_raise, model, split.X_train, split.y_train)
-    return _judge(name, model.model_, split, seconds, model.loss_curve_)
+        seconds, _ = timed(fit_quietly, model, split.X_train, split.y_train)
+    return _evaluated(name, model.model_, split, seconds, model.loss_curve_)
 
 
-def fit_or_raise(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
+def fit_quietly(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
     """Fit without warnings about parameters that have no effect."""
     with warnings.catch_warnings():
         # The paper's settings are kept, whether or not its constant steps come to count.
@@ -109,12 +153,17 @@ def fit_or_raise(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
         model.fit(X, y)
 
 
-def beside_the_paper(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
-    """Of each model its name, then the paper's figures and ours, in pairs."""
+def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
+    """Return a table of the paper's figures and ours, in pairs."""
     columns = (
-        "model", "max loss (paper)", "max loss", "mean loss (paper)", "mean loss",
-        "accuracy (paper)", "accuracy",
-    )  # fmt: skip
+        "model",
+        "max loss (paper)",
+        "max loss",
+        "mean loss (paper)",
+        "mean loss",
+        "accuracy (paper)",
+        "accuracy",
+    )
     cells = [
         (name, *(cell for pair in zip(theirs, ours, strict=True) for cell in pair))
         for name, theirs, ours in rows
@@ -122,8 +171,8 @@ def beside_the_paper(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Tabl
     return Table(caption, columns, cells)
 
 
-def _judge(
-    name: str, model: Model, split: Split, seconds: float, loss_curve: NDArray
+def _evaluated(
+    name: str, model: Model | MLP, split: Split, seconds: float, loss_curve: NDArray
 ) -> TrainedModel:
     return TrainedModel(
         name,

@@ -1,90 +1,80 @@
-"""``python -m experiments demo``: the paper's Iris comparison in seconds."""
+"""The paper's Iris comparison in seconds: ``python -m experiments.demo``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
-from maxplus.cli._common import make_folder
-from maxplus.cli._console import Console as Output
-from maxplus.cli._console import JsonOption, QuietOption
+from experiments.__main__ import make_folder
+from experiments.figures import plot_comparison
+from experiments.iris import (
+    N_ITERATIONS,
+    PAPER,
+    TYPICAL_SEED,
+    IrisComparison,
+    compare_on_iris,
+    compile_kernels,
+)
+from maxplus.training.monitor import announce_compilation
+from maxplus.training.progress import ProgressBar
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from experiments.iris import IrisComparison
-
-# Those of `compare_on_iris`, whose module is too heavy for `--help`; a test compares them.
-SEED, ITERATIONS = 8, 50_000
 FIGURE = "iris.png"
+app = typer.Typer(add_completion=False)
 
 
+@app.command()
 def demo(
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Decides the split and where training starts.")
-    ] = SEED,
+        int, typer.Option(min=0, max=2**32 - 1, help="Decides the split and the initialisation.")
+    ] = TYPICAL_SEED,
     iterations: Annotated[
-        int, typer.Option(min=1, help="How many iterations each training has.")
-    ] = ITERATIONS,
+        int, typer.Option(min=1, help="Iterations of each training.")
+    ] = N_ITERATIONS,
     out: Annotated[
-        Path,
-        typer.Option(file_okay=False, writable=True, help="The folder to write the figure to."),
+        Path, typer.Option(file_okay=False, writable=True, help="Folder of the figure.")
     ] = Path("demo"),
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Compare an MLP with Linear-Min-Max networks on Iris, as the paper does.
 
-    Example: python -m experiments demo --seed 3
+    Example: python -m experiments.demo --seed 3
     """
-    # A folder that cannot be made should not cost anyone a training.
     make_folder(out)
+    console, progress = Console(), Console(stderr=True)
     try:
-        _run(seed, iterations, out, Output(as_json, quiet))
+        with announce_compilation(progress.print):
+            compile_kernels(iterations)
+        console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
+        comparison = compare_on_iris(
+            seed, iterations, lambda name: ProgressBar(name.ljust(10), progress)
+        )
     except KeyboardInterrupt:
         typer.echo("Interrupted; nothing was saved.", err=True)
         raise typer.Exit(130) from None
-
-
-def _run(seed: int, iterations: int, out: Path, voice: Output) -> None:
-    from experiments.iris import compare_on_iris, compile_kernels
-    from maxplus.training.monitor import announce_compilation
-    from maxplus.training.progress import ProgressBar
-
-    console = voice.rich
-    with announce_compilation(voice.remark):
-        compile_kernels(iterations)
-    console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
-    comparison = compare_on_iris(
-        seed, iterations, lambda name: ProgressBar(name.ljust(10), voice.stderr)
-    )
     console.print(_table(comparison))
     console.print(_certificate(comparison))
-    drawn = _draw(comparison, out / FIGURE, console)
-    voice.result({
-        "seed": seed, "iterations": iterations, "figure": str(out / FIGURE) if drawn else None,
-        "models": {model.name: model.values() for model in comparison.models},
-    })  # fmt: skip
+    _draw(comparison, out / FIGURE, console)
 
 
 def _table(comparison: IrisComparison) -> Table:
-    """Each model's figures and, dimmed below them, the paper's."""
-    from rich import box
-    from rich.table import Table
-
-    from experiments.iris import PAPER
-
+    """Return each model's figures and, dimmed below them, the paper's."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("\nmodel", no_wrap=True)
     for head in (
-        "train\nmax loss", "\nmean loss", "\nright", "test\nmax loss", "\nmean loss", "\nright",
+        "train\nmax loss",
+        "\nmean loss",
+        "\nright",
+        "test\nmax loss",
+        "\nmean loss",
+        "\nright",
         "\nseconds",
-    ):  # fmt: skip
+    ):
         table.add_column(head, justify="right", no_wrap=True)
     for model in comparison.models:
         paper = PAPER[model.name]
@@ -105,12 +95,12 @@ def _cells(outcomes: Iterable[tuple[float, float, float]], seconds: float) -> li
 
 
 def _loss(value: float) -> str:
-    """Three decimals, or a power of ten for what they would show as zero."""
+    """Return three decimals, or a power of ten where they would be zero."""
     return f"{value:.3f}" if value >= 0.0005 else f"{value:.0e}"
 
 
 def _certificate(comparison: IrisComparison) -> str:
-    """Whether the LMM (max) is below log 2, in one sentence."""
+    """Return in a sentence whether the LMM (max) is below log 2."""
     flowers = comparison.lmm_max.train
     loss, n, right = flowers.max_loss, flowers.correct.size, int(flowers.correct.sum())
     if flowers.certified:
@@ -125,10 +115,8 @@ def _certificate(comparison: IrisComparison) -> str:
     )
 
 
-def _draw(comparison: IrisComparison, path: Path, console: Console) -> bool:
-    """Save the figure, or say what it needs; whether it is there."""
-    from maxplus.plots import plot_comparison
-
+def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
+    """Save the figure, or print which package is missing."""
     try:
         figure = plot_comparison(
             comparison.lmm_max.loss_curve,
@@ -139,7 +127,10 @@ def _draw(comparison: IrisComparison, path: Path, console: Console) -> bool:
         )
     except ImportError as error:
         console.print(f"No figure: {error}", markup=False, soft_wrap=True)
-        return False
+        return
     figure.savefig(path)
     console.print(f"Figure: {path}", markup=False, soft_wrap=True)
-    return True
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m experiments.demo")

@@ -26,7 +26,7 @@ class LabelledTable(NamedTuple):
 
 
 def find_folder() -> Path:
-    """Where the tables are: MAXPLUS_TABLES, or the folder ``tables`` of MAXPLUS_DATA."""
+    """Return the folder of tables: MAXPLUS_TABLES, or the folder ``tables`` of MAXPLUS_DATA."""
     named, data = os.environ.get(FOLDER), os.environ.get(DATA)
     if not named and not data:
         raise DataNotFoundError(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from experiments.harness import Part
 from experiments.measure import timed, timed_cpu
-from experiments.parts import Part
 from maxplus.metrics import expected_calibration_error, log_losses
 
 
@@ -51,8 +51,14 @@ def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
             chosen.append(fitted.search_["chosen"])
             structures.append(str(fitted.search_["candidates"][chosen[-1]]))
     known = fold >= 0
-    part = {"labels": y[known], "fold": fold[known], "probabilities": P[known],
-            "fit": seconds[0], "fit_cpu": seconds[1], "predict": seconds[2]}  # fmt: skip
+    part = {
+        "labels": y[known],
+        "fold": fold[known],
+        "probabilities": P[known],
+        "fit": seconds[0],
+        "fit_cpu": seconds[1],
+        "predict": seconds[2],
+    }
     choices = {"chosen": np.array(chosen), "structures": np.array(structures)}
     return part | (choices if chosen else {})
 

@@ -1,4 +1,4 @@
-"""How training ends from a structured start and from random ones, on Iris."""
+"""Structured against random initialisation on Iris."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from experiments.finding import Finding, Settings, Table
+from experiments.harness import Result, Settings, Table
 from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
@@ -20,7 +20,7 @@ FULL_RUNS, QUICK_RUNS, QUICK_ITERATIONS = 10, 3, 5_000
 STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "uniform"}
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Train from each start, on one split, with different seeds."""
     iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     seeds = range(settings.n_seeds(FULL_RUNS, QUICK_RUNS))
@@ -49,7 +49,7 @@ def run(settings: Settings) -> Finding:
         (name, *(f"{q:.3f}" for q in np.quantile(losses[start], (0, 0.5, 1))))
         for start, name in STARTS.items()
     ]
-    return Finding(
+    return Result(
         "Structured against random initialisation",
         text,
         [Table("Final maximum loss", ("start", "best", "median", "worst"), rows)],

@@ -1,12 +1,16 @@
-"""Several processes that train one model: equal to one, and what they cost and gain.
+"""Several processes that train one model: equality with one process, speed and memory.
 
-Every figure is a part that is run by itself and kept (``python -m experiments mpi --resume``).
+``mpiexec`` starts this module on every rank, with the name of a function and its arguments:
+
+    mpiexec -n 2 python -m experiments.mpi iterations '{"iterations": 300, …}'
+
+Rank 0 prints one line of JSON. Without a launcher one process does the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -14,118 +18,108 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numba
 import numpy as np
 
-from experiments.finding import Finding, Settings, Table
-from experiments.process import child_environment, in_a_process
-from maxplus.plots import plot_scaling
+from experiments import measure, paper
+from experiments.harness import Result, Settings, Table
+from maxplus import datasets
+from maxplus.distributed import Communicator, current, use_mpi
+from maxplus.distributed.communicator import is_launched
+from maxplus.estimators import LMMClassifier
+from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
+from maxplus.training import History, MaxLoss, TrainingProblem
+from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.memory import human_bytes
+from maxplus.training.result import Block
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FULL = {"iterations": 300, "n_hidden": 500, "samples": None}
 QUICK = {"iterations": 20, "n_hidden": 60, "samples": 2_000}
-RANKS = (1, 2, 3, 4)
+FULL_WARM_UP = {"samples": 30_000, "n_hidden": 200, "epochs": 4}
+QUICK_WARM_UP = {"samples": 2_000, "n_hidden": 60, "epochs": 2}
 FULL_TABLE, QUICK_TABLE = (2_000_000, 100), (4_000, 10)
-LIMIT = 1_800.0
-# How often iterations and warm-ups are timed.
-TURNS, WARM_UPS = 3, 5
-MORE_MEMORY = 100_000_000
-# Rows and cores of the prediction.
-MANY_ROWS, MANY_CORES = 100_000_000, 1_000
+RANKS, PHASES = (1, 2, 3, 4), ("polyak", "constant")
+# Repetitions of iterations and of warm-ups, and the time limit of a run in seconds.
+TURNS, WARM_UPS, LIMIT = 3, 5, 1_800.0
+ROWS_PER_WRITE = 100_000
 
 Values = dict[str, Any]
 
 
-def run(settings: Settings) -> Finding:
-    """Run all parts, those that were kept excepted."""
+def run(settings: Settings) -> Result:
+    """Run all parts in turns; the medians of the seconds count."""
     sizes = QUICK if settings.quick else FULL
-    for threads in (1, 2):
-        # Kernels that are compiled here, some of them for many samples only, are not compiled
-        # while something is measured.
-        over_ranks("iterations", 1, {**sizes, "iterations": 200, "threads": threads})
-    *runs, alone, half = _iterations(settings, sizes)
-    values: Values = {
+    for n_threads in (1, 2):
+        # Compiles kernels, so that they are not compiled while something is measured.
+        over_ranks("iterations", 1, {**sizes, "iterations": 200, "threads": n_threads})
+    *runs, threads = _in_turns(
+        settings,
+        "iterations",
+        [*((ranks, {**sizes, "threads": 1}) for ranks in RANKS), (1, {**sizes, "threads": 2})],
+        TURNS,
+        PHASES,
+    )
+    warm_up = QUICK_WARM_UP if settings.quick else FULL_WARM_UP
+    values = {
         "runs": runs,
-        "threads": alone,
-        "half": half,
-        "meetings": [
-            _part(settings, "meetings", r, {"rounds": 3_000, "n_classes": 10}) for r in RANKS[1:]
-        ],
-        "warm_up": _warm_ups(settings),
-        "killed": _kept(settings, "killed", _seconds_after_a_kill),
-        "table": _kept(settings, "table", lambda: _table(settings.quick)),
-    }  # fmt: skip
-    values["model"] = _model(values)
+        "threads": threads,
+        "warm_up": _in_turns(
+            settings, "warm_up", [(1, warm_up), (2, warm_up)], WARM_UPS, ("epoch",)
+        ),
+        "table": settings.cache.get_json("table", partial(_table, settings.quick)),
+    }
     return describe(values, "a small part of MNIST" if settings.quick else "")
 
 
-def _iterations(settings: Settings, sizes: Mapping[str, Any]) -> list[Values]:
-    """Of each number of ranks, of two threads and of half the samples; all take turns.
-
-    Of the seconds the medians count; the rest is the same in every turn.
-    """
-    half = (sizes["samples"] or 60_000) // 2
-    contenders = [
-        *((ranks, {**sizes, "threads": 1}) for ranks in RANKS),
-        (1, {**sizes, "threads": 2}),
-        (1, {**sizes, "threads": 1, "samples": half}),
-    ]
-    turns = [
-        [_part(settings, f"iterations {k}", ranks, options) for ranks, options in contenders]
-        for k in range(1 if settings.quick else TURNS)
-    ]
+def _in_turns(
+    settings: Settings,
+    what: str,
+    contenders: list[tuple[int, Mapping[str, Any]]],
+    n_turns: int,
+    seconds: tuple[str, ...],
+) -> list[Values]:
+    """Return what each contender measured, and the medians of its seconds."""
+    turns = []
+    for turn in range(1 if settings.quick else n_turns):
+        found = []
+        for ranks, options in contenders:
+            name = "-".join([f"{what} {turn}", str(ranks), *map(str, options.values())])
+            make = partial(over_ranks, what, ranks, options)
+            found.append(settings.cache.get_json(name, make))
+        turns.append(found)
     return [
-        found[0] | {phase: median(one[phase] for one in found) for phase in ("polyak", "constant")}
+        found[0] | {name: median(one[name] for one in found) for name in seconds}
         for found in zip(*turns, strict=True)
     ]
 
 
-def _warm_ups(settings: Settings) -> list[Values]:
-    """Warm-ups of one rank and of two, in turns; of each the one with the median epoch."""
-    sizes = {"samples": 2_000 if settings.quick else 30_000,
-             "n_hidden": 60 if settings.quick else 200,
-             "epochs": 2 if settings.quick else 4}  # fmt: skip
-    rounds = 1 if settings.quick else WARM_UPS
-    turns = [[_part(settings, f"warm_up {k}", r, sizes) for r in (1, 2)] for k in range(rounds)]
-    return [sorted(runs, key=_epoch)[rounds // 2] for runs in zip(*turns, strict=True)]
-
-
-def _epoch(found: Values) -> float:
-    return found["epoch"]
-
-
-def _part(settings: Settings, what: str, ranks: int, options: Mapping[str, Any]) -> Values:
-    name = "-".join([what, str(ranks), *(str(value) for value in options.values())])
-    return _kept(settings, name, lambda: over_ranks(what.partition(" ")[0], ranks, options))
-
-
-def _kept(settings: Settings, name: str, make: Any) -> Values:
-    """A part that is kept as JSON."""
-    kept = settings.parts.get(name, lambda: {"json": np.array(json.dumps(make()))})
-    return json.loads(str(kept["json"]))
-
-
 def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
-    """What a function of `experiments.over_ranks` tells, on so many ranks."""
+    """Run a function of this module on a number of ranks and return its result."""
+    command = [sys.executable, "-m", "experiments.mpi", what, json.dumps(dict(options))]
     done = subprocess.run(
-        _command(what, ranks, options), stdout=subprocess.PIPE, text=True, timeout=LIMIT,
-        env=_environment(int(options.get("threads", 1))), check=False,
-    )  # fmt: skip
+        command if ranks == 1 else [*_launcher(ranks), *command],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT,
+        env=_environment(int(options.get("threads", 1))),
+        check=False,
+    )
     if done.returncode:
-        raise RuntimeError(f"{what} on {ranks} ranks failed; its own words are above")
+        raise RuntimeError(f"{what} on {ranks} ranks failed; its own message is above")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _command(what: str, ranks: int, options: Mapping[str, Any]) -> list[str]:
-    own = [sys.executable, "-m", "experiments.over_ranks", what, json.dumps(dict(options))]
-    return own if ranks == 1 else [*_launcher(ranks), *own]
-
-
 def _launcher(ranks: int) -> list[str]:
-    """``mpiexec``, that of this environment if it has one."""
+    """Return the command of ``mpiexec``, that of this environment if it has one."""
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
@@ -134,35 +128,23 @@ def _launcher(ranks: int) -> list[str]:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    return child_environment(
+    return measure.child_environment(
         NUMBA_NUM_THREADS=str(threads), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"
     )
 
 
-def _seconds_after_a_kill() -> Values:
-    """Measure the time from the moment when one of four ranks is killed until all have ended."""
-    done = subprocess.run(
-        _command("end_one", 4, {"iterations": 20}), capture_output=True, text=True,
-        timeout=LIMIT, env=_environment(1), check=False,
-    )  # fmt: skip
-    ended = time.time()
-    began = json.loads(done.stdout.splitlines()[0])["began"]
-    return {"seconds": ended - began, "code": done.returncode}
-
-
 def _table(quick: bool) -> Values:
-    """A large table from Parquet, end to end, over four ranks."""
+    """Train on a large Parquet file over four ranks, end to end."""
     import pyarrow
     from pyarrow import parquet
 
     rows, features = QUICK_TABLE if quick else FULL_TABLE
-    at_once = 100_000
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.parquet"
         rng, writer = np.random.default_rng(0), None
         centres = rng.normal(size=(10, features))
-        for lo in range(0, rows, at_once):
-            y = rng.integers(0, 10, min(at_once, rows - lo))
+        for lo in range(0, rows, ROWS_PER_WRITE):
+            y = rng.integers(0, 10, min(ROWS_PER_WRITE, rows - lo))
             X = centres[y] + rng.normal(size=(len(y), features))
             columns = {f"f{p}": X[:, p].astype(np.float32) for p in range(features)}
             part = pyarrow.table({**columns, "class": y})
@@ -170,104 +152,151 @@ def _table(quick: bool) -> Values:
             writer.write_table(part)
         assert writer is not None
         writer.close()
-        found = in_a_process(train_table, {"data": str(path), "ranks": 4}, _environment(1))
+        options = {"data": str(path), "ranks": 4}
+        found = measure.in_a_process(train_table, options, _environment(1))
     return {**found, "rows": rows, "features": features}
 
 
 def train_table(data: str, ranks: int) -> Values:
-    """Train by the command line; seconds, and the memory of the largest rank."""
-    command = Path(sys.executable).with_name("maxplus")
-    options = ["--paper", "-H", "50", "-n", "200", "--validate", "none", "-o", f"{data}.maxplus"]
+    """Train by the command line; return seconds, and the memory of the largest rank."""
+    command = str(Path(sys.executable).with_name("maxplus"))
+    options = ["--algorithm", "subgradient", "-H", "50", "--set", "max_iter=200"]
+    arguments = [
+        *_launcher(ranks),
+        command,
+        "train",
+        data,
+        *options,
+        "--validate",
+        "none",
+        "-o",
+        f"{data}.maxplus",
+    ]
     began = time.perf_counter()
-    subprocess.run(
-        [*_launcher(ranks), str(command), "train", data, *options], check=True, timeout=LIMIT,
-        stdout=sys.stderr,
-    )  # fmt: skip
+    subprocess.run(arguments, check=True, timeout=LIMIT, stdout=sys.stderr)
     seconds = time.perf_counter() - began
     largest = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return {"ranks": ranks, "seconds": seconds, "largest": largest}
 
 
-def _model(values: Values) -> Values:
-    """Search per sample and the rest of an iteration, from two sizes; then all numbers of ranks.
-
-    Ranks that share cores take turns: so many at a time search as there are cores, and everybody
-    waits for the last turn, which may be of fewer.
-    """
-    whole, half, cores = values["runs"][0], values["half"], os.cpu_count() or 1
-    meeting = {1: 0.0, **{found["ranks"]: found["mean"] for found in values["meetings"]}}
-    model: Values = {"cores": cores, "predicted": {}, "many": {}}
-    far = max(meeting.values()) / np.log2(max(meeting))
-    for phase in ("polyak", "constant"):
-        # Small parts of the data take no measurable time, and noise is no gain: neither the
-        # search nor the rest takes less than none.
-        more = max(0.0, whole[phase] - half[phase])
-        search = min(more / (whole["samples"] - half["samples"]), whole[phase] / whole["samples"])
-        rest = whole[phase] - search * whole["samples"]
-        model[phase] = {"search": search, "rest": rest}
-        model["predicted"][phase] = [
-            search * whole["samples"] * -(-r // cores) / r + rest + meeting[r] for r in RANKS
-        ]
-        model["many"][phase] = (
-            search * MANY_ROWS / MANY_CORES + rest + far * float(np.log2(MANY_CORES))
-        )
-    return model
-
-
-def describe(values: Values, scale: str = "") -> Finding:
-    """The figures, what was asked for beside them, and the picture."""
-    runs, model = values["runs"], values["model"]
-    two, alone = runs[1], values["threads"]
-    equal = {found["digest"] for found in (*runs, alone)}
-    worst = max(
-        grown / (1.15 * share + MORE_MEMORY)
-        for found in runs for share, grown in zip(found["share"], found["grown"], strict=True)
-    )  # fmt: skip
-    meetings = {found["ranks"]: found for found in values["meetings"]}
-    table = values["table"]
-    warm = values["warm_up"]
-    off = {
-        phase: max(
-            abs(predicted / found[phase] - 1.0)
-            for found, predicted in zip(runs, model["predicted"][phase], strict=True)
-        )
-        for phase in ("polyak", "constant")
-    }
+def describe(values: Values, scale: str = "") -> Result:
+    """Return the table of speeds and the figure."""
+    runs, threads, warm, table = (values[name] for name in ("runs", "threads", "warm_up", "table"))
+    is_equal = len({found["digest"] for found in (*runs, threads)}) == 1
     rows = [
-        ("weights and history of 1, 2, 3 and 4 ranks", "equal" if len(equal) == 1 else "DIFFERENT",
-         "every bit"),
-        ("2 ranks against 2 threads, Polyak steps", f"{alone['polyak'] / two['polyak']:.2f} ×",
-         "≥ 0.8"),
-        ("2 ranks against 2 threads, constant steps",
-         f"{alone['constant'] / two['constant']:.2f} ×", "≥ 0.8"),
-        ("a meeting of 4 ranks, mean (median)",
-         f"{1e6 * meetings[4]['mean']:.0f} ({1e6 * meetings[4]['median']:.0f}) µs", "≤ 100 µs"),
-        ("a meeting of 2 ranks, mean (median)",
-         f"{1e6 * meetings[2]['mean']:.0f} ({1e6 * meetings[2]['median']:.0f}) µs", ""),
-        ("memory of a rank, of 1.15 × its share + 100 MB", f"{worst:.0%}", "≤ 100 %"),
-        ("warm-up, 2 ranks against 1", f"{warm[0]['epoch'] / warm[1]['epoch']:.2f} ×", "≥ 1.6"),
-        (f"{table['rows']:,} × {table['features']} from Parquet over 4 ranks",
-         f"{table['seconds']:.0f} s, {human_bytes(table['ranks'] * table['largest'])} in all",
-         "runs in 20 GB"),
-        ("after a rank was killed, all end within",
-         f"{values['killed']['seconds']:.1f} s", "5 s"),
-        ("scaling model, largest error (Polyak, constant)",
-         f"{off['polyak']:.0%}, {off['constant']:.0%}", "25 %"),
-    ]  # fmt: skip
-    many = model["many"]
+        (
+            f"{found['ranks']} rank{'s' * (found['ranks'] > 1)}, {found['threads']} "
+            f"thread{'s' * (found['threads'] > 1)}",
+            *(f"{1e3 * found[phase]:.2f}" for phase in PHASES),
+            *(f"{runs[0][phase] / found[phase]:.2f}" for phase in PHASES),
+        )
+        for found in (*runs, threads)
+    ]
+    columns = ("processes", "Polyak step, ms", "constant step, ms", "speed, Polyak", "constant")
     text = (
         "One process and 2, 3 and 4 ranks take the same iterations on MNIST, half of them Polyak "
-        "steps, the others constant ones. "
-        f"A search costs {1e9 * model['polyak']['search']:.0f} ns a sample with Polyak steps and "
-        f"{1e9 * model['constant']['search']:.0f} ns with constant ones. For {MANY_ROWS:,} rows on "
-        f"{MANY_CORES:,} cores the model says {1e3 * many['polyak']:.1f} ms and "
-        f"{1e3 * many['constant']:.1f} ms an iteration, if rows are spread evenly, a search costs "
-        "as much a sample there, and a meeting grows with the logarithm of the ranks from what it "
-        f"takes here. This machine has {model['cores']} cores, so that 3 and 4 ranks take turns."
+        f"steps, the others constant ones; their histories and weights are "
+        f"{'equal to the last bit' if is_equal else 'not equal'}. An epoch of a warm-up is "
+        f"{warm[0]['epoch'] / warm[1]['epoch']:.2f} times as fast on 2 ranks as on 1. A Parquet "
+        f"file of {table['rows']:,} rows and {table['features']} features is trained on over "
+        f"{table['ranks']} ranks in {table['seconds']:.0f} s and "
+        f"{human_bytes(table['ranks'] * table['largest'])} in all. Ranks beyond the number of "
+        "cores take turns."
     )
-    figure = plot_scaling(
-        RANKS, {phase: [found[phase] for found in runs] for phase in ("polyak", "constant")},
-        model["predicted"],
-    )  # fmt: skip
-    goals = Table("Figures", ("what", "measured", "asked for"), rows)
-    return Finding("More machines", text, [goals], values, {"scaling": figure}, scale=scale)
+    return Result(
+        "More machines",
+        text,
+        [Table("Time of an iteration", columns, rows)],
+        values,
+        {"scaling": _draw(runs)},
+        scale,
+    )
+
+
+def _draw(runs: list[Values]) -> Figure:
+    figure = new_figure(7.2, 3.4)
+    ax = figure.subplots()
+    for colour, phase in zip((BLUE, VERMILION), PHASES, strict=True):
+        milliseconds = [1e3 * found[phase] for found in runs]
+        ax.plot(RANKS, milliseconds, "o-", color=colour, label=f"{phase.capitalize()} steps")
+    ax.set_xticks(RANKS)
+    ax.set_ylim(bottom=0.0)
+    ax.set_xlabel("ranks", color=GREY)
+    ax.set_ylabel("ms per iteration", color=GREY)
+    ax.legend(frameon=False)
+    quiet_frame(ax, "Iterations over several ranks")
+    return figure
+
+
+def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int) -> Values:
+    """Take Polyak steps and as many constant ones on MNIST, on every rank its part of the rows."""
+    numba.set_num_threads(threads)
+    comm, data = current(), datasets.load_mnist()
+    X, y = data.X_train[:samples], data.y_train[:samples]
+    model, steps = paper.start(X, y, n_hidden), paper.two_phases(y, iterations)
+    part = _part(len(y), comm)
+    problem = TrainingProblem(X[part].copy(), y[part].copy(), MaxLoss(), steps, paper.LINEAR_EVERY)
+    engine, history = SparseEngine(model, problem), History()
+    measure.warm_up(engine)
+    # The first iteration, which compiles, is not timed.
+    seconds = [_advance(engine, n, history) for n in (iterations - 1, iterations)]
+    digest = hashlib.sha256()
+    for array in (*engine.model.weights_by_name().values(), *history.values()):
+        digest.update(np.ascontiguousarray(array).data)
+    return {
+        "ranks": comm.size,
+        "threads": threads,
+        "samples": len(y),
+        **dict(zip(PHASES, seconds, strict=True)),
+        "digest": digest.hexdigest(),
+        "best_loss": engine.best_loss,
+    }
+
+
+def _advance(engine: SparseEngine, n: int, history: History) -> float:
+    """Return the seconds per iteration over n of them."""
+    seconds, left = 0.0, n
+    while left:
+        block = Block(min(left, 50))
+        seconds += measure.timed(engine.advance, block)[0]
+        history.append(block)
+        left -= block.n
+    return seconds / n
+
+
+def warm_up(samples: int, n_hidden: int, epochs: int) -> Values:
+    """Run a warm-up on MNIST, one thread on each rank, with the same batches in all."""
+    data, comm = datasets.load_mnist(), current()
+    part = _part(samples, comm)
+    course: list[float] = []
+    clf = LMMClassifier(
+        n_hidden,
+        slope=15.0,
+        warmup_epochs=epochs,
+        polish=None,
+        n_jobs=1,
+        random_state=0,
+        callbacks=lambda progress: course.append(progress.seconds),
+    ).fit(data.X_train[:samples][part].copy(), data.y_train[:samples][part].copy())
+    # The first epoch compiles.
+    per_epoch = (course[-1] - course[0]) / max(1, len(course) - 1)
+    accuracy = float(clf.score(data.X_test[:2000], data.y_test[:2000]))
+    return {"ranks": comm.size, "epoch": per_epoch, "accuracy": accuracy}
+
+
+def _part(n: int, comm: Communicator) -> slice:
+    return slice(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
+
+
+def main() -> None:
+    """Call the function that the first argument names, with the second's arguments."""
+    name, options = sys.argv[1], json.loads(sys.argv[2])
+    work: Any = {"iterations": iterations, "warm_up": warm_up}[name]
+    with use_mpi() if is_launched() else nullcontext():
+        found = work(**options)
+        if current().is_first:
+            print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""What wrong labels do to the maximum, to the k worst and to the mean."""
+"""Effect of wrong labels on training by the maximum, the k worst and the mean loss."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from experiments.finding import Finding, Settings, Table, mean_and_spread
+from experiments.harness import Result, Settings, Table, mean_and_spread
 from experiments.measure import timed
-from experiments.metrics import LOG2
 from maxplus import datasets
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
+from maxplus.models import LOG2
 from maxplus.models.initialization import class_distance
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
 
@@ -38,13 +38,11 @@ MODELS: dict[tuple[str, str], dict[str, Any]] = {
     (STAGES, "ensemble of 4"): {"n_estimators": 4},
     (STAGES, "without polish"): {"n_hidden": N_UNITS, "polish": None},
     (STAGES, "gentle, polish"): {"slope": GENTLE, "polish": "log2"},
-    (STAGES, "gentle, 5 % suspects"): {
-        "slope": GENTLE, "polish": "log2", "max_suspects": FLIPPED,
-    },
-}  # fmt: skip
+    (STAGES, "gentle, 5 % suspects"): {"slope": GENTLE, "polish": "log2", "max_suspects": FLIPPED},
+}
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Train on digits with and without flipped labels; judge on clean ones."""
     seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
     scores: dict[tuple[str, str], list[dict[str, float]]] = {name: [] for name in MODELS}
@@ -52,19 +50,34 @@ def run(settings: Settings) -> Finding:
         scores[name].append(_compare(name, seed, settings.quick))
     rows = [
         (
-            recipe, objective,
-            *(mean_and_spread([s[what] for s in some], digits) for what, digits in (
-                ("clean", 1), ("noisy", 1), ("max_loss", 2), ("suspects", 0), ("found", 0),
-                ("seconds", 1),
-            )),
+            recipe,
+            objective,
+            *(
+                mean_and_spread([s[what] for s in some], digits)
+                for what, digits in (
+                    ("clean", 1),
+                    ("noisy", 1),
+                    ("max_loss", 2),
+                    ("suspects", 0),
+                    ("found", 0),
+                    ("seconds", 1),
+                )
+            ),
         )
         for (recipe, objective), some in scores.items()
-    ]  # fmt: skip
-    columns = ("recipe", "objective", "test %, clean labels", "test %, 5 % flipped",
-               "largest training loss", "samples above log 2", "of them flipped %",
-               "seconds")  # fmt: skip
+    ]
+    columns = (
+        "recipe",
+        "objective",
+        "test %, clean labels",
+        "test %, 5 % flipped",
+        "largest training loss",
+        "samples above log 2",
+        "of them flipped %",
+        "seconds",
+    )
     values = {f"{recipe}: {name}": some for (recipe, name), some in scores.items()}
-    return Finding(
+    return Result(
         "Wrong labels",
         _text(scores, len(seeds)),
         [Table("Digits, a third of them for the test", columns, rows)],
@@ -143,10 +156,24 @@ def _draw(scores: dict[tuple[str, str], list[dict[str, float]]]) -> Figure:
     figure = new_figure(7.0, 4.4)
     ax = figure.subplots()
     for place, some in enumerate(scores.values()):
-        ax.plot([s["clean"] for s in some], np.full(len(some), place - 0.12), "o", color=BLUE,
-                alpha=0.7, ms=5, label="clean labels" if not place else None)  # fmt: skip
-        ax.plot([s["noisy"] for s in some], np.full(len(some), place + 0.12), "s", color=VERMILION,
-                alpha=0.7, ms=5, label="5 % flipped" if not place else None)  # fmt: skip
+        ax.plot(
+            [s["clean"] for s in some],
+            np.full(len(some), place - 0.12),
+            "o",
+            color=BLUE,
+            alpha=0.7,
+            ms=5,
+            label="clean labels" if not place else None,
+        )
+        ax.plot(
+            [s["noisy"] for s in some],
+            np.full(len(some), place + 0.12),
+            "s",
+            color=VERMILION,
+            alpha=0.7,
+            ms=5,
+            label="5 % flipped" if not place else None,
+        )
         ax.axhline(place + 0.5, color=GREY, linewidth=0.3)
     ax.set_yticks(range(len(scores)), [f"{recipe}: {name}" for recipe, name in scores])
     ax.invert_yaxis()

@@ -46,7 +46,7 @@ def start_and_problem(
     n_hidden: int = N_HIDDEN,
     w0_update_interval: int = LINEAR_EVERY,
 ) -> tuple[LMM, TrainingProblem]:
-    """What an engine is made for: the start, and the maximum loss to be lowered from there."""
+    """Return the initial model and the problem of minimising the maximum loss."""
     return start(X, y, n_hidden), TrainingProblem(X, y, MaxLoss(), steps, w0_update_interval)
 
 

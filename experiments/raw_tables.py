@@ -9,8 +9,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from experiments.finding import Finding, Settings
 from experiments.folder_of_tables import find_folder, read_folder
+from experiments.harness import Result, Settings
 from experiments.table_goals import Goal, goals_table
 from experiments.table_results import OURS, tables_of
 from experiments.tables import Models, measure_splits
@@ -29,20 +29,23 @@ MODELS: Models = {
 }
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Every model on every table and split."""
     tables = read_folder(find_folder(), TABLES)
     if settings.quick:
         tables = sorted(tables, key=lambda table: table.X.size)[:QUICK_TABLES]
     n_splits = settings.n_seeds(FULL_SPLITS, QUICK_SPLITS)
     results = measure_splits(
-        tables, MODELS, settings, n_splits,
+        tables,
+        MODELS,
+        settings,
+        n_splits,
         lambda seed: StratifiedShuffleSplit(1, test_size=HELD_OUT, random_state=seed),
-    )  # fmt: skip
+    )
     accuracy = {model: results.mean(model).accuracy for model in MODELS}
     others = ", ".join(f"{m} {value:.2f} %" for m, value in accuracy.items() if m != OURS)
     goal = Goal("mean accuracy %", accuracy[OURS], 90.3, 92.0, True, 2)
-    return Finding(
+    return Result(
         "Raw tables",
         f"`LMMClassifier()` and scikit-learn's models, all with their defaults, on the raw "
         f"features of {len(tables)} tables: 70 % of the rows to train on, stratified, "

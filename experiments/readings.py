@@ -1,6 +1,6 @@
-"""Where the paper can be read in two ways, or contradicts itself, and what we took."""
+"""Ambiguities and contradictions of the paper, and the choices made here."""
 
-from experiments.finding import Table
+from experiments.harness import Table
 
 READINGS = Table(
     "Readings",
@@ -43,11 +43,7 @@ READINGS = Table(
             "not stated",
             "4, as on MNIST; more where as many units as flowers are to interpolate",
         ),
-        (
-            "Pixels of MNIST",
-            "scale not stated",
-            "0 to 1",
-        ),
+        ("Pixels of MNIST", "scale not stated", "0 to 1"),
         (
             "MNIST accuracy in the conclusion",
             "92 %",

@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments.finding import Finding, Settings, Table, mean_and_spread
+from experiments.harness import Result, Settings, Table, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import LMMRegressor
 from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION, new_figure, quiet_frame
@@ -31,11 +31,16 @@ COVERAGE = 0.9
 # Which structures are tried was settled on folds and functions drawn with 0.
 DRAWN_WITH = 1
 OURS = "LMMRegressor()"
-COLOURS = {OURS: BLUE, "ridge": GREY, "nearest neighbours": GREEN, "forest": VERMILION,
-           "boosting": INK}  # fmt: skip
+COLOURS = {
+    OURS: BLUE,
+    "ridge": GREY,
+    "nearest neighbours": GREEN,
+    "forest": VERMILION,
+    "boosting": INK,
+}
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Five folds of diabetes and of four made functions with noise."""
     data = _data(QUICK_MADE if settings.quick else N_MADE)
     folds = 1 if settings.quick else FOLDS
@@ -54,15 +59,23 @@ def run(settings: Settings) -> Finding:
             lower, upper = fitted.predict_interval(X[outside], COVERAGE)
             covered[name].append(float(((lower <= y[outside]) & (y[outside] <= upper)).mean()))
     rows = [
-        (name, *(mean_and_spread(own[m]) for m in models),
-         mean_and_spread(covered[name], 1, factor=100.0))
+        (
+            name,
+            *(mean_and_spread(own[m]) for m in models),
+            mean_and_spread(covered[name], 1, factor=100.0),
+        )
         for name, own in scores.items()
-    ]  # fmt: skip
+    ]
     means = {m: float(np.mean([np.mean(own[m]) for own in scores.values()])) for m in models}
-    rows.append(("mean", *(f"{means[m]:.3f}" for m in models),
-                 f"{100 * np.mean([np.mean(c) for c in covered.values()]):.1f}"))  # fmt: skip
+    rows.append(
+        (
+            "mean",
+            *(f"{means[m]:.3f}" for m in models),
+            f"{100 * np.mean([np.mean(c) for c in covered.values()]):.1f}",
+        )
+    )
     columns = ("data", *models, f"in its {COVERAGE:.0%} interval, %")
-    return Finding(
+    return Result(
         "Regression",
         _text(scores, means, len(data["waves"][1])),
         [Table("R² on rows held out, five-fold", columns, rows)],
@@ -126,8 +139,13 @@ def _draw(scores: dict[str, dict[str, list[float]]]) -> Figure:
     ax = figure.subplots()
     for k, (model, colour) in enumerate(COLOURS.items()):
         place = np.arange(len(scores)) + 0.16 * (k - 2)
-        ax.bar(place, [max(0.0, float(np.mean(own[model]))) for own in scores.values()], 0.15,
-               color=colour, label=model)  # fmt: skip
+        ax.bar(
+            place,
+            [max(0.0, float(np.mean(own[model]))) for own in scores.values()],
+            0.15,
+            color=colour,
+            label=model,
+        )
     ax.set_xticks(range(len(scores)), list(scores))
     ax.set_ylabel("R² on rows held out")
     ax.legend(frameon=False, fontsize=9, ncols=3, loc="lower right")

@@ -1,4 +1,4 @@
-"""How many weights a subgradient touches: the average loss against single images."""
+"""Sparsity of subgradients of the average loss and of single images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import paper
-from experiments.finding import Finding, Settings, Table
+from experiments.harness import Result, Settings, Table
 from maxplus import datasets
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
 from maxplus.models.initialization import glorot_uniform
@@ -30,7 +30,7 @@ class Sparsity(NamedTuple):
     of_single: float
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """γ for the Linear Max-Plus model over its width, and for the other two models."""
     data = datasets.load_mnist()
     rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def run(settings: Settings) -> Finding:
     rows = [(name, f"{g.of_mean:.3g}", f"{g.of_single:.3g}") for name, g in found.items()]
     columns = ("model", "γ of the average loss", "mean γ of one image")
     theirs = ("Linear Max-Plus (paper, width not stated)", PAPER_MEAN, PAPER_SINGLE)
-    return Finding(
+    return Result(
         "Sparsity of subgradients",
         text,
         [Table("Share of non-zero entries, MNIST", columns, [theirs, *rows])],
@@ -104,13 +104,24 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
         ax.plot(widths, values, "o-", color=colour)
         ax.axhline(theirs, color=colour, linewidth=1, linestyle="--", alpha=0.6)
         ax.annotate(
-            f"the paper: {theirs}", (widths[-1], theirs), xytext=(4, 3), textcoords="offset points",
-            ha="right", fontsize=SMALL, color=colour, alpha=0.8,
-        )  # fmt: skip
+            f"the paper: {theirs}",
+            (widths[-1], theirs),
+            xytext=(4, 3),
+            textcoords="offset points",
+            ha="right",
+            fontsize=SMALL,
+            color=colour,
+            alpha=0.8,
+        )
         ax.annotate(
-            label, (widths[-1], values[-1]), xytext=(-8, -10), textcoords="offset points",
-            ha="right", fontsize=SMALL, color=INK,
-        )  # fmt: skip
+            label,
+            (widths[-1], values[-1]),
+            xytext=(-8, -10),
+            textcoords="offset points",
+            ha="right",
+            fontsize=SMALL,
+            color=INK,
+        )
     ax.set_xticks(widths, [str(H) for H in widths])
     ax.minorticks_off()
     ax.grid(axis="y", color=GREY, alpha=0.2)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.finding import Table
+from experiments.harness import Table
 from experiments.held_out import Figures
 from maxplus.plots._canvas import (
     BLUE,
@@ -68,16 +68,29 @@ class Results:
 def tables_of(results: Results) -> list[Table]:
     """Means of each model, differences, structures, and the figures of each table."""
     means = [
-        (model, f"{m.accuracy:.2f}", f"{m.log_loss:.4f}", f"{m.calibration_error:.4f}",
-         f"{m.calibration_error_within:.4f}", f"{m.fit_seconds:.2f}", f"{m.fit_cpu_seconds:.2f}",
-         f"{m.predict_seconds:.3f}")
+        (
+            model,
+            f"{m.accuracy:.2f}",
+            f"{m.log_loss:.4f}",
+            f"{m.calibration_error:.4f}",
+            f"{m.calibration_error_within:.4f}",
+            f"{m.fit_seconds:.2f}",
+            f"{m.fit_cpu_seconds:.2f}",
+            f"{m.predict_seconds:.3f}",
+        )
         for model in results.models
         if (m := results.mean(model))
-    ]  # fmt: skip
+    ]
     columns = (
-        "model", "accuracy %", "log loss", "calibration error", "within folds", "fit: seconds",
-        "fit: CPU seconds", "predict: seconds",
-    )  # fmt: skip
+        "model",
+        "accuracy %",
+        "log loss",
+        "calibration error",
+        "within folds",
+        "fit: seconds",
+        "fit: CPU seconds",
+        "predict: seconds",
+    )
     return [
         Table(f"Means over {len(results.rows)} tables", columns, means),
         differences_table(results),
@@ -100,10 +113,16 @@ def differences_table(results: Results) -> Table:
         accuracy = np.array([ours[t].accuracy - theirs[t].accuracy for t in results.rows])
         log_loss = np.array([ours[t].log_loss - theirs[t].log_loss for t in results.rows])
         rows.append(
-            (model, _mean_and_error(accuracy, 2), f"{(accuracy > 0).sum()}",
-             f"{(accuracy < 0).sum()}", _mean_and_error(log_loss, 4), f"{(log_loss < 0).sum()}",
-             f"{(log_loss > 0).sum()}")
-        )  # fmt: skip
+            (
+                model,
+                _mean_and_error(accuracy, 2),
+                f"{(accuracy > 0).sum()}",
+                f"{(accuracy < 0).sum()}",
+                _mean_and_error(log_loss, 4),
+                f"{(log_loss < 0).sum()}",
+                f"{(log_loss > 0).sum()}",
+            )
+        )
     columns = (
         "model",
         "accuracy, points",
@@ -122,39 +141,59 @@ def _mean_and_error(values: NDArray, digits: int) -> str:
 
 
 def structures_table(results: Results) -> Table:
-    """How often each structure was chosen, the most frequent first."""
+    """Return how often each structure was chosen, the most frequent first."""
     chosen = sum(results.structures.values(), Counter[str]())
     rows = [
-        (structure, f"{n}", f"{100 * n / chosen.total():.1f}",
-         ", ".join(t for t, own in results.structures.items() if own[structure]))
+        (
+            structure,
+            f"{n}",
+            f"{100 * n / chosen.total():.1f}",
+            ", ".join(t for t, own in results.structures.items() if own[structure]),
+        )
         for structure, n in chosen.most_common()
-    ]  # fmt: skip
+    ]
     columns = ("structure", "trainings", "%", "on tables")
     return Table(f"Structures that {OURS}Classifier() has chosen", columns, rows)
 
 
 def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table:
     rows = [
-        (table, f"{n:,}", *(f"{getattr(results.figures[table, model], figure):.{digits}f}"
-                            for model in results.models))
+        (
+            table,
+            f"{n:,}",
+            *(
+                f"{getattr(results.figures[table, model], figure):.{digits}f}"
+                for model in results.models
+            ),
+        )
         for table, n in results.rows.items()
-    ]  # fmt: skip
+    ]
     return Table(caption, ("table", "rows", *results.models), rows)
 
 
-# The first model stands out; the others are told apart by shape as well as by colour.
+# The first model is emphasised; the others differ in shape as well as in colour.
 MARKS = (
-    ("o", VERMILION), ("s", BLUE), ("v", GREY), ("^", GREEN), ("<", GREEN), ("D", ORANGE),
-    ("P", INK), ("X", BLUE), ("h", ORANGE), (">", BLUE), ("*", INK), ("p", GREEN),
-)  # fmt: skip
+    ("o", VERMILION),
+    ("s", BLUE),
+    ("v", GREY),
+    ("^", GREEN),
+    ("<", GREEN),
+    ("D", ORANGE),
+    ("P", INK),
+    ("X", BLUE),
+    ("h", ORANGE),
+    (">", BLUE),
+    ("*", INK),
+    ("p", GREEN),
+)
 
-# What is further behind is drawn here, with its number: a model that cannot learn a table must not
+# Larger differences are drawn here, with their number: a model that cannot learn a table must not
 # squeeze all others together.
 FURTHEST = -16.0
 
 
 def draw(results: Results) -> Figure:
-    """How far each model is from the best on each table; log loss and accuracy over all."""
+    """Draw the distance of each model from the best on each table, and log losses."""
     figure = new_figure(11.0, 1.8 + 0.27 * max(len(results.rows), len(MARKS)))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
     _draw_differences(left, results)
@@ -175,15 +214,21 @@ def _draw_differences(ax: Axes, results: Results) -> None:
         # Ours is filled and below the others, which are outlines, so that none hides another.
         ours = place == 0
         ax.plot(
-            [max(points, FURTHEST) for points in behind], range(len(behind)), shape,
-            ms=9 if ours else 5.5, mfc=colour if ours else "none", mec=colour, alpha=0.9,
-            zorder=1 if ours else 2, linestyle="none",
-        )  # fmt: skip
+            [max(points, FURTHEST) for points in behind],
+            range(len(behind)),
+            shape,
+            ms=9 if ours else 5.5,
+            mfc=colour if ours else "none",
+            mec=colour,
+            alpha=0.9,
+            zorder=1 if ours else 2,
+            linestyle="none",
+        )
         for row, points in enumerate(behind):
             if points < FURTHEST:
                 far.setdefault(row, []).append(f"−{-points:.0f}")
     for row, points_behind in far.items():
-        _write_beside(ax, FURTHEST, row, ", ".join(points_behind))
+        _annotate(ax, FURTHEST, row, ", ".join(points_behind))
     for place in range(len(results.rows)):
         ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
@@ -194,14 +239,14 @@ def _draw_differences(ax: Axes, results: Results) -> None:
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
-    """The mean log loss, lowest first, and its number; also tells which mark is which model's."""
+    """Draw the mean log loss, lowest first, with its number; this is also the legend."""
     losses = {model: results.mean(model).log_loss for model in results.models}
     order = sorted(losses, key=lambda model: losses[model])
     for place, model in enumerate(order):
         shape, colour = MARKS[results.models.index(model) % len(MARKS)]
         ax.plot([0, losses[model]], [place, place], color=PALE, linewidth=2, zorder=0)
         ax.plot(losses[model], place, shape, color=colour, ms=9, clip_on=False)
-        _write_beside(ax, losses[model], place, f"{losses[model]:.3f}")
+        _annotate(ax, losses[model], place, f"{losses[model]:.3f}")
     ax.set_yticks(range(len(order)), order)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * max(losses.values()))
@@ -209,7 +254,7 @@ def _draw_log_losses(ax: Axes, results: Results) -> None:
     quiet_frame(ax, "Log loss over all tables")
 
 
-def _write_beside(ax: Axes, x: float, y: float, text: str) -> None:
+def _annotate(ax: Axes, x: float, y: float, text: str) -> None:
     ax.annotate(
         text, (x, y), xytext=(9, 0), textcoords="offset points", va="center", size=SMALL, color=GREY
     )

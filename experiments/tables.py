@@ -19,11 +19,10 @@ from typing import Any
 from joblib import Parallel, delayed
 from sklearn.model_selection import StratifiedKFold
 
-from experiments.boosting_peers import BOOSTING_PEERS, installed_peers
-from experiments.finding import Finding, Settings
+from experiments.boosting_baselines import BOOSTING_BASELINES, installed_baselines
 from experiments.folder_of_tables import LabelledTable, find_folder, read_folder
+from experiments.harness import Cache, Result, Settings
 from experiments.held_out import Figures, held_out
-from experiments.parts import Parts
 from experiments.table_goals import goals_table, table_goals
 from experiments.table_results import OURS, Results, draw, tables_of
 from maxplus.estimators import LMMClassifier
@@ -38,18 +37,18 @@ Models = dict[str, Callable[[int], Any]]
 MODELS: Models = {
     OURS: lambda seed: LMMClassifier(random_state=seed),
     **PEERS,
-    **installed_peers(),
+    **installed_baselines(),
 }
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Every model on every table with every seed."""
     tables = read_folder(find_folder())
     if settings.quick:
         tables = sorted(tables, key=lambda table: table.X.size)[:QUICK_TABLES]
     n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
     results = measure(tables, MODELS, settings)
-    return Finding(
+    return Result(
         "Tables",
         _text(results, settings, n_seeds),
         [goals_table(table_goals(results)), *tables_of(results)],
@@ -65,15 +64,21 @@ def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> 
     """Cross-validate each model on each table."""
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
     return measure_splits(
-        tables, models, settings, settings.n_seeds(FULL_SEEDS, QUICK_SEEDS),
+        tables,
+        models,
+        settings,
+        settings.n_seeds(FULL_SEEDS, QUICK_SEEDS),
         lambda seed: StratifiedKFold(n_folds, shuffle=True, random_state=seed),
-    )  # fmt: skip
+    )
 
 
 def measure_splits(
-    tables: list[LabelledTable], models: Models, settings: Settings, n_seeds: int,
+    tables: list[LabelledTable],
+    models: Models,
+    settings: Settings,
+    n_seeds: int,
     splitter: Callable[[int], Any],
-) -> Results:  # fmt: skip
+) -> Results:
     """The figures of each table and model, the mean over seeds; each model's splits are a part.
 
     A full run trains in as many processes as there are processors, one thread each.
@@ -81,7 +86,7 @@ def measure_splits(
     runs = [(table, model, seed) for table in tables for seed in range(n_seeds) for model in models]
     parallel = Parallel(n_jobs=1 if settings.quick else os.cpu_count(), return_as="generator")
     parts = parallel(
-        delayed(settings.parts.get)(
+        delayed(settings.cache.get)(
             f"{table.name} {model} {seed}",
             partial(held_out, models[model](seed), table.X, table.y, splitter(seed)),
         )
@@ -108,7 +113,7 @@ def _text(results: Results, settings: Settings, n_seeds: int) -> str:
     accurate = max(others, key=lambda model: means[model].accuracy)
     calibrated = min(others, key=lambda model: means[model].log_loss)
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
-    missing = [model for model in BOOSTING_PEERS if model not in means]
+    missing = [model for model in BOOSTING_BASELINES if model not in means]
     return (
         f"`LMMClassifier()` on {len(results.rows)} tables as they are, words as 0 and 1, beside "
         "scikit-learn's models, which get standardised features, and boosted models of other "
@@ -128,7 +133,8 @@ def _text(results: Results, settings: Settings, n_seeds: int) -> str:
 def _left_out(missing: list[str]) -> str:
     if not missing:
         return ""
-    return f"Left out (`pip install 'maxplus[peers]'` installs all of them): {', '.join(missing)}. "
+    names = ", ".join(missing)
+    return f"Left out (`pip install 'maxplus[baselines]'` installs all of them): {names}. "
 
 
 def main() -> None:
@@ -144,7 +150,7 @@ def main() -> None:
             yield table, model, seed
             print(f"{k} of {len(runs)}: {table.name}, {model}, seed {seed}", flush=True)
 
-    settings = Settings(track=report, parts=Parts(Path(folder)))
+    settings = Settings(track=report, cache=Cache(Path(folder)))
     chosen = {model: MODELS[model] for model in models or MODELS}
     measure(read_folder(find_folder()), chosen, settings)
 

@@ -2,49 +2,140 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.finding import Finding, Settings, Table
-from experiments.limits import LANES
-from experiments.parts import Part
-from experiments.process import in_a_process
-from experiments.timed_run import (
-    ALWAYS,
-    SELDOM,
-    TREE_LIMIT,
-    Sizes,
-    Variant,
-    measure_beside,
-    measure_first_samples,
-    tree_bytes,
-)
+from experiments import measure, paper
+from experiments.harness import Result, Settings, Table
+from experiments.measure import in_a_process
 from maxplus import datasets
+from maxplus.models import LMM
 from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
+from maxplus.training import MaxLoss, TrainingProblem, polyak
+from maxplus.training.engines import TreeEngine
 from maxplus.training.memory import human_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Features and classes of MNIST; how often W⁰ moves.
+N_FEATURES, N_CLASSES, ALWAYS, SELDOM = 784, 10, 1, paper.LINEAR_EVERY
+TREE_LIMIT = 8_000_000_000
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """An engine at one size: ``iterations`` Polyak steps, then as many constant ones."""
+
+    engine: str
+    samples: int
+    hidden: int
+    w0_update_interval: int
+    iterations: int
+
+    def measure(self, X: NDArray, y: NDArray) -> dict[str, Any]:
+        """Return seconds per iteration of both phases and of set-up, and the peak memory."""
+        steps = paper.two_phases(y, 1 + self.iterations)
+        set_up, engine = measure.timed(
+            paper.engine_on, X, y, steps, self.engine, self.hidden, self.w0_update_interval
+        )
+        measure.warm_up(engine)
+        seconds = {
+            phase: measure.seconds_per_iteration(engine, self.iterations)
+            for phase in ("polyak", "constant")
+        }
+        return asdict(self) | seconds | {"set_up": set_up, "peak": measure.peak_bytes()}
+
+
+class Variant(NamedTuple):
+    """An engine, how often W⁰ moves, and its iterations, colour and line style."""
+
+    engine: str
+    w0_update_interval: int
+    iterations: int
+    colour: str
+    line: str
+
+    @property
+    def name(self) -> str:
+        """Name in the paper's table."""
+        return self.engine + (", W⁰ every 100" if self.w0_update_interval == SELDOM else "")
+
+
+class Sizes(NamedTuple):
+    """Numbers of images (at ``n_hidden`` units) and of units that are measured."""
+
+    samples: tuple[int, ...]
+    hidden: tuple[int, ...]
+    n_hidden: int
+
+    @property
+    def full(self) -> int:
+        """Largest number of images."""
+        return self.samples[-1]
+
+    @property
+    def common(self) -> int:
+        """Most images whose trees fit into memory, where all engines can be compared."""
+        return bisect_right(
+            range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
+        )
+
+    def growth_in_units_at(self, engine: str) -> int:
+        """Return the number of images at which growth with the units is measured."""
+        return self.common if engine == "tree" else self.full
+
+    def runs_of(self, variant: Variant) -> list[TimedRun]:
+        """Return all runs that fit into memory, each once."""
+        at = self.growth_in_units_at(variant.engine)
+        pairs = [(n, self.n_hidden) for n in (*self.samples, self.common)]
+        pairs += [(at, h) for h in self.hidden]
+        return [
+            TimedRun(variant.engine, n, h, variant.w0_update_interval, variant.iterations)
+            for n, h in dict.fromkeys(pairs)
+            if variant.engine != "tree" or tree_bytes(n, h) <= TREE_LIMIT
+        ]
+
+
+def tree_bytes(n: int, n_hidden: int) -> int:
+    """Return the memory of the tree engine for n images."""
+    rows, dtype = 2 * N_FEATURES, np.float32
+    shapes: tuple[tuple[int, ...], ...] = ((rows,), (rows, n_hidden), (n_hidden, N_CLASSES))
+    model = LMM(*(np.empty(shape, dtype) for shape in shapes))
+    images = np.empty((0, N_FEATURES), dtype)
+    return TreeEngine.bytes_needed(
+        model, TrainingProblem(images, np.empty(n, int), MaxLoss(), polyak())
+    )
+
+
+def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:
+    """Measure a `TimedRun`, given as its fields, on the first samples of a folder's X and y."""
+    wanted = TimedRun(**run)
+    return wanted.measure(*_load(folder, wanted.samples))
+
+
+def _load(folder: str, n: int) -> tuple[NDArray, NDArray]:
+    X, y = (np.array(np.load(Path(folder) / f"{name}.npy", "r")[:n]) for name in "Xy")
+    return X, y
+
+
 PHASES = {"polyak": "Polyak steps", "constant": "constant steps"}
 
 
-# The paper's slowest iteration, and the one whose bounds save least.
 DENSE = Variant("dense", ALWAYS, 5, GREY, "-")
-SLOPES_MOVE = Variant("sparse", ALWAYS, 100, GREEN, "-")
 VARIANTS = (
     DENSE,
     Variant("tree", ALWAYS, 30, VERMILION, "--"),
     Variant("tree", SELDOM, 100, VERMILION, "-"),
-    SLOPES_MOVE,
+    Variant("sparse", ALWAYS, 100, GREEN, "-"),
     Variant("sparse", SELDOM, 300, BLUE, "-"),
 )
 # Seconds per iteration and gigabytes in the paper, on 30 processors.
@@ -59,7 +150,7 @@ FULL = Sizes((250, 1_000, 4_000, 15_000, 60_000), (60, 125, 250, 500, 1_000), 50
 QUICK = Sizes((100, 400), (40, 80), 40)
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Measure each engine at each size in a process of its own."""
     sizes = QUICK if settings.quick else FULL
     wanted = [run for variant in VARIANTS for run in sizes.runs_of(variant)]
@@ -68,59 +159,41 @@ def run(settings: Settings) -> Finding:
         _save_images(Path(folder), sizes.full)
         for timed in settings.track(wanted, "engines"):
             name = "-".join(str(value) for value in asdict(timed).values())
-            make = partial(_part, measure_first_samples, folder=folder, run=asdict(timed))
-            results.append(_content(settings.parts.get(name, make)))
-        make = partial(
-            _part, measure_beside, folder=folder, samples=sizes.full, hidden=sizes.n_hidden
-        )
-        beside = _content(settings.parts.get("beside", make))
+            options = {"folder": folder, "run": asdict(timed)}
+            make = partial(in_a_process, measure_first_samples, options)
+            results.append(settings.cache.get_json(name, make))
     scale = f"at most {sizes.full:,} images and {sizes.n_hidden} units" if settings.quick else ""
-    return describe(results, beside, sizes, scale)
+    return describe(results, sizes, scale)
 
 
-def describe(
-    results: list[dict[str, Any]], beside: dict[str, float], sizes: Sizes, scale: str = ""
-) -> Finding:
-    """Tables, ratios, exponents and the figure of what was measured."""
-    together, full = sizes.together, sizes.full
+def describe(results: list[dict[str, Any]], sizes: Sizes, scale: str = "") -> Result:
+    """Return tables, ratios, exponents and the figure of the measurements."""
+    common, full = sizes.common, sizes.full
     tables = [_table(f"{full:,} images, {sizes.n_hidden} units", results, full, sizes, PAPER)]
-    if together < full:
+    if common < full:
         caption = (
-            f"{together:,} images, {sizes.n_hidden} units: the most whose trees fit into "
+            f"{common:,} images, {sizes.n_hidden} units: the most whose trees fit into "
             f"{human_bytes(TREE_LIMIT)}"
         )
-        tables.append(_table(caption, results, together, sizes, {}))
+        tables.append(_table(caption, results, common, sizes, {}))
     exponents, ratios = _exponents(results, sizes), _ratios(results, sizes)
     tables.append(_exponents_table(exponents))
-    tables.append(_beside_table(beside, _largest(results, DENSE, sizes)["polyak"]))
-    return Finding(
+    return Result(
         "Cost of an iteration",
-        _text(results, ratios, sizes) + _limit(results, beside, sizes),
+        _text(results, ratios, sizes),
         tables,
-        {
-            "runs": results, "together": together, "ratios": ratios, "exponents": exponents,
-            "beside": beside,
-        },
+        {"runs": results, "common": common, "ratios": ratios, "exponents": exponents},
         {"growth": _draw(results, ratios, sizes)},
         scale,
-    )  # fmt: skip
+    )
 
 
 def _save_images(folder: Path, n: int) -> None:
-    """The first n images of MNIST in a random order, for processes that need only some."""
+    """Save the first n images of MNIST in a random order, for processes that need some."""
     data = datasets.load_mnist()
     order = np.random.default_rng(0).permutation(len(data.y_train))[:n]
     np.save(folder / "X.npy", data.X_train[order])
     np.save(folder / "y.npy", data.y_train[order])
-
-
-def _part(function: Callable[..., Any], **arguments: Any) -> Part:
-    """What a new process says, to be kept in a file."""
-    return {"json": np.array(json.dumps(in_a_process(function, arguments)))}
-
-
-def _content(part: Part) -> dict[str, Any]:
-    return json.loads(str(part["json"]))
 
 
 def _find(results: list[dict], variant: Variant, n: int, h: int) -> dict[str, Any] | None:
@@ -130,7 +203,7 @@ def _find(results: list[dict], variant: Variant, n: int, h: int) -> dict[str, An
 
 
 def _largest(results: list[dict], variant: Variant, sizes: Sizes) -> dict[str, Any]:
-    """The run at the largest size."""
+    """Return the run at the largest size."""
     found = _find(results, variant, sizes.full, sizes.n_hidden)
     if found is None:
         raise ValueError(f"{variant.name} was not timed at {sizes.full:,} images")
@@ -138,7 +211,7 @@ def _largest(results: list[dict], variant: Variant, sizes: Sizes) -> dict[str, A
 
 
 def _ratios(results: list[dict], sizes: Sizes) -> dict[str, dict[str, float]]:
-    """How many sparse iterations fit into a dense one, at the largest size."""
+    """Return how many sparse iterations fit into a dense one, at the largest size."""
     dense = _largest(results, DENSE, sizes)
     return {
         variant.name: {
@@ -164,23 +237,6 @@ def _text(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes
         "steps. The paper times 300 iterations from the start: its column belongs to Polyak steps. "
         "Right after the start nearly all units tie, which is the sparse engine's hardest time: "
         "long runs go faster (`long-run`)."
-    )
-
-
-def _limit(results: list[dict], beside: dict[str, float], sizes: Sizes) -> str:
-    """Why W⁰ at every Polyak step is dear: what then has to pass through memory."""
-    dense, sparse = (
-        _largest(results, variant, sizes)["polyak"] for variant in (DENSE, SLOPES_MOVE)
-    )
-    transfer = beside["groups_always"] * beside["pass"]
-    return (
-        f" With W⁰ at every Polyak step, a step moves {beside['minima_always']:.1%} of all minima "
-        f"over inputs, in {beside['groups_always']:.0%} of the groups of {LANES} images and a unit "
-        f"that the sparse engine works on (without W⁰: {beside['minima_seldom']:.1%}, in "
-        f"{beside['groups_seldom']:.1%}). To read and write what is kept of these groups takes "
-        f"{1e3 * transfer:.3g} ms, with nothing computed. So an engine that keeps minima up to "
-        f"date is at most {dense / transfer:.1f} times as fast as a dense one then; this one takes "
-        f"{1e3 * sparse:.3g} ms and is {dense / sparse:.1f} times as fast."
     )
 
 
@@ -211,10 +267,10 @@ def _table(
 def _curve(
     results: list[dict], variant: Variant, sizes: Sizes, along: str, phase: str
 ) -> tuple[list[int], list[float]]:
-    """Sizes and seconds per iteration along "samples" or "hidden"."""
+    """Return sizes and seconds per iteration along "samples" or "hidden"."""
     at = sizes.growth_in_units_at(variant.engine)
     pairs = (
-        [(n, sizes.n_hidden) for n in sorted({*sizes.samples, sizes.together})]
+        [(n, sizes.n_hidden) for n in sorted({*sizes.samples, sizes.common})]
         if along == "samples"
         else [(at, h) for h in sizes.hidden]
     )
@@ -223,7 +279,7 @@ def _curve(
 
 
 def _exponents(results: list[dict], sizes: Sizes) -> dict[str, dict[str, float | None]]:
-    """B of log(seconds) = a + b·log(size), by variant, along N and H, of both phases."""
+    """Return b of log(seconds) = a + b·log(size), by variant, along N and H, of both phases."""
 
     def fitted(variant: Variant, along: str, phase: str) -> float | None:
         x, seconds = _curve(results, variant, sizes, along, phase)
@@ -248,17 +304,6 @@ def _exponents_table(exponents: dict[str, dict[str, float | None]]) -> Table:
     return Table("Exponents of growth with the images N and the units H", columns, rows)
 
 
-def _beside_table(beside: dict[str, float], dense: float) -> Table:
-    rows = [
-        ("min-plus product of one forward pass", beside["product"]),
-        ("dense iteration", dense),
-        ("reading and writing what the sparse engine keeps, once", beside["pass"]),
-        ("SGD iteration on the mean loss, one image", beside["sgd"]),
-    ]
-    cells = [(what, f"{1e3 * s:.3g}", f"{s / beside['product']:.2g}") for what, s in rows]
-    return Table("What an iteration stands beside", ("what", "ms", "of the product"), cells)
-
-
 def _draw(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes) -> Figure:
     figure = new_figure(16.0, 4.8)
     left, middle, right = figure.subplots(1, 3, gridspec_kw={"width_ratios": (1.1, 1, 1)})
@@ -266,7 +311,7 @@ def _draw(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes
     _draw_ratios(left, ratios, f"{sizes.full:,} images, {sizes.n_hidden} units")
     for ax, along, label in (
         (middle, "samples", f"images N ({sizes.n_hidden} units)"),
-        (right, "hidden", f"units H ({sizes.full:,} images; trees: {sizes.together:,})"),
+        (right, "hidden", f"units H ({sizes.full:,} images; trees: {sizes.common:,})"),
     ):
         for variant in VARIANTS:
             _draw_variant(ax, results, variant, sizes, along)
@@ -280,7 +325,7 @@ def _draw(results: list[dict], ratios: dict[str, dict[str, float]], sizes: Sizes
 
 
 def _draw_ratios(ax: Axes, ratios: dict[str, dict[str, float]], size: str) -> None:
-    """How many sparse iterations fit into a dense one; the paper's own as diamonds."""
+    """Draw how many sparse iterations fit into a dense one; the paper's as diamonds."""
     bars = [(name, phase) for name in ratios for phase in PHASES][::-1]
     for place, (name, phase) in enumerate(bars):
         ratio = ratios[name][phase]

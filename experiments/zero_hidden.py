@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.finding import Finding, Settings, Table
+from experiments.harness import Result, Settings, Table
 from maxplus import datasets
 from maxplus.estimators import MaxPlusClassifier
-from maxplus.plots._canvas import (
-    BLUE,
-    DASHED,
-    INK,
-    SMALL,
-    VERMILION,
-    new_figure,
-    quiet_frame,
-)
+from maxplus.plots._canvas import BLUE, DASHED, INK, SMALL, VERMILION, new_figure, quiet_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +24,7 @@ GUESSING = float(np.log(10))
 STILL = 0.02
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> Result:
     """Train on MNIST from two starts with two step rules."""
     data = datasets.load_mnist()
     iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
@@ -45,16 +37,27 @@ def run(settings: Settings) -> Finding:
         model.fit(X, y)
         curve = np.minimum.accumulate(model.loss_curve_)
         curves[f"{STARTS[start]} start, {STEPS[step]} steps"] = curve
-        rows.append((
-            STARTS[start], STEPS[step], f"{curve[0]:.3f}", f"{curve[iterations // 2]:.3f}",
-            f"{curve[-1]:.3f}", f"{model.score(X, y):.1%}",
-            f"{model.score(data.X_test, data.y_test):.1%}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                STARTS[start],
+                STEPS[step],
+                f"{curve[0]:.3f}",
+                f"{curve[iterations // 2]:.3f}",
+                f"{curve[-1]:.3f}",
+                f"{model.score(X, y):.1%}",
+                f"{model.score(data.X_test, data.y_test):.1%}",
+            )
+        )
     columns = (
-        "start", "steps", "max loss at first", "best of the first half", "best of all",
-        "train accuracy", "test accuracy",
-    )  # fmt: skip
-    return Finding(
+        "start",
+        "steps",
+        "max loss at first",
+        "best of the first half",
+        "best of all",
+        "train accuracy",
+        "test accuracy",
+    )
+    return Result(
         "The model without hidden layers",
         _text(curves, n, iterations),
         [Table("Maximum loss on MNIST", columns, rows)],

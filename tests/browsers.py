@@ -5,9 +5,15 @@ import shutil
 import pytest
 
 SWITCHES = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 class Browser:
@@ -53,8 +59,10 @@ class Browser:
         """Texts of a column, from top to bottom."""
         return self.run(
             "return [...document.getElementById(arguments[0]).tBodies[0].rows]"
-            ".map(row => row.cells[arguments[1]].textContent)", table, number,
-        )  # fmt: skip
+            ".map(row => row.cells[arguments[1]].textContent)",
+            table,
+            number,
+        )
 
     def style(self, selector, name):
         return self.find(selector).value_of_css_property(name)

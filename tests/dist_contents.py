@@ -20,10 +20,18 @@ NAME = f"maxplus-{__version__}"
 ASSETS = {".html", ".js", ".css"}
 # Files at the top that a source distribution holds, and whole folders of the repository.
 TOP = {
-    "ARCHITECTURE.md", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md",
-    "LICENSE", "Makefile", "README.md", "SECURITY.md", "hatch_build.py", "pyproject.toml",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "SECURITY.md",
+    "pyproject.toml",
     ".gitignore",
-}  # fmt: skip
+}
 FOLDERS = ("src", "experiments", "tests", "examples", "constraints")
 MOST_BYTES = 2_000_000
 

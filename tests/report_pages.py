@@ -29,10 +29,16 @@ def _clinic():
     both = patients(120)
     encoder, samples = clf.encoder_, prepared(both)[1]
     return report_content(
-        clf, samples.X, samples.y, name="clinic.csv", feature_names=encoder.feature_names,
-        ids=both.columns["patient"].tolist(), missing=samples.missing,
-        scale=clf.certificate_scale(), unit="deviations",
-    )  # fmt: skip
+        clf,
+        samples.X,
+        samples.y,
+        name="clinic.csv",
+        feature_names=encoder.feature_names,
+        ids=both.columns["patient"].tolist(),
+        missing=samples.missing,
+        scale=clf.certificate_scale(),
+        unit="deviations",
+    )
 
 
 def _features(table):
@@ -46,10 +52,15 @@ def _sum():
     clf = trained(table, is_sum=True)
     samples = prepared(table)[1]
     return report_content(
-        clf, samples.X, samples.y, name="clinic.csv", missing=samples.missing,
-        feature_names=clf.encoder_.feature_names, scale=clf.certificate_scale(),
+        clf,
+        samples.X,
+        samples.y,
+        name="clinic.csv",
+        missing=samples.missing,
+        feature_names=clf.encoder_.feature_names,
+        scale=clf.certificate_scale(),
         unit="deviations",
-    )  # fmt: skip
+    )
 
 
 @functools.cache
@@ -57,9 +68,14 @@ def _unlabelled():
     clf = trained(patients())
     samples = prepared(patients(120))[1]
     return report_content(
-        clf, samples.X, None, name="new.csv", feature_names=clf.encoder_.feature_names,
-        scale=clf.certificate_scale(), unit="deviations",
-    )  # fmt: skip
+        clf,
+        samples.X,
+        None,
+        name="new.csv",
+        feature_names=clf.encoder_.feature_names,
+        scale=clf.certificate_scale(),
+        unit="deviations",
+    )
 
 
 @functools.cache

@@ -9,12 +9,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from maxplus import validate
 from maxplus.certify import CertifiedRows
-from maxplus.metrics._intervals import (
-    auc_error,
-    fold_dispersion,
-    score_interval,
-    wilson_interval,
-)
+from maxplus.metrics._intervals import auc_error, fold_dispersion, score_interval, wilson_interval
 from maxplus.metrics._readable import readable, with_error
 
 TRIALS = 2000
@@ -103,11 +98,19 @@ def test_auc_error_is_the_deviation_of_areas(shift):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (16180.4, "16,180"), (1.618e6, "1,618,000"), (-175.62, "−175.6"), (0.012345, "0.01235"),
-        (0.0, "0.000"), (9999.6, "10,000"), (3e-7, "3.000e−07"), (2e15, "2.000e+15"),
-        (math.inf, "∞"), (math.nan, "–"), (None, "–"),
+        (16180.4, "16,180"),
+        (1.618e6, "1,618,000"),
+        (-175.62, "−175.6"),
+        (0.012345, "0.01235"),
+        (0.0, "0.000"),
+        (9999.6, "10,000"),
+        (3e-7, "3.000e−07"),
+        (2e15, "2.000e+15"),
+        (math.inf, "∞"),
+        (math.nan, "–"),
+        (None, "–"),
     ],
-)  # fmt: skip
+)
 def test_readable_numbers(value, text):
     assert readable(value) == text
 
@@ -115,11 +118,15 @@ def test_readable_numbers(value, text):
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [
-        (16180.4, 970.1, "16,180 ± 970"), (0.51234, 0.0234, "0.512 ± 0.023"),
-        (3.0, 0.0, "3.000 ± 0.0"), (1.0, math.inf, "1.000 ± ∞"), (12.3, 0.996, "12.3 ± 1.0"),
-        (1234567.0, 98765.0, "1,235,000 ± 99,000"), (-2.5, 0.12, "−2.50 ± 0.12"),
+        (16180.4, 970.1, "16,180 ± 970"),
+        (0.51234, 0.0234, "0.512 ± 0.023"),
+        (3.0, 0.0, "3.000 ± 0.0"),
+        (1.0, math.inf, "1.000 ± ∞"),
+        (12.3, 0.996, "12.3 ± 1.0"),
+        (1234567.0, 98765.0, "1,235,000 ± 99,000"),
+        (-2.5, 0.12, "−2.50 ± 0.12"),
     ],
-)  # fmt: skip
+)
 def test_readable_errors(value, error, text):
     assert with_error(value, error) == text
 

@@ -155,9 +155,14 @@ def test_what_rows_do_not_tell_is_nothing_in_json():
     assert math.isnan(figures.classes[1].recall)
     document = figures.to_json()
     assert document["classes"][1] == {
-        "label": "b", "n_rows": 0, "n_predicted": 0, "precision": None, "recall": None, "f1": None,
+        "label": "b",
+        "n_rows": 0,
+        "n_predicted": 0,
+        "precision": None,
+        "recall": None,
+        "f1": None,
         "auc": None,
-    }  # fmt: skip
+    }
     assert document["auc"] is None
     assert document["worst"] == 2
     assert document["confusion"] == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]

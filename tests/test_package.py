@@ -1,8 +1,6 @@
 """The package as a whole: importing it is cheap, and its layers point one way."""
 
 import ast
-import doctest
-import importlib
 import re
 from pathlib import Path
 
@@ -55,24 +53,6 @@ BELOW = {
 }
 # Calls upwards, made when they are used: a fitted estimator saves itself.
 LATE = {"estimators": {"io"}}
-DOCUMENTED = [
-    "maxplus.algebra.products",
-    "maxplus.trees.short_trees",
-    "maxplus.training.steps",
-    "maxplus.estimators._explain",
-    "maxplus.estimators._lmm",
-    "maxplus.images.blur",
-    "maxplus.images.shifts",
-    "maxplus.evaluation.validation",
-    "maxplus.metrics.calibration",
-    "maxplus.metrics.classification",
-    "maxplus.metrics.regression",
-    "maxplus.estimators.lipschitz_interpolator",
-    "maxplus.estimators.lmm_classifier",
-    "maxplus.estimators.lmm_ensemble_classifier",
-    "maxplus.estimators.lmm_regressor",
-    "maxplus.estimators.subgradient_classifiers",
-]
 
 
 def test_importing_is_quick_and_loads_nothing_heavy():
@@ -144,7 +124,7 @@ def imports_of(path):
 
 @pytest.mark.parametrize("layer", BELOW)
 def test_imports_point_one_way(layer):
-    files = sorted((SOURCE / layer).rglob("*.py"))
+    files = sorted((SOURCE / layer).rglob("*.py")) or [SOURCE / f"{layer}.py"]
     assert files
     for path in files:
         used = {name.split(".")[1] for name in imports_of(path) if name.count(".")}
@@ -166,14 +146,6 @@ def test_kernel_files_define_no_classes_but_tuples():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 assert [ast.unparse(base) for base in node.bases] == ["NamedTuple"], path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_examples_in_docstrings(name):
-    result = doctest.testmod(importlib.import_module(name))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_declared_bounds_are_versions_that_were_seen_to_work():

@@ -10,16 +10,13 @@ from hypothesis import given, settings
 
 from maxplus.metrics import reliability
 from maxplus.plots import (
-    plot_comparison,
-    plot_confusion,
     plot_convergence,
     plot_importances,
-    plot_predictions,
-    plot_probabilities,
     plot_reliability,
     plot_search,
     plot_stages,
 )
+from maxplus.report.figures import draw_predictions
 from strategies import SEEDS, quick
 
 pytest.importorskip("matplotlib")
@@ -46,16 +43,6 @@ def labels(artist):
 def texts(figure):
     """The same as one text."""
     return " ".join(labels(figure))
-
-
-def outcome(losses, accuracy):
-    return SimpleNamespace(losses=np.array(losses), accuracy=accuracy)
-
-
-MODELS = [
-    SimpleNamespace(name="MLP", train=outcome([1e-9, 1e-3], 1.0), test=outcome([80.0, 0.0], 0.5)),
-    SimpleNamespace(name="LMM", train=outcome([0.4, 0.1], 1.0), test=outcome([1.0, 0.2], 0.75)),
-]
 
 
 @pytest.mark.parametrize("curve", [CURVE, CURVE[:1], np.full(5, 0.3), [0.5, 0.0]])
@@ -95,50 +82,10 @@ def test_linear_iterations_end_at_the_same_place():
         plot_convergence(CURVE, 3, scale="cubic")
 
 
-def test_confusion_writes_every_count():
-    figure = plot_confusion([[7, 1], [0, 1234]], ["cat", "dog"])
-    for word in ("7", "1,234", "cat", "dog", "predicted", "true"):
-        assert word in texts(figure)
-    (image,) = figure.axes[0].get_images()
-    assert np.allclose(image.get_array() ** 2, [[7 / 8, 1 / 8], [0, 1]])
-
-
-def test_a_confusion_matrix_fits_its_names():
-    with pytest.raises(ValueError, match=r"shape \(3, 3\) for 3 classes, got \(2, 2\)"):
-        plot_confusion([[1, 0], [0, 1]], "abc")
-
-
-def test_histograms_count_every_sample():
-    losses = {"sure": np.array([0.01, 0.02]), "unsure": np.array([3.0, 0.1, 50.0, 2.0])}
-    figure = plot_probabilities(losses, "flower")
-    assert "sure: 0.0% below ½" in texts(figure)
-    assert "unsure: 75.0% below ½" in texts(figure)
-    assert "flower" in texts(figure)
-    for ax in figure.axes:
-        (bars,) = ax.patches
-        assert bars.get_data().values.sum() == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="losses is empty"):
-        plot_probabilities({})
-
-
 @pytest.mark.parametrize("curve", [[], [[1.0]]])
 def test_a_curve_is_a_vector(curve):
     with pytest.raises(ValueError, match="loss_curve must be a non-empty vector"):
         plot_convergence(curve, 3)
-
-
-def test_comparison_names_models_and_their_figures():
-    figure = plot_comparison(CURVE, MODELS, 3, switch=1500, sample="flower")
-    written = texts(figure)
-    for words in ("MLP", "LMM", "$10^{-35}$", "0.67", "50.0%", "75.0%", "worst training flower"):
-        assert words in written
-    assert np.ptp(pixels(figure)) > 200
-
-
-def test_every_sample_is_a_dot():
-    dots = plot_comparison(CURVE, MODELS, 3).axes[1].collections
-    assert [len(row.get_offsets()) for row in dots] == [2, 2, 2, 2]
-    np.testing.assert_allclose(dots[2].get_offsets()[:, 0], np.exp([-0.4, -0.1]))
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
@@ -194,15 +141,13 @@ def test_importances_are_bars_the_longest_on_top():
 
 
 def test_predictions_are_dots_and_intervals_a_band():
-    (ax,) = plot_predictions([1.0, 2.0, 4.0], [1.5, 2.0, 3.0], 0.5).axes
+    (ax,) = draw_predictions(np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 3.0]), 0.5).axes
     dots, band = ax.collections[1], ax.collections[0]
     assert dots.get_offsets().tolist() == [[1.5, 1.0], [2.0, 2.0], [3.0, 4.0]]
     corners = band.get_paths()[0].vertices
     assert (corners[:, 1].min(), corners[:, 1].max()) == (0.5, 4.5)
-    (ax,) = plot_predictions([1.0, 2.0], [1.5, 2.0]).axes
+    (ax,) = draw_predictions(np.array([1.0, 2.0]), np.array([1.5, 2.0]), np.inf).axes
     assert len(ax.collections) == 1
-    with pytest.raises(ValueError, match="vectors of one length"):
-        plot_predictions([1.0], [1.0, 2.0])
 
 
 def test_reliability_has_a_dot_for_each_bin_with_samples():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from maxplus.report import render_page
 from maxplus.report._text import apart, fixed, percent, plural, probability, short
-from maxplus.report.templates import render
+from maxplus.report.page import render
 from report_pages import ATTACK, REPORTS, Page, clinic_report, curve_report, emptied, renamed
 
 pytestmark = pytest.mark.slow
@@ -123,7 +123,7 @@ def test_what_matters_comes_first_and_the_mathematics_last():
 )
 def test_a_tick_is_for_what_holds_on_new_rows_alone(holds, sign, state):
     report = clinic_report()
-    report["headline"] = {"holds": holds, "categories": "The words", "text": "The text."}
+    report["headline"] = {"holds": holds, "words": "The words", "text": "The text."}
     report["certificate"] |= {"max_loss": 0.1, "text": "All is right."}
     report["fit"] = {"right": 187, "rows": 189, "exact": True}
     page = render_page(report)
@@ -157,10 +157,17 @@ def test_the_page_says_how_much_of_the_data_it_holds():
 def test_named_rows_lead_to_rows_that_are_there():
     report = clinic_report()
     rows = [
-        {"row": n, "id": name, "of_data": True, "label": "ill", "predicted": "well",
-         "probability": 0.6, "own_probability": 0.4}
+        {
+            "row": n,
+            "id": name,
+            "of_data": True,
+            "label": "ill",
+            "predicted": "well",
+            "probability": 0.6,
+            "own_probability": 0.4,
+        }
         for n, name in [(1, "P100"), (999, "P999"), (3, None)]
-    ]  # fmt: skip
+    ]
     rows.append({**rows[2], "of_data": False})
     report["named"]["least_sure"] = rows
     page = render_page(report)
@@ -181,22 +188,45 @@ def test_figures_are_images_of_their_own():
 
 def test_rounding_never_claims_certainty():
     assert [percent(p) for p in (1.0, 0.99999, 0.5, 1e-9, 0.0, None)] == [
-        "100.0 %", ">99.9 %", "50.0 %", "<0.1 %", "0.0 %", "–",
-    ]  # fmt: skip
+        "100.0 %",
+        ">99.9 %",
+        "50.0 %",
+        "<0.1 %",
+        "0.0 %",
+        "–",
+    ]
     assert [probability(p) for p in (1.0, 0.99999, 0.5, 1e-9, 0.0, None)] == [
-        "1.000", ">0.999", "0.500", "<0.001", "0.000", "–",
-    ]  # fmt: skip
+        "1.000",
+        ">0.999",
+        "0.500",
+        "<0.001",
+        "0.000",
+        "–",
+    ]
     assert [fixed(x) for x in (0.0, -1.25, 1234.5, 1e-7, -1e9, None)] == [
-        "0.000", "−1.250", "1,234.500", "1.00e−07", "−1.00e+09", "–",
-    ]  # fmt: skip
+        "0.000",
+        "−1.250",
+        "1,234.500",
+        "1.00e−07",
+        "−1.00e+09",
+        "–",
+    ]
     assert [short(x) for x in (0.0, -1.25, 1234.5, 1e-7, 0.12345, 20.0, None)] == [
-        "0", "−1.25", "1234", "1.00e−07", "0.1235", "20", "–",
-    ]  # fmt: skip
+        "0",
+        "−1.25",
+        "1234",
+        "1.00e−07",
+        "0.1235",
+        "20",
+        "–",
+    ]
     assert apart(0.69312, 0.69314) == ("0.69312", "0.69314")
     assert apart(1.0, 1.0) == ("1.000000000", "1.000000000")
     assert [plural(1, "row"), plural(2000, "row"), plural(3, "class")] == [
-        "1 row", "2,000 rows", "3 classes",
-    ]  # fmt: skip
+        "1 row",
+        "2,000 rows",
+        "3 classes",
+    ]
 
 
 def test_another_package_s_page_can_extend_the_base(tmp_path, monkeypatch):

@@ -375,9 +375,11 @@ def test_pictures_mark_the_deciding_pixel(browser):
     row = report["rows"][0]
     assert labels == [
         "Row 1 as a picture",
-        *(f"Centre of box {entry['unit']}, the best of class {entry['class']}"
-          for entry in row["classes"]),
-    ]  # fmt: skip
+        *(
+            f"Centre of box {entry['unit']}, the best of class {entry['class']}"
+            for entry in row["classes"]
+        ),
+    ]
     # Of the second class's box: the ring around its deciding pixel has a colour, the rest is grey.
     orange = browser.run(
         "const canvas = document.querySelectorAll('canvas')[2];"

@@ -8,7 +8,7 @@ import pytest
 from clinics import patients
 from commands import BRIEF, bad, document, good, read_csv, settings
 from maxplus import load
-from maxplus.report.editing import editable_columns
+from maxplus.report.data import editable_columns
 from report_pages import Page
 
 pytestmark = pytest.mark.slow

@@ -19,15 +19,14 @@ from maxplus.metrics import judge_classifier, judge_regression
 from maxplus.metrics._intervals import wilson_interval
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
-from maxplus.report.certificates import training_certificate
-from maxplus.report.editing import editable_columns
-from maxplus.report.shapes import shape_drawings
+from maxplus.report.content import training_certificate
+from maxplus.report.data import editable_columns
+from maxplus.report.explanations import shape_drawings
+from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 from maxplus.report.unseen import headline
-from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
 from maxplus.tables import RawTable, UnknownValues, row_hashes
 from maxplus.tables.dataset import _encoded
 from report_pages import sum_report
-from thread_communicator import run_ranks, split
 
 pytestmark = pytest.mark.slow
 matplotlib = pytest.importorskip("matplotlib")
@@ -142,13 +141,22 @@ def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
 def test_test_data_lead_and_the_validation_follows(clinic):
     clf, X, y = clinic
     wrong = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
-    row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
-           "own_probability": 0.3}  # fmt: skip
+    row = {
+        "row": 3,
+        "label": "ill",
+        "predicted": "well",
+        "probability": 0.7,
+        "own_probability": 0.3,
+    }
     clf.validation_ = {
-        "how": "5-fold cross-validation", "figures": wrong | {"n_rows": 900},
+        "how": "5-fold cross-validation",
+        "figures": wrong | {"n_rows": 900},
         "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
-        "rows_never_held_out": 0, "seconds": 1.0, "least_sure": [row], "most_surprising": [row],
-    }  # fmt: skip
+        "rows_never_held_out": 0,
+        "seconds": 1.0,
+        "least_sure": [row],
+        "most_surprising": [row],
+    }
     try:
         both = about(clf, X, y)
         same = about(clf, X[:90], y[:90], ids=[f"id {n}" for n in range(90)])
@@ -172,10 +180,19 @@ def test_test_data_lead_and_the_validation_follows(clinic):
 )
 def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
     classes = [{"auc": auc, "n_rows": n} for n in (40, 60)]
-    figures = {"accuracy": accuracy, "n_rows": 100, "auc": auc, "classes": classes,
-               "interval": wilson_interval(accuracy, 100)}  # fmt: skip
-    source = {"figures": figures, "guess": {"accuracy": 0.6, "label": "well"},
-              "whose": "of t.csv", "on": "t.csv"}  # fmt: skip
+    figures = {
+        "accuracy": accuracy,
+        "n_rows": 100,
+        "auc": auc,
+        "classes": classes,
+        "interval": wilson_interval(accuracy, 100),
+    }
+    source = {
+        "figures": figures,
+        "guess": {"accuracy": 0.6, "label": "well"},
+        "whose": "of t.csv",
+        "on": "t.csv",
+    }
     said = headline(source, "")
     assert said["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in said["text"]
@@ -191,8 +208,12 @@ def test_chance_does_not_rank_rows(n_classes):
         P = rng.dirichlet(np.ones(n_classes), 120)
         figures = judge_classifier(codes, P, list("abc")[:n_classes]).to_json()
         figures["interval"] = (0.0, 1.0)
-        source = {"figures": figures, "guess": {"accuracy": 0.6, "label": "a"},
-                  "whose": "of t.csv", "on": "t.csv"}  # fmt: skip
+        source = {
+            "figures": figures,
+            "guess": {"accuracy": 0.6, "label": "a"},
+            "whose": "of t.csv",
+            "on": "t.csv",
+        }
         ranked += "rank" in headline(source, "")["text"]
     assert ranked <= 12
 
@@ -256,7 +277,7 @@ def flowers(iris):
     return LMMClassifier(8, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
 
 
-def test_without_a_preparation_every_feature_is_a_number(iris, flowers):
+def test_without_a_encoder_every_feature_is_a_number(iris, flowers):
     content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert [column["name"] for column in content["columns"]] == list("abcd")
     assert all(column["low"] is None and column["choices"] is None for column in content["columns"])
@@ -287,9 +308,7 @@ def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
     n = 500
     model, rng = clf.model_, np.random.default_rng(0)
     H = MOST_WEIGHTS // 8
-    clf.model_ = LMM(
-        model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5
-    )  # fmt: skip
+    clf.model_ = LMM(model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5)
     assert n_weights(clf.model_) > MOST_WEIGHTS
     X = rng.normal(size=(n, 4)) + 5
     content = report_content(clf, X[:3], clf.predict(X[:3]), name="large")
@@ -499,15 +518,24 @@ def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
 
 def _validation(clf):
     figures = judge_classifier([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
-    row = {"row": 3, "label": "ill", "predicted": "well", "probability": 0.7,
-           "own_probability": 0.3}  # fmt: skip
+    row = {
+        "row": 3,
+        "label": "ill",
+        "predicted": "well",
+        "probability": 0.7,
+        "own_probability": 0.3,
+    }
     return {
-        "how": "20% of the rows held out", "figures": figures,
+        "how": "20% of the rows held out",
+        "figures": figures,
         "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
-        "rows_never_held_out": 0, "seconds": 1.0, "certified": {"eps": 0.1, "accuracy": 0.5},
+        "rows_never_held_out": 0,
+        "seconds": 1.0,
+        "certified": {"eps": 0.1, "accuracy": 0.5},
         "reliability": {"count": [0, 2], "confidence": [None, 0.9], "accuracy": [None, 0.5]},
-        "least_sure": [row], "most_surprising": [row],
-    }  # fmt: skip
+        "least_sure": [row],
+        "most_surprising": [row],
+    }
 
 
 @pytest.mark.parametrize(
@@ -544,42 +572,6 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
         del clf.validation_
     with pytest.raises(ValueError, match="is damaged: the validation"):
         load(tmp_path / "model.maxplus")
-
-
-def said(content):
-    """All that a page says, without what differs each time: its date, and names inside figures."""
-    if isinstance(content, dict):
-        return {k: said(v) for k, v in content.items() if k not in ("made_at", "svg")}
-    return [said(one) for one in content] if isinstance(content, list) else content
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_a_page_about_the_rows_of_several_ranks_is_that_of_one_process(clinic, size):
-    clf, X, y = clinic
-    numbers, ids = np.arange(len(y)) + 5, [f"patient {n}" for n in range(len(y))]
-    missing = np.arange(5 * len(y)).reshape(-1, 5) % 7 == 0
-    alone = about(clf, X, y, row_numbers=numbers, ids=ids, missing=missing)
-    parts = split(len(y), size)
-
-    def page(rank):
-        own = parts[rank]
-        # Words of a rank may be shorter than those of others.
-        return about(
-            clf, X[own], np.array(y[own].tolist(), str), row_numbers=numbers[own], ids=ids[own],
-            missing=missing[own],
-        )  # fmt: skip
-
-    for found in run_ranks(size, page):
-        assert said(found) == said(alone)
-
-
-def test_a_page_of_a_regression_over_ranks(iris):
-    X, y = iris.X[:, :2], iris.X[:, 2]
-    reg = LMMRegressor(epochs=5, random_state=0).fit(X, y)
-    parts = split(len(y), 3)
-    found = run_ranks(3, lambda r: regression_content(reg, X[parts[r]], y[parts[r]], name="t"))
-    for page in found:
-        assert said(page) == said(regression_content(reg, X, y, name="t"))
 
 
 def test_rules_of_many_rows_are_counted_on_some(clinic, monkeypatch):

@@ -107,10 +107,12 @@ def said_by_python(clf, X, scale):
                 wall = -float(clf.model_.W1[row, unit]) / slope
                 line += [
                     short(float(X[n, row // 2].astype(clf.model_.dtype))),
-                    f"{'≥' if slope > 0 else '≤'} {short(wall)}", str(unit),
-                    ("+" if slope > 0 else "") + fixed(slope), str(path.runner_up[n, d]),
+                    f"{'≥' if slope > 0 else '≤'} {short(wall)}",
+                    str(unit),
+                    ("+" if slope > 0 else "") + fixed(slope),
+                    str(path.runner_up[n, d]),
                     fixed(float(path.margin[n, d])),
-                ]  # fmt: skip
+                ]
             classes.append(line)
         bound = float(radius[n])
         texts.append({"radius": fixed(bound if math.isfinite(bound) else None), "classes": classes})
@@ -151,9 +153,14 @@ def test_edits_are_computed_as_python_does(browser, kind):
     encoder, samples = prepared(table)
     scale = clf.certificate_scale()
     content = report_content(
-        clf, samples.X, samples.y, name="patients.csv", feature_names=encoder.feature_names,
-        missing=samples.missing, scale=scale,
-    )  # fmt: skip
+        clf,
+        samples.X,
+        samples.y,
+        name="patients.csv",
+        feature_names=encoder.feature_names,
+        missing=samples.missing,
+        scale=scale,
+    )
     assert (clf.model_.dtype == np.float32) == ("single" in kind)
     rng = np.random.default_rng(1)
     tasks, rows = [], []

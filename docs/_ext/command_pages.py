@@ -12,8 +12,11 @@ def write_page(app: Sphinx) -> None:
     """Typer's own Markdown; extensions for Sphinx expect Click, which Typer carries inside."""
     done = subprocess.run(
         [sys.executable, "-m", "typer", "maxplus.cli.app", "utils", "docs", "--name", "maxplus"],
-        capture_output=True, text=True, check=True, encoding="utf-8",
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        encoding="utf-8",
+    )
     text = re.sub(r"(?m)^(#+) `maxplus (\w+)`$", r"\1 maxplus \2", done.stdout)
     text = re.sub(r"\A# `maxplus`", "# Commands", text).replace("$ maxplus", "maxplus")
     # The contents beside the page list the commands in full words.

@@ -1,10 +1,22 @@
 """The gallery: its order (what it is, what it tells, what one does with it), and how it draws."""
 
 ORDER = (
-    "boxes", "iris_log2", "clinic", "flips", "certified_digits", "suspects", "ensemble",
-    "calibration", "regression", "grid_search", "callback", "step_rule", "torch_layers",
-    "shortest_paths", "schedule",
-)  # fmt: skip
+    "boxes",
+    "iris_log2",
+    "clinic",
+    "flips",
+    "certified_digits",
+    "suspects",
+    "ensemble",
+    "calibration",
+    "regression",
+    "grid_search",
+    "callback",
+    "step_rule",
+    "torch_layers",
+    "shortest_paths",
+    "schedule",
+)
 
 
 class InOrder:

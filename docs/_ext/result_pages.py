@@ -10,14 +10,18 @@ from sphinx.application import Sphinx
 # How the list is cut, and in which order; what is measured and not named here comes last.
 GROUPS = {
     "The paper": (
-        "iris", "init", "mnist", "sparsity", "zero-hidden", "approximation", "certificate",
+        "iris",
+        "init",
+        "mnist",
+        "sparsity",
+        "zero-hidden",
+        "approximation",
+        "certificate",
         "timing",
     ),
     "How good its own recipes are": ("tables", "raw-tables", "quality", "noise", "regression"),
-    "How fast, how large": (
-        "long-run", "million", "mpi", "answers", "streams", "products", "iris-torch", "first-use",
-    ),
-}  # fmt: skip
+    "How fast, how large": ("long-run", "million", "mpi", "products", "first-use"),
+}
 OTHERS = "More"
 PLACE = "results/generated"
 SOAK_LIST = """## Random trials
@@ -104,10 +108,10 @@ def _soak_page(record: dict) -> str:
         "`make soak` goes round these trials with random seeds, for an hour unless told otherwise. "
         f"Its last run took {record['seconds']:,} s, began with the seed {record['first_seed']} "
         f"and found {len(failures) or 'no'} failure{'s' * (len(failures) != 1)}.",
-        _table({
-            "caption": "What was tried", "columns": ("trial", "times", "looked at"), "rows": rows,
-        }),
-    ]  # fmt: skip
+        _table(
+            {"caption": "What was tried", "columns": ("trial", "times", "looked at"), "rows": rows}
+        ),
+    ]
     if failures:
         columns = ("trial", "seed", "error")
         parts.append(_table({"caption": "Failures", "columns": columns, "rows": failures}))

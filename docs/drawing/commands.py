@@ -15,9 +15,14 @@ PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in nam
 def bash(line: str, cell: str) -> None:
     """Run a cell in a shell; a command that fails fails the page."""
     done = subprocess.run(
-        ["bash", "-e", "-c", cell], env=PLAIN, check=True, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, encoding="utf-8",
-    )  # fmt: skip
+        ["bash", "-e", "-c", cell],
+        env=PLAIN,
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
     print("\n".join(text.rstrip() for text in done.stdout.splitlines()))
 
 

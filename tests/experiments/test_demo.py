@@ -1,20 +1,17 @@
 """The Iris comparison of ``python -m experiments demo``."""
 
-import inspect
 import math
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from experiments import demo as demo_module
-from experiments.__main__ import app
+from experiments.comparison import Evaluation
+from experiments.demo import app
 from experiments.iris import PAPER, compare_on_iris
-from experiments.metrics import Evaluation
-from experiments.rivals import MLP, AdamEngine
-from maxplus.training import MeanLoss, TrainingProblem, constant, train
+from experiments.mlp import MLP, train_by_adam
 
 
 def run(*arguments):
@@ -30,7 +27,7 @@ def comparison():
 def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "new" / "folder"
-    result = run("demo", "--seed", 1, "--iterations", 50, "--out", out)
+    result = run("--seed", 1, "--iterations", 50, "--out", out)
     assert result.exit_code == 0, result.output
     assert (out / "iris.png").read_bytes().startswith(b"\x89PNG")
     for words in ("seed 1", *PAPER, "the paper", "0.426", "certificate", f"Figure: {out}"):
@@ -42,7 +39,7 @@ def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
 
 def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run("demo", "--iterations", 5, "--out", tmp_path)
+    result = run("--iterations", 5, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "pip install 'maxplus[plot]'" in result.output
     assert not list(tmp_path.iterdir())
@@ -53,7 +50,7 @@ def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatc
     [["--iterations", "-3"], ["--iterations", "0"], ["--seed", "-1"], ["--seed", "one"]],
 )
 def test_a_bad_number_is_explained(arguments, tmp_path):
-    result = run("demo", "--out", tmp_path, *arguments)
+    result = run("--out", tmp_path, *arguments)
     assert result.exit_code == 2
     assert arguments[0] in result.stderr
 
@@ -62,7 +59,7 @@ def test_a_bad_number_is_explained(arguments, tmp_path):
 def test_a_file_where_the_folder_should_be_is_explained(below, tmp_path):
     file = tmp_path / "file"
     file.touch()
-    result = run("demo", "--out", file / below)
+    result = run("--out", file / below)
     assert result.exit_code == 2
     assert "--out" in result.stderr
 
@@ -71,18 +68,10 @@ def test_ctrl_c_ends_with_130(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo_module, "_run", interrupted)
-    result = run("demo", "--out", tmp_path)
+    monkeypatch.setattr(demo_module, "compare_on_iris", interrupted)
+    result = run("--out", tmp_path)
     assert result.exit_code == 130
     assert result.stderr == "Interrupted; nothing was saved.\n"
-
-
-def test_defaults_of_the_command_are_those_of_the_function():
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(compare_on_iris).parameters.items()
-    }
-    assert (defaults["seed"], defaults["iterations"]) == (demo_module.SEED, demo_module.ITERATIONS)
 
 
 def test_comparison_has_all_flowers_and_models(comparison):
@@ -126,40 +115,33 @@ def test_the_certificate_in_words(comparison, certified, words):
 def mlp_problem():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
-    return MLP.random((4, 8, 5, 3), rng), TrainingProblem(X, y, MeanLoss(), constant(0.01))
+    return MLP.random((4, 8, 5, 3), rng), X, y
 
 
 def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_problem):
-    model, problem = mlp_problem
-    losses, gradient = model.losses_and_gradient(problem.X, problem.y)
-    np.testing.assert_allclose(losses, model.losses(problem.X, problem.y), rtol=1e-12)
+    model, X, y = mlp_problem
+    losses, gradient = model.losses_and_gradient(X, y)
+    np.testing.assert_allclose(losses, model.losses(X, y), rtol=1e-12)
     for i in range(model.theta.size):
-        up, down = model.copy(), model.copy()
-        up.theta[i] += 1e-6
-        down.theta[i] -= 1e-6
-        rise = up.losses(problem.X, problem.y).mean() - down.losses(problem.X, problem.y).mean()
-        assert rise / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
-
-
-def test_mlp_mean_subgradient_is_its_gradient(mlp_problem):
-    model, problem = mlp_problem
-    full = model.mean_subgradient(problem.X, problem.y)
-    flat = np.concatenate([full[name].value for name in model.layers])
-    np.testing.assert_allclose(flat, model.losses_and_gradient(problem.X, problem.y)[1], atol=1e-14)
+        mean = {}
+        for step in (1e-6, -1e-6):
+            moved = MLP((4, 8, 5, 3), model.theta.copy())
+            moved.theta[i] += step
+            mean[step] = moved.losses(X, y).mean()
+        assert (mean[1e-6] - mean[-1e-6]) / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
 
 
 def test_adam_lowers_the_mean_loss(mlp_problem):
-    model, problem = mlp_problem
-    result = train(AdamEngine(model, problem), 200)
-    loss = result.history["loss"]
+    model, X, y = mlp_problem
+    _, loss = train_by_adam(model, X, y, 0.01, 200)
     assert loss[-1] < 0.7 * loss[0]
 
 
 def test_adams_first_step_has_the_length_of_its_rate(mlp_problem):
-    model, problem = mlp_problem
+    model, X, y = mlp_problem
     before = model.theta.copy()
-    _, gradient = model.losses_and_gradient(problem.X, problem.y)
-    train(AdamEngine(model, problem), 1)
+    _, gradient = model.losses_and_gradient(X, y)
+    train_by_adam(model, X, y, 0.01, 1)
     moved = np.abs(gradient) > 1e-4
     np.testing.assert_allclose(
         (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
@@ -167,9 +149,9 @@ def test_adams_first_step_has_the_length_of_its_rate(mlp_problem):
 
 
 def test_adam_on_batches_draws_from_all_samples(mlp_problem):
-    model, problem = mlp_problem
-    problem = replace(problem, rng=np.random.default_rng(1))
-    before = model.losses(problem.X, problem.y).mean()
-    result = train(AdamEngine(model, problem, batch=4), 300)
-    assert model.losses(problem.X, problem.y).mean() < 0.7 * before
-    assert np.unique(result.history["loss"]).size > 250
+    model, X, y = mlp_problem
+    before = model.losses(X, y).mean()
+    rng = np.random.default_rng(1)
+    _, loss = train_by_adam(model, X, y, 0.01, 300, batch=4, rng=rng)
+    assert model.losses(X, y).mean() < 0.7 * before
+    assert np.unique(loss).size > 250

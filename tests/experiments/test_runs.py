@@ -1,23 +1,26 @@
 """Runs of experiments: what is finished, damaged, interrupted, listed or refused."""
 
 import importlib
-import json
+import subprocess
+import sys
 import tokenize
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from experiments import BENCHMARKS, EXPERIMENTS, Finding, Settings, Table, registry
+from experiments import BENCHMARKS, EXPERIMENTS, Result, Settings, Table, harness
 from experiments.__main__ import app
-from experiments.parts import Parts
-from experiments.write import is_finished, write_finding, write_report
+from experiments.harness import Cache
+from experiments.records import is_finished, write_report, write_result
 from maxplus.datasets import DataNotFoundError
 
 pytestmark = pytest.mark.slow
 
 runner = CliRunner()
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_finished_parts_are_not_made_again(tmp_path):
@@ -28,14 +31,14 @@ def test_finished_parts_are_not_made_again(tmp_path):
         return {"x": np.arange(3)}
 
     for _ in range(2):
-        assert np.array_equal(Parts(tmp_path / "parts").get("a", make)["x"], [0, 1, 2])
+        assert np.array_equal(Cache(tmp_path / "parts").get("a", make)["x"], [0, 1, 2])
     assert len(made) == 1
     (tmp_path / "parts" / "a.npz").write_bytes(b"PK damaged")
-    Parts(tmp_path / "parts").get("a", make)
+    Cache(tmp_path / "parts").get("a", make)
     assert len(made) == 2
-    Parts(tmp_path / "parts").forget()
+    Cache(tmp_path / "parts").clear()
     assert not (tmp_path / "parts").exists()
-    Parts().get("a", make)
+    Cache().get("a", make)
     assert len(made) == 3
 
 
@@ -43,7 +46,7 @@ def test_missing_images_are_a_message(tmp_path, monkeypatch):
     def run(self, settings):
         raise DataNotFoundError("mnist was not found. Tried: nothing")
 
-    monkeypatch.setattr(registry.Experiment, "run", run)
+    monkeypatch.setattr(harness.Experiment, "run", run)
     result = runner.invoke(app, ["mnist", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "mnist was not found" in result.output
@@ -51,14 +54,14 @@ def test_missing_images_are_a_message(tmp_path, monkeypatch):
 
 
 def test_an_interrupted_run_keeps_what_is_finished(tmp_path, monkeypatch):
-    finding = Finding("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
+    result = Result("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
 
     def run(self, settings):
         if self.name == "init":
             raise KeyboardInterrupt
-        return finding
+        return result
 
-    monkeypatch.setattr(registry.Experiment, "run", run)
+    monkeypatch.setattr(harness.Experiment, "run", run)
     result = runner.invoke(app, ["iris", "init", "--out", str(tmp_path)])
     assert result.exit_code == 130
     assert "--resume" in result.output
@@ -67,21 +70,11 @@ def test_an_interrupted_run_keeps_what_is_finished(tmp_path, monkeypatch):
 
 
 def test_a_damaged_result_is_not_finished(tmp_path):
-    finding = Finding("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
-    write_finding(tmp_path / "iris", "iris", finding, Settings())
+    result = Result("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
+    write_result(tmp_path / "iris", "iris", result, Settings())
     path = tmp_path / "iris" / "iris.json"
     path.write_text(path.read_text(encoding="utf-8")[:40], encoding="utf-8")
     assert not is_finished(tmp_path / "iris", "iris", Settings())
-
-
-def test_text_is_escaped_in_the_page(tmp_path):
-    finding = Finding("a < b & c", "<script>", [Table("<b>", ("<i>",), [("<u>",)])], {})
-    write_finding(tmp_path / "iris", "iris", finding, Settings())
-    assert write_report(tmp_path) == ["iris"]
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<script>" not in page
-    assert "<u>" not in page
-    assert "a &lt; b &amp; c" in page
 
 
 def test_names_without_an_experiment_are_refused(tmp_path):
@@ -89,6 +82,12 @@ def test_names_without_an_experiment_are_refused(tmp_path):
     assert result.exit_code == 2
     assert "'irys'" in result.output
     assert "choose from" in result.output
+
+
+def test_module_runs_from_the_root_of_the_repository():
+    command = [sys.executable, "-m", "experiments"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "iris" in done.stdout
 
 
 def test_without_names_the_experiments_are_listed():
@@ -115,12 +114,12 @@ def test_a_damaged_part_is_made_anew(tmp_path, damage):
         made.append(1)
         return {"x": np.random.default_rng(0).random(200)}
 
-    Parts(tmp_path).get("a", make)
+    Cache(tmp_path).get("a", make)
     path = tmp_path / "a.npz"
     path.write_bytes(damage(path.read_bytes()))
-    again = Parts(tmp_path).get("a", make)
+    again = Cache(tmp_path).get("a", make)
     assert len(made) == 2
-    assert np.array_equal(again["x"], Parts(tmp_path).get("a", make)["x"])
+    assert np.array_equal(again["x"], Cache(tmp_path).get("a", make)["x"])
     assert len(made) == 2
 
 
@@ -128,59 +127,34 @@ def test_a_damaged_part_is_made_anew(tmp_path, damage):
     "error", [zlib.error, NotImplementedError, MemoryError, tokenize.TokenError, SyntaxError]
 )
 def test_whatever_reading_a_part_raises_it_is_made_anew(tmp_path, monkeypatch, error):
-    Parts(tmp_path).get("a", lambda: {"x": np.zeros(1)})
+    Cache(tmp_path).get("a", lambda: {"x": np.zeros(1)})
 
     def load(*args, **options):
         raise error("damaged")
 
     monkeypatch.setattr(np, "load", load)
-    assert Parts(tmp_path).get("a", lambda: {"x": np.ones(1)})["x"] == 1
+    assert Cache(tmp_path).get("a", lambda: {"x": np.ones(1)})["x"] == 1
 
 
 def test_interrupted_reading_of_a_part_is_no_damage(tmp_path, monkeypatch):
-    Parts(tmp_path).get("a", lambda: {"x": np.zeros(1)})
+    Cache(tmp_path).get("a", lambda: {"x": np.zeros(1)})
 
     def load(*args, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(np, "load", load)
     with pytest.raises(KeyboardInterrupt):
-        Parts(tmp_path).get("a", lambda: {"x": np.ones(1)})
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("figures", ["../../secret"]),
-        ("figures", ["/etc/passwd"]),
-        ("figures", [".."]),
-        ("figures", [7]),
-        ("name", "../iris"),
-        ("tables", [{"caption": "t", "columns": "a", "rows": [[1]]}]),
-        ("tables", [{"caption": "t"}]),
-        ("seconds", "long"),
-        ("more", 1),
-    ],
-)
-def test_a_record_that_is_not_ours_is_left_out(tmp_path, key, value):
-    finding = Finding("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
-    write_finding(tmp_path / "iris", "iris", finding, Settings())
-    path = tmp_path / "iris" / "iris.json"
-    assert write_report(tmp_path) == ["iris"]
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    assert not is_finished(tmp_path / "iris", "iris", Settings())
-    assert write_report(tmp_path) == []
+        Cache(tmp_path).get("a", lambda: {"x": np.ones(1)})
 
 
 def test_the_report_names_only_what_all_machines_share(tmp_path):
     for name, load in (("iris", 0.5), ("init", 7.25)):
-        finding = Finding(name, "", [], {}, machine={"cpu": "a <fast> one", "load": load})
-        write_finding(tmp_path / name, name, finding, Settings())
+        result = Result(name, "", [], {}, machine={"cpu": "a <fast> one", "load": load})
+        write_result(tmp_path / name, name, result, Settings())
     write_report(tmp_path)
     report = (tmp_path / "REPORT.md").read_text(encoding="utf-8")
     assert "cpu a <fast> one" in report
     assert "load" not in report
-    assert "a &lt;fast&gt; one" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
@@ -188,10 +162,10 @@ def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
 
     def run(self, settings):
         ran.append(self.name)
-        return Finding(self.name, "W[d, p]", [], {})
+        return Result(self.name, "W[d, p]", [], {})
 
-    monkeypatch.setattr(registry.Experiment, "run", run)
-    monkeypatch.setattr(registry.Experiment, "require", lambda self: None)
+    monkeypatch.setattr(harness.Experiment, "run", run)
+    monkeypatch.setattr(harness.Experiment, "require", lambda self: None)
     printed = runner.invoke(app, []).output
     assert printed.index("quality") < printed.index("benchmarks") < printed.index("products")
     for group, names in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
@@ -204,7 +178,7 @@ def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
 
 
 def test_a_missing_package_is_a_message_before_anything_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness, "find_spec", lambda name: None)
     result = runner.invoke(app, ["million", "products", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "products needs tropical-gemm: pip install 'maxplus[bench]'" in result.output

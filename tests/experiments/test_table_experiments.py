@@ -17,13 +17,13 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_predict
 from typer.testing import CliRunner
 
-from experiments import Settings, boosting_peers, raw_tables, tables
+from experiments import Settings, boosting_baselines, raw_tables, tables
 from experiments.__main__ import app
-from experiments.boosting_peers import BOOSTING_PEERS, installed_peers
+from experiments.boosting_baselines import BOOSTING_BASELINES, installed_baselines
 from experiments.folder_of_tables import find_folder, read_folder
+from experiments.harness import Cache
 from experiments.held_out import Figures, held_out
 from experiments.measure import timed_cpu
-from experiments.parts import Parts
 from experiments.table_goals import PREVIOUS_CPU, Goal, table_goals
 from experiments.table_results import Results, differences_table, structures_table
 from maxplus import LMMClassifier
@@ -81,8 +81,10 @@ def light(monkeypatch):
 def test_tables_are_read_as_they_are_with_words_as_zeros_and_ones(folder):
     found = read_folder(find_folder())
     assert [(t.name, t.X.shape, t.y.max()) for t in found] == [
-        ("short", (36, 4), 1), ("three", (45, 4), 2), ("long", (60, 4), 1),
-    ]  # fmt: skip
+        ("short", (36, 4), 1),
+        ("three", (45, 4), 2),
+        ("long", (60, 4), 1),
+    ]
     rows = list(csv.DictReader((folder / "short.csv").read_text().splitlines()))
     expected = [[float(r["a"]), r["word"] == "no", r["word"] == "yes", float(r["b"])] for r in rows]
     assert found[0].X.tolist() == expected
@@ -209,24 +211,24 @@ def test_a_class_with_a_single_row_can_be_judged():
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_peers_give_probabilities(name):
+def test_baselines_give_probabilities(name):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
     X = 1e4 * (rng.normal(size=(120, 3)) + y[:, None])
     part = held_out(PEERS[name](0), X, y, folds(2, 0))
     np.testing.assert_allclose(part["probabilities"].sum(axis=1), 1.0, atol=1e-6)
-    # Features of any size: peers scale them.
+    # Features of any size: baselines scale them.
     assert Figures.of(part).accuracy > 50
 
 
-@pytest.mark.parametrize("name", BOOSTING_PEERS)
+@pytest.mark.parametrize("name", BOOSTING_BASELINES)
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_boosted_peers_give_probabilities(name, n_classes):
-    pytest.importorskip(BOOSTING_PEERS[name][0])
+def test_boosted_baselines_give_probabilities(name, n_classes):
+    pytest.importorskip(BOOSTING_BASELINES[name][0])
     rng = np.random.default_rng(0)
     y = np.arange(120) % n_classes
     X = 2 * y[:, None] + rng.normal(size=(120, 2))
-    model = installed_peers()[name](0)
+    model = installed_baselines()[name](0)
     if name == "EBM":  # with its defaults it takes half a minute
         model.set_params(outer_bags=2, max_rounds=50)
     part = held_out(model, X, y, folds(2, 0))
@@ -234,9 +236,9 @@ def test_boosted_peers_give_probabilities(name, n_classes):
     assert Figures.of(part).accuracy > 70
 
 
-def test_boosted_peers_that_are_not_installed_are_left_out(monkeypatch):
-    monkeypatch.setattr(boosting_peers, "find_spec", lambda name: name == "lightgbm" or None)
-    assert list(installed_peers()) == ["LightGBM"]
+def test_boosted_baselines_that_are_not_installed_are_left_out(monkeypatch):
+    monkeypatch.setattr(boosting_baselines, "find_spec", lambda name: name == "lightgbm" or None)
+    assert list(installed_baselines()) == ["LightGBM"]
 
 
 # -- verdicts ---------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def test_boosted_peers_that_are_not_installed_are_left_out(monkeypatch):
 
 def made_results(**changes):
     """Two tables, one small and one large, on which all models are the same but for changes."""
-    models = ("LMM", *PEERS, *BOOSTING_PEERS)
+    models = ("LMM", *PEERS, *BOOSTING_BASELINES)
     return Results(
         {"small": 100, "large": 6_000},
         {
@@ -259,8 +261,12 @@ def test_equal_figures_meet_most_bounds():
     goals = table_goals(made_results())
     # Log loss: 10 % below the others' is the aim; calibration: 0.03 must be, 0.02 should.
     assert [goal.verdict for goal in goals] == [
-        "aim reached", "reached", "aim reached", "reached", "aim reached",
-    ]  # fmt: skip
+        "aim reached",
+        "reached",
+        "aim reached",
+        "reached",
+        "aim reached",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -291,10 +297,10 @@ def test_verdicts_follow_from_the_figures(changes, number, verdict):
 
 def test_goals_need_no_boosted_peers():
     results = made_results(XGBoost={"accuracy": 99.0}, EBM={"log_loss": 0.1})
-    own = {key: f for key, f in results.figures.items() if key[1] not in BOOSTING_PEERS}
+    own = {key: f for key, f in results.figures.items() if key[1] not in BOOSTING_BASELINES}
     goals = table_goals(Results(results.rows, own))
     assert [goal.verdict for goal in goals[:2]] == ["aim reached", "reached"]
-    assert not any(peer in goal.remark for peer in BOOSTING_PEERS for goal in goals)
+    assert not any(peer in goal.remark for peer in BOOSTING_BASELINES for goal in goals)
 
 
 def test_differences_are_paired_by_table():
@@ -346,7 +352,7 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     y = read_folder(folder)[0].y
     perfect = {"labels": y, "fold": np.arange(len(y)) % 3, "probabilities": np.eye(2)[y]}
     perfect |= {name: np.ones(3) for name in ("fit", "fit_cpu", "predict")}
-    Parts(out / "tables" / "parts-quick-None").get("short SVC 0", lambda: perfect)
+    Cache(out / "tables" / "parts-quick-None").get("short SVC 0", lambda: perfect)
     arguments = ["tables", "--quick", "--resume", "--out", str(out)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -357,7 +363,7 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     assert record["values"]["figures"]["SVC"]["short"]["log_loss"] == 0.0
     assert "3 small tables, 3 folds, 1 seed" in record["scale"]
     assert (
-        "Left out (`pip install 'maxplus[peers]'` installs all of them): "
+        "Left out (`pip install 'maxplus[baselines]'` installs all of them): "
         "XGBoost, LightGBM, CatBoost, EBM."
     ) in record["text"]
     assert (out / "tables" / "tables-models.png").stat().st_size > 1000
@@ -384,7 +390,7 @@ def test_some_models_first_and_the_others_later(folder, light, tmp_path, monkeyp
     kept = {path.name: path.stat().st_mtime_ns for path in parts.iterdir()}
     assert len(kept) == 3 * len(PEERS) * 2
     found = read_folder(folder)
-    results = tables.measure(found, tables.MODELS, Settings(parts=Parts(parts)))
+    results = tables.measure(found, tables.MODELS, Settings(cache=Cache(parts)))
     assert results.models == ["LMM", *PEERS]
     assert {n: (parts / n).stat().st_mtime_ns for n in kept} == kept
     new = {path.name for path in parts.iterdir()} - set(kept)
@@ -435,8 +441,9 @@ def test_raw_tables_are_split_and_judged(tmp_path, monkeypatch):
     assert record["tables"][0]["rows"][0][1:3] == ["≥ 90.30", "≥ 92.00"]
     chosen = record["values"]["structures"]
     assert {table: sum(own.values()) for table, own in chosen.items()} == {
-        "segment": 2, "spambase": 2,
-    }  # fmt: skip
+        "segment": 2,
+        "spambase": 2,
+    }
     assert {name for own in chosen.values() for name in own} <= {"shapes", "boxes"}
 
 

@@ -27,6 +27,7 @@ from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.monitor import run_parallel
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.monotone import Monotonic, constrain, seal
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
@@ -130,6 +131,8 @@ class JointTraining:
     judge : the user's own measure that structures are compared by, optional
     annealing : how the terms are trained
     max_features : the most features that terms may have, optional
+    monotonic_signs : array of shape (P,), 1, −1 or 0, optional
+        Directions in which z_1 − z_0 does not decrease or does not increase.
     """
 
     structures: Sequence[Structure] = STRUCTURES
@@ -137,6 +140,7 @@ class JointTraining:
     judge: Judge | None = None
     annealing: Annealing = TERM_ANNEALING
     max_features: int | None = None
+    monotonic_signs: NDArray | None = None
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -198,7 +202,10 @@ class JointTraining:
         pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
         start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
         annealing = self._annealing(len(U))._replace(scale=start.scale, length=length)
-        model = train_terms(start.model, U, prepared.y, annealing, rng, prepared.weight, report)
+        model = train_terms(
+            start.model, U, prepared.y, annealing, rng, prepared.weight, report,
+            monotonic=monotonic_of(self.monotonic_signs, prepared.feature_map),
+        )  # fmt: skip
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
     def _annealing(self, n_rows: int) -> Annealing:
@@ -254,11 +261,20 @@ def prepare(
     return Prepared(feature_map, U, rows.y, rows.weight, features, pairs)
 
 
-def untrained(rows: Dataset, n_classes: int, rng: np.random.Generator) -> AdditiveLMM:
+def untrained(
+    rows: Dataset, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
+) -> AdditiveLMM:
     """Return shape functions before any training; O(N·P)."""
     feature_map = FeatureMap.fit(rows.X)
-    start = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng)
-    return AdditiveLMM(start.model.terms, rows.X.shape[1], feature_map)
+    model = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng).model
+    if signs is not None:
+        model = seal(constrain(model, signs), Monotonic.of(signs, feature_map))
+    return AdditiveLMM(model.terms, rows.X.shape[1], feature_map)
+
+
+def monotonic_of(signs: NDArray | None, feature_map: FeatureMap) -> Monotonic | None:
+    """Return the constraints of features behind a map, None if there are none."""
+    return None if signs is None else Monotonic.of(signs, feature_map)
 
 
 def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:

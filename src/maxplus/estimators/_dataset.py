@@ -137,6 +137,49 @@ class Dataset:
         weight = None if self.weight is None else self.weight[rows]
         return Dataset(self.X[rows], self.y[rows], weight, self.classes)
 
+    def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
+        """Return the signs of the features of X from those of the columns, or None.
+
+        Parameters
+        ----------
+        monotonic_cst : array of 1, 0 and −1 with one number for each column, dict of column names
+            and these numbers, or None
+        """
+        if monotonic_cst is None:
+            return None
+        encoder, n = self.columns.get("encoder_"), self.columns["n_features_in_"]
+        names = list(self.columns.get("feature_names_in_", ()))
+        if isinstance(monotonic_cst, Mapping):
+            unknown = [name for name in monotonic_cst if name not in names]
+            if unknown:
+                raise ValueError(
+                    f"monotonic_cst has the column {unknown[0]!r}, which X has not; "
+                    + (f"it has {names[:20]}" if names else "X has no column names")
+                )
+            signs = np.array([monotonic_cst.get(name, 0) for name in names], np.int64)
+        else:
+            signs = np.asarray(monotonic_cst).astype(np.int64)
+        if signs.shape != (n,):
+            raise ValueError(
+                f"monotonic_cst must hold one number for each of the {n} columns of X; "
+                f"got shape {signs.shape}"
+            )
+        if encoder is None:
+            return signs
+        if not names:
+            raise ValueError("monotonic_cst needs a data frame whose column names are strings")
+        features = np.zeros(self.X.shape[1], np.int64)
+        named = dict(zip(names, signs.tolist(), strict=True))
+        for column, place in zip(encoder.columns_, encoder.places, strict=True):
+            sign = named.get(column.name, 0)
+            if sign and column.kind == "category":
+                raise ValueError(
+                    f"monotonic_cst has {sign} for the column {column.name!r}, whose categories "
+                    "have no order; give 0, or make the column ordinal"
+                )
+            features[place.start] = sign
+        return features
+
     def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> Dataset:
         """Return the same rows with weights multiplied by those of their classes.
 

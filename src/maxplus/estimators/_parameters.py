@@ -165,6 +165,10 @@ SIZES_BY_COLUMN = Kind(
     lambda v: isinstance(v, Mapping) and all(real(minimum=0.0).admits(e) for e in v.values()),
 )
 LEVELS = Kind("(low, high) with low < high, or several such pairs in order", lambda v: _clips(v))
+MONOTONIC = Kind(
+    "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
+    lambda v: _are_signs(v.values() if isinstance(v, Mapping) else v),
+)
 # scikit-learn checks it itself, where it is used.
 ANYTHING = Kind("anything", lambda v: True)
 
@@ -279,3 +283,10 @@ def progress_bar(estimator: Any) -> ProgressBar:
     from maxplus.training.progress import ProgressBar
 
     return ProgressBar(type(estimator).__name__)
+
+
+def _are_signs(values: Any) -> bool:
+    try:
+        return all(not isinstance(v, (bool, str)) and v in (-1, 0, 1) for v in values)
+    except (TypeError, ValueError):
+        return False

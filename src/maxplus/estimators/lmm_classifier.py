@@ -24,6 +24,7 @@ from maxplus.estimators._parameters import (
     CLASS_WEIGHTS,
     FALSE,
     LEVELS,
+    MONOTONIC,
     NOTHING,
     SCORER,
     SIZES,
@@ -108,6 +109,10 @@ class LMMClassifier(BaseLMMClassifier):
     max_features : int, optional
         The most features that a sum may use: those whose shape functions contribute most after a
         short training. With five, an explanation names everything that counts.
+    monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
+        With 1, the probability of ``classes_[1]`` does not decrease as the column grows while all
+        others stay; with -1 it does not increase; 0 is no constraint. It holds for all inputs, by
+        construction. For two classes, and for sums of terms.
     init_margin : float, optional
         The initial difference of a unit's outputs for its own class and others; the slope times the
         distance between classes by default.
@@ -255,7 +260,7 @@ class LMMClassifier(BaseLMMClassifier):
             ("max_features",), lambda own: not own._is_robust, "robust_eps is 0",
         ),
         Effect(
-            ("scoring", "structure", "max_features"), lambda own: own._is_sum,
+            ("scoring", "structure", "max_features", "monotonic_cst"), lambda own: own._is_sum,
             "there is a choice of structures, which n_hidden, slope and other parameters of a "
             "single network leave out",
         ),
@@ -266,6 +271,7 @@ class LMMClassifier(BaseLMMClassifier):
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
         "max_features": (whole(1), NOTHING),
+        "monotonic_cst": (MONOTONIC, NOTHING),
         "init_margin": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
@@ -291,6 +297,7 @@ class LMMClassifier(BaseLMMClassifier):
         slope: float | str = "auto",
         structure: str = "auto",
         max_features: int | None = None,
+        monotonic_cst: ArrayLike | Mapping[str, int] | None = None,
         init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
@@ -316,6 +323,7 @@ class LMMClassifier(BaseLMMClassifier):
         self.slope = slope
         self.structure = structure
         self.max_features = max_features
+        self.monotonic_cst = monotonic_cst
         self.init_margin = init_margin
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
@@ -356,12 +364,17 @@ class LMMClassifier(BaseLMMClassifier):
                 "robust_eps must be a number for a single network, which n_hidden and other "
                 f"parameters ask for; got {self.robust_eps!r:.80}"
             )
-        if isinstance(self.scoring, str) and self.scoring == "certified":
-            if not self._asks_for_certificates:
-                raise ParameterError(
-                    "scoring='certified' needs a robust_eps above 0, within which predictions are "
-                    f"certified; got robust_eps={self.robust_eps!r:.60}"
-                )
+        is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
+        if is_certified and not self._asks_for_certificates:
+            raise ParameterError(
+                "scoring='certified' needs a robust_eps above 0, within which predictions are "
+                f"certified; got robust_eps={self.robust_eps!r:.60}"
+            )
+        if self._is_robust and self.monotonic_cst is not None:
+            raise ParameterError(
+                f"monotonic_cst={self.monotonic_cst!r:.60} cannot be kept in a training for "
+                "certificates; leave it or robust_eps out"
+            )
 
     @property
     def _is_sum(self) -> bool:
@@ -426,7 +439,8 @@ class LMMClassifier(BaseLMMClassifier):
             scaling = self._scaling(rows.X)
             if self._is_sum:
                 rows = replace(rows, X=rows.X[:])
-                return untrained(rows, data.n_classes, rng), FitState(scaling=scaling)
+                signs = self._monotonic_signs(data)
+                return untrained(rows, data.n_classes, rng, signs), FitState(scaling=scaling)
             rows = replace(rows, X=scaling(rows.X))
             boxes = initial_boxes(rows, data.n_classes, self._capacity, self.init_margin, rng)
             return boxes.model, FitState(
@@ -471,15 +485,25 @@ class LMMClassifier(BaseLMMClassifier):
         if self._is_robust:
             return [self._robust_training(data, state)]
         if self._is_sum:
-            return [self._joint_training(data.classes)]
+            return [self._joint_training(data)]
         return self._single_stages(current().total(len(data.y)), state)
 
-    def _joint_training(self, classes: NDArray) -> JointTraining:
+    def _joint_training(self, data: Dataset) -> JointTraining:
         return JointTraining(
             tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
-            None if self.scoring is None else partial(self._judge, classes),
+            None if self.scoring is None else partial(self._judge, data.classes),
             TERM_ANNEALING._replace(**self._epochs_and_batch), self.max_features,
+            self._monotonic_signs(data),
         )  # fmt: skip
+
+    def _monotonic_signs(self, data: Dataset) -> NDArray | None:
+        signs = data.monotonic_signs(self.monotonic_cst)
+        if signs is not None and signs.any() and data.n_classes != 2:
+            raise ValueError(
+                f"monotonic_cst is for two classes; y has {data.n_classes}, whose order no sign "
+                "gives"
+            )
+        return signs
 
     def _robust_training(self, data: Dataset, state: FitState) -> RobustTraining:
         is_automatic = isinstance(self.robust_training, str)
@@ -601,7 +625,7 @@ class LMMClassifier(BaseLMMClassifier):
         choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
         if choice is None:
             return 1.0, {}
-        structures = self._joint_training(data.classes).structures
+        structures = self._joint_training(data).structures
         search = {
             "candidates": np.array([str(structure) for structure in structures]),
             "losses": choice.losses,

@@ -148,8 +148,8 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         self._member._check_parameters()
         if self._member._is_robust:
             raise ValueError(
-                f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a sum of terms "
-                "for certificates, which an ensemble cannot hold; give n_hidden, or use the "
+                f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a sum of "
+                "terms for certificates, which an ensemble cannot hold; give n_hidden, or use the "
                 "LMMClassifier alone"
             )
         refuse_checkpoints(self.callbacks, "the training of an ensemble")
@@ -175,9 +175,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         return self._member._initialize(data, rng, monitor)
 
     def _stages(self, data: Dataset, state: FitState) -> Sequence[Stage]:
-        return [
-            EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data.classes, state)
-        ]
+        return [EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data, state)]
 
     def _fitted_attributes(
         self, data: Dataset, state: FitState, trained: Trained
@@ -234,7 +232,7 @@ class EnsembleTraining:
     member : LMMClassifier with the parameters of each network
     n_estimators : number of networks
     bootstrap : whether each is trained on a sample of the rows
-    classes : labels
+    data : Dataset
     state : FitState of the initial model
     """
 
@@ -242,11 +240,11 @@ class EnsembleTraining:
     has_state: ClassVar[bool] = False
 
     def __init__(
-        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, classes: NDArray,
+        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, data: Dataset,
         state: FitState,
     ) -> None:  # fmt: skip
         self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
-        self.state, self.joint = state, member._joint_training(classes)
+        self.state, self.joint = state, member._joint_training(data)
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Refuse every state."""

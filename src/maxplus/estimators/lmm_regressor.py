@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from maxplus.certify.margins import Margins
-from maxplus.estimators._additive import MOST_PAIRS, simplest_of_the_best
+from maxplus.estimators._additive import MOST_PAIRS, monotonic_of, simplest_of_the_best
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._dataset import (
@@ -29,6 +29,8 @@ from maxplus.estimators._dataset import (
     validated_rows,
 )
 from maxplus.estimators._parameters import (
+    MONOTONIC,
+    NOTHING,
     TRAINED,
     Parameters,
     as_callbacks,
@@ -54,6 +56,7 @@ from maxplus.training import Status, TrainingMonitor
 from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.monotone import Monotonic
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
 
@@ -105,6 +108,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     epochs : int or "auto", default="auto"
         Passes over the samples in each training; "auto" is 10, and more where that would be fewer
         than 500 steps.
+    monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
+        With 1, predictions do not decrease as the column grows while all others stay; with -1 they
+        do not increase; 0 is no constraint. It holds for all inputs, by construction.
     n_jobs : int, optional
         Threads; None and −1 are all.
     random_state : int, RandomState or None, default=None
@@ -172,6 +178,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         **TRAINED,
         "loss": (one_of(*LOSSES),),
         "epochs": (whole(1), one_of("auto")),
+        "monotonic_cst": (MONOTONIC, NOTHING),
     }
 
     def __init__(
@@ -179,6 +186,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         *,
         loss: str = SQUARED,
         epochs: int | str = "auto",
+        monotonic_cst: ArrayLike | Mapping[str, int] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -186,6 +194,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     ) -> None:
         self.loss = loss
         self.epochs = epochs
+        self.monotonic_cst = monotonic_cst
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -201,6 +210,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         refuse_checkpoints(self.callbacks, "the training of a regression")
 
     def _fitted_attributes(self, data: Dataset) -> dict[str, Any]:
+        signs = data.monotonic_signs(self.monotonic_cst)
         if data.weight is not None:
             data = data.part(np.flatnonzero(data.weight))
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -209,7 +219,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             if self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
             monitor = stack.enter_context(TrainingMonitor(callbacks))
-            return fit_regression(data, seed, monitor, loss=self.loss, epochs=self.epochs)
+            return fit_regression(
+                data, seed, monitor, loss=self.loss, epochs=self.epochs, signs=signs
+            )
 
     def _warn_of_ending(self) -> None:
         if self.status_ == Status.INTERRUPTED.value:
@@ -349,7 +361,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
 def fit_regression(
     rows: Dataset, seed: int, monitor: TrainingMonitor, *, loss: str, epochs: int | str,
-    structures: Sequence[Structure] = STRUCTURES,
+    structures: Sequence[Structure] = STRUCTURES, signs: NDArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Choose a structure by its held-out loss, train it on all rows; return fitted attributes.
 
@@ -363,11 +375,11 @@ def fit_regression(
             "its maximum"
         )
     rows = Dataset(X, y, weight)
-    choice = choose(rows, structures, loss, epochs, seed, monitor)
+    choice = choose(rows, structures, loss, epochs, seed, monitor, signs)
     monitor.begin(STAGE, is_last=True)
     losses: list[float] = []
     status = Status.MAX_ITER
-    prepared = prepare(rows, loss, epochs, np.random.default_rng([seed, FOLDS]))
+    prepared = prepare(rows, loss, epochs, np.random.default_rng([seed, FOLDS]), signs)
     structure = structures[choice.chosen]
     n_epochs = _annealing(epochs, len(y)).epochs(len(y))
 
@@ -435,6 +447,7 @@ class _Prepared(NamedTuple):
     middle: float
     deviation: float
     pairs: list[Pair]
+    monotonic: Monotonic | None
 
 
 class _Choice(NamedTuple):
@@ -458,7 +471,7 @@ def difference(Z: NDArray, bounds: NDArray) -> NDArray:
 
 def choose(
     rows: Dataset, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
-    monitor: TrainingMonitor,
+    monitor: TrainingMonitor, signs: NDArray | None = None,
 ) -> _Choice:  # fmt: skip
     """Return the simplest structure whose held-out loss is that of the best, up to noise.
 
@@ -480,7 +493,7 @@ def choose(
     monitor.begin("choice", is_last=False)
     for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
         kept, held = rows.part(a), rows.part(b)
-        prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]))
+        prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]), signs)
         bounds = bounds_of(kept.y)
 
         jobs = [
@@ -529,13 +542,17 @@ def _simplest_of_the_best(losses: NDArray, residuals: NDArray, rows: Dataset, lo
     return _Choice(losses, chosen, residuals[chosen] if known.all() else np.empty(0))
 
 
-def prepare(rows: Dataset, loss: str, epochs: int | str, rng: np.random.Generator) -> _Prepared:
+def prepare(
+    rows: Dataset, loss: str, epochs: int | str, rng: np.random.Generator,
+    signs: NDArray | None = None,
+) -> _Prepared:  # fmt: skip
     """Map features, standardise targets, and select pairs of features; O(N·P²)."""
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     middle, deviation = _scale_of(rows.y, rows.weight, loss)
     target = (rows.y - middle) / deviation
-    shapes = _Prepared(feature_map, U, target, rows.weight, middle, deviation, [])
+    monotonic = monotonic_of(signs, feature_map)
+    shapes = _Prepared(feature_map, U, target, rows.weight, middle, deviation, [], monotonic)
     if U.shape[1] < 2:
         return shapes
     Z = _train_mapped(Structure(size=1.0), shapes, loss, epochs, PAIRS_LENGTH, rng, None).scores(U)
@@ -595,8 +612,9 @@ def _train_mapped(
     annealing = _annealing(epochs, len(target))
     annealing = annealing._replace(scale=start.scale, length=length * annealing.length)
     return train_terms(
-        start.model, U, target, annealing, rng, prepared.weight, on_epoch, LOSSES[loss]
-    )
+        start.model, U, target, annealing, rng, prepared.weight, on_epoch, LOSSES[loss],
+        prepared.monotonic,
+    )  # fmt: skip
 
 
 def _annealing(epochs: int | str, n_rows: int) -> Annealing:

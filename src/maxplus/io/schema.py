@@ -509,7 +509,8 @@ def read_classes(record: Any) -> NDArray:
 def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, and those of the networks of an ensemble, as JSON.
 
-    Plain values stay, a dict becomes pairs, a sequence of numbers an object with them; what no file can hold (a callback) becomes None.
+    Plain values stay, a dict becomes pairs, a sequence of numbers an object that holds them; what
+    no file can hold (a callback) becomes None.
     """
     parameters = estimator.get_params(deep=False)
     nested = parameters.get("estimator")

@@ -1,9 +1,15 @@
-"""How good predictions are and how far probabilities can be trusted, from labels and those."""
+"""Quality of predictions and probabilities, from labels and predictions, as plain data."""
 
-from maxplus.metrics._plain import plain
-from maxplus.metrics.calibration import Reliability, expected_calibration_error, reliability
-from maxplus.metrics.classification import ClassFigures, ClassifierFigures, judge_classifier
-from maxplus.metrics.log_loss import log_losses
+from maxplus.metrics._readable import plain
+from maxplus.metrics.classification import (
+    ClassFigures,
+    ClassifierFigures,
+    Reliability,
+    expected_calibration_error,
+    judge_classifier,
+    log_losses,
+    reliability,
+)
 from maxplus.metrics.regression import RegressionFigures, judge_regression
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How far a share that was counted may be from that of new rows."""
+"""Confidence intervals of shares and areas under the curve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-# A mean is within so many standard errors of the true one, 95 times of 100.
+# Standard errors of a 95 % interval.
 ERRORS = 1.96
 
 

@@ -1,15 +1,19 @@
-"""Measured numbers as text: as many digits as mean something, without powers of ten."""
+"""Measured numbers as text, and results as data that JSON can hold."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Any
+
+import numpy as np
 
 # Beyond these, zeros hide the number.
 LEAST, LARGEST = 1e-4, 1e12
 
 
 def readable(value: float | None, digits: int = 4) -> str:
-    """Return a number with so many digits, and commas between thousands; a dash if it is none.
+    """Return a number with ``digits`` digits and commas between thousands; a dash for None.
 
     Examples
     --------
@@ -43,10 +47,41 @@ def with_error(value: float, error: float) -> str:
 
 
 def _magnitude(value: float, digits: int) -> int:
-    """The power of ten of the first digit, after rounding to so many digits."""
+    """Return the power of ten of the first digit, after rounding to ``digits`` digits."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
 
 
 def _with_decimals(value: float, decimals: int) -> str:
     rounded = round(value, decimals) + 0.0
     return f"{rounded:,.{max(decimals, 0)}f}".replace("-", "−")
+
+
+def plain(value: Any) -> Any:
+    """Return data classes as dicts, arrays and tuples as lists; NaN and infinity as None.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    dict, list, str, number, bool or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"a": np.array([1.5, np.nan]), "b": (np.int64(2), "x")})
+    {'a': [1.5, None], 'b': [2, 'x']}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

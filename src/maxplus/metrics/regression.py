@@ -1,4 +1,4 @@
-"""How good a regression's predictions and intervals are, as plain data."""
+"""Quality of a regression's predictions and intervals, as plain data."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from maxplus.metrics._plain import plain
+from maxplus.metrics._readable import plain
 
 
 @dataclass(frozen=True)
 class RegressionFigures:
-    """What is to be told about predictions of numbers.
+    """Quality of predictions of numbers.
 
     Attributes
     ----------

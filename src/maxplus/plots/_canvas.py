@@ -1,4 +1,4 @@
-"""What all figures share: matplotlib on demand, colours, a quiet frame."""
+"""Colours, sizes and frame that all figures share; matplotlib is imported on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DPI = 160
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that no global state knows of; sizes in inches."""
+    """Return an empty figure outside pyplot's global state; sizes in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -29,10 +29,15 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def quiet_frame(ax: Axes, title: str) -> None:
-    """Title at the left, no box, small grey ticks."""
+    """Set the title at the left, no box, and small grey ticks."""
     ax.set_title(title, loc="left", fontsize=TITLE, fontweight="bold", color=INK, pad=14)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(PALE)
     ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)
     for axis in (ax.xaxis, ax.yaxis):
         axis.label.set(size=TEXT, color=GREY)
+
+
+def figure_title(figure: Figure, title: str) -> None:
+    """Set a title above all axes and their labels."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)

@@ -1,11 +1,12 @@
-"""Why a row got its class: what contributes to it, or an image's deciding units and pixels."""
+"""Figures of explanations: contributions, deciding units and pixels, feature importances."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain import Contributions, PredictionContributions
 from maxplus.models._checks import check_index
@@ -91,7 +92,7 @@ def plot_explanation(
     _picture(panels[0], explanation.X[n], image_shape, limits, "input", "")
     for ax, d in zip(panels[1:], order, strict=False):
         unit, pixel = explanation.paths.unit[n, d], int(explanation.paths.feature[n, d])
-        # Where no value is best, the input's own is as good as any.
+        # The input's own value stands where a unit has no best one.
         centre = explanation.centres[unit]
         image = np.where(np.isnan(centre), explanation.X[n], centre)
         name, p = explanation.class_names[d], explanation.probability[n, d]
@@ -103,7 +104,7 @@ def plot_explanation(
 
 
 def _bars(why: Contributions, n: int, title: str, whole: str) -> Figure:
-    """Contributions to the margin of row n, the largest on top, between the average and all."""
+    """Draw contributions to the margin of row n, the largest on top."""
     shown, others = why.order[n, :N_BARS], why.order[n, N_BARS:]
     bars = [("on average", float(why.baseline[n]))]
     bars += [(why.phrase(n, int(g)), float(why.contribution[n, g])) for g in shown]
@@ -134,6 +135,52 @@ def _picture(
     ax.imshow(values.reshape(shape), cmap="gray_r", interpolation="nearest", vmin=low, vmax=high)
     ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
     ax.text(
-        0.5, -0.03, note, transform=ax.transAxes, ha="center", va="top",
-        fontsize=SMALL, color=GREY,
-    )  # fmt: skip
+        0.5, -0.03, note, transform=ax.transAxes, ha="center", va="top", fontsize=SMALL, color=GREY
+    )
+
+
+def plot_importances(
+    importances: ArrayLike,
+    names: Sequence[str],
+    *,
+    errors: ArrayLike | None = None,
+    n: int = 15,
+    label: str = "share of what decides",
+) -> Figure:
+    """Draw a bar for each of the n most important features, the most important on top.
+
+    Parameters
+    ----------
+    importances : P numbers, for example ``feature_importances_``, or ``importances_mean`` of
+        scikit-learn's ``permutation_importance``
+    names : P words
+    errors : P numbers, optional
+        Drawn as whiskers, for example ``importances_std``.
+    n : int
+    label : what the numbers are
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from maxplus.plots import plot_importances
+    >>> figure = plot_importances([0.2, 0.5, 0.3], ["age", "bmi", "sex"])
+    """
+    values = np.asarray(importances, np.float64)
+    if values.ndim != 1 or len(names) != len(values):
+        raise ValueError(
+            f"names must be one for each importance; got {len(names)} and shape {values.shape}"
+        )
+    top = np.argsort(-values, kind="stable")[:n]
+    figure = new_figure(6.5, 1.1 + 0.28 * len(top))
+    ax = figure.subplots()
+    quiet_frame(ax, "What decides")
+    whiskers = None if errors is None else np.asarray(errors, np.float64)[top]
+    places = np.arange(len(top))
+    ax.barh(places, values[top], color=BLUE, height=0.7, xerr=whiskers, ecolor=INK)
+    ax.set_yticks(places, [str(names[p]) for p in top], fontsize=SMALL, color=INK)
+    ax.invert_yaxis()
+    ax.set_xlabel(label)
+    return figure

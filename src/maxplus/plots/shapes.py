@@ -19,8 +19,8 @@ from maxplus.plots._canvas import (
     PALE,
     SMALL,
     TEXT,
-    TITLE,
     VERMILION,
+    figure_title,
     new_figure,
 )
 
@@ -121,9 +121,13 @@ def _chosen(found: Contributions, most: int) -> tuple[list[int], list[tuple[int,
 
 
 def _draw_curves(
-    panels: list[Axes], model: AdditiveLMM, means: NDArray, found: Contributions,
-    features: list[int], colours: list[str],
-) -> None:  # fmt: skip
+    panels: list[Axes],
+    model: AdditiveLMM,
+    means: NDArray,
+    found: Contributions,
+    features: list[int],
+    colours: list[str],
+) -> None:
     curves = []
     for p in features:
         x, scores = shape_function(model, p, means)
@@ -175,15 +179,17 @@ def _draw_distribution(ax: Axes, column: NDArray) -> None:
         width = np.full(levels.size, 0.04 * (high - low))
         left = levels - width / 2
     height = 0.8 * BAND * counts / max(1, counts.max())
-    ax.bar(
-        left, height, width, align="edge", color=PALE, lw=0, transform=ax.get_xaxis_transform()
-    )  # fmt: skip
+    ax.bar(left, height, width, align="edge", color=PALE, lw=0, transform=ax.get_xaxis_transform())
 
 
 def _draw_surfaces(
-    panels: list[Axes], model: AdditiveLMM, means: NDArray, found: Contributions,
-    pairs: list[tuple[int, ...]], colours: list[str],
-) -> QuadMesh | None:  # fmt: skip
+    panels: list[Axes],
+    model: AdditiveLMM,
+    means: NDArray,
+    found: Contributions,
+    pairs: list[tuple[int, ...]],
+    colours: list[str],
+) -> QuadMesh | None:
     """Draw pairs of features; return what a colour bar is of, for two classes."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
@@ -200,9 +206,15 @@ def _draw_surfaces(
         ax.set_ylabel(up, fontsize=SMALL, color=GREY)
         if values.shape[2] == 1:
             mesh = ax.pcolormesh(
-                x, y, values[..., 0], cmap=diverging, vmin=-reach, vmax=reach, shading="nearest",
+                x,
+                y,
+                values[..., 0],
+                cmap=diverging,
+                vmin=-reach,
+                vmax=reach,
+                shading="nearest",
                 rasterized=True,
-            )  # fmt: skip
+            )
         else:
             ordered = np.sort(values, axis=2)
             lead = (ordered[..., -1] - ordered[..., -2])[..., None] / reach
@@ -232,19 +244,19 @@ def _label(figure: Figure, found: Contributions, colours: list[str]) -> None:
     from matplotlib.lines import Line2D
 
     names = [_short(name) for name in found.class_names]
-    figure.suptitle(
-        "What features add to the score", x=0.01, ha="left", fontsize=TITLE,
-        fontweight="bold", color=INK,
-    )  # fmt: skip
+    figure_title(figure, "What features add to the score")
     is_binary = len(names) == 2
     scale = f"score of {names[1]} − score of {names[0]}" if is_binary else "score − mean of classes"
     figure.supylabel(scale, fontsize=TEXT, color=GREY)
     figure.legend(
         [Line2D([], [], color=colour, lw=6 if is_binary else 2) for colour in colours],
         [f"for {name}" if is_binary else name for name in names],
-        loc="outside lower center", ncols=min(6, len(names)), frameon=False, fontsize=SMALL,
+        loc="outside lower center",
+        ncols=min(6, len(names)),
+        frameon=False,
+        fontsize=SMALL,
         labelcolor=GREY,
-    )  # fmt: skip
+    )
 
 
 def _relative(scores: NDArray) -> NDArray:

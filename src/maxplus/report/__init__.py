@@ -1,4 +1,4 @@
-"""The report: all about one fitted model on one page."""
+"""HTML report about one fitted model."""
 
 from maxplus.report.content import report_content
 from maxplus.report.page import render_page

@@ -26,7 +26,7 @@ def short(value: float | None) -> str:
 
 
 def probability(value: float | None) -> str:
-    """Three decimals that never claim certainty where there is none."""
+    """Return three decimals, never 0 or 1 for a probability between them."""
     if value is not None and 0 < value < 1e-3:
         return "<0.001"
     if value is not None and 0.999 < value < 1:

@@ -1,31 +1,33 @@
-"""What a report says about a fitted classifier, as plain data."""
+"""Content of the page about a fitted classifier, as plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.distributed import SharedRows, current
+from maxplus.certify import CertifiedRows
 from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.explain import nearest_counterfactuals, unit_boxes
+from maxplus.explain import Domain, nearest_counterfactuals, unit_boxes
 from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
-from maxplus.models import LMM, AdditiveLMM
-from maxplus.report import about, certificates, figures, unseen
-from maxplus.report._text import plural
-from maxplus.report.asked import MOST_COUNTED, Asked, answered
-from maxplus.report.deciding import Decisions
-from maxplus.report.editing import editable_columns
-from maxplus.report.shapes import MOST_DRAWN, shape_drawings
-from maxplus.report.weights import MOST_WEIGHTS, model_data, n_weights
+from maxplus.explain.domain import held_columns
+from maxplus.models import LMM, LOG2, AdditiveLMM
+from maxplus.report import figures, model, unseen
+from maxplus.report._text import percent, plural
+from maxplus.report.data import MOST_COUNTED, PageRows, editable_columns
+from maxplus.report.explanations import MOST_DRAWN, Decisions, shape_drawings
+from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 
 # The explorer holds this many rows at most: those that the page names, the worst, half of all, and
 # others spread evenly.
 MAX_ROWS = 200
 N_RULES = 8
+CURVE_POINTS = 41
+# The size of changes that sentences are about.
+SMALL = 0.1
 
 
 def report_content(
@@ -44,7 +46,7 @@ def report_content(
     scale: ArrayLike | None = None,
     unit: str = "the features' own units",
 ) -> dict[str, Any]:
-    """Everything `render_page` shows, for a fitted classifier on rows, labelled or not.
+    """Return everything `render_page` shows, for a fitted classifier on rows, labelled or not.
 
     Labelled rows are test data, and lead the page, unless they are the training rows: then a
     validation does, if the classifier has one. Without labels there are predictions, certificates
@@ -80,88 +82,62 @@ def report_content(
     >>> "</html>" in page
     True
     """
-    asked = Asked.of(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
-    # Each rank asks about its own rows; rank 0 writes, and looks at a few of the others'.
-    said = Said(
-        answered(clf.predict_log_proba, X), answered(clf.predict, X),
-        answered(lambda rows: clf.certified_radius(rows, scale), X),
-    )  # fmt: skip
-    page = Page(feature_names, image_shape, low, high, scale, unit)
-    return current().root_only(lambda rows: _content(clf, asked.seen(rows), said, page), X)
-
-
-class Said(NamedTuple):
-    """What the classifier says of each row: log-probabilities (N, C), a label, a radius."""
-
-    log_proba: NDArray
-    predicted: NDArray
-    radius: NDArray
-
-
-class Page(NamedTuple):
-    """How a page speaks of its rows; see `report_content`."""
-
-    feature_names: Sequence[str] | None
-    image_shape: tuple[int, int] | None
-    low: ArrayLike | None
-    high: ArrayLike | None
-    scale: ArrayLike | None
-    unit: str
-
-
-def _content(clf: BaseLMMClassifier, asked: Asked, said: Said, page: Page) -> dict[str, Any]:
-    words, n = list(clf._domain(feature_names=page.feature_names).names), asked.n
-    log_proba, is_image = said.log_proba, page.image_shape is not None
-    right = None if asked.y is None else said.predicted == asked.y
+    asked = PageRows(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
+    log_proba, predicted = clf.predict_log_proba(X), clf.predict(X)
+    radius = clf.certified_radius(X, scale)
+    words, n = list(clf._domain(feature_names=feature_names).names), asked.n
+    is_image = image_shape is not None
+    right = None if asked.y is None else predicted == asked.y
     # Without labels, rows are surprising where no class is probable.
     judged = log_proba.argmax(axis=1) if asked.y is None else np.searchsorted(clf.classes_, asked.y)
     losses = -log_proba[np.arange(n), judged]
     is_training = asked.y is not None and is_training_table(clf, losses)
-    factors = np.ones(len(words)) if page.scale is None else np.asarray(page.scale, float)
-    performance = _performance(clf, asked, log_proba, is_training)
+    factors = np.ones(len(words)) if scale is None else np.asarray(scale, float)
+    performance = unseen.performance(clf, asked, log_proba, is_training)
     shown = _choose(_named_places(asked, performance["named"]), losses, asked)
-    X = asked.X[shown]
+    shown_X = X[shown]
     domain = clf._domain(None, words)
     means = clf.term_means_ if isinstance(clf.model_, AdditiveLMM) else None
-    decisions = Decisions(clf.model_, X, words, domain, means)
+    decisions = Decisions(clf.model_, shown_X, words, domain, means)
+    flips = _flips(clf, asked, shown, domain.within(low, high))
     some = None if is_image else asked.some(MOST_COUNTED)
-    counted = X[:0] if some is None else asked.X[some]
+    counted = X[:0] if some is None else X[some]
     return {
-        **about.about_page(clf, asked.name),
+        **model.about_page(clf, asked.name),
         "task": "classification",
-        "model": about.about_model(clf),
+        "model": model.about_model(clf),
         "data": {"name": asked.name, "n_rows": n, "n_shown": len(shown)},
         **performance,
-        "predicted": None if asked.y is not None else _predicted(clf, said.predicted),
+        "predicted": None if asked.y is not None else _predicted(clf, predicted),
         "fit": _fit(clf, right if is_training else None),
-        "importances": None if is_image else about.importances(clf, counted, words),
-        "rules": None if some is None or asked.y is None
+        "importances": None if is_image else model.importances(clf, counted, words),
+        "rules": None
+        if some is None or asked.y is None
         else _rules(clf, counted, asked.y[some], words),
         "shapes": shape_drawings(
             clf.model_, counted[:MOST_DRAWN], means, domain, list(clf.classes_)
         )
         if isinstance(clf.model_, AdditiveLMM) and means is not None and some is not None
         else None,
-        "search": about.search(clf),
-        "certified": certificates.certified(
-            right, said.radius, _whose(asked, is_training), factors, page.unit,
-            about.columns_of(clf, words),
+        "search": model.search(clf),
+        "certified": certified(
+            right, radius, _whose(asked, is_training), factors, unit, model.columns_of(clf, words)
         ),
         "training": figures.training_figures(clf),
-        "certificate": certificates.training_certificate(clf),
+        "certificate": training_certificate(clf),
         "features": words,
         "labels": [str(label) for label in clf.classes_],
-        "image_shape": None if page.image_shape is None else list(page.image_shape),
-        "radius_unit": page.unit,
-        "rows": _rows(clf, asked, shown, X, decisions, said.radius, words, page),
-        "units": _units(asked.X, decisions) if is_image else {},
+        "image_shape": None if image_shape is None else list(image_shape),
+        "radius_unit": unit,
+        "rows": _rows(clf, asked, shown, decisions, radius, flips),
+        "units": _units(X, decisions) if is_image else {},
         "contributions": decisions.groups(),
-        **_what_if(clf, words, factors, page.image_shape),
-    }  # fmt: skip
+        **_what_if(clf, words, factors, image_shape),
+    }
 
 
-def _choose(named: list[int], losses: NDArray, asked: Asked) -> NDArray:
-    """Rows for the explorer: all, or those named, the worst, and others at even distances."""
+def _choose(named: list[int], losses: NDArray, asked: PageRows) -> NDArray:
+    """Return rows for the explorer: those named, the worst, and others at even distances."""
     if len(losses) <= MAX_ROWS:
         return np.arange(len(losses))
     worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
@@ -169,131 +145,122 @@ def _choose(named: list[int], losses: NDArray, asked: Asked) -> NDArray:
     return np.union1d(first, asked.some(MAX_ROWS - len(first)))
 
 
-def _named_places(asked: Asked, named: dict[str, Any]) -> list[int]:
-    """Where the rows are that the page names: its links lead to them."""
-    numbers = {row["row"] for kind in ("least_sure", "most_surprising") for row in named[kind]
-               if row["of_data"]}  # fmt: skip
+def _named_places(asked: PageRows, named: dict[str, Any]) -> list[int]:
+    """Return the indices of rows that the page names, to which its links lead."""
+    numbers = {
+        row["row"]
+        for kind in ("least_sure", "most_surprising")
+        for row in named[kind]
+        if row["of_data"]
+    }
     return [n for n in range(asked.n) if asked.number(n) in numbers]
 
 
-def _performance(
-    clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray, is_training: bool
-) -> dict[str, Any]:
-    """How well it does on new rows: on those that are given, else by a validation in training."""
-    validation = unseen.of_validation(clf, asked, is_training)
-    sources = [] if validation is None else [validation]
-    equal = unseen.equal_to_training(clf, asked.prints)
-    where = unseen.which_rows(asked, is_training, equal)
-    own = None
-    if asked.y is None:
-        where = f"{asked.name} has no true labels to compare with."
-    else:
-        own = unseen.of_rows(clf, asked, log_proba, where)
-        if not is_training:
-            sources.insert(0, own)
-    headline = unseen.headline(sources[0] if sources else None, where)
-    if own in sources and equal is not None and equal.any():
-        headline["text"] += f" {where}"
-    judged = sources[0] if sources else own
-    bins = None if judged is None else judged["bins"]
-    named = next((one for one in (*sources[:1], own) if one and one["least_sure"]), None)
-    return {
-        "headline": headline,
-        "where": where,
-        "sources": sources,
-        "judged": None if judged is None else {"is_new": bool(sources), **judged},
-        "named": _least_sure(clf, asked, log_proba) if asked.y is None else named,
-        "reliability": None if bins is None else figures.reliability_figure(bins),
-    }
-
-
-def _least_sure(clf: BaseLMMClassifier, asked: Asked, log_proba: NDArray) -> dict[str, Any]:
-    """The rows without labels whose predictions are least probable."""
-    P = np.exp(log_proba)
-    order = np.argsort(P.max(axis=1), kind="stable")
-    return {"least_sure": unseen.named_rows(clf, asked, P, order), "most_surprising": []}
-
-
 def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any]]:
-    """How often each class is predicted."""
+    """Return how often each class is predicted."""
     return [
-        {"label": str(label), "rows": int((predicted == label).sum()),
-         "share": float((predicted == label).mean())}
+        {
+            "label": str(label),
+            "rows": int((predicted == label).sum()),
+            "share": float((predicted == label).mean()),
+        }
         for label in clf.classes_
-    ]  # fmt: skip
+    ]
 
 
-def _whose(asked: Asked, is_training: bool) -> str:
+def _whose(asked: PageRows, is_training: bool) -> str:
     rows = f"the {plural(asked.n, 'row')} of {asked.name}"
     return f"{rows}, which the model was trained on" if is_training else rows
 
 
 def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
-    """How many training rows are right: counted where they are here, else at least so many."""
+    """Return how many training rows are right, counted where they are here, else a bound."""
     if right is not None:
         return {"right": int(right.sum()), "rows": len(right), "exact": True}
     # Of two classes the one with more than half is the predicted one, and the other is wrong.
     summary = training_summary(clf)
     return {
-        "right": summary["n_below_log2"], "rows": summary["n_rows"],
+        "right": summary["n_below_log2"],
+        "rows": summary["n_rows"],
         "exact": len(clf.classes_) == 2,
-    }  # fmt: skip
+    }
 
 
 def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]) -> dict[str, Any]:
     """Return the boxes as rules, counted on these rows."""
-    found = clf.rules(X, y, N_RULES)
+    found = clf.rules(X, y, N_RULES, feature_names=words)
     return {
         "n_rows": found.n_rows,
         "rules": [
-            {"conditions": [condition.text for condition in rule.conditions], "class": rule.label,
-             "rows": rule.rows, "right": rule.right, "unit": rule.unit}
+            {
+                "conditions": [condition.text for condition in rule.conditions],
+                "class": rule.label,
+                "rows": rule.rows,
+                "right": rule.right,
+                "unit": rule.unit,
+            }
             for rule in found
         ],
-    }  # fmt: skip
+    }
 
 
 def _rows(
-    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, X: NDArray, decisions: Decisions,
-    radius: NDArray, words: Sequence[str], page: Page,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """The explorer's rows."""
+    clf: BaseLMMClassifier,
+    asked: PageRows,
+    shown: NDArray,
+    decisions: Decisions,
+    radius: NDArray,
+    flips: list[dict[str, Any] | None],
+) -> list[dict[str, Any]]:
+    """Return the rows of the explorer."""
     labels = [str(label) for label in clf.classes_]
-    flips = _flips(clf, asked, shown, X, words, page)
     rows = []
     for k, n in enumerate(shown.tolist()):
         classes = decisions.classes(k, labels)
-        rows.append({
-            **asked.name_of(n), "label": None if asked.y is None else str(asked.y[n]),
-            "predicted": classes[0]["class"],
-            "radius": float(radius[n]), "values": X[k].astype(float).tolist(),
-            "missing": asked.lacks(n), "classes": classes, "flip": flips[k],
-            "reasons": decisions.reasons(k, labels),
-        })  # fmt: skip
+        rows.append(
+            {
+                **asked.name_of(n),
+                "label": None if asked.y is None else str(asked.y[n]),
+                "predicted": classes[0]["class"],
+                "radius": float(radius[n]),
+                "values": asked.X[n].astype(float).tolist(),
+                "missing": asked.lacks(n),
+                "classes": classes,
+                "flip": flips[k],
+                "reasons": decisions.reasons(k, labels),
+            }
+        )
     return rows
 
 
 def _flips(
-    clf: BaseLMMClassifier, asked: Asked, shown: NDArray, X: NDArray, words: Sequence[str],
-    page: Page,
-) -> list[dict[str, Any] | None]:  # fmt: skip
-    """The smallest change of one column that flips each row, None where none does."""
-    domain = clf._domain(None, words).within(page.low, page.high)
+    clf: BaseLMMClassifier, asked: PageRows, shown: NDArray, domain: Domain
+) -> list[dict[str, Any] | None]:
+    """Return the smallest change of one column that flips each row, None where none does."""
+    X = asked.X[shown]
     lacked = None if asked.missing is None else asked.missing[shown]
     found = CounterfactualText(
-        X, nearest_counterfactuals(clf.model_, X, domain), domain,
-        [str(label) for label in clf.classes_], missing_columns(lacked, len(X), domain),
-    )  # fmt: skip
+        X,
+        nearest_counterfactuals(clf.model_, X, domain),
+        domain,
+        [str(label) for label in clf.classes_],
+        missing_columns(lacked, len(X), domain),
+    )
     return [
-        {"column": found.column(k), "from": found.before(k), "to": found.after(k),
-         "becomes": found.becomes(k)}
-        if found.column(k) else None
+        {
+            "column": found.column(k),
+            "from": found.before(k),
+            "to": found.after(k),
+            "becomes": found.becomes(k),
+        }
+        if found.column(k)
+        else None
         for k in range(len(X))
-    ]  # fmt: skip
+    ]
 
 
-def _units(X: NDArray | SharedRows, decisions: Decisions) -> dict[str, list[float]]:
-    """The centres of the units that decided, to be drawn as pictures."""
+def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
+    """Return the centres of the units that decided, to be drawn as pictures."""
     if decisions.paths is None or not isinstance(decisions.model, LMM):
         return {}  # no single unit decides a sum
     low, high = float(X.min()), float(X.max())
@@ -306,10 +273,12 @@ def _units(X: NDArray | SharedRows, decisions: Decisions) -> dict[str, list[floa
 
 
 def _what_if(
-    clf: BaseLMMClassifier, words: Sequence[str], scale: NDArray,
+    clf: BaseLMMClassifier,
+    words: Sequence[str],
+    scale: NDArray,
     image_shape: tuple[int, int] | None,
-) -> dict[str, Any]:  # fmt: skip
-    """The model itself and the columns to edit, or why there is nothing to edit."""
+) -> dict[str, Any]:
+    """Return the model and the columns to edit, or why nothing can be edited."""
     weights = n_weights(clf.model_)
     why_not = None
     if image_shape is not None:
@@ -325,4 +294,71 @@ def _what_if(
         "network": model_data(clf.model_, scale),
         "columns": editable_columns(getattr(clf, "encoder_", None), words),
         "why_not": None,
+    }
+
+
+def certified(
+    right: NDArray | None,
+    radius: NDArray,
+    whose: str,
+    scale: NDArray,
+    unit: str,
+    columns: Sequence[str],
+) -> dict[str, Any]:
+    """Return how many rows are right and stay so, for changes of all sizes.
+
+    Without labels, how many keep their class.
+
+    Parameters
+    ----------
+    right, radius : whether each row is, None if there are no labels, and how far it may move
+    whose : which rows these are, in words
+    scale, unit : how far each feature moves for a radius of 1, and what that is called
+    columns : the column that each feature is made of
+    """
+    n = len(radius)
+    has_labels = right is not None
+    counted = np.ones(n, bool) if right is None else right
+    own = radius[counted]
+    eps = np.linspace(0.0, _reach(own), CURVE_POINTS)
+    held = held_columns(columns, scale)
+    kept = int((own >= SMALL).sum())
+    return {
+        "whose": whose,
+        "has_labels": has_labels,
+        "n_rows": n,
+        "eps": eps.tolist(),
+        "accuracy": [float((own >= e).sum() / n) for e in eps],
+        "small": SMALL,
+        "kept": kept,
+        "share": percent(kept / n),
+        "median_radius": CertifiedRows.of(radius, counted).median,
+        "unit": unit,
+        "held": held,
+        "n_moving": len(dict.fromkeys(columns)) - len(held),
+        "figure": figures.certified_figure(radius, counted, unit) if has_labels else None,
+    }
+
+
+def _reach(radius: NDArray) -> float:
+    finite = radius[np.isfinite(radius)]
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def training_certificate(estimator: Any) -> dict[str, Any]:
+    """Return the largest training loss, and what follows of it for the training rows."""
+    summary = training_summary(estimator)
+    n = summary["n_rows"]
+    if estimator.perfect_fit_:
+        text = f"So every one of the {plural(n, 'training row')} is right: this is a proof."
+    else:
+        below = summary["n_below_log2"]
+        text = (
+            f"{below:,} of the {plural(n, 'training row')} are below log 2 and right for certain."
+        )
+    return {
+        "max_loss": estimator.max_loss_,
+        "threshold": LOG2,
+        "text": text,
+        "holds": estimator.perfect_fit_,
     }

@@ -1,15 +1,78 @@
-"""One HTML page about a model, from plain data; it loads nothing and runs nothing but its own."""
+"""HTML page about one model, rendered from plain data by Jinja2 templates."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
-from maxplus.report.templates import render
+from maxplus.metrics._readable import plain, readable, with_error
+from maxplus.report import _text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+def render(template: str, package: str = "maxplus.report", **values: Any) -> str:
+    """Return the page that a template makes of ``values``.
+
+    It lies in the folder ``assets`` of ``package`` and may extend or import those of
+    `maxplus.report`, such as ``base.html`` and ``tables.html``.
+    """
+    return _environment(package).get_template(template).render(**values)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    places = dict.fromkeys((package, "maxplus.report"))
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(place, "assets") for place in places]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        name: getattr(_text, name)
+        for name in ("apart", "fixed", "percent", "plural", "probability")
+    }
+    environment.filters |= {"readable": readable, "with_error": with_error}
+    environment.filters |= {"base64": _base64, "sha256": _sha256}
+    environment.globals |= {"asset": _asset, "exp": math.exp}
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False,
+        "allow_nan": False,
+        "separators": (",", ":"),
+    }
+    return environment
+
+
+def _asset(*names: str) -> Markup:
+    """Return styles or scripts of this folder, one after the other."""
+    from markupsafe import Markup
+
+    folder = files("maxplus.report") / "assets"
+    return Markup("\n".join((folder / name).read_text(encoding="utf-8") for name in names))
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8")).decode("ascii")
+
+
+def _sha256(text: str) -> str:
+    """Return the digest by which a content-security policy names a script."""
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def render_page(report: dict[str, Any]) -> str:
-    """The whole page, with styles, scripts, pictures and data inside.
+    """Return the whole page, with styles, scripts, pictures and data inside.
 
     ``report`` holds plain JSON types, as `report_content` and `regression_content` give them.
     Numbers that are None, NaN or infinite are shown as unknown; any list may be empty.
@@ -34,14 +97,14 @@ def render_page(report: dict[str, Any]) -> str:
     >>> page.rstrip().endswith("</html>")
     True
     """
-    report = _plain(report)
+    report = plain(report)
     if report["task"] == "regression":
         return render("regression.html", title=report["title"], report=report)
     return render("page.html", title=report["title"], report=report, data=_data(report))
 
 
 def _data(report: dict[str, Any]) -> dict[str, Any]:
-    """What the explorer needs."""
+    """Return the data of the explorer."""
     editable = report["network"] is not None
     listed = (report["importances"] or {}).get("columns", [])
     rank = {one["name"]: k for k, one in enumerate(listed)}
@@ -61,7 +124,7 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
             }
             for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
         ],
-        # What is edited is computed with, so that every digit counts.
+        # Edited values enter computations, which need every digit.
         "rows": report["rows"] if editable else [_shorter(row) for row in report["rows"]],
         "units": {name: _short(unit) for name, unit in report["units"].items()},
     }
@@ -72,16 +135,5 @@ def _shorter(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(numbers: list[float | None]) -> list[float | None]:
-    """Six digits are more than is shown, and keep a page of images small."""
+    """Round to six digits, more than are shown, which keeps a page of images small."""
     return [None if number is None else float(f"{number:.6g}") for number in numbers]
-
-
-def _plain(value: Any) -> Any:
-    """A copy whose floats are finite or None: JSON has no word for the others."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

@@ -1,4 +1,4 @@
-"""What a report says about a fitted regressor, as plain data: a shorter page."""
+"""Content of the page about a fitted regressor, as plain data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.distributed import current
 from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.metrics import judge_regression
 from maxplus.metrics._intervals import ERRORS
 from maxplus.metrics._readable import readable, with_error
-from maxplus.report import about, figures
+from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.asked import MOST_COUNTED, Asked, answered
+from maxplus.report.data import MOST_COUNTED, PageRows
 from maxplus.report.unseen import N_NAMED, REMEDY, equal_to_training, which_rows
+from maxplus.tables import row_hashes
 
 COVERAGE = 0.9
 
@@ -31,7 +31,7 @@ def regression_content(
     ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Everything `render_page` shows, for a fitted LMMRegressor on rows.
+    """Return everything `render_page` shows, for a fitted LMMRegressor on rows.
 
     Rows with true numbers are test data, and lead the page, unless they are the training rows.
 
@@ -56,24 +56,13 @@ def regression_content(
     >>> "</html>" in render_page(regression_content(reg, x, x[:, 0], name="a line"))
     True
     """
-    asked = Asked.of(X, None if y is None else np.asarray(y, float), name, row_numbers, ids)
-    # Each rank asks about its own rows; rank 0 writes.
-    told = answered(
-        lambda rows: np.column_stack([reg.predict(rows), *reg.predict_interval(rows, COVERAGE)]), X
-    )
-    return current().root_only(
-        lambda rows: _content(reg, asked.seen(rows), told.T, feature_names), X
-    )
-
-
-def _content(
-    reg: Any, asked: Asked, told: NDArray, feature_names: Sequence[str] | None
-) -> dict[str, Any]:
+    y = None if y is None else np.asarray(y, float)
+    asked = PageRows(X, y, name, row_numbers, ids)
+    told = np.stack([reg.predict(X), *reg.predict_interval(X, COVERAGE)])
     predicted, lower, upper = told
-    y, n_features = asked.y, asked.X.shape[1]
-    words = [f"feature {p}" for p in range(n_features)] if feature_names is None else feature_names
+    words = feature_names or [f"feature {p}" for p in range(X.shape[1])]
     is_training = y is not None and is_training_table(reg, y)
-    equal = equal_to_training(reg, asked.prints)
+    equal = equal_to_training(reg, row_hashes(X))
     where = which_rows(asked, is_training, equal)
     if y is None:
         where = f"{asked.name} has no true numbers to compare with."
@@ -85,9 +74,9 @@ def _content(
     half = (upper - lower) / 2.0
     width = float(half[0]) if np.allclose(half, half[0]) else np.inf
     return {
-        **about.about_page(reg, asked.name),
+        **model.about_page(reg, asked.name),
         "task": "regression",
-        "model": about.about_model(reg),
+        "model": model.about_model(reg),
         "data": {"name": asked.name, "n_rows": asked.n},
         "headline": headline,
         "sources": sources,
@@ -96,13 +85,13 @@ def _content(
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
         # Those that it is farthest off; without true numbers, the first.
         "rows": [_row(asked, told, int(n)) for n in order[:N_NAMED]],
-        "importances": about.importances(reg, asked.X[asked.some(MOST_COUNTED)], words),
-        "search": about.search(reg),
+        "importances": model.importances(reg, asked.X[asked.some(MOST_COUNTED)], words),
+        "search": model.search(reg),
     }
 
 
-def _row(asked: Asked, told: NDArray, n: int) -> dict[str, Any]:
-    """What is predicted of a row, and how far off that is where its number is known."""
+def _row(asked: PageRows, told: NDArray, n: int) -> dict[str, Any]:
+    """Return the prediction for a row, and its error where the true number is known."""
     predicted, lower, upper = (float(column[n]) for column in told)
     row = {**asked.name_of(n), "predicted": predicted, "lower": lower, "upper": upper}
     if asked.y is None:
@@ -112,9 +101,9 @@ def _row(asked: Asked, told: NDArray, n: int) -> dict[str, Any]:
 
 
 def _sources(
-    reg: Any, asked: Asked, told: NDArray, is_training: bool, where: str
+    reg: Any, asked: PageRows, told: NDArray, is_training: bool, where: str
 ) -> list[dict[str, Any]]:
-    """Figures on the rows that are given, if the model was not trained on them; of a validation."""
+    """Return figures on the given rows, unless they are the training rows, and of a validation."""
     sources = []
     if asked.y is not None and not is_training:
         mean = training_summary(reg).get("mean")
@@ -122,22 +111,33 @@ def _sources(
         if mean is not None:
             found = judge_regression(asked.y, np.full(asked.n, mean)).to_json()
             guess = {name: found[name] for name in ("r2", "mae", "rmse")}
-        sources.append({
-            "title": asked.name, "whose": f"of {asked.name}", "on": asked.name,
-            "figures": judge_regression(asked.y, *told).to_json(), "guess": guess, "words": where,
-        })  # fmt: skip
+        sources.append(
+            {
+                "title": asked.name,
+                "whose": f"of {asked.name}",
+                "on": asked.name,
+                "figures": judge_regression(asked.y, *told).to_json(),
+                "guess": guess,
+                "words": where,
+            }
+        )
     record = getattr(reg, "validation_", None)
     if record is not None:
-        sources.append({
-            "title": record["how"], "whose": "that it had not seen", "on": "new rows",
-            "figures": record["figures"], "guess": record["guess"],
-            "words": "each of these training rows was judged by a model trained without it.",
-        })  # fmt: skip
+        sources.append(
+            {
+                "title": record["how"],
+                "whose": "that it had not seen",
+                "on": "new rows",
+                "figures": record["figures"],
+                "guess": record["guess"],
+                "words": "each of these training rows was judged by a model trained without it.",
+            }
+        )
     return sources
 
 
 def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Whether it is better than the mean on rows that it has not seen."""
+    """Return whether the model is better than the mean on rows that it has not seen."""
     if source is None:
         text = f"No validation is kept with the model. {where} {REMEDY}"
         return {"holds": None, "words": "Not measured on new rows", "text": text}
@@ -157,7 +157,7 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
 
 
 def _variance_words(r2: float | None) -> str:
-    """What R² means; below 0 nothing is explained, and the number says how badly."""
+    """Return R² in words; below 0 nothing is explained."""
     if r2 is None:
         return ""
     if r2 > 0.0:

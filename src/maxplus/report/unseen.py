@@ -1,4 +1,4 @@
-"""How well a classifier does on rows that it was not trained on, as far as that is known."""
+"""Quality of a classifier on rows that it was not trained on, as far as that is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from maxplus.estimators._base import training_summary
 from maxplus.metrics import judge_classifier, plain, reliability
 from maxplus.metrics._intervals import ERRORS, mean_auc_error, wilson_interval
 from maxplus.report._text import percent, plural
-from maxplus.report.asked import Asked
+from maxplus.report.data import PageRows
+from maxplus.report.figures import reliability_figure
+from maxplus.tables import row_hashes
 
 # Rows of each kind that the page names.
 N_NAMED = 25
@@ -21,13 +23,13 @@ REMEDY = "Train with maxplus train, or give rows with labels that were not used 
 
 
 def equal_to_training(estimator: Any, prints: NDArray) -> NDArray | None:
-    """Which rows, by their hashes, have the values of a training row; None: no rows are kept."""
+    """Return which rows, by their hashes, equal a training row; None if no rows are kept."""
     known = getattr(estimator, "training_rows_", None)
     return None if known is None else np.isin(prints, known)
 
 
-def which_rows(asked: Asked, is_training: bool, equal: NDArray | None) -> str:
-    """What is known of the table's rows and the training rows, in a sentence."""
+def which_rows(asked: PageRows, is_training: bool, equal: NDArray | None) -> str:
+    """Return in a sentence whether rows are among the training rows."""
     rows = f"{plural(asked.n, 'row')} of {asked.name}"
     if is_training:
         return f"The model was trained on the {rows}."
@@ -43,8 +45,8 @@ def which_rows(asked: Asked, is_training: bool, equal: NDArray | None) -> str:
     return f"{n:,} of the {rows} {has} the same values as a training row, and count as all others."
 
 
-def of_validation(estimator: Any, asked: Asked, is_training: bool) -> dict[str, Any] | None:
-    """What the validation in training found; None if there was none."""
+def of_validation(estimator: Any, asked: PageRows, is_training: bool) -> dict[str, Any] | None:
+    """Return the results of the validation in training; None if there was none."""
     record = getattr(estimator, "validation_", None)
     if record is None:
         return None
@@ -65,16 +67,16 @@ def of_validation(estimator: Any, asked: Asked, is_training: bool) -> dict[str, 
     )
 
 
-def _renamed(rows: Sequence[dict], asked: Asked, same: bool) -> list[dict[str, Any]]:
-    """Rows of a validation, by the names that they have where the page shows the same table."""
+def _renamed(rows: Sequence[dict], asked: PageRows, same: bool) -> list[dict[str, Any]]:
+    """Return rows of a validation with their names where the page shows the same table."""
     place = {asked.number(n): n for n in range(asked.n)}
     if not (same and all(row["row"] in place for row in rows)):
         return [{**row, "id": None, "of_data": False} for row in rows]
     return [{**row, **asked.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 
-def of_rows(estimator: Any, asked: Asked, log_proba: NDArray, words: str) -> dict[str, Any]:
-    """The model itself on all of the rows that the page is about."""
+def of_rows(estimator: Any, asked: PageRows, log_proba: NDArray, words: str) -> dict[str, Any]:
+    """Return the results of the model on all rows that the page is about."""
     assert asked.y is not None
     classes = estimator.classes_
     codes = np.searchsorted(classes, asked.y)
@@ -96,50 +98,58 @@ def of_rows(estimator: Any, asked: Asked, log_proba: NDArray, words: str) -> dic
     )
 
 
-def named_rows(estimator: Any, asked: Asked, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
-    """The first rows of an order, with what is predicted of them; without labels those are None."""
+def named_rows(estimator: Any, asked: PageRows, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
+    """Return the first rows of an order, with their labels, if any, and predictions."""
     classes = [str(label) for label in estimator.classes_]
     best = P.argmax(axis=1)
     rows = []
     for n in order[:N_NAMED].tolist():
         code = None if asked.y is None else int(np.searchsorted(estimator.classes_, asked.y[n]))
-        rows.append({
-            **asked.name_of(n), "of_data": True, "label": None if code is None else classes[code],
-            "predicted": classes[best[n]], "probability": float(P[n].max()),
-            "own_probability": None if code is None else float(P[n, code]),
-        })  # fmt: skip
+        rows.append(
+            {
+                **asked.name_of(n),
+                "of_data": True,
+                "label": None if code is None else classes[code],
+                "predicted": classes[best[n]],
+                "probability": float(P[n].max()),
+                "own_probability": None if code is None else float(P[n, code]),
+            }
+        )
     return rows
 
 
 def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
-    """Figures of the training rows' frequencies, which know no feature."""
+    """Return the figures of a prediction by the training rows' class frequencies."""
     classes = estimator.classes_
     counts = np.array(training_summary(estimator)["class_counts"])
     P = np.tile(counts / counts.sum(), (len(codes), 1))
     found = judge_classifier(codes, P, classes).to_json()
     names = ("accuracy", "balanced_accuracy", "log_loss")
     return {name: found[name] for name in names} | {
-        "auc": 0.5, "label": str(classes[counts.argmax()])
-    }  # fmt: skip
+        "auc": 0.5,
+        "label": str(classes[counts.argmax()]),
+    }
 
 
 def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
-    """With intervals beside what was counted."""
+    """Return results with confidence intervals added."""
     classes = [
         {**one, "interval": wilson_interval(one["recall"], one["n_rows"] / dispersion)}
         for one in figures["classes"]
     ]
     return {
-        **others, "bins": bins,
+        **others,
+        "bins": bins,
         "figures": {
-            **figures, "classes": classes,
+            **figures,
+            "classes": classes,
             "interval": wilson_interval(figures["accuracy"], figures["n_rows"] / dispersion),
         },
-    }  # fmt: skip
+    }
 
 
 def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """The one thing to know first: whether it is better than a guess on rows it has not seen."""
+    """Return whether the model is better than a guess on rows that it has not seen."""
     if source is None:
         text = f"No validation is kept with the model. {where} {REMEDY}"
         return {"holds": None, "words": "Not measured on new rows", "text": text}
@@ -161,8 +171,44 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
 
 
 def _ranks(figures: dict[str, Any]) -> bool:
-    """Whether the area under the curve is above chance by more than chance explains."""
+    """Return whether the area under the curve is significantly above chance."""
     known = [(one["auc"], one["n_rows"]) for one in figures["classes"] if one["auc"] is not None]
     if figures["auc"] is None or not known:
         return False
     return figures["auc"] - ERRORS * mean_auc_error(known, figures["n_rows"]) > 0.5
+
+
+def performance(clf: Any, asked: PageRows, log_proba: NDArray, is_training: bool) -> dict[str, Any]:
+    """Return the quality on new rows: on those that are given, else by a validation."""
+    validation = of_validation(clf, asked, is_training)
+    sources = [] if validation is None else [validation]
+    equal = equal_to_training(clf, row_hashes(asked.X))
+    where = which_rows(asked, is_training, equal)
+    own = None
+    if asked.y is None:
+        where = f"{asked.name} has no true labels to compare with."
+    else:
+        own = of_rows(clf, asked, log_proba, where)
+        if not is_training:
+            sources.insert(0, own)
+    first = headline(sources[0] if sources else None, where)
+    if own in sources and equal is not None and equal.any():
+        first["text"] += f" {where}"
+    judged = sources[0] if sources else own
+    bins = None if judged is None else judged["bins"]
+    named = next((one for one in (*sources[:1], own) if one and one["least_sure"]), None)
+    return {
+        "headline": first,
+        "where": where,
+        "sources": sources,
+        "judged": None if judged is None else {"is_new": bool(sources), **judged},
+        "named": _least_sure(clf, asked, log_proba) if asked.y is None else named,
+        "reliability": None if bins is None else reliability_figure(bins),
+    }
+
+
+def _least_sure(clf: Any, asked: PageRows, log_proba: NDArray) -> dict[str, Any]:
+    """Return the rows without labels whose predictions are least probable."""
+    P = np.exp(log_proba)
+    order = np.argsort(P.max(axis=1), kind="stable")
+    return {"least_sure": named_rows(clf, asked, P, order), "most_surprising": []}

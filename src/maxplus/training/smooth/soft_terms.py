@@ -28,6 +28,7 @@ from maxplus._compile.jit import inner, njit
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, adam_step, annealed
+from maxplus.training.smooth.monotone import Monotonic, constrain, seal
 
 # Exponents are kept within ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
@@ -87,6 +88,7 @@ class Buffers(NamedTuple):
 def train_terms(
     model: AdditiveLMM, U: NDArray, y: NDArray, annealing: Annealing, rng: np.random.Generator,
     weight: NDArray | None = None, on_epoch: OnEpoch | None = None, loss: str = "log_loss",
+    monotonic: Monotonic | None = None,
 ) -> AdditiveLMM:  # fmt: skip
     """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
 
@@ -109,14 +111,20 @@ def train_terms(
     loss : "log_loss", or "squared" or "absolute"
         That of classes, or that of the difference z_1 − z_0 of a model with two outputs from its
         target, halved if it is squared.
+    monotonic : Monotonic, optional
+        Constraints of the difference z_1 − z_0 of a model with two outputs.
 
     Returns
     -------
     AdditiveLMM
     """
+    if monotonic is not None:
+        model = constrain(model, monotonic.signs)
     rows = np.ascontiguousarray(U, np.float64)
     shares = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     layout, weights = pack(model)
+    # A slope of 0 belongs to a wall that is a bound, and stays.
+    is_flat = weights.W0 == 0.0
     moments = tuple(FlatWeights(*(np.zeros_like(W) for W in weights)) for _ in range(2))
     batch, epochs = annealing.batch(len(y)), annealing.epochs(len(y))
     n_batches = len(y) // batch
@@ -124,16 +132,21 @@ def train_terms(
     intercept = model.intercept.astype(np.float64)
     buffers = empty_buffers(layout, model.n_classes, batch)
     targets = np.asarray(y, np.float64)
+
+    def trained() -> AdditiveLMM:
+        now = unpack(model, layout, weights)
+        return now if monotonic is None else seal(now, monotonic)
+
     for epoch in range(epochs):
         mean = train_epoch(
             rows, targets, shares, LOSSES[loss], rng.permutation(len(y)), batch, epoch * n_batches,
-            schedule, layout, weights, intercept, moments, buffers,
+            schedule, layout, weights, is_flat, intercept, moments, buffers,
         )  # fmt: skip
-        if on_epoch is not None and on_epoch(epoch, mean, lambda: unpack(model, layout, weights)):
+        if on_epoch is not None and on_epoch(epoch, mean, trained):
             break
     if not all(np.isfinite(W).all() for W in weights):
         raise TrainingOverflowError("the joint training of terms overflowed: lower its rate")
-    return unpack(model, layout, weights)
+    return trained()
 
 
 def pack(model: AdditiveLMM) -> tuple[Layout, FlatWeights]:
@@ -174,8 +187,8 @@ def _lmms(layout: Layout, weights: FlatWeights) -> Iterator[LMM]:
 
 @njit(cache=True, nogil=True)
 def train_epoch(
-    X, y, weight, loss_kind, order, batch, step, schedule, layout, weights, intercept, moments,
-    buffers,
+    X, y, weight, loss_kind, order, batch, step, schedule, layout, weights, is_flat, intercept,
+    moments, buffers,
 ):  # fmt: skip
     """Take Adam's steps of one epoch, from ``step`` on; return the mean loss.
 
@@ -220,6 +233,8 @@ def train_epoch(
         # A slope of the other sign would turn a wall around.
         for i in range(weights.W0.size):
             weights.W0[i] = max(weights.W0[i], 0.0) if i % 2 == 0 else min(weights.W0[i], 0.0)
+            if is_flat[i]:
+                weights.W0[i] = 0.0
     return loss
 
 

@@ -1,0 +1,113 @@
+"""Results as files: CSV, JSON, PNG, SVG and Markdown each, and one report of all."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.harness import BENCHMARKS, EXPERIMENTS, Result, Settings
+from experiments.readings import READINGS
+from maxplus._files import write_whole
+
+TITLE = "The paper's tables and figures, measured again"
+BENCHMARKS_TITLE = "Benchmarks"
+READINGS_TITLE = "Where the paper can be read in two ways"
+
+# Content of an experiment's JSON file: the fields of its `Result`, figures by name only, and the
+# name, the scale and the number of seeds that it was run with.
+Record = dict[str, Any]
+
+
+def write_result(folder: Path, name: str, result: Result, settings: Settings) -> None:
+    """Write all files of one experiment; the JSON file last, as it marks a finished one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, table in enumerate(result.tables, 1):
+        suffix = f"-{number}" if len(result.tables) > 1 else ""
+        with open(folder / f"{name}{suffix}.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([table.columns, *table.rows])
+    for what, figure in result.figures.items():
+        for kind in ("png", "svg"):
+            figure.savefig(folder / f"{name}-{what}.{kind}")
+    record = {
+        "name": name,
+        "title": result.title,
+        "text": result.text,
+        "scale": result.scale,
+        "quick": settings.quick,
+        "seeds": settings.seeds,
+        "seconds": result.seconds,
+        "machine": result.machine,
+        "values": result.values,
+        "tables": [vars(table) for table in result.tables],
+        "figures": list(result.figures),
+    }
+    (folder / f"{name}.md").write_text(_section(record), encoding="utf-8")
+    text = json.dumps(record, indent=2, ensure_ascii=False, default=float)
+    write_whole(folder / f"{name}.json", (text + "\n").encode())
+
+
+def read_record(folder: Path, name: str) -> Record | None:
+    """Return the record of an experiment; None when there is none or it is damaged."""
+    try:
+        record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) and record.get("name") == name else None
+
+
+def is_finished(folder: Path, name: str, settings: Settings) -> bool:
+    """Return whether the folder holds this experiment's result for the same settings."""
+    record = read_record(folder, name)
+    wanted = (settings.quick, settings.seeds)
+    return record is not None and (record["quick"], record["seeds"]) == wanted
+
+
+def write_report(out: Path) -> list[str]:
+    """Write REPORT.md of all records below ``out``; return their names."""
+    papers, benchmarks = (
+        [record for name in group if (record := read_record(out / name, name))]
+        for group in (EXPERIMENTS, BENCHMARKS)
+    )
+    records = papers + benchmarks
+    facts = _common_facts(records)
+    parts = [f"# {TITLE}\n", *([f"{facts}\n"] if facts else [])]
+    parts += [_section(record, f"{record['name']}/") for record in papers]
+    if benchmarks:
+        parts += [f"# {BENCHMARKS_TITLE}\n"]
+        parts += [_section(record, f"{record['name']}/") for record in benchmarks]
+    parts += [f"# {READINGS_TITLE}\n", _markdown_table(vars(READINGS), "") + "\n"]
+    (out / "REPORT.md").write_text("\n".join(parts), encoding="utf-8")
+    return [record["name"] for record in records]
+
+
+def _common_facts(records: list[Record]) -> str:
+    """Return the facts about the machine that all records share."""
+    facts = records[0]["machine"].items() if records else ()
+    return " · ".join(
+        f"{name} {value}"
+        for name, value in facts
+        if all((name, value) in record["machine"].items() for record in records)
+    )
+
+
+def _section(record: Record, folder: str = "") -> str:
+    """Return the Markdown of one experiment, whose pictures lie in ``folder``."""
+    name, title = record["name"], record["title"]
+    parts = [f"## {title} (`{name}`)", record["text"]]
+    if record["scale"]:
+        parts.insert(1, f"*Reduced scale: {record['scale']}.*")
+    parts += [_markdown_table(table, record["scale"]) for table in record["tables"]]
+    parts += [f"![{title}: {what}]({folder}{name}-{what}.png)" for what in record["figures"]]
+    if record["seconds"] is not None:
+        parts.append(f"{record['seconds']:.0f} s")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(table: dict[str, Any], scale: str) -> str:
+    caption = f"**{table['caption']}**" + (f" (reduced scale: {scale})" if scale else "")
+    head, *lines = (
+        "| " + " | ".join(map(str, row)) + " |" for row in (table["columns"], *table["rows"])
+    )
+    return "\n".join([caption, "", head, "|" + "---|" * len(table["columns"]), *lines])

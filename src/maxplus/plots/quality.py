@@ -1,0 +1,154 @@
+"""Figures of the quality of predictions: calibration and certified accuracy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxplus.plots._canvas import BLUE, DASHED, GREY, PALE, SMALL, new_figure, quiet_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PERCENT = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+
+
+class Binned(Protocol):
+    """Samples by their top probability, in bins of equal width; NaN where there are none."""
+
+    @property
+    def count(self) -> NDArray:
+        """Samples of each bin."""
+
+    @property
+    def confidence(self) -> NDArray:
+        """Their mean top probability."""
+
+    @property
+    def accuracy(self) -> NDArray:
+        """The share of them that is right."""
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error."""
+
+
+def plot_reliability(bins: Binned) -> Figure:
+    """Draw how often the predicted class is right, against its probability.
+
+    Below it, the number of samples in each bin.
+
+    Parameters
+    ----------
+    bins : from `maxplus.metrics.reliability`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from maxplus.metrics import reliability
+    >>> from maxplus.plots import plot_reliability
+    >>> figure = plot_reliability(reliability([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]]))
+    """
+    if not np.sum(bins.count):
+        raise ValueError("bins holds no samples; give labels and probabilities of at least one")
+    figure = new_figure(7.0, 4.8)
+    above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.5, 1]})
+    _draw_shares(above, bins)
+    _draw_counts(below, bins)
+    return figure
+
+
+def _draw_shares(ax: Axes, bins: Binned) -> None:
+    """Draw a dot for each bin, sized by its samples, and its gap to the diagonal."""
+    filled = bins.count > 0
+    promised, kept = bins.confidence[filled], bins.accuracy[filled]
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
+    ax.text(
+        0.2,
+        0.22,
+        "as promised",
+        rotation=45,
+        rotation_mode="anchor",
+        transform_rotates_text=True,
+        fontsize=SMALL,
+        color=GREY,
+    )
+    ax.vlines(promised, promised, kept, color=BLUE, linewidth=2, alpha=0.35, zorder=2)
+    share = bins.count[filled] / bins.count.sum()
+    ax.scatter(promised, kept, s=18 + 220 * share, color=BLUE, linewidth=0, zorder=3, clip_on=False)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    ax.set_yticks(*PERCENT)
+    ax.set_ylabel("right")
+    # At the left, where few dots lie: a top probability is at least 1 / C.
+    words = (
+        f"expected calibration error {bins.error:.3f}\nabove the line: too modest\nbelow: too sure"
+    )
+    ax.text(0.01, 0.97, words, va="top", fontsize=SMALL, color=GREY)
+    quiet_frame(ax, "How often predictions are right, by their probability")
+
+
+def _draw_counts(ax: Axes, bins: Binned) -> None:
+    edges = np.linspace(0, 1, len(bins.count) + 1)
+    ax.stairs(bins.count, edges, fill=True, color=PALE)
+    ax.set_xticks(*PERCENT)
+    ax.set_xlabel("probability of the predicted class")
+    ax.set_ylabel("samples")
+    ax.locator_params(axis="y", nbins=3, integer=True)
+    quiet_frame(ax, "")
+
+
+def plot_certified_accuracy(
+    radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
+) -> Figure:
+    """Draw certified accuracy against ε: the share of samples right at every point within ε.
+
+    Parameters
+    ----------
+    radius : each sample's certified radius, from `maxplus.LMMClassifier.certified_radius`
+    correct : whether each sample is classified right
+    unit : what ε is counted in, for the axis
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from maxplus.plots import plot_certified_accuracy
+    >>> figure = plot_certified_accuracy([0.1, 0.3, 0.2], [True, True, False])
+    """
+    radius, correct = np.asarray(radius, float), np.asarray(correct, bool)
+    if radius.ndim != 1 or radius.shape != correct.shape or radius.size == 0:
+        raise ValueError(
+            f"radius and correct must be non-empty vectors of one length; got shapes "
+            f"{radius.shape} and {correct.shape}"
+        )
+    own = radius[correct]
+    eps = np.sort(own[np.isfinite(own)])
+    end = 1.05 * eps[-1] if eps.size and eps[-1] > 0 else 1.0
+    # After each radius one sample less; infinite ones stay to the end.
+    left = (own.size - np.arange(eps.size + 1)) / radius.size
+    figure = new_figure(7.0, 4.2)
+    ax = figure.subplots()
+    x, y = np.concatenate([[0.0], eps, [end]]), np.append(left, left[-1])
+    ax.step(x, y, where="post", color=BLUE, linewidth=2)
+    ax.fill_between(x, y, step="post", color=BLUE, alpha=0.15, linewidth=0)
+    ax.annotate(
+        f"accuracy {correct.mean():.1%}",
+        (0, correct.mean()),
+        xytext=(6, 5),
+        textcoords="offset points",
+        fontsize=SMALL,
+        color=GREY,
+    )
+    what = "ε: how far every feature may move" + ("" if unit is None else f", in {unit}")
+    ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel=what)
+    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    quiet_frame(ax, "Certified accuracy: right, and provably so within ε")
+    return figure

@@ -1,0 +1,178 @@
+"""Description of a model: its origin and training, and its weights for the page's scripts."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+import maxplus
+from maxplus.certify.bounds import caps
+from maxplus.certify.margins import Margins, shapes_of
+from maxplus.estimators._base import training_summary
+from maxplus.explain import feature_importances
+from maxplus.models import LMM, AdditiveLMM, Term
+from maxplus.report import figures
+from maxplus.report.data import column_of_features
+
+# A page with more weights would take megabytes and react slowly.
+MOST_WEIGHTS = 150_000
+# Parameters that do not affect the model.
+HIDDEN_PARAMETERS = ("callbacks", "verbose", "n_jobs", "warm_start")
+
+
+def about_page(estimator: Any, name: str) -> dict[str, Any]:
+    """Return the title and origin of a page."""
+    encoder = getattr(estimator, "encoder_", None)
+    target = name if encoder is None else f"“{encoder.target_.name}”"
+    return {
+        "title": f"A model that tells {target}",
+        "made_by": f"maxplus {maxplus.__version__}",
+        "made_at": datetime.now(timezone.utc).isoformat(timespec="minutes"),
+    }
+
+
+def about_model(estimator: Any) -> dict[str, Any]:
+    """Return what a model predicts and how it was trained, in numbers and words."""
+    encoder = getattr(estimator, "encoder_", None)
+    n_features = estimator.model_.n_features
+    facts = {
+        words: format(value, spec)
+        for words, attribute, spec in (
+            ("ended", "status_message_", ""),
+            ("iterations", "n_iter_", ","),
+            ("maximum loss", "max_loss_", ".6g"),
+            ("mean loss", "mean_loss_", ".6g"),
+        )
+        if (value := getattr(estimator, attribute, None)) is not None
+    }
+    return {
+        "kind": type(estimator).__name__,
+        "n_hidden": estimator.n_hidden_,
+        "n_terms": len(getattr(estimator.model_, "terms", ())),
+        "n_features": n_features,
+        "n_columns": n_features if encoder is None else len(encoder.columns_),
+        "target": None if encoder is None else encoder.target_.name,
+        "trained_on": None if encoder is None else PurePath(encoder.data_).name,
+        "n_training": training_summary(estimator).get("n_rows"),
+        "decisions": [] if encoder is None else list(encoder.decisions_),
+        "parameters": {
+            name: str(value)
+            for name, value in estimator.get_params(deep=False).items()
+            if name not in HIDDEN_PARAMETERS
+        },
+        "training": facts,
+    }
+
+
+def columns_of(estimator: Any, words: Sequence[str]) -> list[str]:
+    """Return the column that each feature is made of."""
+    return column_of_features(getattr(estimator, "encoder_", None), words)
+
+
+def importances(estimator: Any, X: NDArray, words: Sequence[str]) -> dict[str, Any]:
+    """Return columns by importance, the largest first, without those of importance 0.
+
+    On the training rows if the estimator kept that, else on the rows that the page is about.
+    """
+    shares = getattr(estimator, "feature_importances_", None)
+    kept = shares is not None
+    if not kept:
+        shares = feature_importances(estimator.model_, X)
+    sums: dict[str, float] = {}
+    for column, share in zip(columns_of(estimator, words), np.asarray(shares), strict=True):
+        sums[column] = sums.get(column, 0.0) + float(share)
+    order = sorted(sums, key=lambda column: -sums[column])
+    listed = [{"name": column, "share": sums[column]} for column in order if sums[column] > 0.0]
+    is_sum = isinstance(estimator.model_, AdditiveLMM)
+    return {"on_training": kept, "is_sum": is_sum, "columns": listed}
+
+
+def search(estimator: Any) -> dict[str, str] | None:
+    """Return a figure of the search before the training, if there was one."""
+    tried = getattr(estimator, "search_", None)
+    return None if tried is None else figures.search_figure(tried)
+
+
+def as_sum(model: LMM | AdditiveLMM) -> AdditiveLMM:
+    """Return the model itself, or the sum of a single term, which has the same scores."""
+    if isinstance(model, AdditiveLMM):
+        return model
+    return AdditiveLMM([Term(np.arange(model.n_features), model)], model.n_features)
+
+
+def n_weights(model: LMM | AdditiveLMM) -> int:
+    """Return the number of weights."""
+    return sum(W.size for W in model.weights_by_name().values())
+
+
+def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
+    """Return all that scores and certified radii are computed from, arrays as base64.
+
+    Parameters
+    ----------
+    model : LMM or AdditiveLMM
+    scale : how far each feature moves for a radius of 1, (P,)
+    """
+    total = as_sum(model)
+    P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
+    exact = total.astype(np.float64)
+    margins = Margins(total, np.zeros((0, P)), np.zeros(0, int), scale)
+    is_sum = isinstance(model, AdditiveLMM)
+    feature_map = total.feature_map
+    T = len(total.terms)
+    return {
+        "is_sum": is_sum,
+        "terms": [
+            {
+                "features": features.tolist(),
+                "n_units": lmm.n_hidden,
+                "W0": _packed(lmm.W0, dtype),
+                "W1": _packed(lmm.W1.T, dtype),
+                "W2": _packed(lmm.W2.T, dtype),
+                "caps": _packed(caps(own), np.float64),
+            }
+            for (features, lmm), (_, own) in zip(total.terms, exact.terms, strict=True)
+        ],
+        # Terms over one feature, with the points at which slopes change; bounds are exact there.
+        "shapes": [
+            {
+                "feature": shape.feature,
+                "points": _packed(shape.points, np.float64),
+                "scores": _packed(shape.scores, np.float64),
+                "terms": [
+                    t
+                    for t, term in enumerate(total.terms)
+                    if term.features.tolist() == [shape.feature]
+                ],
+            }
+            for shape in shapes_of(exact)
+        ],
+        "map": None
+        if feature_map is None
+        else {
+            "starts": feature_map.starts.tolist(),
+            "x": _packed(feature_map.x, np.float64),
+            "u": _packed(feature_map.u, np.float64),
+            "rises": _packed(feature_map.rises, np.float64),
+        },
+        "intercept": _packed(total.intercept, dtype),
+        "single": dtype == np.float32,
+        "n_classes": model.n_classes,
+        "scale": margins.scale.tolist(),
+        "steepest": margins.slope,
+        # Rounding error of a margin: relative to the largest numbers, and absolute.
+        "rounding": (2.0 * T + 6.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
+        "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
+    }
+
+
+def _packed(array: NDArray, dtype: DTypeLike) -> str:
+    """Return the little-endian bytes of an array in C order, as base64."""
+    little = np.dtype(dtype).newbyteorder("<")
+    return base64.b64encode(np.ascontiguousarray(array, little).tobytes()).decode("ascii")

@@ -1,0 +1,103 @@
+"""Monotone constraints of a sum of terms with two outputs.
+
+z_1 − z_0 does not decrease in a feature with sign +1 if, in every term, z_1 does not decrease and
+z_0 does not increase in it. That holds by construction: a unit counts for one class only, and has
+no wall of the other direction. Minima, maxima, sums, and products with slopes of one sign are
+monotone in floating-point arithmetic as well, so rounding cannot violate the constraint.
+
+Weights of a network are finite: an absent wall or score is one that decides nothing for any input,
+which `seal` ensures after training.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+
+# Absent weights during training, far beyond all others: their soft weights are zero.
+FAR = 1e6
+# An absent weight is this far from deciding, relative to the values it is compared with.
+DISTANCE = 1e-3
+
+
+class Monotonic(NamedTuple):
+    """Signs of the features, 1, −1 or 0, and the ranges of their mapped values, arrays (P,)."""
+
+    signs: NDArray
+    low: NDArray
+    high: NDArray
+
+    @classmethod
+    def of(cls, signs: NDArray, feature_map: FeatureMap) -> Monotonic:
+        """Return the constraints of features behind a map."""
+        starts = feature_map.starts
+        return cls(signs, feature_map.u[starts[:-1]], feature_map.u[starts[1:] - 1])
+
+
+def constrain(model: AdditiveLMM, signs: NDArray) -> AdditiveLMM:
+    """Return a start of training in which units of constrained terms keep the order of classes.
+
+    In a term over one feature, the slope of the other direction is 0, so that its wall is a bound:
+    units of class 1 are bounded ramps, whose maximum is a monotone function with several steps, and
+    one unit of class 0 is a constant. O(weights).
+    """
+    terms = [
+        Term(term.features, _constrained(term.lmm, signs[term.features]))
+        if signs[term.features].any()
+        else term
+        for term in model.terms
+    ]
+    return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
+
+
+def _constrained(lmm: LMM, signs: NDArray) -> LMM:
+    W0, W1, W2 = lmm.W0.copy(), lmm.W1.copy(), lmm.W2.copy()
+    own = W2.argmax(axis=1)
+    if signs.size == 1:
+        wall, bound = (0, 1) if signs[0] > 0 else (1, 0)
+        # Ramps of slope k through points of the line k·u/2 at the centres of the units.
+        centre, width = 0.5 * (W1[bound] - W1[wall]), 0.5 * (W1[0] + W1[1])
+        W0[bound] = 0.0
+        W1[wall], W1[bound] = -0.5 * centre, 0.5 * (centre + width)
+        own[:-1], own[-1] = 1, 0
+        W1[wall, -1], W1[bound, -1] = FAR, 0.0
+    else:
+        for p in np.flatnonzero(signs):
+            # The wall of the + slope is even; units of class 1 lose the one against the sign.
+            against = 2 * p + (1 if signs[p] > 0 else 0)
+            W1[against, own == 1] = FAR
+            W1[against ^ 1, own == 0] = FAR
+    W2[np.arange(own.size), own] = W2.max(axis=1)
+    W2[np.arange(own.size), 1 - own] = -FAR
+    return LMM(W0, W1, W2)
+
+
+def seal(model: AdditiveLMM, monotonic: Monotonic) -> AdditiveLMM:
+    """Return the model with absent weights that decide nothing for any input; O(weights)."""
+    terms = [
+        Term(term.features, _sealed(term.lmm, monotonic, term.features))
+        if monotonic.signs[term.features].any()
+        else term
+        for term in model.terms
+    ]
+    return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
+
+
+def _sealed(lmm: LMM, monotonic: Monotonic, features: NDArray) -> LMM:
+    ends = np.stack([monotonic.low[features], monotonic.high[features]])
+    rows = np.repeat(ends, 2, axis=1) * lmm.W0
+    low, high = rows.min(axis=0)[:, None], rows.max(axis=0)[:, None]
+    W1, W2 = lmm.W1.copy(), lmm.W2.copy()
+    no_wall, no_score = W1 > 0.5 * FAR, W2 < -0.5 * FAR
+    # Bounds of the units by their own walls, and of the scores by their own units.
+    least = np.where(no_wall, np.inf, W1 + low).min(axis=0)
+    most = np.where(no_wall, np.inf, W1 + high).min(axis=0)
+    floor = np.where(no_score, -np.inf, W2 + least[:, None]).max(axis=0)
+    walls, scores = most - low, floor - most[:, None]
+    walls = walls + DISTANCE * (1.0 + np.abs(most) + np.abs(low))
+    scores = scores - DISTANCE * (1.0 + np.abs(floor) + np.abs(most)[:, None])
+    return LMM(lmm.W0, np.where(no_wall, walls, W1), np.where(no_score, scores, W2))

@@ -1,0 +1,89 @@
+"""README.md quotes five numbers; each is the one in the committed record of its command."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# A table's line with one number in bold and the command that measured it.
+QUOTE = re.compile(
+    r"^\| (?P<what>.+) \| \*\*(?P<number>[\d.]+)(?P<percent> %)?\*\* \| "
+    r"`python -m experiments (?P<name>[\w-]+)` \|$",
+    re.MULTILINE,
+)
+
+
+def values(name):
+    """What the committed record of an experiment holds."""
+    record = json.loads((ROOT / "results" / name / f"{name}.json").read_text(encoding="utf-8"))
+    assert record["quick"] is False
+    return record["values"]
+
+
+def mean_of(recipe, figure):
+    return np.mean([figure(run) for run in values("quality")["recipes"][recipe]])
+
+
+def on_tables(model, figure):
+    """A model's mean over all tables."""
+    return np.mean([table[figure] for table in values("tables")["figures"][model].values()])
+
+
+def iteration_of(engine, samples, hidden, w0_update_interval):
+    """Seconds of one, with Polyak steps."""
+    wanted = {
+        "engine": engine,
+        "samples": samples,
+        "hidden": hidden,
+        "w0_update_interval": w0_update_interval,
+    }
+    (run,) = [run for run in values("timing")["runs"] if wanted.items() <= run.items()]
+    return run["polyak"]
+
+
+# By words of the line: where the number comes from.
+SOURCES = {
+    "mean accuracy": lambda: on_tables("LMM", "accuracy"),
+    "mean log loss": lambda: on_tables("LMM", "log_loss"),
+    "an ensemble": lambda: mean_of("robust at 0.1, 4 × 1,000", lambda run: run["certified"][2]),
+    "the paper's training": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
+    "an exact iteration": lambda: 1e3 * iteration_of("sparse", 60_000, 500, w0_update_interval=100),
+}
+
+
+def quotes():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Measured\n")[2]
+    return {m["what"]: m for m in QUOTE.finditer(section.partition("\n## ")[0])}
+
+
+def test_five_numbers_are_quoted():
+    assert len(quotes()) == len(SOURCES) == 5
+
+
+@pytest.mark.parametrize("words", SOURCES)
+def test_a_quoted_number_is_the_measured_one(words):
+    (quote,) = (m for what, m in quotes().items() if words in what)
+    digits = len(quote["number"].partition(".")[2])
+    assert quote["number"] == f"{SOURCES[words]():.{digits}f}"
+
+
+def test_what_is_said_besides_is_so():
+    """The others' figures on the tables; how long the paper's training is."""
+    said = " ".join(quotes())
+    others = [model for model in values("tables")["figures"] if model != "LMM"]
+    assert f"(a forest: {on_tables('forest', 'accuracy'):.2f} %)" in said
+    least = min(on_tables(model, "log_loss") for model in others)
+    assert f"(the lowest of {len(others)} others: {least:.3f})" in said
+    assert f"{len(values('tables')['rows'])} tables" in said
+    assert values("mnist")["iterations"] == 200_000
+
+
+def test_every_picture_and_page_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    paths = re.findall(r"\]\(([^):]+)\)", text)
+    assert "results/REPORT.md" in paths
+    for path in paths:
+        assert (ROOT / path).is_file(), path
