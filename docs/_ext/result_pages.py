@@ -19,7 +19,14 @@ GROUPS = {
         "certificate",
         "timing",
     ),
-    "How good its own recipes are": ("tables", "raw-tables", "quality", "noise", "regression"),
+    "How good its own recipes are": (
+        "tables",
+        "raw-tables",
+        "quality",
+        "robust",
+        "noise",
+        "regression",
+    ),
     "How fast, how large": ("long-run", "million", "mpi", "products", "first-use"),
 }
 OTHERS = "More"

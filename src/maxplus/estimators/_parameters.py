@@ -157,9 +157,7 @@ CLASS_WEIGHTS = Kind(
     "a dict of labels and finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
 )
-SIZES = Kind(
-    "an array of them, one for each feature", lambda v: not isinstance(v, str) and _are_sizes(v)
-)
+SIZES = Kind("an array with such a number for each feature", lambda v: _are_sizes(v))
 SIZES_BY_COLUMN = Kind(
     "a dict of column names and finite numbers >= 0",
     lambda v: isinstance(v, Mapping) and all(real(minimum=0.0).admits(e) for e in v.values()),
