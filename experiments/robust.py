@@ -47,7 +47,7 @@ GROOT_EPS = {
     "climate-model-simulation": 0.1, "cylinder-bands": 0.1, "diabetes": 0.05, "haberman": 0.1,
     "ionosphere": 0.2, "parkinsons": 0.1, "planning-relax": 0.1, "sonar": 0.1,
 }  # fmt: skip
-# Clean and certified error of the papers' trees, in percent; None where there is none.
+# Clean and certified error of the papers' trees, in percent; None if the paper has no number.
 Errors = tuple[float | None, float | None]
 
 

@@ -80,7 +80,7 @@ def test_a_mapping_names_columns_in_their_own_units():
         clone(clf).fit(X, y)
 
 
-def test_words_of_a_frame_are_held():
+def test_categorical_columns_of_a_frame_do_not_change():
     X, y = blobs()
     frame = pd.DataFrame({"word": np.where(np.arange(len(y)) % 3, "a", "b"), "age": X[:, 0]})
     clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)

@@ -402,7 +402,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _margin(self) -> float:
-        """How far the margin of a single network is to be ahead, per unit of its slope."""
+        """The margin that a single network is trained for, per unit of its slope."""
         return 2.0 * float(self.robust_eps) if self._asks_for_certificates else 0.0  # type: ignore[arg-type]
 
     @property
