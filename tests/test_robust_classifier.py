@@ -193,3 +193,22 @@ def test_square_images_get_windows():
     assert {term.features.size for term in clf.model_.terms} == {16}
     assert clf.certified_accuracy(X, y) > 0.9
     assert not hasattr(clf, "search_")
+
+
+@pytest.mark.slow
+def test_a_million_attacks_change_no_certified_prediction():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :4]
+    clf = LMMClassifier(robust_eps=0.4, **CHOSEN).fit(X[::2], y[::2])
+    rows = X[certified_at(clf.model_, X, 1.0, clf.robust_reach_)]
+    own, rng = clf.predict(rows), np.random.default_rng(0)
+    assert np.unique(own).size == 2
+    n_attacks = 0
+    while n_attacks < 1_000_000:
+        # Ends of intervals, where piecewise-linear scores are extreme, and points between them.
+        move = rng.uniform(-1.0, 1.0, (50, *rows.shape))
+        move = np.where(rng.random(move.shape) < 0.6, np.sign(move), move)
+        moved = rows + move * clf.robust_reach_
+        found = clf.predict(moved.reshape(-1, X.shape[1])).reshape(len(move), -1)
+        assert_array_equal(found, np.broadcast_to(own, found.shape))
+        n_attacks += found.size
